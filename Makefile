@@ -1,0 +1,50 @@
+# Failback: two commands do everything: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+SRC := operator broker-image chaos analytics tests tools
+ARGS ?=
+
+.PHONY: help demo test soak lint format bench clean setup setup-test \
+        test-unit test-integration test-faults test-java test-spark test-e2e
+
+help:
+	@echo "make demo        kill a master under load, with and without a consumer handover; report (ARGS=--quick, ARGS='--engine apache')"
+	@echo "make test        lint and every test tier;  make test-unit|integration|faults|java|spark|e2e runs one"
+	@echo "make bench       figures, as ratios against the opponent in the same run"
+	@echo "make soak        the full counts: SIGKILLs, crash points, property examples"
+	@echo "make lint        ruff, mypy --strict, import contracts;  make format rewrites"
+	@echo "make clean       remove the virtual environment and build products"
+
+setup:
+	@$(PYTHON) tools/setup.py demo --venv $(VENV)
+
+setup-test:
+	@$(PYTHON) tools/setup.py test --venv $(VENV)
+
+demo: setup
+	@$(BIN)/failback demo $(ARGS)
+
+test: setup-test
+	@$(BIN)/python tools/run_tests.py $(ARGS)
+
+test-unit test-integration test-faults test-java test-spark test-e2e: setup-test
+	@$(BIN)/python tools/run_tests.py --only $(subst test-,,$@) $(ARGS)
+
+soak: setup-test
+	@FAILBACK_SOAK=1 $(PYTEST) tests -m soak -s $(ARGS)
+
+bench: setup-test
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+lint: setup-test
+	@$(BIN)/python tools/run_tests.py --only lint
+
+format: setup-test
+	@$(BIN)/ruff check --fix $(SRC)
+	@$(BIN)/ruff format $(SRC)
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,412 @@
+"""Figures of a report: one pure function each, from a frozen data class to a Plotly figure.
+
+The same functions serve the self-contained ``report.html`` and the dashboard. No I/O and no
+globals besides the palette. Every figure has a title that states its finding, units on its axes and
+a table twin beside it in the page, so that nothing is told by colour alone: each report group has
+its own colour (Okabe-Ito) *and* its own hatch.
+
+Times are nanoseconds after run zero in the data and seconds on the axes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import plotly.graph_objects as go
+
+NS_PER_SECOND: Final = 1_000_000_000
+MAX_POINTS_PER_TRACE: Final = 20_000
+
+GROUP_COLOURS: Final[Mapping[str, str]] = {
+    "rollback": "#D55E00",
+    "rebalance": "#0072B2",
+    "consumer_end": "#CC79A7",
+    "retry": "#009E73",
+    "producer": "#E69F00",
+    "other": "#56B4E9",
+    "unattributed": "#767676",
+}
+GROUP_HATCHES: Final[Mapping[str, str]] = {
+    "rollback": "/",
+    "rebalance": "\\",
+    "consumer_end": "x",
+    "retry": ".",
+    "producer": "-",
+    "other": "|",
+    "unattributed": "",
+}
+OFFSET_SERIES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "delivered": ("delivered to the handler", "#1B1B1B", "solid"),
+    "client_memory": ("client memory (committed from)", "#0072B2", "dash"),
+    "master_table": ("master, in memory", "#D55E00", "solid"),
+    "master_file": ("master, consumerOffset.json", "#E69F00", "dot"),
+    "slave_table": ("slave, in memory", "#009E73", "dashdot"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """Colours of the page around the data."""
+
+    text: str = "#1B1B1B"
+    grid: str = "#D8D8D8"
+    paper: str = "#FFFFFF"
+    fault: str = "rgba(213, 94, 0, 0.18)"
+    intended: str = "rgba(118, 118, 118, 0.15)"
+
+
+LIGHT: Final = Theme()
+DARK: Final = Theme(
+    text="#F2F2F2",
+    grid="#4A4A4A",
+    paper="#16191D",
+    fault="rgba(230, 159, 0, 0.25)",
+    intended="rgba(190, 190, 190, 0.18)",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FaultBand:
+    """One fault: what was intended and what a witness observed, in ns after run zero."""
+
+    name: str
+    intended_ns: int | None
+    effect_ns: int | None
+    heal_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A curve: times in ns after run zero and values of one unit."""
+
+    times_ns: Sequence[int]
+    values: Sequence[float]
+
+    def thinned(self, limit: int = MAX_POINTS_PER_TRACE) -> Series:
+        """Keep the least and greatest value of each of ``limit / 2`` equal spans of points."""
+        count = len(self.times_ns)
+        if count <= limit:
+            return self
+        span = math.ceil(count / (limit // 2))
+        keep: list[int] = []
+        for start in range(0, count, span):
+            part = range(start, min(start + span, count))
+            keep += sorted({min(part, key=self._value), max(part, key=self._value)})
+        return Series([self.times_ns[i] for i in keep], [self.values[i] for i in keep])
+
+    def _value(self, index: int) -> float:
+        return self.values[index]
+
+    @property
+    def seconds(self) -> list[float]:
+        return [time / NS_PER_SECOND for time in self.times_ns]
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineData:
+    """Rates (messages/s) by name, send latency (ms) and what happened when."""
+
+    rates: Mapping[str, Series]
+    send_latency: Series
+    failed_sends: Series
+    faults: Sequence[FaultBand]
+    events: Sequence[tuple[int, str]] = ()
+    title: str = "Rates and the fault"
+
+
+@dataclass(frozen=True, slots=True)
+class StaircaseData:
+    """Where each copy of one queue's consumer offset stood."""
+
+    group: str
+    queue: str
+    series: Mapping[str, Series]
+    faults: Sequence[FaultBand]
+    drops: Sequence[tuple[int, float, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CauseData:
+    """Duplicates by cause: ``(cause, report group, after success, not after, unknown)`` rows."""
+
+    rows: Sequence[tuple[str, str, int, int, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalData:
+    """Re-consumed windows: ``(queue, lo, hi, size, cause, report group, t_ns)`` rows."""
+
+    windows: Sequence[tuple[str, int, int, int, str, str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundData:
+    """``(label, observed, bound, exceeded)`` rows, in messages."""
+
+    rows: Sequence[tuple[str, float, float | None, bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class WaterfallData:
+    """Phases of an outage after the kill: ``(phase, ns after the kill or None)``."""
+
+    title: str
+    phases: Sequence[tuple[str, int | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class CompareData:
+    """Figures of several arms: metric name -> arm -> its values, one per repetition."""
+
+    metric: str
+    unit: str
+    arms: Mapping[str, Sequence[float]] = field(default_factory=dict)
+
+
+def timeline(data: TimelineData, theme: Theme = LIGHT) -> go.Figure:
+    """Rates above, send latency below, the observed fault as a band, the intended one behind."""
+    figure = go.Figure()
+    dashes = ("solid", "dash", "dot", "dashdot")
+    colours = ("#0072B2", "#009E73", "#D55E00", "#CC79A7")
+    for number, (name, series) in enumerate(data.rates.items()):
+        thin = series.thinned()
+        figure.add_scatter(
+            x=thin.seconds,
+            y=list(thin.values),
+            name=name,
+            mode="lines",
+            line={"color": colours[number % 4], "width": 2, "dash": dashes[number % 4]},
+        )
+    latency = data.send_latency.thinned()
+    figure.add_scatter(
+        x=latency.seconds,
+        y=list(latency.values),
+        name="send latency",
+        mode="markers",
+        yaxis="y2",
+        marker={"size": 3, "color": "#56B4E9"},
+    )
+    failed = data.failed_sends.thinned()
+    figure.add_scatter(
+        x=failed.seconds,
+        y=list(failed.values),
+        name="failed send",
+        mode="markers",
+        yaxis="y2",
+        marker={"size": 6, "symbol": "x", "color": "#D55E00"},
+    )
+    _mark_faults(figure, data.faults, theme)
+    for time_ns, text in data.events:
+        figure.add_vline(
+            x=time_ns / NS_PER_SECOND,
+            line={"width": 1, "dash": "dot", "color": theme.text},
+            annotation={"text": text, "textangle": -90, "font": {"size": 10}},
+            annotation_position="bottom right",
+        )
+    figure.update_layout(
+        yaxis={
+            "title": {"text": "messages per second"},
+            "domain": [0.45, 1],
+            "rangemode": "tozero",
+        },
+        yaxis2={"title": {"text": "send latency (ms)"}, "domain": [0, 0.36], "type": "log"},
+    )
+    return _finish(figure, data.title, "seconds after run zero", None, theme, height=520)
+
+
+def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:
+    """One queue's offset in the client, the master's memory and file, and the slave."""
+    figure = go.Figure()
+    for key, (name, colour, dash) in OFFSET_SERIES.items():
+        series = data.series.get(key)
+        if series is None or not series.times_ns:
+            continue
+        thin = series.thinned()
+        figure.add_scatter(
+            x=thin.seconds,
+            y=list(thin.values),
+            name=name,
+            mode="lines",
+            line={"color": colour, "width": 2, "dash": dash, "shape": "hv"},
+        )
+    _mark_faults(figure, data.faults, theme)
+    for time_ns, value, text in data.drops:
+        figure.add_annotation(
+            x=time_ns / NS_PER_SECOND, y=value, text=text, showarrow=True, arrowhead=2, ay=-30
+        )
+    title = f"Offsets of {data.queue}, group {data.group}"
+    return _finish(figure, title, "seconds after run zero", "queue offset", theme, height=420)
+
+
+def dup_by_cause(data: CauseData, theme: Theme = LIGHT) -> go.Figure:
+    """Duplicates by cause; hatched by report group, paler where the work was needed."""
+    figure = go.Figure()
+    for cause, group, after, before, unknown in data.rows:
+        for label, count, opacity in (
+            ("after a success", after, 1.0),
+            ("before any success", before, 0.6),
+            ("order unknown", unknown, 0.35),
+        ):
+            if not count:
+                continue
+            figure.add_bar(
+                x=[count],
+                y=[cause],
+                name=f"{group}: {label}",
+                orientation="h",
+                marker={
+                    "color": GROUP_COLOURS.get(group, GROUP_COLOURS["unattributed"]),
+                    "opacity": opacity,
+                    "pattern": {"shape": GROUP_HATCHES.get(group, "")},
+                },
+                text=[str(count)],
+            )
+    figure.update_layout(barmode="stack")
+    total = sum(sum(row[2:]) for row in data.rows)
+    title = f"{total} duplicates by cause" if total else "No duplicate was delivered"
+    return _finish(figure, title, "deliveries", None, theme, height=120 + 60 * len(data.rows))
+
+
+def interval_map(data: IntervalData, theme: Theme = LIGHT) -> go.Figure:
+    """Which offsets of which queue were consumed again."""
+    figure = go.Figure()
+    for queue, lo, hi, size, cause, group, time_ns in data.windows:
+        figure.add_bar(
+            x=[hi - lo],
+            base=[lo],
+            y=[queue],
+            orientation="h",
+            name=cause,
+            showlegend=False,
+            marker={
+                "color": GROUP_COLOURS.get(group, GROUP_COLOURS["unattributed"]),
+                "pattern": {"shape": GROUP_HATCHES.get(group, "")},
+            },
+            hovertext=f"[{lo}, {hi}) {size} messages, {cause}, at {time_ns / NS_PER_SECOND:.1f} s",
+        )
+    figure.update_layout(barmode="overlay")
+    queues = len({window[0] for window in data.windows})
+    title = f"{len(data.windows)} re-consumed intervals in {queues} queues"
+    return _finish(figure, title, "queue offset", None, theme, height=140 + 40 * queues)
+
+
+def bound_vs_observed(data: BoundData, theme: Theme = LIGHT) -> go.Figure:
+    """Observed re-consumption as bars, its bound as a line; an exceeded bound is cross-hatched."""
+    figure = go.Figure()
+    for label, observed, bound, exceeded in data.rows:
+        figure.add_bar(
+            x=[label],
+            y=[observed],
+            name="observed",
+            showlegend=False,
+            text=[f"{observed:g}"],
+            marker={
+                "color": "#D55E00" if exceeded else "#0072B2",
+                "pattern": {"shape": "x" if exceeded else ""},
+            },
+        )
+        if bound is not None:
+            figure.add_scatter(
+                x=[label],
+                y=[bound],
+                name="bound",
+                showlegend=False,
+                mode="markers+text",
+                text=[f"bound {bound:g}"],
+                textposition="top center",
+                marker={"symbol": "line-ew-open", "size": 60, "color": theme.text},
+            )
+    over = [row[0] for row in data.rows if row[3]]
+    title = f"Bound exceeded: {', '.join(over)}" if over else "Within every bound"
+    return _finish(figure, title, None, "messages consumed again", theme, height=380)
+
+
+def rto_waterfall(data: WaterfallData, theme: Theme = LIGHT) -> go.Figure:
+    """The phases after a kill, each from its predecessor; a phase never seen is dashed."""
+    figure = go.Figure()
+    previous = 0
+    for phase, at_ns in data.phases:
+        seen = at_ns is not None
+        start, end = previous, at_ns if at_ns is not None else previous
+        figure.add_bar(
+            x=[max(end - start, 0) / NS_PER_SECOND],
+            base=[start / NS_PER_SECOND],
+            y=[phase],
+            orientation="h",
+            showlegend=False,
+            text=[f"{end / NS_PER_SECOND:.1f} s" if seen else "not seen"],
+            marker={"color": "#0072B2", "pattern": {"shape": "" if seen else "/"}},
+        )
+        previous = max(previous, end)
+    figure.update_layout(yaxis={"autorange": "reversed"})
+    height = 120 + 40 * len(data.phases)
+    return _finish(figure, data.title, "seconds after the kill", None, theme, height=height)
+
+
+def compare_arms(data: CompareData, theme: Theme = LIGHT) -> go.Figure:
+    """Every repetition as a point, the median as a line."""
+    figure = go.Figure()
+    for arm, values in data.arms.items():
+        figure.add_scatter(
+            x=[arm] * len(values), y=list(values), mode="markers", marker={"size": 9}, name=arm
+        )
+        if values:
+            figure.add_scatter(
+                x=[arm],
+                y=[sorted(values)[len(values) // 2]],
+                mode="markers",
+                showlegend=False,
+                marker={"symbol": "line-ew-open", "size": 40, "color": theme.text},
+            )
+    return _finish(figure, f"{data.metric} by arm", None, data.unit, theme, height=360)
+
+
+def _mark_faults(figure: go.Figure, faults: Iterable[FaultBand], theme: Theme) -> None:
+    for fault in faults:
+        if fault.intended_ns is not None:
+            figure.add_vline(
+                x=fault.intended_ns / NS_PER_SECOND,
+                line={"width": 2, "dash": "dot", "color": "#767676"},
+            )
+        if fault.effect_ns is None:
+            continue
+        end_ns = fault.heal_ns if fault.heal_ns is not None else fault.effect_ns
+        figure.add_vrect(
+            x0=fault.effect_ns / NS_PER_SECOND,
+            x1=end_ns / NS_PER_SECOND,
+            fillcolor=theme.fault,
+            line={"width": 1, "color": "#D55E00"},
+            annotation={"text": fault.name, "font": {"size": 11}},
+            annotation_position="top left",
+        )
+
+
+def _finish(
+    figure: go.Figure,
+    title: str,
+    x_title: str | None,
+    y_title: str | None,
+    theme: Theme,
+    *,
+    height: int,
+) -> go.Figure:
+    axis: dict[str, Any] = {"gridcolor": theme.grid, "zeroline": False, "automargin": True}
+    figure.update_layout(
+        title={"text": title},
+        height=max(height, 220),
+        paper_bgcolor=theme.paper,
+        plot_bgcolor=theme.paper,
+        font={"color": theme.text, "size": 13},
+        margin={"l": 70, "r": 30, "t": 70, "b": 60},
+        legend={"orientation": "h", "y": -0.2},
+    )
+    figure.update_xaxes(**axis)
+    figure.update_yaxes(**axis)
+    if x_title:
+        figure.update_xaxes(title_text=x_title)
+    if y_title:
+        figure.update_yaxes(title_text=y_title)
+    return figure

@@ -1,0 +1,22 @@
+"""Rules for every test: a required tool that is missing fails the test instead of skipping it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+REQUIRE_ALL = os.environ.get("FAILBACK_REQUIRE") == "all"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, None]:
+    outcome = yield
+    report = outcome.get_result()  # type: ignore[attr-defined]
+    if REQUIRE_ALL and report.skipped:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid}: FAILBACK_REQUIRE=all forbids this skip: {reason}"

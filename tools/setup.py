@@ -1,0 +1,145 @@
+"""Set up what a tier needs on this machine, once: ``python tools/setup.py demo|test``.
+
+Uses the standard library only, because it runs before anything is installed. A stamp in the
+virtual environment names the inputs that it was made from, so that a second call returns at once.
+System packages come through apt when we are root; otherwise one line says what to install.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+MINIMUM_PYTHON = (3, 11)
+MINIMUM_JAVA = 17
+EXTRAS = {"demo": "all", "test": "dev"}
+
+
+class SetupError(Exception):
+    """Something that the user has to install or change; the message is the one line to show."""
+
+
+def say(text: str) -> None:
+    print(f"setup: {text}", flush=True)
+
+
+def run(command: list[str], *, cwd: Path = ROOT, quiet: bool = True) -> None:
+    """Run ``command``; on failure show its output and raise :class:`SetupError`."""
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        stdout=subprocess.PIPE if quiet else None,
+        stderr=subprocess.STDOUT if quiet else None,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        print((done.stdout or "")[-4000:], file=sys.stderr)
+        raise SetupError(f"{' '.join(command[:4])} ... ended with exit code {done.returncode}")
+
+
+def fingerprint(tier: str) -> str:
+    digest = hashlib.sha256(f"{tier} {sys.version} {ROOT}".encode())
+    for name in ("pyproject.toml", "constraints.txt"):
+        digest.update((ROOT / name).read_bytes())
+    return digest.hexdigest()
+
+
+def make_venv(tier: str, venv: Path) -> None:
+    """Create the virtual environment and install the project with the extra of ``tier``."""
+    if sys.version_info < MINIMUM_PYTHON:
+        raise SetupError(
+            f"Python {MINIMUM_PYTHON[0]}.{MINIMUM_PYTHON[1]} or newer is needed, this is "
+            f"{sys.version.split()[0]}: install python3.11 and run `make PYTHON=python3.11 ...`"
+        )
+    if not (venv / "bin" / "python").exists():
+        say(f"creating {venv.name}")
+        try:
+            run([sys.executable, "-m", "venv", str(venv)])
+        except SetupError:
+            shutil.rmtree(venv, ignore_errors=True)
+            apt_install(["python3-venv"], "python3-venv (the venv module of Python)")
+            run([sys.executable, "-m", "venv", str(venv)])
+    say("installing the Python packages (a few minutes the first time)")
+    pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
+    pip += ["--disable-pip-version-check", "--constraint", "constraints.txt"]
+    run([*pip, "--editable", f".[{EXTRAS[tier]}]"])
+
+
+def apt_install(packages: list[str], what: str) -> None:
+    """Install Debian packages, or say which ones the user has to install."""
+    apt = shutil.which("apt-get")
+    if apt is None or os.geteuid() != 0:
+        raise SetupError(f"missing: {what}. Install it: apt-get install {' '.join(packages)}")
+    say(f"apt-get install {' '.join(packages)}")
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    for command in (
+        [apt, "update", "-qq"],
+        [apt, "install", "-y", "-qq", "--no-install-recommends", *packages],
+    ):
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        if done.returncode and command[1] == "install":
+            print(done.stdout[-2000:] + done.stderr[-2000:], file=sys.stderr)
+            raise SetupError(f"missing: {what}. apt-get install {' '.join(packages)} failed")
+
+
+def java_version() -> int:
+    """Return the major version of the Java that Spark and the brokers would use; 0 = none."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if not java or not Path(java).exists():
+        return 0
+    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    found = re.search(r'version "(\d+)', shown.stderr + shown.stdout)
+    return int(found.group(1)) if found else 0
+
+
+def need_java() -> None:
+    if java_version() < MINIMUM_JAVA:
+        apt_install(["openjdk-17-jdk-headless"], "Java 17 (Spark and Apache RocketMQ run on it)")
+
+
+def need_command(commands: tuple[str, ...], package: str, what: str) -> None:
+    if not any(shutil.which(command) for command in commands):
+        apt_install([package], what)
+
+
+def set_up(tier: str, venv: Path) -> None:
+    stamp = venv / f".failback-{tier}"
+    wanted = fingerprint(tier)
+    if not stamp.exists() or stamp.read_text() != wanted:
+        started = time.monotonic()
+        make_venv(tier, venv)
+        stamp.write_text(wanted)
+        if tier == "test":  # the larger set serves the demo as well
+            (venv / ".failback-demo").write_text(fingerprint("demo"))
+        say(f"Python packages ready after {time.monotonic() - started:.0f} s")
+    need_java()
+    if tier == "test":
+        need_command(("mvn",), "maven", "Maven (fetches the Apache RocketMQ jars for tests)")
+        need_command(("chromium", "chromium-browser", "google-chrome"), "chromium", "Chromium")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tier", choices=sorted(EXTRAS))
+    parser.add_argument("--venv", type=Path, default=ROOT / ".venv")
+    options = parser.parse_args()
+    try:
+        set_up(options.tier, options.venv.resolve())
+    except SetupError as error:
+        print(f"setup: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
