@@ -1,0 +1,69 @@
+"""``config/delayOffset.json``: how far every delay level has been delivered.
+
+Held here for the delay service and for replication: a master answers GET_ALL_DELAY_OFFSET (45)
+with the table, a slave writes what it was answered to the file and looks at it no further.
+Source: ScheduleMessageService and SlaveSynchronize, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from failback.broker.json_config import load_json_config, persist_json_config
+from failback.protocol import fastjson
+from failback.protocol.errors import ProtocolError
+
+
+class DelayOffsets:
+    """Next queue offset of SCHEDULE_TOPIC_XXXX per delay level (level n is queue n - 1)."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.table: dict[int, int] = {}
+
+    def to_json(self) -> bytes:
+        """Return the body that answers GET_ALL_DELAY_OFFSET: the table in memory."""
+        return fastjson.dumps({"offsetTable": self.table}, unquoted_int_keys=True)
+
+    def write_from_master(self, body: bytes) -> None:
+        """Keep a master's answer in the file, byte for byte; the table is not touched.
+
+        Raises:
+            ProtocolError: ``body`` is no delay offset table.
+            OSError: The file could not be written.
+        """
+        text = body.decode(errors="replace")
+        decode_delay_offsets(text)
+        persist_json_config(self._path, text)
+
+    def load(self) -> None:
+        """Read the file, or its ``.bak``; with neither the table is empty.
+
+        Raises:
+            CorruptStore: Both are there and unreadable.
+        """
+        self.table = load_json_config(self._path, decode_delay_offsets) or {}
+
+    def persist(self) -> None:
+        """Write the table in memory.
+
+        Raises:
+            OSError: The file could not be written.
+        """
+        text = fastjson.dumps({"offsetTable": self.table}, pretty=True).decode()
+        persist_json_config(self._path, text)
+
+
+def decode_delay_offsets(text: str | bytes) -> dict[int, int]:
+    """Read a DelayOffsetSerializeWrapper.
+
+    Raises:
+        ProtocolError: It is something else.
+    """
+    document = fastjson.loads(text)
+    try:
+        return {
+            int(level): int(offset) for level, offset in document.get("offsetTable", {}).items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ProtocolError(f"no delay offset table: {error}") from error

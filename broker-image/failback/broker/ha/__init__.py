@@ -1,0 +1,1 @@
+"""Commit log replication between a master and its slaves."""

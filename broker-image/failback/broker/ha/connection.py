@@ -1,0 +1,155 @@
+"""The master's end of one slave's connection: HAConnection of 4.9.8 on one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING, Final
+
+from failback.broker.ha.stream import ReportReader, encode_frame_header, start_position
+
+if TYPE_CHECKING:
+    from failback.broker.ha.service import HaService
+
+logger = logging.getLogger(__name__)
+
+_TURN_BYTES: Final = 512 * 1024
+"""Sent per turn of the event loop, so that a catching-up slave does not stall the producers."""
+
+_TICK_SECONDS: Final = 0.005
+"""The finest a timer is re-armed, so that rounding cannot make it spin."""
+
+
+class HaConnection(asyncio.Protocol):
+    """Sends the commit log from where the slave asked, and takes its acknowledgements.
+
+    States: before the first report nothing is sent, not even a heartbeat; after it the log is
+    pumped whenever it has grown and the socket takes more, and a heartbeat goes out when nothing
+    was written for ``heartbeat_ms``. Silence for ``housekeeping_ms`` ends it.
+    """
+
+    def __init__(self, service: HaService) -> None:
+        self._service = service
+        self._reports = ReportReader()
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._position: int | None = None
+        self._paused = False
+        self._turn_scheduled = False
+        self._last_read = self._last_write = self._loop.time()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self.peer = ""
+        self.ack_offset = -1
+
+    @property
+    def transfer_offset(self) -> int | None:
+        """The next byte to send; ``None`` before the slave's first report."""
+        return self._position
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self.peer = "{}:{}".format(*transport.get_extra_info("peername")[:2])
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._schedule_heartbeat(self._service.config.heartbeat_ms / 1000)
+        self._schedule_housekeeping(self._service.config.housekeeping_ms / 1000)
+        self._service.connection_opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._transport = None
+        self._service.connection_closed(self, exc)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self.pump()
+
+    def data_received(self, data: bytes) -> None:
+        self._last_read = self._loop.time()
+        report = self._reports.receive_data(data)
+        if report is None or self._transport is None:
+            return
+        max_offset = self._service.store.max_physical_offset
+        is_first = self._position is None
+        if report > max_offset and (not is_first or self._service.config.check_first_report):
+            self.close(f"it reported offset {report}, this master ends at {max_offset}")
+            return
+        self.ack_offset = report
+        if is_first and report >= 0:
+            self._position = start_position(
+                report, max_offset, self._service.config.mapped_file_bytes
+            )
+            logger.info(
+                "HA: slave %s asks from offset %d, transfer starts at %d",
+                self.peer,
+                report,
+                self._position,
+            )
+            self.pump()
+        self._service.acknowledged(report)
+
+    def pump(self) -> None:
+        """Send what the log has beyond the position, until the socket or the turn is full."""
+        transport, position = self._transport, self._position
+        if transport is None or position is None or self._paused or self._turn_scheduled:
+            return
+        read_raw = self._service.store.read_raw
+        batch_bytes = self._service.config.batch_bytes
+        start = position
+        buffers: list[bytes | memoryview] = []
+        while position - start < _TURN_BYTES:
+            view = read_raw(position, batch_bytes)
+            if not view:
+                break
+            buffers.append(encode_frame_header(position, len(view)))
+            buffers.append(view)
+            position += len(view)
+        if not buffers:
+            return
+        self._position = position
+        self._last_write = self._loop.time()
+        transport.writelines(buffers)
+        if position - start >= _TURN_BYTES and not self._paused:
+            self._turn_scheduled = True
+            self._loop.call_soon(self._next_turn)
+
+    def close(self, reason: str) -> None:
+        """Drop the connection at once; the slave will connect again."""
+        if self._transport is not None:
+            logger.warning("HA: closing slave %s: %s", self.peer, reason)
+            self._transport.abort()
+
+    def _next_turn(self) -> None:
+        self._turn_scheduled = False
+        self.pump()
+
+    def _schedule_heartbeat(self, delay_s: float) -> None:
+        self._timers["heartbeat"] = self._loop.call_later(delay_s, self._heartbeat)
+
+    def _heartbeat(self) -> None:
+        interval = self._service.config.heartbeat_ms / 1000
+        idle = self._loop.time() - self._last_write
+        if idle < interval or self._position is None or self._paused:
+            self._schedule_heartbeat(max(interval - idle, _TICK_SECONDS))
+            return
+        if self._transport is not None:
+            self._transport.write(encode_frame_header(self._position, 0))
+            self._last_write = self._loop.time()
+        self._schedule_heartbeat(interval)
+
+    def _schedule_housekeeping(self, delay_s: float) -> None:
+        self._timers["housekeeping"] = self._loop.call_later(delay_s, self._housekeep)
+
+    def _housekeep(self) -> None:
+        limit = self._service.config.housekeeping_ms / 1000
+        silent = self._loop.time() - self._last_read
+        if silent < limit:
+            self._schedule_housekeeping(max(limit - silent, _TICK_SECONDS))
+        else:
+            self.close(f"nothing received for {silent:.1f} s")

@@ -1,0 +1,1 @@
+"""What consumer groups have committed, kept by the broker."""

@@ -1,0 +1,138 @@
+"""Where every consumer group stands: ``config/consumerOffset.json`` and the table in memory."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from failback.broker.json_config import load_json_config, persist_json_config
+from failback.protocol import fastjson
+from failback.protocol.errors import ProtocolError
+
+logger = logging.getLogger(__name__)
+
+_SEPARATOR: Final = "@"
+
+OffsetTable = dict[str, dict[int, int]]
+"""``topic@group`` -> queue id -> next queue offset to consume."""
+
+
+class ConsumerOffsetManager:
+    """The offsets that groups committed. ConsumerOffsetManager of apache/rocketmq 4.9.8.
+
+    A commit is taken whatever it says: smaller than the present one, negative, for a topic or
+    group nobody knows, on a slave too. The broker persists the table every
+    ``flushConsumerOffsetInterval``, first ten seconds after its start, and at a clean stop; what
+    was committed since the last persist dies with the process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.table: OffsetTable = {}
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Store ``offset`` as the group's next queue offset, unconditionally."""
+        key = f"{topic}{_SEPARATOR}{group}"
+        queues = self.table.get(key)
+        if queues is None:
+            self.table[key] = {queue_id: offset}
+            return
+        stored = queues.get(queue_id)
+        queues[queue_id] = offset
+        if stored is not None and offset < stored:
+            logger.warning(
+                "consumer offset goes back: group=%s topic=%s queue_id=%d from %d to %d",
+                group,
+                topic,
+                queue_id,
+                stored,
+                offset,
+            )
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """Return the stored offset, -1 when there is none."""
+        queues = self.table.get(f"{topic}{_SEPARATOR}{group}")
+        return -1 if queues is None else queues.get(queue_id, -1)
+
+    def topics_of(self, group: str) -> set[str]:
+        """Return the topics on which ``group`` has offsets."""
+        return {topic for topic, owner in self._keys() if owner == group}
+
+    def groups_of(self, topic: str) -> set[str]:
+        """Return the groups that have offsets on ``topic``."""
+        return {group for name, group in self._keys() if name == topic}
+
+    def reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Set several queues at once, downwards as well."""
+        self.table.setdefault(f"{topic}{_SEPARATOR}{group}", {}).update(offsets)
+
+    def clone(self, source_group: str, target_group: str, topic: str) -> None:
+        """Give ``target_group`` a copy of ``source_group``'s offsets on ``topic``, if any."""
+        queues = self.table.get(f"{topic}{_SEPARATOR}{source_group}")
+        if queues:
+            self.table[f"{topic}{_SEPARATOR}{target_group}"] = dict(queues)
+
+    def remove_group(self, group: str) -> None:
+        """Forget every offset of ``group``."""
+        for topic in self.topics_of(group):
+            del self.table[f"{topic}{_SEPARATOR}{group}"]
+
+    def merge_from_master(self, table: Mapping[str, Mapping[int, int]]) -> None:
+        """Take over a master's table as SlaveSynchronize does, compared with nothing.
+
+        Every ``topic@group`` of the master replaces the whole local entry, larger local offsets
+        included; entries the master does not have stay.
+        """
+        for key, queues in table.items():
+            self.table[key] = dict(queues)
+
+    def to_json(self) -> bytes:
+        """Return the body that answers GET_ALL_CONSUMER_OFFSET."""
+        return fastjson.dumps({"offsetTable": self.table}, unquoted_int_keys=True)
+
+    def load(self) -> None:
+        """Read the file, or its ``.bak``; with neither the table is empty.
+
+        Raises:
+            CorruptStore: Both are there and unreadable.
+        """
+        self.table = load_json_config(self._path, decode_offset_table) or {}
+
+    def persist(self) -> None:
+        """Write the whole table, changed or not.
+
+        Raises:
+            OSError: The file could not be written.
+        """
+        text = fastjson.dumps({"offsetTable": self.table}, pretty=True).decode()
+        persist_json_config(self._path, text)
+
+    def _keys(self) -> Iterator[tuple[str, str]]:
+        for key in self.table:
+            topic, separator, group = key.partition(_SEPARATOR)
+            if separator and _SEPARATOR not in group:
+                yield topic, group
+
+
+def decode_offset_table(text: str | bytes) -> OffsetTable:
+    """Read a ConsumerOffsetSerializeWrapper: the file, or a master's answer to code 43.
+
+    Raises:
+        ProtocolError: It is something else.
+    """
+    document = fastjson.loads(text)
+    try:
+        return {
+            _text(key): {int(queue_id): int(offset) for queue_id, offset in queues.items()}
+            for key, queues in document.get("offsetTable", {}).items()
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ProtocolError(f"no consumer offset table: {error}") from error
+
+
+def _text(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"{key!r} is no topic@group")
+    return key
