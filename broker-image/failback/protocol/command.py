@@ -1,0 +1,351 @@
+"""Remoting commands: what a frame's header says, in both of its encodings.
+
+Source: RemotingCommand, RocketMQSerializable, RemotingSerializable, apache/rocketmq 4.9.8.
+The JSON form is one object; the binary form (serialize type 1) is
+
+    | code i16 | language i8 | version i16 | opaque i32 | flag i32 | remark i32 + UTF-8
+    | extLen i32 | (key i16 + UTF-8, value i32 + UTF-8)* |
+
+A response repeats opaque and serialize type of its request. ``encode_send_response`` and
+``encode_pull_response_head`` are the two answers of the broker's hot path, written with a
+template: 0.6 µs instead of 2.7 µs for a dict through msgspec.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from failback.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, VERSION, LanguageCode
+from failback.protocol.errors import ProtocolError
+from failback.protocol.frames import (
+    PREFIX,
+    SERIALIZE_JSON,
+    SERIALIZE_ROCKETMQ,
+    Frame,
+    encode_frame,
+)
+from failback.protocol.headers import Header, to_ext
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
+_LANGUAGES: Final = {language.value: language.name for language in LanguageCode}
+_ORDINALS: Final = {language.name: language.value for language in LanguageCode}
+_FIXED: Final = struct.Struct(">hbhii")
+_I16: Final = struct.Struct(">h")
+_I32: Final = struct.Struct(">i")
+
+
+class _JsonHeader(msgspec.Struct, gc=False):
+    """The usual header: string values only in ``extFields``."""
+
+    code: Int32
+    opaque: Int32 = 0
+    flag: Int32 = 0
+    language: str = ""
+    version: Int32 = 0
+    remark: str | None = None
+    extFields: dict[str, str] | None = None  # noqa: N815 - the wire's spelling
+
+
+class _LooseJsonHeader(msgspec.Struct):
+    """What other clients send: raw numbers, booleans and nulls, a language as ordinal."""
+
+    code: Int32
+    opaque: Int32 = 0
+    flag: Int32 = 0
+    language: str | int | None = ""
+    version: Int32 | None = 0
+    remark: str | None = None
+    extFields: dict[str, str | int | float | bool | None] | None = None  # noqa: N815
+
+
+_decode_header = msgspec.json.Decoder(_JsonHeader).decode
+_decode_loose_header = msgspec.json.Decoder(_LooseJsonHeader, strict=False).decode
+_encode_json = msgspec.json.Encoder(order="sorted").encode
+
+
+class RemotingCommand(msgspec.Struct, gc=False):
+    """One request or response. ``ext_fields`` are the typed header, flattened to strings."""
+
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    language: str = "PYTHON"
+    version: int = VERSION
+    remark: str | None = None
+    ext_fields: dict[str, str] | None = None
+    body: bytes = b""
+    serialize_type: int = SERIALIZE_JSON
+
+    @property
+    def is_response(self) -> bool:
+        return bool(self.flag & FLAG_RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        return bool(self.flag & FLAG_ONEWAY)
+
+    @classmethod
+    def request(
+        cls,
+        code: int,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        oneway: bool = False,
+        ext: Mapping[str, str] | None = None,
+    ) -> RemotingCommand:
+        """Make a request; who sends it sets ``opaque`` to a number unique on the connection."""
+        flag = FLAG_ONEWAY if oneway else 0
+        return cls(int(code), flag=flag, ext_fields=_merge(header, ext), body=body)
+
+    def response(
+        self,
+        code: int,
+        remark: str | None = None,
+        header: Header | None = None,
+        ext: Mapping[str, str] | None = None,
+        body: bytes = b"",
+    ) -> RemotingCommand:
+        """Make the response to this request: same opaque, same serialize type."""
+        return RemotingCommand(
+            int(code),
+            self.opaque,
+            FLAG_RESPONSE,
+            remark=remark,
+            ext_fields=_merge(header, ext),
+            body=body,
+            serialize_type=self.serialize_type,
+        )
+
+    def encode(self) -> bytes:
+        """Return the whole frame.
+
+        Raises:
+            ProtocolError: A number does not fit its field, or the frame is too large.
+        """
+        if self.serialize_type == SERIALIZE_ROCKETMQ:
+            header = _encode_binary_header(self)
+        else:
+            header = _encode_json_header(self)
+        return encode_frame(self.serialize_type, header, self.body)
+
+    @classmethod
+    def from_frame(cls, frame: Frame) -> RemotingCommand:
+        """Decode a frame's header.
+
+        Numbers and booleans among the extFields become strings, nulls are left out.
+
+        Raises:
+            ProtocolError: The header is not what its serialize type promises.
+        """
+        if frame.serialize_type == SERIALIZE_ROCKETMQ:
+            return _decode_binary_header(frame)
+        try:
+            head = _decode_header(frame.header)
+        except (msgspec.MsgspecError, RecursionError, ValueError):
+            return _decode_loose(frame)
+        return cls(
+            head.code,
+            head.opaque,
+            head.flag,
+            head.language,
+            head.version,
+            head.remark,
+            head.extFields,
+            frame.body,
+        )
+
+
+def _merge(header: Header | None, ext: Mapping[str, str] | None) -> dict[str, str] | None:
+    if header is None:
+        return None if ext is None else dict(ext)
+    fields = to_ext(header)
+    if ext:
+        fields.update(ext)
+    return fields
+
+
+def _encode_json_header(command: RemotingCommand) -> bytes:
+    fields: dict[str, Any] = {
+        "code": command.code,
+        "flag": command.flag,
+        "language": command.language,
+        "opaque": command.opaque,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": command.version,
+    }
+    if command.remark is not None:
+        fields["remark"] = command.remark
+    if command.ext_fields is not None:
+        fields["extFields"] = command.ext_fields
+    return _encode_json(fields)
+
+
+def _decode_loose(frame: Frame) -> RemotingCommand:
+    try:
+        head = _decode_loose_header(frame.header)
+    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
+        raise ProtocolError(f"undecodable JSON header: {error}") from error
+    language = head.language
+    if isinstance(language, int):
+        language = _LANGUAGES.get(language, "")
+    ext = head.extFields
+    return RemotingCommand(
+        head.code,
+        head.opaque,
+        head.flag,
+        language or "",
+        head.version or 0,
+        head.remark,
+        None
+        if ext is None
+        else {key: _text(value) for key, value in ext.items() if value is not None},
+        frame.body,
+    )
+
+
+def _text(value: str | int | float | bool) -> str:
+    """What Java's String.valueOf makes of a raw JSON value."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _encode_binary_header(command: RemotingCommand) -> bytes:
+    remark = (command.remark or "").encode()
+    pieces: list[bytes] = []
+    for key, value in (command.ext_fields or {}).items():
+        key_bytes, value_bytes = key.encode(), value.encode()
+        pieces += (_I16.pack(len(key_bytes)), key_bytes, _I32.pack(len(value_bytes)), value_bytes)
+    ext = b"".join(pieces)
+    language = _ORDINALS.get(command.language, LanguageCode.OTHER.value)
+    try:
+        fixed = _FIXED.pack(command.code, language, command.version, command.opaque, command.flag)
+    except struct.error as error:
+        raise ProtocolError(f"code {command.code} has no binary form: {error}") from error
+    return b"".join((fixed, _I32.pack(len(remark)), remark, _I32.pack(len(ext)), ext))
+
+
+def _decode_binary_header(frame: Frame) -> RemotingCommand:
+    header = frame.header
+    try:
+        code, language, version, opaque, flag = _FIXED.unpack_from(header)
+        remark, position = _take(header, _FIXED.size, _I32)
+        (ext_bytes,) = _I32.unpack_from(header, position)
+        position += _I32.size
+        end = position + ext_bytes
+        if ext_bytes < 0 or end > len(header):
+            raise ProtocolError(f"extFields of {ext_bytes} bytes in a header of {len(header)}")
+        ext: dict[str, str] = {}
+        while position < end:
+            key, position = _take(header, position, _I16)
+            ext[key], position = _take(header, position, _I32)
+        if position != end:
+            raise ProtocolError("the extFields overrun their announced length")
+    except (struct.error, UnicodeDecodeError) as error:
+        raise ProtocolError(f"undecodable binary header: {error}") from error
+    return RemotingCommand(
+        code,
+        opaque,
+        flag,
+        _LANGUAGES.get(language, ""),
+        version,
+        remark or None,
+        ext if ext_bytes else None,
+        frame.body,
+        SERIALIZE_ROCKETMQ,
+    )
+
+
+def _take(data: bytes, position: int, length_field: struct.Struct) -> tuple[str, int]:
+    """Read a length-prefixed text; return it and the position behind it."""
+    (length,) = length_field.unpack_from(data, position)
+    start = position + length_field.size
+    if length < 0 or start + length > len(data):
+        raise ProtocolError(f"text of {length} bytes at {start} overruns the header")
+    return data[start : start + length].decode(), start + length
+
+
+# The two hot answers. Field order is fastjson's, alphabetical. msgId is hex or a comma list of
+# hex, so nothing here needs escaping.
+_SEND_RESPONSE: Final = (
+    b'{"code":%d,"extFields":{"MSG_REGION":"DefaultRegion","TRACE_ON":"true","msgId":"%s",'
+    b'"queueId":"%d","queueOffset":"%d"},"flag":1,"language":"PYTHON","opaque":%d,'
+    b'"serializeTypeCurrentRPC":"JSON","version":' + b"%d}" % VERSION
+)
+_PULL_RESPONSE: Final = (
+    b'{"code":%d,"extFields":{"maxOffset":"%d","minOffset":"%d","nextBeginOffset":"%d",'
+    b'"suggestWhichBrokerId":"%d"},"flag":1,"language":"PYTHON","opaque":%d,"remark":"%s",'
+    b'"serializeTypeCurrentRPC":"JSON","version":' + b"%d}" % VERSION
+)
+
+
+def encode_send_response(
+    opaque: int, msg_id: bytes | str, queue_id: int, queue_offset: int, code: int = 0
+) -> bytes:
+    """Return the frame that answers a JSON send request whose message was stored.
+
+    ``code`` is 0, or 10, 11, 12 for "stored, but not flushed or replicated in time".
+    """
+    if isinstance(msg_id, str):
+        msg_id = msg_id.encode()
+    header = _SEND_RESPONSE % (code, msg_id, queue_id, queue_offset, opaque)
+    return PREFIX.pack(4 + len(header), len(header)) + header
+
+
+def encode_pull_response_head(
+    opaque: int,
+    code: int,
+    remark: bytes,
+    *,
+    suggest_which_broker_id: int,
+    next_begin_offset: int,
+    min_offset: int,
+    max_offset: int,
+    body_bytes: int = 0,
+) -> bytes:
+    """Return a JSON pull answer without its body: ``body_bytes`` of records follow it.
+
+    The caller writes the records as they lie in the log, without joining them first.
+    ``remark`` is a status name such as ``b"FOUND"``: it is not escaped.
+    """
+    header = _PULL_RESPONSE % (
+        code,
+        max_offset,
+        min_offset,
+        next_begin_offset,
+        suggest_which_broker_id,
+        opaque,
+        remark,
+    )
+    return PREFIX.pack(4 + len(header) + body_bytes, len(header)) + header
+
+
+def encode_pull_response(
+    opaque: int,
+    code: int,
+    remark: bytes,
+    *,
+    suggest_which_broker_id: int,
+    next_begin_offset: int,
+    min_offset: int,
+    max_offset: int,
+    body: bytes = b"",
+) -> bytes:
+    """Return a whole JSON pull answer; see :func:`encode_pull_response_head`."""
+    head = encode_pull_response_head(
+        opaque,
+        code,
+        remark,
+        suggest_which_broker_id=suggest_which_broker_id,
+        next_begin_offset=next_begin_offset,
+        min_offset=min_offset,
+        max_offset=max_offset,
+        body_bytes=len(body),
+    )
+    return head + body

@@ -1,0 +1,97 @@
+"""Errors of every Failback package, divided by who must act.
+
+They carry data and make the message from it. ``retriable`` tells a client whether the same
+call may succeed elsewhere or later.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+
+class FailbackError(Exception):
+    """Base of all errors that Failback raises on purpose."""
+
+    retriable: ClassVar[bool] = False
+
+
+class ProtocolError(FailbackError):
+    """The peer sent what the protocol does not allow. A stream that did so must be closed."""
+
+
+class FrameTooLarge(ProtocolError):
+    """A frame's announced or encoded size is above the limit, both in bytes."""
+
+    def __init__(self, frame_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"frame of {frame_bytes} bytes is above the limit of {limit_bytes}")
+        self.frame_bytes = frame_bytes
+        self.limit_bytes = limit_bytes
+
+
+class StoreError(FailbackError):
+    """The disk or the store on it: stop taking writes."""
+
+
+class CorruptStore(StoreError):
+    """A store file holds something that no crash of ours can leave behind."""
+
+    def __init__(self, path: Path | str, position: int, what: str) -> None:
+        super().__init__(f"{path}: corrupt at byte {position}: {what}")
+        self.path = Path(path)
+        self.position = position
+        self.what = what
+
+
+class ConfigError(FailbackError):
+    """The user's input is wrong: names the field, and the file when there is one."""
+
+    def __init__(self, field: str, problem: str, *, file: Path | str | None = None) -> None:
+        place = f"{file}: {field}" if file is not None else field
+        super().__init__(f"{place}: {problem}")
+        self.field = field
+        self.problem = problem
+        self.file = Path(file) if file is not None else None
+
+
+class RemotingError(FailbackError):
+    """A call to a peer brought no answer."""
+
+    retriable: ClassVar[bool] = True
+
+
+class RemotingConnectError(RemotingError):
+    """No connection to ``addr`` could be made; the request was not sent."""
+
+    def __init__(self, addr: str, why: str = "") -> None:
+        super().__init__(f"connect to {addr} failed" + (f": {why}" if why else ""))
+        self.addr = addr
+        self.why = why
+
+
+class RemotingSendError(RemotingError):
+    """The connection broke under the request; the peer may or may not have acted on it."""
+
+    def __init__(self, addr: str, why: str = "") -> None:
+        super().__init__(f"send request to {addr} failed" + (f": {why}" if why else ""))
+        self.addr = addr
+        self.why = why
+
+
+class RemotingTimeout(RemotingError):
+    """No answer within the time; the peer may or may not have acted on the request."""
+
+    def __init__(self, addr: str, timeout_ms: float) -> None:
+        super().__init__(f"no answer from {addr} within {timeout_ms:g} ms")
+        self.addr = addr
+        self.timeout_ms = timeout_ms
+
+
+class BrokerError(FailbackError):
+    """The peer answered with a code other than success."""
+
+    def __init__(self, code: int, remark: str | None, addr: str) -> None:
+        super().__init__(f"{addr} answered code {code}: {remark or 'no remark'}")
+        self.code = code
+        self.remark = remark or ""
+        self.addr = addr
