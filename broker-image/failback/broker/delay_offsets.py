@@ -10,8 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from failback.broker.json_config import load_json_config, persist_json_config
-from failback.protocol import fastjson
-from failback.protocol.errors import ProtocolError
+from failback.protocol.route import DelayOffsetTable
 
 
 class DelayOffsets:
@@ -23,7 +22,7 @@ class DelayOffsets:
 
     def to_json(self) -> bytes:
         """Return the body that answers GET_ALL_DELAY_OFFSET: the table in memory."""
-        return fastjson.dumps({"offsetTable": self.table}, unquoted_int_keys=True)
+        return DelayOffsetTable(self.table).to_json(unquoted_int_keys=True)
 
     def write_from_master(self, body: bytes) -> None:
         """Keep a master's answer in the file, byte for byte; the table is not touched.
@@ -32,9 +31,8 @@ class DelayOffsets:
             ProtocolError: ``body`` is no delay offset table.
             OSError: The file could not be written.
         """
-        text = body.decode(errors="replace")
-        decode_delay_offsets(text)
-        persist_json_config(self._path, text)
+        DelayOffsetTable.from_json(body)
+        persist_json_config(self._path, body.decode())
 
     def load(self) -> None:
         """Read the file, or its ``.bak``; with neither the table is empty.
@@ -42,7 +40,7 @@ class DelayOffsets:
         Raises:
             CorruptStore: Both are there and unreadable.
         """
-        self.table = load_json_config(self._path, decode_delay_offsets) or {}
+        self.table = load_json_config(self._path, _decode) or {}
 
     def persist(self) -> None:
         """Write the table in memory.
@@ -50,20 +48,9 @@ class DelayOffsets:
         Raises:
             OSError: The file could not be written.
         """
-        text = fastjson.dumps({"offsetTable": self.table}, pretty=True).decode()
+        text = DelayOffsetTable(self.table).to_json(pretty=True).decode()
         persist_json_config(self._path, text)
 
 
-def decode_delay_offsets(text: str | bytes) -> dict[int, int]:
-    """Read a DelayOffsetSerializeWrapper.
-
-    Raises:
-        ProtocolError: It is something else.
-    """
-    document = fastjson.loads(text)
-    try:
-        return {
-            int(level): int(offset) for level, offset in document.get("offsetTable", {}).items()
-        }
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ProtocolError(f"no delay offset table: {error}") from error
+def _decode(text: str) -> dict[int, int]:
+    return DelayOffsetTable.from_json(text).offset_table

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from failback.broker.json_config import load_json_config, persist_json_config
-from failback.protocol import fastjson
 from failback.protocol.route import (
     DataVersion,
     SubscriptionGroupConfig,
@@ -26,8 +25,10 @@ logger = logging.getLogger(__name__)
 INTERNAL_PREFIX: Final = "CID_RMQ_SYS_"
 """Groups of the system itself: created even while auto-creation is off (MixAll 4.9.8)."""
 
-SYSTEM_GROUPS: Final = ("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP")
-ONS_GROUPS: Final = (
+SYSTEM_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
     "CID_ONS-HTTP-PROXY",
     "CID_ONSAPI_PULL",
     "CID_ONSAPI_PERMISSION",
@@ -40,11 +41,8 @@ def _now_ms() -> int:
 
 
 def system_groups() -> list[SubscriptionGroupConfig]:
-    """Return the groups that always exist; the ONS ones may consume by broadcast."""
-    return [SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS] + [
-        SubscriptionGroupConfig(group_name=name, consume_broadcast_enable=True)
-        for name in ONS_GROUPS
-    ]
+    """Return the groups that always exist."""
+    return [SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS]
 
 
 class SubscriptionGroupManager:
@@ -139,8 +137,7 @@ class SubscriptionGroupManager:
         Raises:
             OSError: The file could not be written.
         """
-        text = fastjson.dumps(self.to_wrapper(), pretty=True).decode()
-        persist_json_config(self._path, text)
+        persist_json_config(self._path, self.to_wrapper().to_json(pretty=True).decode())
 
     def _changed(self) -> None:
         self.data_version = self.data_version.next(self._clock_ms())

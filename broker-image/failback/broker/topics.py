@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from failback.broker.json_config import load_json_config, persist_json_config
-from failback.protocol import fastjson
 from failback.protocol.codes import PERM_INHERIT, PERM_READ, PERM_WRITE
 from failback.protocol.route import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 
@@ -234,8 +233,7 @@ class TopicConfigManager:
         Raises:
             OSError: The file could not be written.
         """
-        text = fastjson.dumps(self.to_wrapper(), pretty=True).decode()
-        persist_json_config(self._path, text)
+        persist_json_config(self._path, self.to_wrapper().to_json(pretty=True).decode())
 
     def _created(self, topic: TopicConfig) -> TopicConfig:
         self.table[topic.topic_name] = topic

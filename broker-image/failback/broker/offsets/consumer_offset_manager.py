@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from failback.broker.json_config import load_json_config, persist_json_config
-from failback.protocol import fastjson
-from failback.protocol.errors import ProtocolError
+from failback.protocol.route import ConsumerOffsetTable
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +89,7 @@ class ConsumerOffsetManager:
 
     def to_json(self) -> bytes:
         """Return the body that answers GET_ALL_CONSUMER_OFFSET."""
-        return fastjson.dumps({"offsetTable": self.table}, unquoted_int_keys=True)
+        return ConsumerOffsetTable(self.table).to_json(unquoted_int_keys=True)
 
     def load(self) -> None:
         """Read the file, or its ``.bak``; with neither the table is empty.
@@ -106,7 +105,7 @@ class ConsumerOffsetManager:
         Raises:
             OSError: The file could not be written.
         """
-        text = fastjson.dumps({"offsetTable": self.table}, pretty=True).decode()
+        text = ConsumerOffsetTable(self.table).to_json(pretty=True).decode()
         persist_json_config(self._path, text)
 
     def _keys(self) -> Iterator[tuple[str, str]]:
@@ -122,17 +121,4 @@ def decode_offset_table(text: str | bytes) -> OffsetTable:
     Raises:
         ProtocolError: It is something else.
     """
-    document = fastjson.loads(text)
-    try:
-        return {
-            _text(key): {int(queue_id): int(offset) for queue_id, offset in queues.items()}
-            for key, queues in document.get("offsetTable", {}).items()
-        }
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ProtocolError(f"no consumer offset table: {error}") from error
-
-
-def _text(key: Any) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"{key!r} is no topic@group")
-    return key
+    return ConsumerOffsetTable.from_json(text).offset_table

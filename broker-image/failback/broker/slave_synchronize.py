@@ -1,0 +1,94 @@
+"""A slave's copies of its master's metadata. SlaveSynchronize of apache/rocketmq 4.9.8."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from failback.protocol.errors import FailbackError
+
+if TYPE_CHECKING:
+    from failback.broker.delay_offsets import DelayOffsets
+    from failback.broker.groups import SubscriptionGroupManager
+    from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
+    from failback.broker.outer_api import BrokerOuterApi
+    from failback.broker.topics import TopicConfigManager
+
+logger = logging.getLogger(__name__)
+
+FIRST_DELAY_MS: Final = 3_000
+PERIOD_MS: Final = 10_000
+"""When :meth:`SlaveSynchronize.sync_all` runs, on the scheduler that also persists offsets."""
+
+
+class SlaveSynchronize:
+    """Copies topics, consumer offsets, delay offsets and groups from the master.
+
+    The master address is what the last registration answered, ``None`` included: while the
+    master is not registered nothing is copied, and the slave keeps what it last got plus what
+    clients commit to it. The first copy after the master's return overwrites those commits, for
+    consumer offsets are compared with nothing (apache/rocketmq#1094).
+    """
+
+    def __init__(
+        self,
+        outer: BrokerOuterApi,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        delay_offsets: DelayOffsets,
+        *,
+        own_address: str,
+    ) -> None:
+        self._outer = outer
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+        self._own_address = own_address
+        self._master: str | None = None
+
+    @property
+    def master_addr(self) -> str | None:
+        """``host:port`` of the master for clients; its fast port is two below."""
+        return self._master
+
+    def set_master_addr(self, address: str | None) -> None:
+        """Take what a registration answered."""
+        if address != self._master:
+            logger.info("master address %s, was %s", address, self._master)
+            self._master = address
+
+    async def sync_all(self) -> None:
+        """Run the four copies one after another; each fails alone, with a line in the log."""
+        master = self._master
+        if master is None or master == self._own_address:
+            return
+        await self._run("topics", self._sync_topics, master)
+        await self._run("consumer offsets", self._sync_consumer_offsets, master)
+        await self._run("delay offsets", self._sync_delay_offsets, master)
+        await self._run("consumer groups", self._sync_groups, master)
+
+    async def _run(self, what: str, copy: Callable[[str], Awaitable[None]], master: str) -> None:
+        try:
+            await copy(master)
+        except (FailbackError, OSError) as error:
+            logger.error("copying %s from master %s failed: %s", what, master, error)
+        else:
+            logger.debug("copied %s from master %s", what, master)
+
+    async def _sync_topics(self, master: str) -> None:
+        if self._topics.replace_all(await self._outer.get_all_topic_config(master)):
+            logger.info("copied topics from master %s", master)
+
+    async def _sync_consumer_offsets(self, master: str) -> None:
+        self._offsets.merge_from_master(await self._outer.get_all_consumer_offset(master))
+        self._offsets.persist()
+
+    async def _sync_delay_offsets(self, master: str) -> None:
+        self._delay_offsets.write_from_master(await self._outer.get_all_delay_offset(master))
+
+    async def _sync_groups(self, master: str) -> None:
+        if self._groups.replace_all(await self._outer.get_all_subscription_group(master)):
+            logger.info("copied consumer groups from master %s", master)
