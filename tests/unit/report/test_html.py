@@ -1,0 +1,104 @@
+"""report.html: offline, escaped, and its numbers are those of report.json."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+
+import pytest
+
+from failback.analytics.figure_data import report_group, staircases
+from failback.analytics.html import CONTENTS, reset_hint, show
+from failback.analytics.html import render_html as render
+from tests.support.sample_report import sample_points, sample_report
+
+pytestmark = pytest.mark.unit
+
+HOSTILE = "<script>alert('x')</script>\n\"&"
+
+
+class Page(html.parser.HTMLParser):
+    """Collects ids, external references and the text outside scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.text: list[str] = []
+        self.scripts: list[str] = []
+        self._inside: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._inside.append(tag)
+        values = dict(attrs)
+        self.ids.add(values.get("id") or "")
+        self.links += [values[name] or "" for name in ("src", "href") if name in values]
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._inside and self._inside.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        inside = self._inside[-1] if self._inside else ""
+        if inside == "script":
+            self.scripts.append(data)
+        elif inside != "style":
+            self.text.append(data)
+
+
+def test_every_block_is_there_and_nothing_is_fetched() -> None:
+    page = Page(render(sample_report(), sample_points()))
+    assert {anchor for anchor, _ in CONTENTS} <= page.ids
+    assert all(link.startswith(("#", "data:")) for link in page.links)
+    for figure in ("timeline", "staircase-0", "causes", "intervals", "rto-0", "bounds"):
+        assert f"figure-{figure}" in page.ids
+
+
+def test_numbers_of_the_page_are_those_of_the_report() -> None:
+    text = " ".join(Page(render(sample_report(), sample_points())).text)
+    for expected in ("1,040", "4.00 %", "ROLLBACK_SLAVE_ONLY_PROGRESS", "3,000.0", "51,200"):
+        assert expected in text
+    assert (
+        "failback admin resetOffset --group billing --topic orders --queue 0 --offset 250" in text
+    )
+
+
+def test_names_from_outside_are_escaped() -> None:
+    page = Page(render(sample_report(HOSTILE), sample_points(HOSTILE)))
+    assert not any("alert('x')" in script and "<script>" in script for script in page.scripts)
+    embedded = next(script for script in page.scripts if script.startswith("{"))
+    assert "<" not in embedded
+    assert json.loads(embedded)
+
+
+def test_an_empty_run_says_why_each_block_is_empty() -> None:
+    report = sample_report()
+    for name in ("faults", "groups", "queues", "rollbacks", "rto", "bounds", "offset_drops"):
+        report[name] = []
+    report["loss"] = None
+    text = " ".join(Page(render(report, [])).text)
+    assert "No fault was injected." in text
+    assert "Loss is not decidable" in text
+    assert "No duplicate was delivered" in text
+
+
+def test_page_size_is_bounded_by_plotly() -> None:
+    assert len(render(sample_report(), sample_points())) < 12_000_000
+
+
+def test_cells_and_groups() -> None:
+    assert [show(v) for v in (None, True, 12345, 1.25, float("nan"), "x")] == [
+        "–",
+        "yes",
+        "12,345",
+        "1.2",
+        "–",
+        "x",
+    ]
+    assert report_group("ROLLBACK_RESTART") == "rollback"
+    assert report_group(None) == "unattributed"
+    assert reset_hint({"safe_offset": 5, "master_offset": 5}) == "–"
+    assert [stairs.queue for stairs in staircases(sample_report(), sample_points())] == [
+        "orders demo-0/0"
+    ]
