@@ -1,0 +1,198 @@
+"""The four copies of a slave, against masters that answer, refuse, or are not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from failback.broker.config import BrokerConfig
+from failback.broker.delay_offsets import DelayOffsets
+from failback.broker.groups import SubscriptionGroupManager
+from failback.broker.identity import BrokerIdentity
+from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.outer_api import BrokerOuterApi, RegisterResult, fast_address
+from failback.broker.slave_synchronize import SlaveSynchronize
+from failback.broker.topics import TopicConfigManager
+from failback.protocol.codes import RequestCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import RemotingConnectError
+from failback.protocol.headers import RegisterBrokerRequestHeader, from_ext
+from failback.protocol.route import RegisterBrokerBody, SubscriptionGroupConfig, TopicConfig
+
+pytestmark = pytest.mark.unit
+
+MASTER = "127.0.0.2:10911"
+OWN = "127.0.0.3:10921"
+
+
+class FakePeers:
+    """Answers like the brokers and name servers of a table; everybody else is down."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[str, int], bytes] = {}
+        self.ext: dict[str, str] | None = None
+        self.calls: list[tuple[str, int]] = []
+        self.requests: list[RemotingCommand] = []
+
+    async def invoke(
+        self, addr: str, request: RemotingCommand, timeout_ms: float = 3000
+    ) -> RemotingCommand:
+        self.calls.append((addr, request.code))
+        self.requests.append(request)
+        body = self.answers.get((addr, request.code))
+        if body is None:
+            raise RemotingConnectError(addr, "nobody there")
+        if body == b"refused":
+            return request.response(1, "system error")
+        return request.response(0, ext=self.ext, body=body)
+
+    async def oneway(self, addr: str, request: RemotingCommand) -> None:
+        self.calls.append((addr, request.code))
+
+
+class Slave:
+    """A slave's tables, with the peers it talks to."""
+
+    def __init__(self, folder: Path) -> None:
+        config = BrokerConfig(broker_cluster_name="c", broker_name="b")
+        self.folder = folder
+        self.peers = FakePeers()
+        self.outer = BrokerOuterApi(self.peers, ["ns1:9876", "ns2:9876"])  # type: ignore[arg-type]
+        self.topics = TopicConfigManager(folder / "topics.json", config)
+        self.groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config)
+        self.offsets = ConsumerOffsetManager(folder / "consumerOffset.json")
+        self.delay = DelayOffsets(folder / "delayOffset.json")
+        self.sync = SlaveSynchronize(
+            self.outer, self.topics, self.groups, self.offsets, self.delay, own_address=OWN
+        )
+
+    def master_answers(self, address: str = MASTER) -> None:
+        self.peers.answers |= {
+            (fast_address(address), 21): (
+                b'{"dataVersion":{"counter":4,"timestamp":17},"topicConfigTable":'
+                b'{"T":{"topicName":"T","readQueueNums":8,"writeQueueNums":8}}}'
+            ),
+            (address, 43): b'{"offsetTable":{"T@g":{0:5,1:6}}}',
+            (address, 45): b'{"offsetTable":{3:12}}',
+            (address, 201): (
+                b'{"dataVersion":{"counter":2,"timestamp":18},'
+                b'"subscriptionGroupTable":{"g":{"groupName":"g"}}}'
+            ),
+        }
+
+
+@pytest.fixture
+def slave(tmp_path: Path) -> Slave:
+    return Slave(tmp_path)
+
+
+async def test_the_four_copies_are_made_and_kept(slave: Slave) -> None:
+    slave.master_answers()
+    slave.sync.set_master_addr(MASTER)
+    await slave.sync.sync_all()
+    assert slave.peers.calls == [
+        ("127.0.0.2:10909", RequestCode.GET_ALL_TOPIC_CONFIG),
+        (MASTER, RequestCode.GET_ALL_CONSUMER_OFFSET),
+        (MASTER, RequestCode.GET_ALL_DELAY_OFFSET),
+        (MASTER, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+    ]
+    assert slave.topics.table == {"T": TopicConfig("T", 8, 8)}
+    assert slave.offsets.table == {"T@g": {0: 5, 1: 6}}
+    assert slave.groups.table == {"g": SubscriptionGroupConfig("g")}
+    assert (slave.folder / "delayOffset.json").read_bytes() == b'{"offsetTable":{3:12}}'
+    assert slave.delay.table == {}  # the table in memory is not touched
+    reborn = Slave(slave.folder)
+    reborn.topics.load()
+    reborn.offsets.load()
+    reborn.delay.load()
+    assert reborn.topics.data_version == slave.topics.data_version
+    assert reborn.offsets.table == slave.offsets.table
+    assert reborn.delay.table == {3: 12}
+
+
+@pytest.mark.parametrize("missing", [21, 43, 45, 201])
+@pytest.mark.parametrize("answer", [None, b"refused", b"torn{"])
+async def test_one_failing_copy_does_not_stop_the_others(
+    slave: Slave, missing: int, answer: bytes | None
+) -> None:
+    slave.master_answers()
+    for address, code in list(slave.peers.answers):
+        if code == missing:
+            del slave.peers.answers[address, code]
+            if answer is not None:
+                slave.peers.answers[address, code] = answer
+    slave.sync.set_master_addr(MASTER)
+    await slave.sync.sync_all()
+    copied = {
+        21: "T" in slave.topics.table,
+        43: slave.offsets.query("g", "T", 0) == 5,
+        45: (slave.folder / "delayOffset.json").exists(),
+        201: "g" in slave.groups.table,
+    }
+    assert copied == {code: code != missing for code in copied}
+
+
+@pytest.mark.parametrize("address", [None, OWN])
+async def test_without_a_master_nothing_is_asked(slave: Slave, address: str | None) -> None:
+    slave.sync.set_master_addr(MASTER)
+    slave.sync.set_master_addr(address)
+    await slave.sync.sync_all()
+    assert slave.peers.calls == []
+
+
+async def test_an_outage_keeps_commits_and_the_return_overwrites_them(slave: Slave) -> None:
+    slave.master_answers()
+    slave.sync.set_master_addr(MASTER)
+    await slave.sync.sync_all()
+    answers, slave.peers.answers = slave.peers.answers, {}
+    slave.offsets.commit("g", "T", 0, 2000)
+    await slave.sync.sync_all()
+    assert slave.offsets.query("g", "T", 0) == 2000
+    slave.peers.answers = answers
+    await slave.sync.sync_all()
+    assert slave.offsets.query("g", "T", 0) == 5
+
+
+IDENTITY = BrokerIdentity("c", "b", 1, True, OWN, "127.0.0.3:10922", b"")
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+async def test_registration_reaches_every_name_server(slave: Slave, compressed: bool) -> None:
+    slave.peers.answers = {("ns1:9876", 103): b'{"table":{"T":"b:8"}}', ("ns2:9876", 103): b""}
+    slave.peers.ext = {"haServerAddr": "127.0.0.2:10912", "masterAddr": MASTER}
+    results = await slave.outer.register_all(
+        IDENTITY, slave.topics.to_wrapper(), compressed=compressed
+    )
+    assert results == [
+        RegisterResult("ns1:9876", "127.0.0.2:10912", MASTER, {"T": "b:8"}),
+        RegisterResult("ns2:9876", "127.0.0.2:10912", MASTER, None),
+    ]
+    request = slave.peers.requests[0]
+    header = from_ext(RegisterBrokerRequestHeader, request.ext_fields)
+    assert (header.broker_addr, header.ha_server_addr, header.broker_id) == (
+        OWN,
+        "127.0.0.3:10922",
+        1,
+    )
+    read = RegisterBrokerBody.from_compressed if compressed else RegisterBrokerBody.from_json
+    body = read(request.body)
+    assert body.topic_config_serialize_wrapper == slave.topics.to_wrapper()
+
+
+async def test_a_dead_name_server_costs_its_own_answer_only(slave: Slave) -> None:
+    slave.peers.answers = {("ns2:9876", 103): b""}
+    results = await slave.outer.register_all(IDENTITY, slave.topics.to_wrapper())
+    assert results == [RegisterResult("ns2:9876", None, None, None)]
+
+
+async def test_one_way_registration_asks_for_no_answer(slave: Slave) -> None:
+    results = await slave.outer.register_all(IDENTITY, slave.topics.to_wrapper(), oneway=True)
+    assert results == []
+    assert slave.peers.calls == [("ns1:9876", 103), ("ns2:9876", 103)]
+
+
+async def test_leaving_asks_every_name_server(slave: Slave) -> None:
+    slave.peers.answers = {("ns2:9876", 104): b""}
+    await slave.outer.unregister_all(IDENTITY)
+    assert slave.peers.calls == [("ns1:9876", 104), ("ns2:9876", 104)]
