@@ -1,0 +1,79 @@
+"""Reads hot log files back: whole ones, and those of a process that was killed."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from failback.client.consumelog import hot_format
+from failback.client.consumelog.errors import BadHotLog
+
+Record = Sequence[Any]
+"""``[table code, seq, wall_ns, mono_ns, columns...]``; trailing columns may be missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Who wrote the file, and the ``seq`` that its first record has."""
+
+    run: str
+    proc: bytes
+    proc_no: int
+    role: str
+    host: str
+    index: int
+    seq_lo: int
+
+
+@dataclass(frozen=True, slots=True)
+class HotLog:
+    """One file: its head, its whole records, and what was left behind them."""
+
+    head: Head
+    records: list[Record]
+    torn: bool
+    """Bytes of a record that was never finished followed the last whole one."""
+    used_bytes: int
+
+
+def read_hot(path: Path) -> HotLog:
+    """Read every whole record of ``path``.
+
+    Raises:
+        BadHotLog: The head is missing or of another format, so nothing can be said.
+    """
+    data = path.read_bytes()
+    payloads, used, torn = _payloads(data)
+    decode = msgspec.msgpack.Decoder().decode
+    try:
+        name, *rest = decode(payloads[0])
+        head = Head(*rest)
+    except (IndexError, TypeError, ValueError, msgspec.DecodeError) as error:
+        raise BadHotLog("the head cannot be read", path) from error
+    if name != hot_format.FORMAT:
+        raise BadHotLog(f"format {name!r}, not {hot_format.FORMAT!r}", path)
+    return HotLog(head, [decode(payload) for payload in payloads[1:]], torn, used)
+
+
+def _payloads(data: bytes) -> tuple[list[bytes], int, bool]:
+    """Payloads up to the first that is not whole, the bytes they use, and whether one was cut."""
+    found: list[bytes] = []
+    position = 0
+    while position + hot_format.FRAME.size <= len(data):
+        length, crc = hot_format.FRAME.unpack_from(data, position)
+        if length == 0:
+            # A record whose length was not stored yet may have left its payload behind.
+            tail = data[position : position + 64]
+            return found, position, any(tail)
+        start = position + hot_format.FRAME.size
+        payload = data[start : start + length]
+        if len(payload) < length or zlib.crc32(payload) != crc:
+            return found, position, True
+        found.append(payload)
+        position = start + length
+    return found, position, any(data[position:])
