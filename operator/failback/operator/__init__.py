@@ -1,0 +1,1 @@
+"""Custom resources of Failback: models, rendering, planning, and the local runtime."""

@@ -1,0 +1,1 @@
+"""Rendering: custom resources to Kubernetes objects. Pure; one module per child object."""

@@ -1,0 +1,194 @@
+"""What every rendered object carries: labels, owner, pod security, environment, mounts."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, Final
+
+from failback.operator.kinds.base import Engine, PodTemplate, Resource, Resources, Spread
+from failback.operator.render.context import Context, Object
+
+HTTP_PORT: Final = 8088
+_LOCKED: Final[Object] = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+_USERS: Final = {"failback": 10001, "apache": 3000}  # rocketmq-docker, Dockerfile-alpine: uid 3000
+INIT: Final = ["failback-init", "--", "failback"]
+
+
+def engine_version(engine: Engine, context: Context) -> str:
+    """Return the version that will run: the resource's, else this release."""
+    return engine.version or context.version
+
+
+def labels(owner: Resource, component: str, **more: str) -> dict[str, str]:
+    """Return the labels of a shared object; ``more`` keys get the prefix ``failback.dev/``."""
+    return {
+        "app.kubernetes.io/name": "failback",
+        "app.kubernetes.io/component": component,
+        "app.kubernetes.io/instance": owner.name,
+        "app.kubernetes.io/managed-by": "failback-operator",
+        **{f"failback.dev/{key}": value for key, value in more.items()},
+    }
+
+
+def versioned(base: dict[str, str], version: str) -> dict[str, str]:
+    """Return ``base`` with the engine's version: for what is replaced when it changes."""
+    return {**base, "app.kubernetes.io/version": version}
+
+
+def metadata(owner: Resource, name: str, context: Context, marks: dict[str, str]) -> Object:
+    """Return the metadata of a child: our name, our labels, the custom resource as owner."""
+    return {
+        "name": name,
+        "namespace": context.namespace,
+        "labels": dict(marks),
+        "ownerReferences": [
+            {
+                "apiVersion": owner.api_version,
+                "kind": owner.kind,
+                "name": owner.name,
+                "uid": owner.metadata.uid,
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+    }
+
+
+def container_security() -> Object:
+    """Return the security context of every container: Pod Security Standard `restricted`."""
+    return copy.deepcopy(_LOCKED)
+
+
+def pod_security(engine: Engine, template: PodTemplate) -> Object:
+    """Return the pod's security context, the user's merged over ours field by field."""
+    user = _USERS[engine.type]
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": user,
+        "runAsGroup": user,
+        "fsGroup": user,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+        **copy.deepcopy(template.security_context),
+    }
+
+
+def environment(
+    engine: Engine, home: str, http_port: int, marks: dict[str, str], template: PodTemplate
+) -> list[Object]:
+    """Return the container's variables: ours in a fixed order, then the user's."""
+    ours: list[Object] = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in (
+            ("POD_NAME", "metadata.name"),
+            ("POD_NAMESPACE", "metadata.namespace"),
+            ("POD_IP", "status.podIP"),
+        )
+    ]
+    values = {"HOME": home, "TMPDIR": f"{home}/scratch", **marks}
+    values["FAILBACK_HTTP_PORT"] = str(http_port)
+    if engine.rules == "guarded":
+        values["FAILBACK_RULES"] = "guarded"
+    if engine.type == "apache":
+        options = f"-Duser.home={home} -Djava.io.tmpdir={home}/scratch"
+        values["JAVA_OPT_EXT"] = " ".join(filter(None, (options, engine.java_options)))
+    ours += [{"name": name, "value": value} for name, value in values.items()]
+    return ours + [
+        variable.model_dump(by_alias=True, exclude_none=True) for variable in template.env
+    ]
+
+
+def mounts(home: str, run_dir: str, *, data: bool) -> list[Object]:
+    """Return the volume mounts of every container of a pod; ``data`` adds the store."""
+    places = [("conf", f"{home}/conf")]
+    if data:
+        places.append(("data", f"{home}/store"))
+    places += [("logs", f"{home}/logs"), ("scratch", f"{home}/scratch"), ("run", run_dir)]
+    desired = {"name": "desired", "mountPath": f"{home}/desired", "readOnly": True}
+    return [desired, *({"name": name, "mountPath": path} for name, path in places)]
+
+
+def volumes(config_map: str) -> list[Object]:
+    """Return the pod's volumes: the desired configuration and the scratch space."""
+    return [
+        {"name": "desired", "configMap": {"name": config_map}},
+        {"name": "conf", "emptyDir": {}},
+        {"name": "logs", "emptyDir": {"sizeLimit": "1Gi"}},
+        {"name": "scratch", "emptyDir": {"sizeLimit": "64Mi"}},
+        {"name": "run", "emptyDir": {"sizeLimit": "16Mi"}},
+    ]
+
+
+def conf_container(home: str, file: str, context: Context, shared: Object) -> Object:
+    """Return the init container that copies ``file`` to where the broker may rewrite it.
+
+    UPDATE_BROKER_CONFIG rewrites the file the broker was started from (Configuration#persist,
+    apache/rocketmq 4.9.8), which a ConfigMap mount does not allow.
+    """
+    target = f"{home}/conf/{file}"
+    source = f"{home}/desired/{file}"
+    return {
+        "name": "conf",
+        "image": context.tools_image,
+        "command": list(INIT),
+        "args": ["tools", "install-conf", "--from", source, "--to", target],
+        **copy.deepcopy(shared),
+    }
+
+
+def probes(engine: Engine, remoting_port: int, http_port: int, *, liveness: bool) -> Object:
+    """Return the probes: HTTP for engine failback, the remoting port for apache."""
+    if engine.type == "apache":
+        ready: Object = {"tcpSocket": {"port": remoting_port}}
+        alive = ready
+    else:
+        ready = {"httpGet": {"path": "/readyz", "port": http_port}}
+        alive = {"httpGet": {"path": "/livez", "port": http_port}}
+    found = {
+        "startupProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 240},
+        "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 3, "failureThreshold": 2},
+    }
+    if liveness:
+        times = {"periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6}
+        found["livenessProbe"] = {**alive, **times}
+    return copy.deepcopy(found)
+
+
+def placement(
+    template: PodTemplate, mode: Spread, selector: dict[str, str], topology_key: str
+) -> Object:
+    """Return the scheduling fields of the pod: our anti-affinity and the user's wishes."""
+    term = {"topologyKey": topology_key, "labelSelector": {"matchLabels": dict(selector)}}
+    affinity: Object = {}
+    if mode == "preferred":
+        preferred = [{"weight": 100, "podAffinityTerm": term}]
+        affinity = {
+            "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
+        }
+    elif mode == "required":
+        affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    affinity |= template.affinity or {}
+    wishes: dict[str, Any] = {
+        "affinity": affinity,
+        "tolerations": template.tolerations,
+        "topologySpreadConstraints": template.topology_spread_constraints,
+        "priorityClassName": template.priority_class_name,
+        "serviceAccountName": template.service_account_name,
+    }
+    return copy.deepcopy({key: value for key, value in wishes.items() if value})
+
+
+def resources_of(resources: Resources) -> Object:
+    """Return requests and limits, absent when empty."""
+    found = {"requests": resources.requests, "limits": resources.limits}
+    return {key: dict(value) for key, value in found.items() if value}
+
+
+def restarted_at(owner: Resource) -> dict[str, str]:
+    """Return the template annotation that a `failback.dev/restart` asks for."""
+    wanted = owner.metadata.annotations.get("failback.dev/restart")
+    return {"failback.dev/restarted-at": wanted} if wanted else {}

@@ -1,0 +1,61 @@
+"""Where rendered objects will live: the only thing that differs between cluster and laptop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+Object = dict[str, Any]
+"""One Kubernetes object, as JSON data."""
+
+KUBERNETES_HOME: Final = "/home/rocketmq"
+KUBERNETES_RUN_DIR: Final = "/run/failback"
+POD_NAME: Final = "$(POD_NAME)"
+"""Stands for the pod's name in templates that several pods share."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Names, folders and addresses of the place that will run the objects."""
+
+    namespace: str
+    home: Callable[[str], str]
+    """Pod name → its home folder."""
+    run_dir: Callable[[str], str]
+    """Pod name → the folder of hold files and death records."""
+    address_of: Callable[[str, str], str]
+    """Pod name and headless Service → the host under which others reach the pod."""
+    port_of: Callable[[str, str, int], int]
+    """StatefulSet, port name (``remoting`` or ``http``) and default → the port number.
+
+    The fast port is always 2 below ``remoting`` and the HA port 1 above it.
+    """
+    version: str
+    """Release of Failback: default engine version and image tag."""
+    pod_monitors: bool = False
+    """Whether the PodMonitor CRD is served."""
+
+    def image(self, engine: str, version: str) -> str:
+        """Return the image an engine runs from when the resource names none."""
+        return f"apache/rocketmq:{version}" if engine == "apache" else f"failback/broker:{version}"
+
+    @property
+    def tools_image(self) -> str:
+        """The image of init containers."""
+        return f"failback/broker:{self.version}"
+
+
+def kubernetes_context(
+    namespace: str, version: str, *, domain: str = "cluster.local", pod_monitors: bool = False
+) -> Context:
+    """Return the context of a real cluster: fixed folders, DNS names, default ports."""
+    return Context(
+        namespace=namespace,
+        home=lambda pod: KUBERNETES_HOME,
+        run_dir=lambda pod: KUBERNETES_RUN_DIR,
+        address_of=lambda pod, service: f"{pod}.{service}.{namespace}.svc.{domain}",
+        port_of=lambda statefulset, name, default: default,
+        version=version,
+        pod_monitors=pod_monitors,
+    )

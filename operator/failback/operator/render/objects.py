@@ -1,0 +1,133 @@
+"""All objects of a custom resource, in a fixed order.
+
+Depends on its arguments only: equal resources and contexts give byte-equal objects, in any
+process. Names are functions of the resource's name and the indices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from failback.operator.kinds.base import Resource
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.kinds.name_server import NameServer
+from failback.operator.render import common
+from failback.operator.render.broker import member_labels, statefulset
+from failback.operator.render.config import (
+    broker_properties,
+    config_map,
+    member_name,
+    name_server_properties,
+    properties_text,
+)
+from failback.operator.render.context import Context, Object
+from failback.operator.render.disruption import name_server_budget, pair_budget
+from failback.operator.render.monitoring import pod_monitor
+from failback.operator.render.nameserver import (
+    addresses,
+    name_server_labels,
+    selector,
+    statefulset_name,
+)
+from failback.operator.render.nameserver import statefulset as name_server_statefulset
+from failback.operator.render.service import broker_service, name_server_services
+
+
+def render_name_server(name_server: NameServer, context: Context) -> list[Object]:
+    """Return the objects of one NameServer; none while it is suspended."""
+    if name_server.spec.suspend:
+        return []
+    name = statefulset_name(name_server)
+    marks = common.versioned(
+        name_server_labels(name_server), common.engine_version(name_server.spec.engine, context)
+    )
+    text = properties_text(name_server_properties(name_server, context))
+    found = [
+        config_map(name_server, name, "namesrv.conf", text, marks, context),
+        *name_server_services(name_server, context),
+        name_server_statefulset(name_server, context),
+    ]
+    if name_server.spec.pod_disruption_budget.enabled:
+        found.append(name_server_budget(name_server, context))
+    monitor = name_server.spec.metrics.pod_monitor
+    if context.pod_monitors and monitor.enabled:
+        match = selector(name_server)
+        found.append(pod_monitor(name_server, name, monitor, marks, match, context))
+    return found
+
+
+def render_cluster(
+    cluster: BrokerCluster,
+    name_servers: Sequence[str],
+    context: Context,
+    *,
+    draining: Collection[int] = (),
+) -> list[Object]:
+    """Return the objects of one BrokerCluster; none while it is suspended.
+
+    Args:
+        name_servers: `host:port` of every name server, in index order.
+        draining: Indices of pairs that only serve reads now.
+    """
+    if cluster.spec.suspend:
+        return []
+    found = [broker_service(cluster, context)]
+    for index in range(cluster.spec.pairs):
+        found += _pair(cluster, index, name_servers, context, index in draining)
+    monitor = cluster.spec.metrics.pod_monitor
+    if context.pod_monitors and monitor.enabled:
+        marks = common.labels(cluster, "broker", cluster=cluster.name)
+        match = {"failback.dev/cluster": cluster.name, "app.kubernetes.io/component": "broker"}
+        found.append(pod_monitor(cluster, cluster.name, monitor, marks, match, context))
+    return found
+
+
+def _pair(
+    cluster: BrokerCluster,
+    index: int,
+    name_servers: Sequence[str],
+    context: Context,
+    draining: bool,
+) -> Iterator[Object]:
+    pair = cluster.pair(index)
+    if cluster.spec.pod_disruption_budget.enabled:
+        yield pair_budget(cluster, index, context)
+    for ordinal in pair.ordinals:
+        properties = broker_properties(
+            cluster, pair, ordinal, name_servers, context, draining=draining
+        )
+        name = member_name(cluster, index, ordinal)
+        marks = member_labels(cluster, index, ordinal, context)
+        text = properties_text(properties)
+        yield config_map(cluster, name, "broker.conf", text, marks, context)
+        yield statefulset(cluster, pair, ordinal, properties, context)
+
+
+def name_servers_of(
+    cluster: BrokerCluster, items: Sequence[Resource], context: Context
+) -> list[str]:
+    """Return the addresses a cluster registers at: its own list, or its NameServer's.
+
+    Raises:
+        LookupError: The NameServer it names is not among ``items``.
+    """
+    if cluster.spec.name_server_ref is None:
+        return list(cluster.spec.name_server_addresses or ())
+    wanted = cluster.spec.name_server_ref.name
+    for item in items:
+        if isinstance(item, NameServer) and item.name == wanted:
+            return addresses(item, context)
+    raise LookupError(f"{cluster.label}: there is no NameServer {wanted}")
+
+
+def render(items: Sequence[Resource], context: Context) -> list[Object]:
+    """Return the objects of every NameServer and BrokerCluster of the context's namespace."""
+    found: list[Object] = []
+    own = [item for item in items if item.namespace == context.namespace]
+    for item in own:
+        if isinstance(item, NameServer):
+            found += render_name_server(item, context)
+    for item in own:
+        if isinstance(item, BrokerCluster):
+            found += render_cluster(item, name_servers_of(item, own, context), context)
+    return found

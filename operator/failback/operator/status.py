@@ -1,0 +1,143 @@
+"""Status of custom resources: one function per kind and condition. Pure.
+
+Messages hold no time, age or counter, so that a steady cluster's status does not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.kinds.name_server import NameServer
+from failback.operator.render.config import pod_name
+from failback.operator.render.nameserver import statefulset_name
+
+Status = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PodFact:
+    """What is known of one pod."""
+
+    state: str
+    ready: bool
+    address: str
+    restarts: int
+    reason: str = ""
+
+
+def condition(
+    previous: Mapping[str, Any], kind: str, value: bool, reason: str, message: str, now: str
+) -> Status:
+    """Return one ``metav1.Condition``; ``lastTransitionTime`` moves only with the status.
+
+    Args:
+        previous: The status before, whose condition of this kind is looked up.
+        now: RFC 3339 time of this pass.
+    """
+    text = "True" if value else "False"
+    since = now
+    for old in previous.get("conditions", ()):
+        if old["type"] == kind and old["status"] == text:
+            since = old["lastTransitionTime"]
+    return {
+        "type": kind,
+        "status": text,
+        "reason": reason,
+        "message": message[:512],
+        "lastTransitionTime": since,
+    }
+
+
+def name_server_status(
+    name_server: NameServer,
+    addresses: Sequence[str],
+    pods: Mapping[str, PodFact],
+    previous: Mapping[str, Any],
+    now: str,
+) -> Status:
+    """Return the status of a NameServer. Addresses come from the spec, never from pods."""
+    names = [
+        f"{statefulset_name(name_server)}-{index}" for index in range(name_server.spec.replicas)
+    ]
+    unready = [name for name in names if not _ready(pods, name)]
+    return {
+        "observedGeneration": name_server.metadata.generation,
+        "replicas": sum(name in pods for name in names),
+        "readyReplicas": len(names) - len(unready),
+        "addresses": list(addresses),
+        "conditions": [_ready_condition(previous, unready, "PodNotReady", pods, now)],
+    }
+
+
+def cluster_status(
+    cluster: BrokerCluster,
+    pods: Mapping[str, PodFact],
+    previous: Mapping[str, Any],
+    now: str,
+) -> Status:
+    """Return the status of a BrokerCluster as far as its pods tell."""
+    pairs = [_pair_status(cluster, index, pods) for index in range(cluster.spec.pairs)]
+    unready = [member["pod"] for pair in pairs for member in pair["members"] if not member["ready"]]
+    masters = {pod_name(cluster, pair["index"], pair["masterMember"]) for pair in pairs}
+    reason = "MasterDown" if masters & set(unready) else "SlaveDown"
+    return {
+        "observedGeneration": cluster.metadata.generation,
+        "replicas": len(pairs),
+        "readyPairs": sum(all(member["ready"] for member in pair["members"]) for pair in pairs),
+        "pairs": pairs,
+        "conditions": [_ready_condition(previous, unready, reason, pods, now)],
+    }
+
+
+def _pair_status(cluster: BrokerCluster, index: int, pods: Mapping[str, PodFact]) -> Status:
+    pair = cluster.pair(index)
+    members = []
+    for ordinal in pair.ordinals:
+        pod = pod_name(cluster, index, ordinal)
+        fact = pods.get(pod)
+        members.append(
+            {
+                "ordinal": ordinal,
+                "pod": pod,
+                "brokerId": pair.broker_id(ordinal),
+                "desiredRole": pair.master_role if pair.broker_id(ordinal) == 0 else "SLAVE",
+                "address": fact.address if fact else "",
+                "ready": _ready(pods, pod),
+                "restarts": fact.restarts if fact else 0,
+            }
+        )
+    ready = [member["ready"] for member in members]
+    phase = "Running" if all(ready) else "Degraded" if any(ready) else "Pending"
+    return {
+        "name": pair.broker_name,
+        "index": index,
+        "phase": phase,
+        "masterMember": pair.master_member,
+        "members": members,
+    }
+
+
+def _ready(pods: Mapping[str, PodFact], name: str) -> bool:
+    return name in pods and pods[name].ready
+
+
+def _ready_condition(
+    previous: Mapping[str, Any],
+    unready: Sequence[str],
+    reason: str,
+    pods: Mapping[str, PodFact],
+    now: str,
+) -> Status:
+    if not unready:
+        return condition(previous, "Ready", True, "AllReady", "", now)
+    missing = [name for name in unready if name not in pods]
+    told = ", ".join(
+        f"{name} {pods[name].state}" + (f" ({pods[name].reason})" if pods[name].reason else "")
+        if name in pods
+        else f"{name} not created"
+        for name in unready
+    )
+    return condition(previous, "Ready", False, "Creating" if missing else reason, told, now)
