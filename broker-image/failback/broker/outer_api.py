@@ -29,9 +29,8 @@ from failback.protocol.route import (
 )
 
 if TYPE_CHECKING:
-    from failback.client.connection import RemotingClient
-
     from failback.broker.identity import BrokerIdentity
+    from failback.client.connection import RemotingClient
 
 logger = logging.getLogger(__name__)
 

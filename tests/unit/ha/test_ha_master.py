@@ -191,6 +191,9 @@ async def test_a_slave_that_does_not_read_is_not_buffered_for() -> None:
             stuck_at = connection.transfer_offset or 0
             await asyncio.sleep(0.05)
         assert stuck_at < end // 2
+        log.put(b"x")  # an append does not push more into a full socket either
+        assert connection.transfer_offset == stuck_at
+        end += 1
         frames = await slave.frames_until(end)
         assert sum(len(data) for _, data in frames) == end - 1
 

@@ -67,6 +67,9 @@ async def test_heartbeats_are_not_acknowledged_but_checked() -> None:
         side = await master.accept()
         await side.report()
         side.send(100, b"")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await side.reader.read(1)
         side.send(100, b"y")
         assert await side.report() == 101
         side.send(100, b"")

@@ -56,7 +56,7 @@ class _MasterConnection(asyncio.Protocol):
         received = self._stream.receive_data(data)
         try:
             self._append(received)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             self.close(f"cannot append: {error}")
             return
         except Exception:  # a callback of the event loop: nobody above would close the connection
