@@ -1,0 +1,258 @@
+"""The consume queue: where in the log the messages of one (topic, queue id) are.
+
+An entry is 20 bytes, big-endian, entry *n* at byte 20·n:
+
+    | physical offset i64 | size i32 | tags code i64 |
+
+The tags code is the Java hash of the tag, sign-extended, or the delivery time in ms for the
+delay topic. A valid entry has an offset >= 0 and a size > 0, so zeros end the queue. A queue
+whose first record is not its number 0 (a slave that began in mid-log) is filled up before it
+with blank entries (0, 2^31 - 1, 0). Source: ConsumeQueue, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from enum import Enum
+from typing import Final
+
+from failback.broker.store.config import ENTRY_BYTES
+from failback.broker.store.mapped_file import MappedFile, MappedFileQueue
+
+logger = logging.getLogger(__name__)
+
+ENTRY: Final = struct.Struct(">qiq")
+PRE_BLANK_SIZE: Final = 0x7FFFFFFF
+PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
+_PRE_BLANK_PIECE: Final = 50_000  # entries written at a time: 1 MB
+
+
+class Offered(Enum):
+    """What became of an entry that dispatch offered."""
+
+    TAKEN = "taken"
+    KNOWN = "already there"
+    MISPLACED = "would leave a gap"
+
+
+class ConsumeQueue:
+    """One queue. Single writer; readers see entries below :attr:`max_offset`.
+
+    Offsets are numbers of entries. ``next_offset`` is the one the next record gets: above
+    ``max_offset`` while entries are pending. ``max_physical_offset`` is the end of the last
+    record entered here.
+    """
+
+    __slots__ = (
+        "files",
+        "fixed_bytes",
+        "flushed_offset",
+        "is_schedule",
+        "max_offset",
+        "max_physical_offset",
+        "min_offset",
+        "misplaced_count",
+        "next_offset",
+        "pending",
+        "pending_codes",
+        "queue_id",
+        "topic",
+        "topic_piece",
+        "unsynced_directory",
+    )
+
+    def __init__(self, topic: str, topic_bytes: bytes, queue_id: int, files: MappedFileQueue):
+        self.topic = topic
+        self.queue_id = queue_id
+        self.files = files
+        self.topic_piece = bytes((len(topic_bytes),)) + topic_bytes
+        """The topic as a record carries it."""
+        self.fixed_bytes = 0
+        """Size of a record with IPv4 hosts, no body and no properties."""
+        self.is_schedule = False
+        self.min_offset = 0
+        self.max_offset = 0
+        self.next_offset = 0
+        self.flushed_offset = 0
+        self.max_physical_offset = 0
+        self.misplaced_count = 0
+        """Entries refused because the ones before them are missing."""
+        self.pending: list[bytes] = []
+        self.pending_codes: list[int] = []
+        self.unsynced_directory = False
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def add(self, physical_offset: int, size: int, tags_code: int) -> None:
+        """Queue the entry of the record that got :attr:`next_offset`."""
+        self.pending.append(ENTRY.pack(physical_offset, size, tags_code))
+        self.pending_codes.append(tags_code)
+        self.next_offset += 1
+        self.max_physical_offset = physical_offset + size
+
+    def offer(self, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> Offered:
+        """Queue the entry of a record found in the log, unless it is there or out of place.
+
+        4.9.8 writes a misplaced entry all the same, and every reader of that queue gets wrong
+        messages from then on. Here it is refused, so the queue ends before the gap.
+        """
+        if physical_offset + size <= self.max_physical_offset:
+            return Offered.KNOWN
+        if not self.files.files and self.next_offset == 0 and queue_offset:
+            self._begin_at(queue_offset)
+        if queue_offset < self.next_offset:
+            return Offered.KNOWN
+        if queue_offset > self.next_offset:
+            self.misplaced_count += 1
+            logger.error(
+                "queue entry refused: topic=%s queue_id=%d expects queue_offset=%d, record at "
+                "physical_offset=%d has %d",
+                self.topic,
+                self.queue_id,
+                self.next_offset,
+                physical_offset,
+                queue_offset,
+            )
+            return Offered.MISPLACED
+        self.add(physical_offset, size, tags_code)
+        return Offered.TAKEN
+
+    def _begin_at(self, queue_offset: int) -> None:
+        """Create the first file and fill it with blank entries up to ``queue_offset``."""
+        position = queue_offset * ENTRY_BYTES
+        file = self.files.file_for_writing(position)
+        self.unsynced_directory = True
+        first = file.start // ENTRY_BYTES
+        for offset in range(first, queue_offset, _PRE_BLANK_PIECE):
+            count = min(_PRE_BLANK_PIECE, queue_offset - offset)
+            self.files.write_at(offset * ENTRY_BYTES, PRE_BLANK * count)
+        self.min_offset = self.max_offset = self.next_offset = queue_offset
+        self.flushed_offset = first
+
+    def write_pending(self) -> None:
+        """Write the pending entries and make them readable.
+
+        Raises:
+            OSError: The disk did not take them.
+        """
+        data = b"".join(self.pending)
+        position = self.max_offset * ENTRY_BYTES
+        file_bytes = self.files.file_bytes
+        while data:
+            room = file_bytes - position % file_bytes
+            if room == file_bytes:
+                self.unsynced_directory = True
+            self.files.write_at(position, data[:room])
+            position += min(room, len(data))
+            data = data[room:]
+        self.max_offset = self.next_offset
+        self.pending = []
+        self.pending_codes = []
+
+    def drop_pending(self) -> None:
+        """Forget the pending entries."""
+        self.pending = []
+        self.pending_codes = []
+        self.next_offset = self.max_offset
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def entries(self, queue_offset: int, max_entries: int) -> memoryview:
+        """Return entries from ``queue_offset``, at most to the end of their file."""
+        limit = min(queue_offset + max_entries, self.max_offset)
+        return self.files.read(queue_offset * ENTRY_BYTES, limit * ENTRY_BYTES)
+
+    def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """Return physical offset, size and tags code; None outside the queue."""
+        view = self.entries(queue_offset, 1) if queue_offset >= 0 else memoryview(b"")
+        if len(view) != ENTRY_BYTES:
+            return None
+        physical_offset, size, tags_code = ENTRY.unpack(view)
+        return physical_offset, size, tags_code
+
+    def next_file_offset(self, queue_offset: int) -> int:
+        """Return the first entry of the file behind the one that holds ``queue_offset``."""
+        per_file = self.files.file_bytes // ENTRY_BYTES
+        return queue_offset - queue_offset % per_file + per_file
+
+    # --- recovery ---------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Find the end of the queue: from the third-last file on, the first invalid entry."""
+        files = self.files.files
+        if not files:
+            return
+        end = files[max(len(files) - 3, 0)].start
+        for file in files[max(len(files) - 3, 0) :]:
+            count = self._valid_entries(file)
+            end = file.start + count * ENTRY_BYTES
+            if end < file.end:
+                break
+        self.min_offset = files[0].start // ENTRY_BYTES
+        self._end_at(end)
+
+    def _valid_entries(self, file: MappedFile) -> int:
+        view = self.files.handle(file).view()
+        count = 0
+        for physical_offset, size, _ in ENTRY.iter_unpack(view):
+            if physical_offset < 0 or size <= 0:
+                break
+            count += 1
+        return count
+
+    def truncate(self, physical_offset: int) -> int:
+        """Drop the entries of records at or behind ``physical_offset``; return how many."""
+        kept = self.max_offset
+        while kept > self.files.start // ENTRY_BYTES:
+            entry = self.entry(kept - 1)
+            if entry is None or entry[0] < physical_offset:
+                break
+            kept -= 1
+        dropped = self.max_offset - kept
+        if dropped:
+            self._end_at(kept * ENTRY_BYTES)
+        return dropped
+
+    def _end_at(self, end: int) -> None:
+        """Let the queue end at byte ``end``: later files are deleted, what is behind it zeroed.
+
+        Zeroed because a later recovery would take old entries there for new ones.
+        """
+        self.max_offset = end // ENTRY_BYTES
+        last = self.entry(self.max_offset - 1)
+        if last is None or last[1] == PRE_BLANK_SIZE:
+            self.destroy()  # nothing entered yet: dispatch begins it anew, blanks included
+            return
+        self.files.delete_after(end)
+        self.files.zero_from(end)
+        self.next_offset = self.flushed_offset = self.max_offset
+        self.max_physical_offset = last[0] + last[1]
+
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Let the queue begin at the first entry of its first file that the log still holds.
+
+        Without such an entry it stays as it is. Pre-blank entries never count; in 4.9.8 they do
+        while the log begins at 0.
+        """
+        if not self.files.files:
+            return
+        first = self.files.start // ENTRY_BYTES
+        low, high = first, min(self.next_file_offset(first), self.max_offset)
+        end = high
+        while low < high:  # entries ascend, blank ones come first
+            middle = (low + high) // 2
+            entry = self.entry(middle)
+            if entry is None or entry[0] < min_physical_offset or entry[1] == PRE_BLANK_SIZE:
+                low = middle + 1
+            else:
+                high = middle
+        if low < end:
+            self.min_offset = low
+
+    def destroy(self) -> None:
+        """Delete the files; the queue is empty again."""
+        self.files.delete_all()
+        self.min_offset = self.max_offset = self.next_offset = self.flushed_offset = 0
+        self.max_physical_offset = 0
+        self.drop_pending()

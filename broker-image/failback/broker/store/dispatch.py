@@ -1,0 +1,165 @@
+"""Dispatch: from records in the log to entries in the consume queues.
+
+ReputMessageService of 4.9.8. A master's appends make their entries directly; this module reads
+the log where there is no other knowledge of it: on a slave, and at start for what the queues
+don't hold yet. Key indexes hang on here too: whoever keeps one is a second ``sink``.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Final
+
+from failback.broker.store.commit_log import CommitLog
+from failback.broker.store.consume_queue import ConsumeQueue, Offered
+from failback.broker.store.record import (
+    Problem,
+    Record,
+    announced_size,
+    delay_level_of,
+    has_queue_entry,
+    read_record,
+    tags_code_of,
+)
+from failback.broker.store.results import MessageIllegal
+
+logger = logging.getLogger(__name__)
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+_MOST_PENDING: Final = 8192  # entries; a recovery of many records must not gather them all
+_UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_LEVEL: Final = re.compile(r"(\d+)([smhd])")
+
+
+def delay_table(levels: str) -> tuple[int, ...]:
+    """Return the delays in ms of level 1, 2, ...; ValueError for another form than ``1s 5m``."""
+    parts = [_LEVEL.fullmatch(part) for part in levels.split()]
+    if None in parts:
+        raise ValueError(f"delay levels not understood: {levels!r}")
+    return tuple(int(part[1]) * _UNIT_MS[part[2]] for part in parts if part)
+
+
+def delivery_time(properties: bytes, store_timestamp: int, delays: tuple[int, ...]) -> int:
+    """Return what the entry of a delayed record carries: when to deliver it, ms."""
+    level = min(delay_level_of(properties), len(delays))
+    if level <= 0:
+        return tags_code_of(properties)
+    return store_timestamp + delays[level - 1]
+
+
+class Dispatcher:
+    """Enters the log's records into their queues, from :attr:`position` on.
+
+    Attributes:
+        position: Everything below it is dispatched.
+        stuck_at: Where a slave found bytes that are no record. Like 4.9.8 it keeps taking and
+            acknowledging log bytes, while its queues stay as they are until it is wiped.
+        store_timestamp: Of the last record dispatched, ms.
+        touched: Queues with pending entries.
+    """
+
+    def __init__(
+        self, log: CommitLog, find_queue: Callable[[bytes, int], ConsumeQueue], delay_levels: str
+    ) -> None:
+        self._log = log
+        self._find_queue = find_queue
+        self._delays = delay_table(delay_levels)
+        self.position = 0
+        self.stuck_at: int | None = None
+        self.store_timestamp = 0
+        self.touched: dict[ConsumeQueue, None] = {}
+        self._pending_count = 0
+
+    def enter(self, record: Record, physical_offset: int) -> None:
+        """Offer one record's entry to its queue."""
+        self.store_timestamp = record.store_timestamp
+        if not has_queue_entry(record.sys_flag):
+            return
+        try:
+            queue = self._find_queue(record.topic, record.queue_id)
+        except MessageIllegal as error:
+            logger.error("record at physical_offset=%d not dispatched: %s", physical_offset, error)
+            return
+        code = self.entry_code(queue, record.properties, record.store_timestamp)
+        taken = queue.offer(physical_offset, record.size, code, record.queue_offset)
+        if taken is Offered.TAKEN:
+            self.touched[queue] = None
+            self._pending_count += 1
+            if self._pending_count >= _MOST_PENDING:
+                self.write_touched()
+
+    def entry_code(self, queue: ConsumeQueue, properties: bytes, store_timestamp: int) -> int:
+        if queue.is_schedule:
+            return delivery_time(properties, store_timestamp, self._delays)
+        return tags_code_of(properties)
+
+    def write_touched(self) -> None:
+        """Write the pending entries of all touched queues."""
+        for queue in self.touched:
+            queue.write_pending()
+        self.touched.clear()
+        self._pending_count = 0
+
+    def catch_up(self) -> int:
+        """Dispatch up to the log's tail, as far as records are whole; return how many.
+
+        Raises:
+            OSError: A queue could not be written.
+        """
+        count = 0
+        while self.stuck_at is None and self.position < self._log.tail:
+            view = self._log.read(self.position, self._log.files.file_bytes)
+            done, advanced = self._dispatch_view(view)
+            self.write_touched()
+            count += done
+            if not advanced:
+                break
+        return count
+
+    def _dispatch_view(self, view: memoryview) -> tuple[int, int]:
+        """Dispatch the whole records at the start of ``view``: the rest of a file, or a part."""
+        start, at, count = self.position, 0, 0
+        while at < len(view):
+            found = read_record(view, at, start + at, check_crc=False)
+            if isinstance(found, Record):
+                self.enter(found, start + at)
+                at += found.size
+                count += 1
+                continue
+            skip = self._beside_a_record(found, view, at, start + at)
+            if not skip:
+                break
+            at += skip
+        self.position = start + at
+        return count, at
+
+    def _beside_a_record(
+        self, problem: Problem, view: memoryview, at: int, physical_offset: int
+    ) -> int:
+        """Return how many bytes to skip where no good record is; 0 = wait for more or stop."""
+        size = self._log.files.file_bytes
+        file_rest = size - physical_offset % size
+        if problem is Problem.BLANK:
+            # The zeros behind it arrive like data; a slave may not hold all of them yet.
+            return min(file_rest, self._log.tail - physical_offset)
+        announced = announced_size(view, at) if len(view) - at >= 8 else 0
+        if problem is Problem.CUT_OFF and announced <= file_rest:
+            return 0
+        if problem is Problem.BAD_LENGTHS and 0 < announced <= file_rest:
+            logger.error(
+                "physical_offset=%d: %s; its %d bytes are skipped",
+                physical_offset,
+                problem.value,
+                announced,
+            )
+            return min(announced, len(view) - at)
+        self.stuck_at = physical_offset
+        logger.error(
+            "dispatch stops at physical_offset=%d: %s. The queues stay as they are; wipe this "
+            "store and let it copy its master again",
+            physical_offset,
+            problem.value,
+        )
+        return 0

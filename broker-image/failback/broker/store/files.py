@@ -1,0 +1,213 @@
+"""The file system as the store uses it: few methods, so that tests can crash it.
+
+A mapped file is created at its full length under another name and renamed, because a Java
+broker refuses a directory that holds a file of any other size, or any other file. The other
+name therefore lies in the directory's parent. Data go in by ``pwrite`` (writing through a
+mapping stalls when the kernel writes the page back) and come out through a read-only mapping
+of the whole file; on Linux the two agree.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Protocol
+
+from failback.protocol.errors import StoreError
+
+TEMPORARY_PREFIX: Final = ".creating-"
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+class FileHandle(Protocol):
+    """One open mapped file. Each thread opens its own."""
+
+    def write_at(self, position: int, data: bytes) -> None:
+        """Write all of ``data``; OSError if the disk won't take it."""
+
+    def view(self) -> memoryview:
+        """Return the whole file, read-only. Valid as long as it is referenced."""
+
+    def sync(self) -> None:
+        """Return when everything written before the call is durable."""
+
+    def data_after(self, position: int) -> tuple[int, int] | None:
+        """Return start and end of the next range that was ever written, None if there is none.
+
+        The range may hold zeros: file systems answer in blocks.
+        """
+
+    def close(self) -> None:
+        """Free the descriptor. Views that are still referenced stay valid."""
+
+
+class Files(Protocol):
+    """Directories and whole files. Every method may raise OSError."""
+
+    def names(self, directory: Path) -> list[str]:
+        """Return the sorted names in ``directory``; none if there is no such directory."""
+
+    def size(self, path: Path) -> int:
+        """Return the length in bytes, -1 for what is no regular file."""
+
+    def create(self, path: Path, size: int, *, durable: bool) -> None:
+        """Make ``path`` appear at once as ``size`` zero bytes, its directory too."""
+
+    def open(self, path: Path) -> FileHandle: ...
+
+    def delete(self, path: Path) -> None:
+        """Remove a file; nothing happens if there is none."""
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory; one that is missing or not empty stays as it is."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Make creations and removals in ``path`` and in its parents durable."""
+
+    def read_small(self, path: Path) -> bytes | None:
+        """Return a small file, None if there is none."""
+
+    def write_small(self, path: Path, data: bytes) -> None:
+        """Replace a small file, atomically and durably."""
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        """Take the store's lock; return what gives it back. StoreError if someone holds it."""
+
+    def boot_id(self) -> str:
+        """Return what changes whenever the page cache may have been lost."""
+
+
+class OsFileHandle:
+    """A file of the real file system."""
+
+    __slots__ = ("_fd", "_view")
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._view: memoryview | None = None
+
+    def write_at(self, position: int, data: bytes) -> None:
+        written = os.pwrite(self._fd, data, position)
+        if written != len(data):  # a full disk or a signal; the next call says which
+            rest = memoryview(data)
+            while written < len(data):
+                written += os.pwrite(self._fd, rest[written:], position + written)
+
+    def view(self) -> memoryview:
+        if self._view is None:
+            self._view = memoryview(mmap.mmap(self._fd, 0, prot=mmap.PROT_READ))
+        return self._view
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def data_after(self, position: int) -> tuple[int, int] | None:
+        try:
+            start = os.lseek(self._fd, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return None
+            raise
+        return start, os.lseek(self._fd, start, os.SEEK_HOLE)
+
+    def close(self) -> None:
+        self._view = None
+        os.close(self._fd)
+
+
+class OsFiles:
+    """The real file system."""
+
+    def __init__(self) -> None:
+        self._temporary_count = 0
+
+    def names(self, directory: Path) -> list[str]:
+        try:
+            return sorted(os.listdir(directory))
+        except FileNotFoundError:
+            return []
+
+    def size(self, path: Path) -> int:
+        return path.stat().st_size if path.is_file() else -1
+
+    def create(self, path: Path, size: int, *, durable: bool) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = self._temporary(path)
+        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            os.ftruncate(fd, size)
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(temporary, path)
+        if durable:
+            self.sync_directory(path.parent)
+
+    def _temporary(self, path: Path) -> Path:
+        """Return a name beside the directory of ``path``, in it if that is a mount point."""
+        self._temporary_count += 1
+        directory = path.parent
+        if directory.stat().st_dev == directory.parent.stat().st_dev:
+            directory = directory.parent
+        return directory / f"{TEMPORARY_PREFIX}{os.getpid()}-{self._temporary_count}"
+
+    def open(self, path: Path) -> OsFileHandle:
+        return OsFileHandle(path)
+
+    def delete(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+    def remove_directory(self, path: Path) -> None:
+        with contextlib.suppress(OSError):
+            path.rmdir()
+
+    def sync_directory(self, path: Path) -> None:
+        for directory in (path, path.parent, path.parent.parent):
+            fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def read_small(self, path: Path) -> bytes | None:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write_small(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._temporary_count += 1
+        temporary = path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{self._temporary_count}"
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        self.sync_directory(path.parent)
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # lockf on the first byte is what Java's FileChannel.tryLock(0, 1, false) takes.
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            os.pwrite(fd, b"lock", 0)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise StoreError(f"{path} is held: another broker uses this store") from error
+            raise
+        return lambda: os.close(fd)
+
+    def boot_id(self) -> str:
+        try:
+            return _BOOT_ID.read_text().strip()
+        except OSError:
+            return ""

@@ -1,0 +1,80 @@
+"""What the store answers: results of appending and of reading, and its refusals."""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import NamedTuple
+
+import msgspec
+
+from failback.protocol.errors import StoreError
+
+
+class PutStatus(Enum):
+    """What became of a put; the names are those of Java's PutMessageStatus."""
+
+    PUT_OK = "PUT_OK"
+    MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
+    SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+    CREATE_MAPPED_FILE_FAILED = "CREATE_MAPPED_FILE_FAILED"
+
+
+class MessageIllegal(StoreError):
+    """The message breaks a limit of the format or of the configuration. Nothing was written."""
+
+    status = PutStatus.MESSAGE_ILLEGAL
+
+
+class ServiceNotAvailable(StoreError):
+    """The store takes no writes: it is a slave's, closed, or its disk failed."""
+
+    status = PutStatus.SERVICE_NOT_AVAILABLE
+
+
+class WriteFailed(StoreError):
+    """The disk refused a write; the pending records are dropped and the store takes no more."""
+
+    status = PutStatus.CREATE_MAPPED_FILE_FAILED
+
+
+class Appended(NamedTuple):
+    """Where a record went. It is readable after the next ``commit_pending``."""
+
+    physical_offset: int
+    """Byte of the log where it starts."""
+    queue_offset: int
+    end_offset: int
+    """Byte behind it: what a flush or a slave must reach to hold it."""
+    store_timestamp: int
+    """Milliseconds; never smaller than that of the record before."""
+
+
+class GetStatus(IntEnum):
+    """What a read found; the names are those of Java's GetMessageStatus."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MATCHED_LOGIC_QUEUE = 7
+    NO_MESSAGE_IN_QUEUE = 8
+
+
+class GetResult(msgspec.Struct, frozen=True, gc=False):
+    """Messages of one queue and where to go on. Offsets are queue offsets.
+
+    ``chunks`` are views of the mapped log; each holds one or several whole records, and all of
+    them joined are the body of a pull answer. A view keeps its mapping alive, so drop it soon.
+    """
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    suggest_pulling_from_slave: bool = False
+    chunks: tuple[memoryview, ...] = ()
+    message_count: int = 0
+    bytes: int = 0
