@@ -322,9 +322,11 @@ class AdminClient:
     async def consume_queue(
         self, addr: str, topic: str, queue_id: int, index: int, count: int
     ) -> QueryConsumeQueueResponseBody:
-        """Entries of a consume queue from ``index`` on."""
+        """Entries of a consume queue from ``index`` on; none when it is out of range."""
         header = headers.QueryConsumeQueueRequestHeader(topic, queue_id, index, count)
         answer = await self.ask(addr, RequestCode.QUERY_CONSUME_QUEUE, header)
+        if not answer.body:
+            return QueryConsumeQueueResponseBody()
         return QueryConsumeQueueResponseBody.from_json(answer.body)
 
     # --- the two ways to ask ---

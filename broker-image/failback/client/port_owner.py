@@ -1,0 +1,82 @@
+"""Who holds a TCP port, for the error message of a server that finds it taken."""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from ipaddress import IPv6Address, ip_address
+from pathlib import Path
+from typing import Final
+
+_LISTENING: Final = "0A"  # TCP_LISTEN, include/net/tcp_states.h
+
+
+def describe_listen_failure(host: str, port: int, error: OSError) -> str:
+    """Say why ``host:port`` could not be opened, and if it is taken, by whom."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    owner = port_owner(host, port) if error.errno == errno.EADDRINUSE else None
+    held = f"; it is held by {owner}" if owner else ""
+    return f"cannot listen on {host}:{port}: {reason}{held}"
+
+
+def port_owner(host: str, port: int) -> str | None:
+    """Return ``pid 123 (command line)`` of who listens on ``port`` at ``host`` or everywhere.
+
+    ``None`` where /proc does not show it: other systems, other users' processes.
+    """
+    wanted = {f"socket:[{inode}]" for inode in _listening_inodes(host, port)}
+    if not wanted:
+        return None
+    for process in Path("/proc").glob("[0-9]*"):
+        if _holds(process, wanted):
+            return f"pid {process.name} ({_command(process)})"
+    return None
+
+
+def _listening_inodes(host: str, port: int) -> set[str]:
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = Path("/proc/net", table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        for fields in map(str.split, lines):
+            address, _, hex_port = fields[1].rpartition(":")
+            if fields[3] != _LISTENING or int(hex_port, 16) != port:
+                continue
+            if _overlap(host, _unpack(address)):
+                inodes.add(fields[9])
+    return inodes
+
+
+def _unpack(address: str) -> str:
+    """Turn the kernel's form, 32-bit words in host order, into the usual one."""
+    words = [int(address[at : at + 8], 16) for at in range(0, len(address), 8)]
+    parsed = ip_address(struct.pack(f"={len(words)}I", *words))
+    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
+    return str(mapped or parsed)
+
+
+def _overlap(host: str, listening: str) -> bool:
+    """Whether one of the two is everywhere, or both are the same; names count as a match."""
+    try:
+        asked = ip_address(host)
+    except ValueError:
+        return True
+    return asked.is_unspecified or ip_address(listening).is_unspecified or str(asked) == listening
+
+
+def _holds(process: Path, wanted: set[str]) -> bool:
+    try:
+        return any(os.readlink(entry) in wanted for entry in (process / "fd").iterdir())
+    except OSError:  # another user's, or gone meanwhile
+        return False
+
+
+def _command(process: Path) -> str:
+    try:
+        words = (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return "?"
+    return b" ".join(words).decode(errors="replace").strip()[:200] or "?"

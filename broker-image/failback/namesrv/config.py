@@ -1,0 +1,114 @@
+"""namesrv.conf: a Java properties file. Unknown keys are kept and shown, as the original does.
+
+Known keys, with their defaults (NamesrvConfig and NettyServerConfig, apache/rocketmq 4.9.8,
+and four of ours): see :data:`DEFAULTS`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import javaproperties
+
+from failback.protocol.errors import ConfigError
+
+DEFAULTS: Final[dict[str, str]] = {
+    "listenPort": "9876",
+    "kvConfigPath": os.path.join(os.path.expanduser("~"), "namesrv", "kvConfig.json"),
+    "configStorePath": os.path.join(os.path.expanduser("~"), "namesrv", "namesrv.properties"),
+    "configBlackList": "configBlackList;configStorePath;kvConfigPath",
+    "orderMessageEnable": "false",
+    "serverChannelMaxIdleTimeSeconds": "120",
+    "bindAddress": "0.0.0.0",
+    "failbackTimeScale": "1.0",
+    "failbackHttpPort": "0",
+    "failbackHttpAddress": "",
+}
+"""``bindAddress`` and what begins with failback is ours: the address to listen on, a factor on
+every interval, and the port and address (default: bindAddress) of /livez and /readyz, 0 = none."""
+
+
+class NamesrvConfig:
+    """The settings in force. Typed access to the known ones, text access to all."""
+
+    def __init__(self, properties: Mapping[str, str], file: Path | None = None) -> None:
+        """Check and take ``properties``.
+
+        Raises:
+            ConfigError: A value cannot be read: names file and key.
+        """
+        self._properties = {**DEFAULTS, **properties}
+        self._file = file
+        if file is not None:
+            self._properties["configStorePath"] = str(file)
+        self.listen_port = self._integer("listenPort", 0, 65535)
+        self.http_port = self._integer("failbackHttpPort", 0, 65535)
+        self.idle_seconds = self._integer("serverChannelMaxIdleTimeSeconds", 1, 2**31 - 1)
+        self.time_scale = self._factor("failbackTimeScale")
+        self.order_message_enable = self._boolean("orderMessageEnable")
+        self.bind_address = self._properties["bindAddress"].strip()
+        self.http_address = self._properties["failbackHttpAddress"].strip() or self.bind_address
+        self.kv_config_path = Path(self._properties["kvConfigPath"]).expanduser()
+        self.config_store_path = Path(self._properties["configStorePath"]).expanduser()
+
+    @classmethod
+    def from_file(cls, file: Path) -> NamesrvConfig:
+        """Read a file.
+
+        Raises:
+            ConfigError: It is missing, unreadable, or holds a value that cannot be read.
+        """
+        try:
+            return cls(javaproperties.loads(file.read_text(encoding="utf-8")), file)
+        except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
+            raise ConfigError("-c", f"cannot be read: {error}", file=file) from error
+
+    def updated(self, changes: Mapping[str, str]) -> NamesrvConfig:
+        """Return the settings after ``changes``; raises :class:`ConfigError` as the constructor."""
+        return NamesrvConfig({**self._properties, **changes}, self._file)
+
+    def is_protected(self, keys: Mapping[str, str]) -> bool:
+        """Whether one of ``keys`` may not be changed by a request."""
+        black_list = set(self._properties["configBlackList"].split(";"))
+        return not black_list.isdisjoint(keys)
+
+    def to_text(self) -> str:
+        """All settings, one ``key=value`` per line, nothing escaped (MixAll.properties2String)."""
+        return "".join(f"{key}={value}\n" for key, value in sorted(self._properties.items()))
+
+    def to_file_text(self) -> str:
+        """The settings as a properties file; only what differs from the defaults."""
+        changed = {
+            key: value
+            for key, value in sorted(self._properties.items())
+            if DEFAULTS.get(key) != value and key != "configStorePath"
+        }
+        return str(javaproperties.dumps(changed, timestamp=None))
+
+    def _integer(self, key: str, least: int, greatest: int) -> int:
+        text = self._properties[key].strip()
+        if not text.isascii() or not text.isdigit() or not least <= int(text) <= greatest:
+            raise self._error(key, f'"{text}" is no number from {least} to {greatest}')
+        return int(text)
+
+    def _factor(self, key: str) -> float:
+        text = self._properties[key].strip()
+        try:
+            factor = float(text)
+        except ValueError:
+            factor = 0.0
+        if not 0 < factor < float("inf"):
+            raise self._error(key, f'"{text}" is no number above 0')
+        return factor
+
+    def _boolean(self, key: str) -> bool:
+        text = self._properties[key].strip().lower()
+        if text not in ("true", "false"):
+            raise self._error(key, f'"{text}" is neither true nor false')
+        return text == "true"
+
+    def _error(self, key: str, problem: str) -> ConfigError:
+        return ConfigError(key, problem, file=self._file)

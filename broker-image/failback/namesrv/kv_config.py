@@ -1,0 +1,81 @@
+"""The key-value configuration: the only state of the name server that is on disk.
+
+A file ``{"configTable":{namespace:{key:value}}}``, written with fsync and rename so that it is
+always the old or the new one. Source: KVConfigManager, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from failback.protocol.body import Body
+from failback.protocol.errors import ConfigError, ProtocolError
+
+ORDER_TOPIC_CONFIG: Final = "ORDER_TOPIC_CONFIG"
+"""Namespace whose table every broker gets with the answer to its registration."""
+
+
+class _KVConfigFile(Body):
+    config_table: dict[str, dict[str, str]]
+
+
+class KVConfigManager:
+    """Namespaces of keys and values. Every change is on disk before the call returns."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._table: dict[str, dict[str, str]] = {}
+
+    def load(self) -> None:
+        """Read the file; without one, or with an empty one, the table is empty.
+
+        Raises:
+            ConfigError: It cannot be read: names file and reason.
+        """
+        try:
+            data = self._path.read_bytes()
+            self._table = _KVConfigFile.from_json(data).config_table if data.strip() else {}
+        except FileNotFoundError:
+            self._table = {}
+        except (OSError, ProtocolError) as error:
+            raise ConfigError("kvConfigPath", str(error), file=self._path) from error
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Raises ``OSError`` when the change cannot be written; it is then undone."""
+        self._replace({**self._table, namespace: {**self._table.get(namespace, {}), key: value}})
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Delete a key, if it is there; an emptied namespace stays. Raises as :meth:`put`."""
+        if key in self._table.get(namespace, {}):
+            left = {name: value for name, value in self._table[namespace].items() if name != key}
+            self._replace({**self._table, namespace: left})
+
+    def get(self, namespace: str, key: str) -> str | None:
+        return self._table.get(namespace, {}).get(key)
+
+    def namespace(self, namespace: str) -> dict[str, str] | None:
+        """Return a namespace's table, ``None`` if it never had a key."""
+        table = self._table.get(namespace)
+        return None if table is None else dict(table)
+
+    def _replace(self, table: dict[str, dict[str, str]]) -> None:
+        write_atomically(self._path, _KVConfigFile(table).to_json(pretty=True))
+        self._table = table
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Replace a file: write beside it, fsync, rename, fsync the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".tmp")
+    with beside.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

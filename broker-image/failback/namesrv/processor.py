@@ -1,0 +1,282 @@
+"""What the name server answers. No I/O but the key-value file and the configuration file.
+
+One method per request code; they return the response, and whatever they raise becomes a
+response too (:meth:`Processor.process`). Source: DefaultRequestProcessor, apache/rocketmq
+4.9.8.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Callable, Hashable
+from typing import Final
+
+import javaproperties
+
+from failback.namesrv.config import NamesrvConfig
+from failback.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager, write_atomically
+from failback.namesrv.routes import UNIT_FLAG, UNIT_SUB_FLAG, Registration, RouteInfoManager
+from failback.protocol import headers
+from failback.protocol.body import Body
+from failback.protocol.codes import RequestCode, ResponseCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import ConfigError, ProtocolError
+from failback.protocol.headers import from_ext
+from failback.protocol.route import (
+    DataVersion,
+    KVTable,
+    RegisterBrokerBody,
+    TopicConfigSerializeWrapper,
+    TopicList,
+)
+
+logger = logging.getLogger(__name__)
+
+_V3_0_11: Final = 37  # from here on a registration's body holds a list of filter servers
+_NO_ROUTE: Final = (
+    "No topic route info in name server for the topic: {}"
+    "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+)
+
+Handler = Callable[[RemotingCommand, Hashable], RemotingCommand]
+
+
+class Processor:
+    """Answers requests from the route tables, the key-value table and the configuration."""
+
+    def __init__(
+        self,
+        routes: RouteInfoManager,
+        kv_config: KVConfigManager,
+        config: NamesrvConfig,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._routes = routes
+        self._kv_config = kv_config
+        self._clock_ms = clock_ms
+        self.config = config
+        self._handlers: dict[int, Handler] = {
+            RequestCode.PUT_KV_CONFIG: self._put_kv_config,
+            RequestCode.GET_KV_CONFIG: self._get_kv_config,
+            RequestCode.DELETE_KV_CONFIG: self._delete_kv_config,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self._get_kv_list,
+            RequestCode.QUERY_DATA_VERSION: self._query_data_version,
+            RequestCode.REGISTER_BROKER: self._register_broker,
+            RequestCode.UNREGISTER_BROKER: self._unregister_broker,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._get_route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self._get_cluster_info,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._get_all_topics,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self._get_topics_of_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._get_system_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: self._get_unit_topics,
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self._get_unit_topics,
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._get_unit_topics,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self._update_config,
+            RequestCode.GET_NAMESRV_CONFIG: self._get_config,
+        }
+
+    def process(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand | None:
+        """Answer ``request``, which came on ``channel``; ``None`` for a one-way request."""
+        handler = self._handlers.get(request.code)
+        if handler is None:
+            remark = f" request type {request.code} not supported"
+            response = request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+        else:
+            response = self._handle(handler, request, channel)
+        return None if request.is_oneway else response
+
+    def _handle(
+        self, handler: Handler, request: RemotingCommand, channel: Hashable
+    ) -> RemotingCommand:
+        try:
+            return handler(request, channel)
+        except (ProtocolError, ConfigError) as error:
+            return request.response(ResponseCode.SYSTEM_ERROR, str(error))
+        except Exception as error:  # our bug, or the disk: this request fails, not the connection
+            logger.exception("request code=%d channel=%s failed", request.code, channel)
+            return request.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+    # --- brokers ---
+
+    def _register_broker(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        header = from_ext(headers.RegisterBrokerRequestHeader, request.ext_fields)
+        if header.body_crc32 and zlib.crc32(request.body) & 0x7FFFFFFF != header.body_crc32:
+            return request.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        body = _registration_body(request, header.compressed)
+        known = header.broker_addr in self._routes.live_brokers()
+        registration = Registration(
+            header.cluster_name,
+            header.broker_name,
+            header.broker_id,
+            header.broker_addr,
+            header.ha_server_addr,
+            body.topic_config_serialize_wrapper,
+            tuple(body.filter_server_list),
+            channel,
+        )
+        result = self._routes.register_broker(registration, self._clock_ms())
+        if not known:
+            logger.info(
+                "new broker registered broker=%s id=%d addr=%s ha=%s",
+                header.broker_name,
+                header.broker_id,
+                header.broker_addr,
+                header.ha_server_addr,
+            )
+        answer = headers.RegisterBrokerResponseHeader(result.ha_server_addr, result.master_addr)
+        order_topics = self._kv_config.namespace(ORDER_TOPIC_CONFIG)
+        order_body = b"" if order_topics is None else KVTable(order_topics).to_json()
+        return request.response(ResponseCode.SUCCESS, header=answer, body=order_body)
+
+    def _unregister_broker(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        header = from_ext(headers.UnregisterBrokerRequestHeader, request.ext_fields)
+        self._routes.unregister_broker(
+            header.cluster_name, header.broker_name, header.broker_id, header.broker_addr
+        )
+        logger.info(
+            "broker unregistered broker=%s id=%d addr=%s",
+            header.broker_name,
+            header.broker_id,
+            header.broker_addr,
+        )
+        return request.response(ResponseCode.SUCCESS)
+
+    def _query_data_version(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        header = from_ext(headers.QueryDataVersionRequestHeader, request.ext_fields)
+        version = DataVersion.from_json(request.body)
+        changed, known = self._routes.query_data_version(
+            header.broker_addr, version, self._clock_ms()
+        )
+        answer = headers.QueryDataVersionResponseHeader(changed)
+        body = known.to_json() if known else b""
+        return request.response(ResponseCode.SUCCESS, header=answer, body=body)
+
+    def _wipe_write_perm(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        header = from_ext(headers.WritePermOfBrokerRequestHeader, request.ext_fields)
+        count = self._routes.wipe_write_perm(header.broker_name)
+        logger.info("wiped write permission broker=%s topics=%d", header.broker_name, count)
+        answer = headers.WipeWritePermOfBrokerResponseHeader(count)
+        return request.response(ResponseCode.SUCCESS, header=answer)
+
+    def _add_write_perm(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        header = from_ext(headers.WritePermOfBrokerRequestHeader, request.ext_fields)
+        count = self._routes.add_write_perm(header.broker_name)
+        logger.info("added write permission broker=%s topics=%d", header.broker_name, count)
+        answer = headers.AddWritePermOfBrokerResponseHeader(count)
+        return request.response(ResponseCode.SUCCESS, header=answer)
+
+    # --- routes and topics ---
+
+    def _get_route(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        header = from_ext(headers.GetRouteInfoRequestHeader, request.ext_fields)
+        route = self._routes.route(header.topic)
+        if route is None:
+            remark = _NO_ROUTE.format(header.topic)
+            return request.response(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if self.config.order_message_enable:
+            route.order_topic_conf = self._kv_config.get(ORDER_TOPIC_CONFIG, header.topic)
+        # Integer keys are quoted whatever the version: every reader in use takes them so.
+        return _answer_body(request, route)
+
+    def _get_cluster_info(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        return _answer_body(request, self._routes.cluster_info())
+
+    def _get_all_topics(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        return _answer_body(request, TopicList(self._routes.all_topics()))
+
+    def _get_topics_of_cluster(
+        self, request: RemotingCommand, channel: Hashable
+    ) -> RemotingCommand:
+        header = from_ext(headers.GetTopicsByClusterRequestHeader, request.ext_fields)
+        return _answer_body(request, TopicList(self._routes.topics_of_cluster(header.cluster)))
+
+    def _get_system_topics(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        topics, broker_addr = self._routes.system_topics()
+        return _answer_body(request, TopicList(topics, broker_addr))
+
+    def _get_unit_topics(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        accept = _UNIT_RULES[request.code]
+        return _answer_body(request, TopicList(self._routes.topics_by_sys_flag(accept)))
+
+    def _delete_topic(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        header = from_ext(headers.DeleteTopicRequestHeader, request.ext_fields)
+        self._routes.delete_topic(header.topic, header.cluster_name or None)
+        logger.info("deleted topic=%s cluster=%s", header.topic, header.cluster_name or "all")
+        return request.response(ResponseCode.SUCCESS)
+
+    # --- key-value configuration ---
+
+    def _put_kv_config(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        header = from_ext(headers.PutKVConfigRequestHeader, request.ext_fields)
+        self._kv_config.put(header.namespace, header.key, header.value)
+        return request.response(ResponseCode.SUCCESS)
+
+    def _get_kv_config(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        header = from_ext(headers.GetKVConfigRequestHeader, request.ext_fields)
+        value = self._kv_config.get(header.namespace, header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            return request.response(ResponseCode.QUERY_NOT_FOUND, remark)
+        return request.response(
+            ResponseCode.SUCCESS, header=headers.GetKVConfigResponseHeader(value)
+        )
+
+    def _delete_kv_config(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        header = from_ext(headers.DeleteKVConfigRequestHeader, request.ext_fields)
+        self._kv_config.delete(header.namespace, header.key)
+        return request.response(ResponseCode.SUCCESS)
+
+    def _get_kv_list(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        header = from_ext(headers.GetKVListByNamespaceRequestHeader, request.ext_fields)
+        table = self._kv_config.namespace(header.namespace)
+        if table is None:
+            remark = f"No config item, Namespace: {header.namespace}"
+            return request.response(ResponseCode.QUERY_NOT_FOUND, remark)
+        return _answer_body(request, KVTable(table))
+
+    # --- own configuration ---
+
+    def _update_config(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        try:
+            changes = javaproperties.loads(request.body)
+        except (UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
+            raise ProtocolError(f"undecodable properties: {error}") from error
+        if self.config.is_protected(changes):
+            remark = "Can not update config in black list."
+            return request.response(ResponseCode.NO_PERMISSION, remark)
+        config = self.config.updated(changes)
+        write_atomically(config.config_store_path, config.to_file_text().encode())
+        self.config = config
+        logger.info("updated configuration keys=%s", sorted(changes))
+        return request.response(ResponseCode.SUCCESS)
+
+    def _get_config(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
+        return request.response(ResponseCode.SUCCESS, body=self.config.to_text().encode())
+
+
+_UNIT_RULES: Final[dict[int, Callable[[int], bool]]] = {
+    RequestCode.GET_UNIT_TOPIC_LIST: lambda flag: bool(flag & UNIT_FLAG),
+    RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: lambda flag: bool(flag & UNIT_SUB_FLAG),
+    RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: lambda flag: (
+        flag & (UNIT_FLAG | UNIT_SUB_FLAG) == UNIT_SUB_FLAG
+    ),
+}
+
+
+def _answer_body(request: RemotingCommand, body: Body) -> RemotingCommand:
+    return request.response(ResponseCode.SUCCESS, body=body.to_json())
+
+
+def _registration_body(request: RemotingCommand, compressed: bool) -> RegisterBrokerBody:
+    """Read a registration's body in any of its three forms; an empty one has no topics."""
+    if not request.body:
+        return RegisterBrokerBody()
+    if request.version < _V3_0_11:
+        return RegisterBrokerBody(TopicConfigSerializeWrapper.from_json(request.body))
+    if compressed:
+        return RegisterBrokerBody.from_compressed(request.body)
+    return RegisterBrokerBody.from_json(request.body)

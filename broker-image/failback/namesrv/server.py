@@ -1,0 +1,230 @@
+"""The name server's sockets and timers around the route tables.
+
+Everything a read brings is answered inside ``data_received`` with one write. A broker lives on
+the connection that carried its last registration: when that goes, the broker goes at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from failback.client.port_owner import describe_listen_failure
+from failback.namesrv.config import NamesrvConfig
+from failback.namesrv.health import HealthProtocol
+from failback.namesrv.kv_config import KVConfigManager
+from failback.namesrv.processor import Processor
+from failback.namesrv.routes import BROKER_EXPIRY_MS, RouteInfoManager
+from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import ConfigError, ProtocolError
+from failback.protocol.frames import FrameReader
+
+logger = logging.getLogger(__name__)
+
+SCAN_FIRST_SECONDS: Final = 5.0  # NamesrvController: 5 s, then every 10 s
+SCAN_SECONDS: Final = 10.0
+DRAIN_SECONDS: Final = 1.0
+
+
+class _Connection(asyncio.Protocol):
+    """One peer: a client, a broker or a tool. Equal to itself only, so usable as a channel."""
+
+    def __init__(self, server: NameServer) -> None:
+        self._server = server
+        self._reader = FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._last_use = 0.0
+        self.peer = "?"
+        self.closed: asyncio.Future[None] = server.loop.create_future()
+
+    def __str__(self) -> str:
+        return self.peer
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        name = transport.get_extra_info("peername")
+        self.peer = f"{name[0]}:{name[1]}" if name else "?"
+        self._server.connections.add(self)
+        self._last_use = self._server.loop.time()
+        self._check_idle()
+
+    def data_received(self, data: bytes) -> None:
+        assert self._transport is not None
+        self._last_use = self._server.loop.time()
+        answers: list[bytes] = []
+        try:
+            self._reader.receive_data(data)
+            while (frame := self._reader.next_frame()) is not None:
+                answer = self._server.serve(RemotingCommand.from_frame(frame), self)
+                if answer is not None:
+                    answers.append(answer.encode())
+        except ProtocolError as error:
+            logger.warning("close connection peer=%s: %s", self.peer, error)
+            self._transport.write(b"".join(answers))
+            self._transport.close()
+            return
+        if answers:
+            self._transport.write(b"".join(answers))
+
+    def pause_writing(self) -> None:
+        # Who does not read its answers gets no new ones: bounds what one peer can hold here.
+        assert self._transport is not None
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._server.connection_lost(self)
+        self.closed.set_result(None)
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def cut(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _check_idle(self) -> None:
+        loop = self._server.loop
+        idle_at = self._last_use + self._server.idle_seconds
+        if idle_at <= loop.time():
+            logger.info("close idle connection peer=%s", self.peer)
+            self.close()
+        else:
+            self._idle_timer = loop.call_at(idle_at, self._check_idle)
+
+
+class NameServer:
+    """One name server: route tables, listener, expiry scan, health port."""
+
+    def __init__(self, config: NamesrvConfig, clock_ms: Callable[[], int] | None = None) -> None:
+        """Make a name server; :meth:`run` opens its ports.
+
+        Args:
+            config: Its settings.
+            clock_ms: Milliseconds on a clock that never goes back; expiry is measured with it.
+        """
+        self._clock_ms = clock_ms or _monotonic_ms
+        scale = config.time_scale
+        self._scan_first_seconds = SCAN_FIRST_SECONDS * scale
+        self._scan_seconds = SCAN_SECONDS * scale
+        self.idle_seconds = config.idle_seconds * scale
+        self.routes = RouteInfoManager(BROKER_EXPIRY_MS * scale)
+        self.kv_config = KVConfigManager(config.kv_config_path)
+        self.processor = Processor(self.routes, self.kv_config, config, self._clock_ms)
+        self.connections: set[_Connection] = set()
+        self.port = config.listen_port
+        self.http_port = config.http_port
+        self.is_ready = False
+        self._config = config
+        self._stopping = False
+
+    async def run(
+        self, shutdown: asyncio.Event, on_ready: Callable[[], None] | None = None
+    ) -> None:
+        """Serve until ``shutdown`` is set.
+
+        ``port`` and ``http_port`` hold the real numbers once ``on_ready`` is called.
+
+        Raises:
+            ConfigError: A port cannot be opened, or the key-value file cannot be read.
+        """
+        self.loop = asyncio.get_running_loop()
+        self.kv_config.load()
+        config = self._config
+        server = await self._listen(
+            "listenPort", lambda: _Connection(self), config.bind_address, self.port
+        )
+        self.port = server.sockets[0].getsockname()[1]
+        scan = asyncio.create_task(self._scan(), name="scan not active brokers")
+        health: asyncio.Server | None = None
+        try:
+            if config.http_port:
+                health = await self._listen(
+                    "failbackHttpPort",
+                    lambda: HealthProtocol(lambda: self.is_ready),
+                    config.http_address,
+                    config.http_port,
+                )
+            self.is_ready = True
+            if on_ready is not None:
+                on_ready()
+            await self._wait(shutdown, scan)
+        finally:
+            self.is_ready = False
+            self._stopping = True
+            scan.cancel()
+            await asyncio.gather(scan, return_exceptions=True)
+            server.close()
+            await self._close_connections()
+            if health is not None:
+                health.close()
+
+    def serve(self, command: RemotingCommand, connection: _Connection) -> RemotingCommand | None:
+        """Answer one command; answers to nothing are dropped, as we ask nothing."""
+        if command.is_response:
+            return None
+        return self.processor.process(command, connection)
+
+    def connection_lost(self, connection: _Connection) -> None:
+        self.connections.discard(connection)
+        for addr in self.routes.channel_lost(connection):
+            if not self._stopping:
+                logger.warning(
+                    "broker dropped addr=%s: its connection %s is gone", addr, connection
+                )
+
+    async def _listen(
+        self, key: str, factory: Callable[[], asyncio.Protocol], host: str, port: int
+    ) -> asyncio.Server:
+        try:
+            return await self.loop.create_server(factory, host, port, backlog=1024)
+        except OSError as error:
+            raise ConfigError(key, describe_listen_failure(host, port, error)) from error
+
+    async def _wait(self, shutdown: asyncio.Event, scan: asyncio.Task[None]) -> None:
+        """Return at shutdown; a scan that ended before has failed, and its error goes up."""
+        stop = asyncio.create_task(shutdown.wait(), name="wait for shutdown")
+        try:
+            await asyncio.wait((stop, scan), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stop.cancel()
+            await asyncio.gather(stop, return_exceptions=True)
+        if scan.done():
+            scan.result()
+
+    async def _scan(self) -> None:
+        """Drop brokers that have been silent for 120 s, and close their connections."""
+        await asyncio.sleep(self._scan_first_seconds)
+        while True:
+            for addr, channel in self.routes.expire(self._clock_ms()):
+                logger.warning("broker expired addr=%s channel=%s", addr, channel)
+                if isinstance(channel, _Connection):
+                    channel.close()
+            await asyncio.sleep(self._scan_seconds)
+
+    async def _close_connections(self) -> None:
+        """Let written answers out, then close; cut after a second."""
+        ends = [connection.closed for connection in self.connections]
+        if not ends:
+            return
+        for connection in list(self.connections):
+            connection.close()
+        await asyncio.wait(ends, timeout=DRAIN_SECONDS)
+        for connection in list(self.connections):
+            connection.cut()
+        await asyncio.wait(ends)
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
