@@ -1,0 +1,153 @@
+"""Fetch Apache RocketMQ and compile our Java test programs: ``python tools/setup_java.py``.
+
+Everything lands under ``~/.cache/failback`` and stays: a second call looks at stamps only.
+
+    apache-4.9.7/lib, home         name server, broker, mqadmin; home/conf has their logback files
+    apache-client-4.9.8/lib        the client our programs run with
+    apache-client-4.9.8/classes    the programs of tests/java/programs, compiled against it
+
+``FAILBACK_APACHE_HOME`` names another folder with ``lib`` and ``home`` to use instead of the
+first. Uses the standard library only; tests import the functions, the Makefile runs it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+JAVA_TESTS = ROOT / "tests" / "java"
+SERVER_VERSION = "4.9.7"
+CLIENT_VERSION = "4.9.8"
+
+sys.path.insert(0, str(ROOT))
+from tools.setup import SetupError, need_command, need_java  # noqa: E402 - a script sees tools/ only
+
+
+def cache_folder() -> Path:
+    """Return where downloads are kept across clones and runs."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "failback"
+
+
+def apache_home() -> Path:
+    """Return the folder with ``lib`` (jars) and ``home`` (rocketmq.home.dir) of the servers."""
+    given = os.environ.get("FAILBACK_APACHE_HOME")
+    return Path(given) if given else cache_folder() / f"apache-{SERVER_VERSION}"
+
+
+def client_home() -> Path:
+    """Return the folder with ``lib`` (jars) and ``classes`` (our programs) of the client."""
+    return cache_folder() / f"apache-client-{CLIENT_VERSION}"
+
+
+def ensure_servers() -> Path:
+    """Return :func:`apache_home`, filled. Does nothing for a folder given by the environment."""
+    home = apache_home()
+    if os.environ.get("FAILBACK_APACHE_HOME"):
+        if not (home / "lib").is_dir() or not (home / "home" / "conf").is_dir():
+            raise SetupError(f"FAILBACK_APACHE_HOME={home} has no lib or no home/conf folder")
+        return home
+    pom = JAVA_TESTS / f"apache-{SERVER_VERSION}" / "pom.xml"
+    conf = JAVA_TESTS / "home" / "conf"
+    _once(home / "lib", [pom], lambda target: _fetch(pom, target))
+    _once(home / "home", sorted(conf.iterdir()), lambda t: _copy(conf, t / "conf"))
+    return home
+
+
+def ensure_client() -> Path:
+    """Return :func:`client_home`, filled and our programs compiled."""
+    home = client_home()
+    pom = JAVA_TESTS / f"client-{CLIENT_VERSION}" / "pom.xml"
+    sources = sorted((JAVA_TESTS / "programs").glob("*.java"))
+    _once(home / "lib", [pom], lambda target: _fetch(pom, target))
+    _once(home / "classes", [pom, *sources], lambda t: _compile(sources, home / "lib", t))
+    return home
+
+
+def _once(target: Path, inputs: Iterable[Path], make: Callable[[Path], None]) -> None:
+    """Make folder ``target`` unless it stands and was made from the same ``inputs``."""
+    digest = hashlib.sha256()
+    for path in inputs:
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    stamp = target.with_name(f".{target.name}.stamp")
+    if _stands(target, stamp, digest.hexdigest()):
+        return
+    with _locked(target.parent):
+        if _stands(target, stamp, digest.hexdigest()):
+            return  # another process made it while this one waited
+        half = target.with_name(f".{target.name}.half")
+        shutil.rmtree(half, ignore_errors=True)
+        half.mkdir(parents=True)
+        make(half)
+        stamp.unlink(missing_ok=True)
+        shutil.rmtree(target, ignore_errors=True)
+        half.rename(target)
+        stamp.write_text(digest.hexdigest())
+
+
+def _stands(target: Path, stamp: Path, wanted: str) -> bool:
+    return target.is_dir() and stamp.is_file() and stamp.read_text() == wanted
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetch(pom: Path, target: Path) -> None:
+    print(f"setup: fetching {pom.parent.name} from Maven Central", flush=True)
+    need_command(("mvn",), "maven", "Maven (fetches the Apache RocketMQ jars)")
+    command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
+    command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
+    try:
+        _run(command)
+    except SetupError:
+        # A failure may be remembered in the local repository; -U asks again.
+        _run([*command, "-U"])
+    if not any(target.glob("*.jar")):
+        raise SetupError(f"{pom}: Maven fetched no jar")
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copytree(source, target)
+
+
+def _compile(sources: list[Path], lib: Path, target: Path) -> None:
+    need_command(("javac",), "openjdk-17-jdk-headless", "javac (compiles the Java test programs)")
+    _run(["javac", "-nowarn", "-cp", f"{lib}/*", "-d", str(target), *map(str, sources)])
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print((done.stdout + done.stderr)[-4000:], file=sys.stderr)
+        raise SetupError(f"{' '.join(command[:5])} ... ended with exit code {done.returncode}")
+
+
+def main() -> int:
+    started = time.monotonic()
+    try:
+        need_java()
+        ensure_servers()
+        ensure_client()
+    except SetupError as error:
+        print(f"setup: {error}", file=sys.stderr)
+        return 2
+    print(f"setup: Apache RocketMQ is in {apache_home()} ({time.monotonic() - started:.1f} s)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
