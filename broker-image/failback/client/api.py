@@ -1,0 +1,220 @@
+"""The calls a producer or consumer makes, typed: request codes become methods (MQClientAPIImpl).
+
+Every method raises :class:`RemotingError` when there was no answer and :class:`BrokerError` when
+the answer was an error code. Which of the two it is decides a lot: see ``start_offset``.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from failback.client.connection import NameServers
+from failback.client.model import SendStatus
+from failback.client.settings import ClientSettings
+from failback.client.transport import InstanceRemoting
+from failback.protocol.codes import RequestCode, ResponseCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import BrokerError, ProtocolError, RemotingError
+from failback.protocol.headers import (
+    ConsumerSendMsgBackRequestHeader,
+    GetConsumerListByGroupRequestHeader,
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetRouteInfoRequestHeader,
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    SendMessageRequestHeader,
+    SendMessageResponseHeader,
+    UnregisterClientRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+    from_ext,
+)
+from failback.protocol.route import ConsumerIdList, HeartbeatData, MessageQueue, TopicRouteData
+
+SEND_STATUS: Final = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+PULL_CODES: Final = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+
+
+@dataclass(slots=True)
+class PullAnswer:
+    """A pull answer with a header: code 0, 19, 20 or 21. ``body`` are the records, undecoded."""
+
+    code: int
+    suggested_broker_id: int
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes
+
+
+class ClientApi:
+    """Typed calls. An address of ``None`` goes to the name server, as in the reference, where it
+    is lost or times out; that is what a send-back without a known master costs."""
+
+    def __init__(
+        self, remoting: InstanceRemoting, settings: ClientSettings, rng: random.Random
+    ) -> None:
+        self.remoting = remoting
+        self._name_servers = NameServers(remoting, settings.namesrv_addrs, rng)
+        self._settings = settings
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """105, to the name server."""
+        header = GetRouteInfoRequestHeader(topic, accept_standard_json_only=True)
+        request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        answer = await self._call(None, request, self._settings.api_timeout_ms)
+        return TopicRouteData.from_json(answer.body)
+
+    async def heartbeat(self, addr: str, data: HeartbeatData) -> int:
+        """34; returns the version of the peer."""
+        request = RemotingCommand.request(RequestCode.HEART_BEAT, body=data.to_json())
+        answer = await self._call(addr, request, self._settings.api_timeout_ms)
+        return answer.version
+
+    async def unregister(
+        self, addr: str, client_id: str, producer_group: str | None, consumer_group: str | None
+    ) -> None:
+        """35."""
+        header = UnregisterClientRequestHeader(client_id, producer_group, consumer_group)
+        request = RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, header)
+        await self._call(addr, request, self._settings.api_timeout_ms)
+
+    async def consumer_list(self, addr: str, group: str) -> list[str]:
+        """38; the members as this broker knows them."""
+        header = GetConsumerListByGroupRequestHeader(group)
+        request = RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+        answer = await self._call(addr, request, self._settings.api_timeout_ms)
+        return ConsumerIdList.from_json(answer.body).consumer_id_list
+
+    async def query_offset(self, addr: str, group: str, queue: MessageQueue) -> int:
+        """14."""
+        header = QueryConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id)
+        request = RemotingCommand.request(
+            RequestCode.QUERY_CONSUMER_OFFSET, header, ext={"bname": queue.broker_name}
+        )
+        answer = await self._call(addr, request, self._settings.offset_timeout_ms)
+        return from_ext(QueryConsumerOffsetResponseHeader, answer.ext_fields).offset
+
+    async def update_offset(
+        self, addr: str, group: str, queue: MessageQueue, offset: int, *, oneway: bool
+    ) -> None:
+        """15. One-way success means no more than "handed to the socket"."""
+        header = UpdateConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id, offset)
+        request = RemotingCommand.request(
+            RequestCode.UPDATE_CONSUMER_OFFSET,
+            header,
+            oneway=oneway,
+            ext={"bname": queue.broker_name},
+        )
+        if oneway:
+            await self.remoting.oneway(addr, request, self._settings.offset_timeout_ms)
+        else:
+            await self._call(addr, request, self._settings.offset_timeout_ms)
+
+    async def max_offset(self, addr: str, queue: MessageQueue) -> int:
+        """30."""
+        header = GetMaxOffsetRequestHeader(queue.topic, queue.queue_id)
+        request = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, header)
+        answer = await self._call(addr, request, self._settings.admin_timeout_ms)
+        return from_ext(GetMaxOffsetResponseHeader, answer.ext_fields).offset
+
+    async def search_offset(self, addr: str, queue: MessageQueue, timestamp_ms: int) -> int:
+        """29."""
+        header = SearchOffsetRequestHeader(queue.topic, queue.queue_id, timestamp_ms)
+        request = RemotingCommand.request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+        answer = await self._call(addr, request, self._settings.admin_timeout_ms)
+        return from_ext(SearchOffsetResponseHeader, answer.ext_fields).offset
+
+    async def pull(
+        self, addr: str, header: PullMessageRequestHeader, broker_name: str
+    ) -> PullAnswer:
+        """11, in the async style: a lost answer is noticed up to 2 s after the timeout."""
+        request = RemotingCommand.request(
+            RequestCode.PULL_MESSAGE, header, ext={"bname": broker_name}
+        )
+        answer = await self.remoting.invoke_async(addr, request, self._settings.pull_timeout_ms)
+        if answer.code not in PULL_CODES:
+            raise BrokerError(answer.code, answer.remark, addr)
+        parsed = from_ext(PullMessageResponseHeader, answer.ext_fields)
+        return PullAnswer(
+            answer.code,
+            parsed.suggest_which_broker_id,
+            parsed.next_begin_offset,
+            parsed.min_offset,
+            parsed.max_offset,
+            answer.body,
+        )
+
+    async def send_back(self, addr: str | None, header: ConsumerSendMsgBackRequestHeader) -> None:
+        """36."""
+        request = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
+        await self._call(addr, request, self._settings.send_back_timeout_ms)
+
+    async def send(
+        self,
+        addr: str,
+        header: SendMessageRequestHeader,
+        body: bytes,
+        broker_name: str,
+        timeout_ms: float,
+        *,
+        async_style: bool = False,
+    ) -> tuple[SendStatus, SendMessageResponseHeader]:
+        """310, or 320 for a batch. The three "stored, but" codes are no errors."""
+        request = _send_request(header, body, broker_name)
+        if async_style:
+            answer = await self.remoting.invoke_async(addr, request, timeout_ms)
+        else:
+            answer = await self.remoting.invoke(addr, request, timeout_ms)
+        status = SEND_STATUS.get(answer.code)  # type: ignore[call-overload]
+        if status is None:
+            raise BrokerError(answer.code, answer.remark, addr)
+        return status, from_ext(SendMessageResponseHeader, answer.ext_fields)
+
+    async def send_oneway(
+        self, addr: str, header: SendMessageRequestHeader, body: bytes, broker_name: str
+    ) -> None:
+        """310 without an answer."""
+        await self.remoting.oneway(addr, _send_request(header, body, broker_name, oneway=True))
+
+    async def _call(
+        self, addr: str | None, request: RemotingCommand, timeout_ms: float
+    ) -> RemotingCommand:
+        if addr is None:
+            answer = await self._name_servers.invoke(request, timeout_ms)
+        else:
+            answer = await self.remoting.invoke(addr, request, timeout_ms)
+        if answer.code != ResponseCode.SUCCESS:
+            raise BrokerError(answer.code, answer.remark, addr or "name server")
+        return answer
+
+
+CALL_ERRORS: Final = (RemotingError, BrokerError, ProtocolError)
+"""What a call may raise besides programming errors."""
+
+
+def _send_request(
+    header: SendMessageRequestHeader, body: bytes, broker_name: str, *, oneway: bool = False
+) -> RemotingCommand:
+    code = RequestCode.SEND_BATCH_MESSAGE if header.batch else RequestCode.SEND_MESSAGE_V2
+    return RemotingCommand.request(
+        code, header.to_v2(), body, oneway=oneway, ext={"n": broker_name}
+    )
