@@ -1,0 +1,1 @@
+"""The local runtime: rendered objects as processes on loopback addresses."""

@@ -1,0 +1,132 @@
+"""Starting a runtime: in this process, or in the background."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from failback.operator.kinds.base import Resource
+from failback.operator.local.control import RuntimeAway, call
+from failback.operator.local.root import Root, RootInUse
+from failback.operator.local.runtime import LocalRuntime
+from failback.operator.model import decode
+from failback.protocol.errors import FailbackError
+
+_POLL_SECONDS: Final = 0.1
+READY_SECONDS: Final = 1500.0
+"""Longer than the startup probes of name servers, masters and slaves wait together."""
+
+
+class StartFailed(FailbackError):
+    """The runtime ended before everything was ready."""
+
+
+async def serve(runtime: LocalRuntime, *, on_ready: Callable[[], None] = lambda: None) -> None:
+    """Run a prepared runtime until SIGINT, SIGTERM or ``down``."""
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signum, runtime.stop)
+
+    async def announce() -> None:
+        await runtime.wait_ready()
+        on_ready()
+
+    announcing = asyncio.create_task(announce())
+    try:
+        await runtime.run()
+    finally:
+        announcing.cancel()
+        await asyncio.wait([announcing])
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(signum)
+
+
+def start_in_background(root: Root, items: Sequence[Resource]) -> int:
+    """Start a runtime of its own for ``root``; return its pid.
+
+    Raises:
+        RootInUse: One runs already.
+    """
+    root.create()
+    if root.is_locked():
+        with root.lock():  # raises, and names the pid
+            pass
+    documents = [item.model_dump(by_alias=True, exclude_unset=True) for item in items]
+    with root.runtime_log.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "failback.operator.local", str(root.path)],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(documents).encode())
+    process.stdin.close()
+    _children.append(process)
+    return process.pid
+
+
+# Kept so that a background runtime that ends while we live is not left a zombie.
+_children: list[subprocess.Popen[bytes]] = []
+
+
+def wait_ready(
+    root: Root,
+    pid: int,
+    progress: Callable[[dict[str, Any]], None] = lambda status: None,
+    seconds: float = READY_SECONDS,
+) -> None:
+    """Return when the runtime ``pid`` says that everything is ready.
+
+    Args:
+        progress: Called with every answer to ``status``.
+
+    Raises:
+        StartFailed: It ended, or was not ready in time; the message has its last words.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        ended = [child.poll() for child in _children if child.pid == pid]
+        if any(code is not None for code in ended):
+            raise StartFailed(_last_words(root))
+        try:
+            status = call(root, "status")
+        except RuntimeAway:
+            status = {}
+        progress(status)
+        if status.get("ready"):
+            return
+        if time.monotonic() > deadline:
+            raise StartFailed(f"not ready after {seconds:g} s, see {root.runtime_log}")
+        time.sleep(_POLL_SECONDS)
+
+
+def _last_words(root: Root) -> str:
+    lines = root.runtime_log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("error: ") if lines else f"the runtime ended, see {root.path}"
+
+
+def main(argv: Sequence[str]) -> int:
+    """Be the background runtime: ``python -m failback.operator.local ROOT`` < resources."""
+    root = Root(argv[0])
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    try:
+        items = [decode(document) for document in json.load(sys.stdin)]
+        with root.lock():
+            runtime = LocalRuntime(root, log=lambda line: print(line, flush=True))
+            runtime.prepare(items)
+            print(f"runtime {os.getpid()} of {root.path}", flush=True)
+            asyncio.run(serve(runtime))
+    except (FailbackError, RootInUse) as error:
+        print(f"error: {error}", flush=True)
+        return 2
+    return 0

@@ -1,0 +1,106 @@
+"""Topic and SubscriptionGroup resources: written to masters and read back; slaves copy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from failback.client.admin import AdminClient
+from failback.operator.kinds.subscription_group import SubscriptionGroup
+from failback.operator.kinds.topic import Topic
+from failback.protocol.errors import BrokerError, ConfigError, FailbackError
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
+
+_TRIES: Final = 20
+_PAUSE_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class PairAddresses:
+    """Where the members of one pair are."""
+
+    name: str
+    master: str
+    slaves: tuple[str, ...]
+
+
+def refuse_unsupported_metadata(items: Sequence[object]) -> None:
+    """Raise :class:`ConfigError` for what can't be created here."""
+    for item in items:
+        if isinstance(item, Topic) and item.spec.order:
+            problem = "true is not supported by the local runtime"
+            raise ConfigError(f"local: {item.label}: spec.order", problem)
+        if isinstance(item, (Topic, SubscriptionGroup)) and item.spec.attributes:
+            problem = "is for engine apache 5.x only"
+            raise ConfigError(f"local: {item.label}: spec.attributes", problem)
+
+
+async def create_metadata(
+    topics: Sequence[Topic],
+    groups: Sequence[SubscriptionGroup],
+    pairs: Callable[[str], Sequence[PairAddresses]],
+) -> None:
+    """Create what the resources ask for, on the master of every pair they name.
+
+    Args:
+        pairs: Cluster resource name → its pairs.
+
+    Raises:
+        FailbackError: A master did not take it within the tries.
+    """
+    async with AdminClient() as admin:
+        for topic in topics:
+            for pair in pairs(topic.spec.cluster_ref.name):
+                if "*" in topic.spec.pairs or pair.name in topic.spec.pairs:
+                    await _retried(partial(_put_topic, admin, pair.master, topic))
+        for group in groups:
+            for pair in pairs(group.spec.cluster_ref.name):
+                await _retried(partial(_put_group, admin, pair.master, group))
+
+
+async def _retried(put: Callable[[], Awaitable[None]]) -> None:
+    """Call ``put`` until it succeeds: a broker may take a moment after its port opened."""
+    for attempt in range(_TRIES):
+        try:
+            await put()
+            return
+        except FailbackError:
+            if attempt == _TRIES - 1:
+                raise
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _put_topic(admin: AdminClient, address: str, topic: Topic) -> None:
+    spec = topic.spec
+    wanted = TopicConfig(
+        topic_name=topic.topic_name,
+        read_queue_nums=spec.read_queue_nums,
+        write_queue_nums=spec.write_queue_nums,
+        perm=spec.perm,
+    )
+    await admin.create_topic(address, wanted)
+    found = (await admin.all_topic_config(address)).topic_config_table.get(topic.topic_name)
+    if found is None or found.read_queue_nums != wanted.read_queue_nums:
+        raise BrokerError(0, f"topic {topic.topic_name} is not there after its creation", address)
+
+
+async def _put_group(admin: AdminClient, address: str, group: SubscriptionGroup) -> None:
+    spec = group.spec
+    wanted = SubscriptionGroupConfig(
+        group_name=group.group_name,
+        consume_enable=spec.consume_enable,
+        consume_from_min_enable=spec.consume_from_min_enable,
+        consume_broadcast_enable=spec.consume_broadcast_enable,
+        retry_queue_nums=spec.retry_queue_nums,
+        retry_max_times=spec.retry_max_times,
+        broker_id=spec.broker_id,
+        which_broker_when_consume_slowly=spec.which_broker_when_consume_slowly,
+        notify_consumer_ids_changed_enable=spec.notify_consumer_ids_changed_enable,
+    )
+    await admin.create_group(address, wanted)
+    found = (await admin.all_groups(address)).subscription_group_table.get(group.group_name)
+    if found is None:
+        raise BrokerError(0, f"group {group.group_name} is not there after its creation", address)

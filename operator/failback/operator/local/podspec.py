@@ -1,0 +1,162 @@
+"""One pod as the runtime runs it, decoded from a StatefulSet and its ConfigMaps. Pure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from failback.operator.local.addresses import loopback_address
+from failback.operator.local.commands import Apache, to_argv
+from failback.operator.local.probes import Probe
+from failback.operator.local.root import Root
+from failback.operator.render.context import POD_NAME
+
+Object = Mapping[str, Any]
+
+# What a pod sees of our own environment; everything else comes from its template.
+_INHERITED: Final = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TZ",
+    "PYTHONPATH",
+    "PYTHONWARNINGS",
+    "VIRTUAL_ENV",
+    "LD_LIBRARY_PATH",
+    "JAVA_HOME",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """A process: what is run, with which variables, and how its health is asked for."""
+
+    name: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    startup: Probe | None = None
+    readiness: Probe | None = None
+    liveness: Probe | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A folder of the pod: files of a ConfigMap, an empty folder, or a claim."""
+
+    path: str
+    files: Mapping[str, str] | None = None
+    claim: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """Everything needed to run one pod."""
+
+    name: str
+    statefulset: str
+    address: str
+    home: str
+    grace_seconds: float
+    volumes: tuple[Volume, ...]
+    inits: tuple[ContainerSpec, ...]
+    container: ContainerSpec
+    gates: tuple[str, ...]
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports its probes ask at: listened on by nobody else when it starts."""
+        probes = (self.container.startup, self.container.readiness, self.container.liveness)
+        return tuple(sorted({probe.port for probe in probes if probe is not None}))
+
+
+def pods_of(
+    manifest: Object, objects: Mapping[tuple[str, str], Object], root: Root, apache: Apache | None
+) -> list[PodSpec]:
+    """Return the pods of a StatefulSet, in index order.
+
+    Args:
+        objects: All objects by kind and name; its ConfigMaps are looked up there.
+    """
+    name = manifest["metadata"]["name"]
+    return [
+        _pod(f"{name}-{index}", manifest, objects, root, apache)
+        for index in range(manifest["spec"].get("replicas", 1))
+    ]
+
+
+def _pod(
+    pod: str,
+    manifest: Object,
+    objects: Mapping[tuple[str, str], Object],
+    root: Root,
+    apache: Apache | None,
+) -> PodSpec:
+    namespace = manifest["metadata"]["namespace"]
+    address = loopback_address(namespace, pod)
+    template = manifest["spec"]["template"]["spec"]
+    facts = {
+        "metadata.name": pod,
+        "metadata.namespace": namespace,
+        "status.podIP": address,
+    }
+    container = _container(template["containers"][0], pod, facts, apache)
+    claims = {
+        claim["metadata"]["name"] for claim in manifest["spec"].get("volumeClaimTemplates", ())
+    }
+    return PodSpec(
+        name=pod,
+        statefulset=manifest["metadata"]["name"],
+        address=address,
+        home=str(root.home(pod)),
+        grace_seconds=template.get("terminationGracePeriodSeconds", 30),
+        volumes=tuple(_volumes(template, pod, claims, objects)),
+        inits=tuple(
+            _container(init, pod, facts, apache) for init in template.get("initContainers", ())
+        ),
+        container=container,
+        gates=tuple(gate["conditionType"] for gate in template.get("readinessGates", ())),
+    )
+
+
+def _container(
+    manifest: Object, pod: str, facts: Mapping[str, str], apache: Apache | None
+) -> ContainerSpec:
+    environment = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    for variable in manifest.get("env", ()):
+        reference = variable.get("valueFrom", {}).get("fieldRef", {}).get("fieldPath")
+        value = facts[reference] if reference else variable.get("value", "")
+        environment[variable["name"]] = value.replace(POD_NAME, pod)
+    environment["PYTHONUNBUFFERED"] = "1"
+    args = [argument.replace(POD_NAME, pod) for argument in manifest.get("args", ())]
+    java_options = environment.get("JAVA_OPT_EXT", "")
+    return ContainerSpec(
+        name=manifest["name"],
+        argv=tuple(to_argv(manifest.get("command", ()), args, java_options, apache)),
+        environment=environment,
+        startup=Probe.of(manifest.get("startupProbe")),
+        readiness=Probe.of(manifest.get("readinessProbe")),
+        liveness=Probe.of(manifest.get("livenessProbe")),
+    )
+
+
+def _volumes(
+    template: Object,
+    pod: str,
+    claims: set[str],
+    objects: Mapping[tuple[str, str], Object],
+) -> list[Volume]:
+    sources = {volume["name"]: volume for volume in template.get("volumes", ())}
+    found: dict[str, Volume] = {}
+    for container in (*template.get("initContainers", ()), *template["containers"]):
+        for mount in container.get("volumeMounts", ()):
+            path = mount["mountPath"].replace(POD_NAME, pod)
+            if mount["name"] in claims:
+                found[path] = Volume(path, claim=f"{mount['name']}-{pod}")
+            elif config_map := sources[mount["name"]].get("configMap"):
+                found[path] = Volume(path, files=objects[("ConfigMap", config_map["name"])]["data"])
+            else:
+                found[path] = Volume(path)
+    return list(found.values())

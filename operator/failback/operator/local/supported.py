@@ -1,0 +1,168 @@
+"""What the local runtime honours, accepts without effect, and refuses.
+
+An object is refused by the path of its first field that nobody here would act on, before
+anything starts: a restriction that is silently ignored would make an experiment lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from failback.operator.local.root import Root
+from failback.protocol.errors import ConfigError
+
+Object = Mapping[str, Any]
+
+_ACCEPTED_KINDS: Final = ("ConfigMap", "Service", "PodDisruptionBudget")
+_SET: Final = {
+    "replicas",
+    "serviceName",
+    "podManagementPolicy",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "selector",
+    "template",
+    "volumeClaimTemplates",
+}
+_POD: Final = {
+    "terminationGracePeriodSeconds",
+    "automountServiceAccountToken",
+    "enableServiceLinks",
+    "securityContext",
+    "affinity",
+    "initContainers",
+    "containers",
+    "volumes",
+    "imagePullSecrets",
+    "shareProcessNamespace",
+    "readinessGates",
+    "restartPolicy",
+}
+_CONTAINER: Final = {
+    "name",
+    "image",
+    "imagePullPolicy",
+    "command",
+    "args",
+    "env",
+    "ports",
+    "resources",
+    "securityContext",
+    "volumeMounts",
+    "startupProbe",
+    "readinessProbe",
+    "livenessProbe",
+    "lifecycle",
+}
+_PROBE: Final = {
+    "httpGet",
+    "tcpSocket",
+    "periodSeconds",
+    "timeoutSeconds",
+    "failureThreshold",
+    "successThreshold",
+    "initialDelaySeconds",
+}
+FIELD_REFERENCES: Final = ("metadata.name", "metadata.namespace", "status.podIP")
+WITHOUT_EFFECT: Final = (
+    "images and pull settings, resources, security contexts, Services, disruption budgets,"
+    " owner references, preferred anti-affinity, size limits, preStop"
+)
+
+
+def refuse_unsupported(objects: Sequence[Object], root: Root) -> None:
+    """Check every object.
+
+    Raises:
+        ConfigError: The first field that can't be honoured, by path, with its pair and member.
+    """
+    for manifest in objects:
+        for path in _unsupported(manifest, root):
+            labels = manifest["metadata"].get("labels", {})
+            where = ""
+            if "failback.dev/member" in labels:
+                where = (
+                    f" (pair {labels['failback.dev/pair']}, member {labels['failback.dev/member']})"
+                )
+            name = f"{manifest['kind']}/{manifest['metadata']['name']}"
+            raise ConfigError(
+                f"local: {name}", f"{path} is not supported by the local runtime{where}"
+            )
+
+
+def _unsupported(manifest: Object, root: Root) -> Iterator[str]:
+    if manifest["kind"] in _ACCEPTED_KINDS:
+        return
+    if manifest["kind"] != "StatefulSet":
+        yield "this kind of object"
+        return
+    spec = manifest["spec"]
+    yield from (f"spec.{field}" for field in spec if field not in _SET)
+    yield from _pod(spec["template"]["spec"], spec.get("replicas", 1), root)
+
+
+def _pod(pod: Object, replicas: int, root: Root) -> Iterator[str]:
+    path = "spec.template.spec"
+    yield from (f"{path}.{field}" for field in pod if field not in _POD)
+    if pod.get("restartPolicy", "Always") != "Always":
+        yield f"{path}.restartPolicy"
+    yield from _affinity(pod.get("affinity", {}), f"{path}.affinity")
+    for index, volume in enumerate(pod.get("volumes", ())):
+        yield from (
+            f"{path}.volumes[{index}].{field}"
+            for field in volume
+            if field not in ("name", "configMap", "emptyDir")
+        )
+    if len(pod["containers"]) != 1:
+        yield f"{path}.containers[1]"
+    for kind in ("initContainers", "containers"):
+        for index, container in enumerate(pod.get(kind, ())):
+            yield from _container(container, f"{path}.{kind}[{index}]", root)
+    if replicas > 1 and (pod["containers"][0].get("args") or [""])[0] == "./mqnamesrv":
+        # 4.9 has no bind address: replicas of one template would share a port on all addresses.
+        yield "spec.replicas above 1 with engine apache"
+
+
+def _affinity(affinity: Object, path: str) -> Iterator[str]:
+    yield from (f"{path}.{field}" for field in affinity if field != "podAntiAffinity")
+    preferred = "preferredDuringSchedulingIgnoredDuringExecution"
+    yield from (
+        f"{path}.podAntiAffinity.{field}"
+        for field in affinity.get("podAntiAffinity", {})
+        if field != preferred
+    )
+
+
+def _container(container: Object, path: str, root: Root) -> Iterator[str]:
+    yield from (f"{path}.{field}" for field in container if field not in _CONTAINER)
+    for index, variable in enumerate(container.get("env", ())):
+        yield from _environment(variable, f"{path}.env[{index}]")
+    for index, mount in enumerate(container.get("volumeMounts", ())):
+        yield from (
+            f"{path}.volumeMounts[{index}].{field}"
+            for field in mount
+            if field not in ("name", "mountPath", "readOnly")
+        )
+        if not mount["mountPath"].startswith(f"{root.path / 'pods'}/"):
+            yield f"{path}.volumeMounts[{index}].mountPath {mount['mountPath']}"
+    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+        yield from (
+            f"{path}.{probe}.{field}" for field in container.get(probe, {}) if field not in _PROBE
+        )
+    yield from (
+        f"{path}.lifecycle.{field}"
+        for field in container.get("lifecycle", {})
+        if field != "preStop"
+    )
+
+
+def _environment(variable: Object, path: str) -> Iterator[str]:
+    source = variable.get("valueFrom", {})
+    for kind in source:
+        reference = source[kind].get("fieldPath") if kind == "fieldRef" else None
+        if reference not in FIELD_REFERENCES:
+            yield f"{path}.valueFrom.{kind}"
+    if variable.get("name") == "FAILBACK_RULES":
+        yield f'{path}: rule set "{variable.get("value")}" (spec.engine.rules)'
