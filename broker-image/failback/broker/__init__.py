@@ -1,0 +1,1 @@
+"""The broker: store, replication, offsets and the request processors of one process."""

@@ -1,0 +1,55 @@
+"""Answers to sends, made from a template per broker.
+
+It holds the broker's part of every message id and its region, escaped once; the pull answer,
+which has neither, is :func:`failback.protocol.command.encode_pull_response_head`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from failback.protocol.codes import VERSION
+from failback.protocol.frames import PREFIX
+
+_TAIL: Final = b'"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
+
+
+class SendAnswers:
+    """Formats the answers to SEND_MESSAGE for one broker.
+
+    The message id is the hexadecimal ``store_host`` and the record's physical offset.
+    """
+
+    __slots__ = ("_id_prefix", "_many", "_one")
+
+    def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
+        self._id_prefix = store_host.hex().upper().encode()
+        extra = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
+        # Twice formatted: a per cent sign in the region must survive both times.
+        escaped = msgspec.json.encode(extra)[:-1].replace(b"%", b"%%")
+        tail = b'"flag":1,"language":"PYTHON","opaque":%d,' + _TAIL
+        fields = b'"queueId":"%d","queueOffset":"%d"},' + tail
+        head = b'{"code":%d,"extFields":' + escaped + b',"msgId":"'
+        self._one = head + self._id_prefix + b'%016X",' + fields
+        self._many = head + b'%s",' + fields
+
+    def message_id(self, physical_offset: int) -> bytes:
+        return b"%s%016X" % (self._id_prefix, physical_offset)
+
+    def one(
+        self, code: int, opaque: int, physical_offset: int, queue_id: int, queue_offset: int
+    ) -> bytes:
+        """Return the whole frame that answers a single message."""
+        header = self._one % (code, physical_offset, queue_id, queue_offset, opaque)
+        size = len(header)
+        return PREFIX.pack(size + 4, size) + header
+
+    def many(
+        self, code: int, opaque: int, message_ids: bytes, queue_id: int, queue_offset: int
+    ) -> bytes:
+        """Return the whole frame that answers a batch; ``message_ids`` joined by commas."""
+        header = self._many % (code, message_ids, queue_id, queue_offset, opaque)
+        size = len(header)
+        return PREFIX.pack(size + 4, size) + header

@@ -1,0 +1,473 @@
+"""The broker process as a whole: composes the parts, starts them and stops them in order.
+
+Start: bind the ports, recover the store, load the tables, replicate, register, serve. Stop:
+refuse sends, stop accepting, leave the name servers, let slaves catch up, persist the offsets,
+stop replication, close the connections, close the store; its ``abort`` file goes last, so a stop
+that does not get that far counts as a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gc
+import json
+import logging
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+from failback.broker.config import BrokerConfig
+from failback.broker.connection import BrokerConnection
+from failback.broker.delay_offsets import DelayOffsets
+from failback.broker.groups import SubscriptionGroupManager
+from failback.broker.ha.config import HaConfig
+from failback.broker.ha.service import HaService
+from failback.broker.health import JSON, PROMETHEUS, HealthServer, Reply
+from failback.broker.identity import BrokerIdentity
+from failback.broker.metrics import BrokerCollector, render
+from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.outer_api import BrokerOuterApi, RegisterResult
+from failback.broker.port_owner import describe_port_owner
+from failback.broker.processors.admin import AdminProcessor
+from failback.broker.processors.client import SCAN_PERIOD_MS, ClientProcessor
+from failback.broker.processors.inspection import InspectionProcessor
+from failback.broker.processors.locks import LockProcessor
+from failback.broker.processors.offsets import OffsetProcessor
+from failback.broker.processors.pull import HOLD_PASS_MS, PullProcessor
+from failback.broker.processors.queue_meta import QueueMetaProcessor
+from failback.broker.processors.send import SendProcessor
+from failback.broker.processors.unsupported import UnsupportedProcessor
+from failback.broker.queue_locks import LOCK_LIVE_MS, QueueLocks
+from failback.broker.registration import FIRST_DELAY_MS, Registration
+from failback.broker.runtime_info import RuntimeSources, runtime_info
+from failback.broker.scheduler import Scheduler
+from failback.broker.server import RemotingServer
+from failback.broker.slave_synchronize import FIRST_DELAY_MS as SYNC_FIRST_DELAY_MS
+from failback.broker.slave_synchronize import PERIOD_MS as SYNC_PERIOD_MS
+from failback.broker.slave_synchronize import SlaveSynchronize
+from failback.broker.statistics import SAMPLE_MS, BrokerStatistics
+from failback.broker.store.message_store import MessageStore
+from failback.broker.store_settings import apply_live, store_config
+from failback.broker.topics import TopicConfigManager, system_topic_names
+from failback.client.connection import RemotingClient, RemotingSettings
+from failback.protocol.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+PERSIST_FIRST_DELAY_MS: Final = 10_000
+EXPIRE_WAITING_MS: Final = 100
+DRAIN_POLL_MS: Final = 20
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class BrokerController:
+    """One broker. :meth:`run` it once, on a running event loop."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        """Build the parts; nothing is opened yet.
+
+        Raises:
+            ConfigError: The configuration can't be that of a broker.
+        """
+        loop = asyncio.get_running_loop()
+        self.config = config
+        self.identity = identity = BrokerIdentity.of(config)
+        self._scale = config.time_scale
+        self._boot_ms = wall_ms()
+        self._state = "starting"
+        self._fatal: Exception | None = None
+        self._shutdown = asyncio.Event()
+        self._persisted_at = self._synced_at = loop.time()
+        self.statistics = BrokerStatistics()
+        self._store_settings = store_config(config, identity)
+        self.store = MessageStore(self._store_settings)
+        folder = Path(config.store_path_root_dir) / "config"
+        self.topics = TopicConfigManager(folder / "topics.json", config)
+        self.groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config)
+        self.offsets = ConsumerOffsetManager(folder / "consumerOffset.json")
+        self.delay_offsets = DelayOffsets(folder / "delayOffset.json")
+        self.ha = HaService(self.store, HaConfig.of(config))
+        self.client = RemotingClient(
+            settings=RemotingSettings(time_scale=config.failback_time_scale)
+        )
+        self.outer = BrokerOuterApi(
+            self.client, config.name_servers, timeout_ms=self._scale.ms(3000)
+        )
+        self.slave_synchronize = SlaveSynchronize(
+            self.outer,
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.delay_offsets,
+            own_address=identity.address,
+        )
+        self.registration = Registration(
+            config=config,
+            identity=identity,
+            topics=self.topics,
+            outer=self.outer,
+            on_result=self._registered,
+        )
+        self.topics.on_change = self.registration.topic_created
+        self.server = RemotingServer(self.store, on_fatal=self._fail)
+        self._compose_processors(loop.time)
+        self.scheduler = Scheduler(loop.time, self._scale)
+        """One job at a time, as 4.9's scheduler thread: persist, register, synchronise."""
+        self.housekeeping = Scheduler(loop.time, self._scale)
+        """What must not wait for a slow peer: held pulls, scans, samples."""
+        self.health = HealthServer(
+            {
+                "/livez": self._livez,
+                "/readyz": self._readyz,
+                "/drainz": self._drainz,
+                "/metrics": self._metrics,
+            }
+        )
+
+    def _compose_processors(self, clock: Callable[[], float]) -> None:
+        config, identity, server = self.config, self.identity, self.server
+        store, topics, groups, offsets = self.store, self.topics, self.groups, self.offsets
+        self.clients = ClientProcessor(
+            config=config, topics=topics, groups=groups, clock_ms=wall_ms
+        )
+        consumers, producers = self.clients.consumers, self.clients.producers
+        self.send = SendProcessor(
+            config=config,
+            identity=identity,
+            server=server,
+            store=store,
+            topics=topics,
+            groups=groups,
+            ha=self.ha,
+            statistics=self.statistics,
+            clock=clock,
+            clock_ms=wall_ms,
+        )
+        self.pull = PullProcessor(
+            config=config,
+            identity=identity,
+            server=server,
+            store=store,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            consumers=consumers,
+            statistics=self.statistics,
+            clock=clock,
+            clock_ms=wall_ms,
+        )
+        self.admin = AdminProcessor(
+            config=config,
+            identity=identity,
+            store=store,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            registrar=self.registration,
+            on_config_change=self._config_changed,
+            clock_ms=wall_ms,
+        )
+        self.send.register(server)
+        self.pull.register(server)
+        self.clients.register(server)
+        self.admin.register(server)
+        OffsetProcessor(
+            identity=identity,
+            store=store,
+            topics=topics,
+            offsets=offsets,
+            delay_offsets=self.delay_offsets,
+            consumers=consumers,
+        ).register(server)
+        QueueMetaProcessor(store).register(server)
+        LockProcessor(QueueLocks(self._scale.ms(LOCK_LIVE_MS)), wall_ms).register(server)
+        InspectionProcessor(
+            identity=identity,
+            store=store,
+            topics=topics,
+            offsets=offsets,
+            consumers=consumers,
+            producers=producers,
+            runtime_info=self._runtime_info,
+            system_topics=lambda: system_topic_names(config),
+        ).register(server)
+        UnsupportedProcessor().register(server)
+        self._collector = BrokerCollector(
+            config=config,
+            identity=identity,
+            store=store,
+            statistics=self.statistics,
+            send=self.send,
+            offsets=offsets,
+            consumers=consumers,
+            producers=producers,
+            boot_ms=self._boot_ms,
+            persist_age_seconds=lambda: clock() - self._persisted_at,
+            sync_age_seconds=lambda: clock() - self._synced_at if identity.is_slave else None,
+        )
+        server.on_closed = self._closed
+        server.on_drained = self.pull.drained
+        server.after_commit = self._after_commit
+        server.after_answers = self.pull.hold.wake
+        self.ha.on_ack = self.send.waiting.replicated
+        if not identity.is_slave and config.long_polling_enable:
+            # A 4.9 slave does not wake held pulls on arrival: they wait for the 5 s pass.
+            store.on_arrive = self.pull.hold.arrived
+
+    # --- life cycle --------------------------------------------------------------------------
+
+    async def run(self, shutdown: asyncio.Event, on_ready: Callable[[], None]) -> None:
+        """Serve until ``shutdown`` is set, then stop in order.
+
+        Raises:
+            ConfigError: A port is taken.
+            StoreError: The store can't be opened, or its disk failed while running.
+        """
+        self._shutdown = shutdown
+        try:
+            await self._bind()
+            self._state = "recovering"
+            await self._load()
+            try:
+                await self._serve(shutdown, on_ready)
+            finally:
+                self.store.close()
+        finally:
+            await self.health.close()
+            await self.server.close()
+            await self.client.close()
+        if self._fatal is not None:
+            raise self._fatal
+
+    async def _bind(self) -> None:
+        host, port = self.config.failback_bind_address, self.config.listen_port
+        if self.config.failback_http_port:
+            await self.health.listen(host, self.config.failback_http_port)
+        await self.server.bind(host, port)
+        await self.server.bind(host, port - 2, is_fast_port=True)
+
+    async def _load(self) -> None:
+        # In a thread, so that /livez and /readyz answer while a large log is scanned.
+        await asyncio.to_thread(self.store.load)
+        try:
+            self.topics.load()
+            self.groups.load()
+            self.offsets.load()
+            self.delay_offsets.load()
+        except BaseException:
+            self.store.close()
+            raise
+
+    async def _serve(self, shutdown: asyncio.Event, on_ready: Callable[[], None]) -> None:
+        stop_store, stop_ha = asyncio.Event(), asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as services:
+                services.create_task(self.store.run(stop_store))
+                services.create_task(self._replicate(stop_ha))
+                schedulers = [services.create_task(self._start(on_ready))]
+                try:
+                    await shutdown.wait()
+                finally:
+                    self._state = "draining"
+                    self.send.draining = True
+                    self.server.stop_accepting()
+                    for task in schedulers:
+                        task.cancel()
+                await self._leave()
+                stop_ha.set()
+                await self.server.close()
+                stop_store.set()
+        except BaseExceptionGroup as group:
+            raise _first_of(group) from group
+
+    async def _replicate(self, stop: asyncio.Event) -> None:
+        port = self.config.listen_port + 1
+        try:
+            await self.ha.run(stop)
+        except OSError as error:
+            address = f"{self.config.failback_bind_address}:{port}"
+            owner = describe_port_owner(port, error)
+            raise ConfigError(
+                "listenPort", f"cannot listen on {address} for replication: {owner}"
+            ) from error
+
+    async def _start(self, on_ready: Callable[[], None]) -> None:
+        """Begin to serve, register, then work through the periodic jobs."""
+        await self.ha.listening.wait()
+        await self.server.start_serving()
+        self._schedule()
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self.housekeeping.run())
+            await self.registration.register_all()
+            self._state = "running"
+            on_ready()
+            gc.collect()
+            gc.freeze()
+            loops.create_task(self.scheduler.run())
+
+    def _schedule(self) -> None:
+        config, jobs, chores = self.config, self.scheduler, self.housekeeping
+        jobs.every(
+            "persist consumer offsets",
+            PERSIST_FIRST_DELAY_MS,
+            config.flush_consumer_offset_interval,
+            self._persist_offsets,
+        )
+        jobs.every(
+            "register",
+            FIRST_DELAY_MS,
+            config.register_period_ms,
+            self.registration.register_all,
+        )
+        if self.identity.is_slave:
+            jobs.every("synchronise", SYNC_FIRST_DELAY_MS, SYNC_PERIOD_MS, self._synchronise)
+        hold_ms = HOLD_PASS_MS if config.long_polling_enable else config.short_polling_time_mills
+        chores.every("held pulls", hold_ms, hold_ms, self.pull.hold_pass)
+        chores.every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)
+        chores.every("statistics", SAMPLE_MS, SAMPLE_MS, self.statistics.sample)
+        chores.every("waiting answers", EXPIRE_WAITING_MS, EXPIRE_WAITING_MS, self.send.expire)
+
+    async def _leave(self) -> None:
+        """Stop in order, as far as others are concerned."""
+        await self.registration.unregister()
+        await self._drain()
+        self.send.waiting.give_up()
+        try:
+            self._persist_offsets()
+        except OSError as error:  # the rest of the stop must go on
+            logger.error("consumer offsets could not be written: %s", error)
+
+    async def _drain(self) -> None:
+        """Wait until the connected slaves hold the log and nobody waits for an answer."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.config.failback_drain_seconds * self._scale.factor
+        while self._is_behind() and loop.time() < deadline:  # noqa: ASYNC110 - bytes have no event
+            await asyncio.sleep(self._scale.seconds(DRAIN_POLL_MS))
+        if self.remaining_bytes:
+            logger.warning("stopping with %d bytes that no slave has", self.remaining_bytes)
+
+    def _is_behind(self) -> bool:
+        return bool(self.remaining_bytes or len(self.send.waiting))
+
+    @property
+    def remaining_bytes(self) -> int:
+        """Log bytes that a connected slave has not acknowledged; 0 without a slave."""
+        if self.identity.is_slave or not self.ha.connection_count:
+            return 0
+        return max(0, self.store.max_physical_offset - self.ha.push2slave_max_offset)
+
+    def _fail(self, error: Exception) -> None:
+        """The store can't go on: stop the broker, report ``error`` at the end."""
+        if self._fatal is None:
+            self._fatal = error
+        self._shutdown.set()
+
+    # --- hooks ---------------------------------------------------------------------------------
+
+    def _after_commit(self) -> None:
+        self.statistics.committed(self.server.run_seconds())
+        self.send.after_commit()
+
+    def _closed(self, connection: BrokerConnection) -> None:
+        self.clients.closed(connection)
+        self.pull.hold.drop(connection)
+
+    def _registered(self, result: RegisterResult) -> None:
+        """Take what the name server said about the master and the ordered topics."""
+        if self.identity.is_slave:
+            self.slave_synchronize.set_master_addr(result.master_addr)
+            if not self.ha.config.master_address and result.ha_server_addr:
+                self.ha.update_master_address(result.ha_server_addr)
+        if result.order_topics is not None:
+            self.send.order_topics = frozenset(result.order_topics)
+            self.topics.update_order(result.order_topics.keys())
+
+    def _config_changed(self, changed: set[str]) -> None:
+        apply_live(self._store_settings, self.config)
+        self.outer.name_servers = self.config.name_servers
+        if not self.identity.is_slave and self.config.broker_role != "SLAVE":
+            self._store_settings.broker_role = self.config.broker_role
+        self.ha.config = dataclasses.replace(
+            self.ha.config,
+            batch_bytes=self.config.ha_transfer_batch_size,
+            fallbehind_max=self.config.ha_slave_fallbehind_max,
+        )
+        if "longPollingEnable" in changed and not self.identity.is_slave:
+            arrived = self.pull.hold.arrived
+            self.store.on_arrive = arrived if self.config.long_polling_enable else None
+
+    def _persist_offsets(self) -> None:
+        self.offsets.persist()
+        self._persisted_at = asyncio.get_running_loop().time()
+
+    async def _synchronise(self) -> None:
+        if self.slave_synchronize.master_addr is not None:
+            await self.slave_synchronize.sync_all()
+            self._synced_at = asyncio.get_running_loop().time()
+
+    def _scan_clients(self) -> None:
+        self.clients.close_expired()
+        idle_ms = self.config.server_channel_max_idle_time_seconds * 1000
+        self.server.close_idle(self._scale.seconds(idle_ms))
+
+    def _runtime_info(self) -> dict[str, str]:
+        sources = RuntimeSources(
+            self.config, self.store, self.statistics, self.delay_offsets, self._boot_ms
+        )
+        deferred = sum(len(each.deferred) for each in self.server.connections)
+        return runtime_info(
+            sources,
+            now_ms=wall_ms(),
+            sends_waiting=len(self.send.waiting),
+            pulls_deferred=deferred,
+        )
+
+    # --- health ----------------------------------------------------------------------------------
+
+    def _livez(self, _method: str) -> Reply:
+        if self._fatal is not None:
+            problem = f"the store failed: {self._fatal}\n"
+            return Reply(HTTPStatus.SERVICE_UNAVAILABLE, problem.encode())
+        return Reply(HTTPStatus.OK, b"ok\n")
+
+    def _readyz(self, _method: str) -> Reply:
+        problem = self._why_not_ready()
+        if problem:
+            return Reply(HTTPStatus.SERVICE_UNAVAILABLE, f"{problem}\n".encode())
+        return Reply(HTTPStatus.OK, b"ok\n")
+
+    def _why_not_ready(self) -> str | None:
+        if self.send.draining:
+            return "draining"
+        if self._state != "running":
+            return self._state
+        if self.outer.name_servers and not self.registration.registered_at:
+            return "not registered"
+        return None
+
+    def _drainz(self, method: str) -> Reply:
+        if method == "POST":
+            if self._state == "draining":
+                return Reply(HTTPStatus.CONFLICT, b"already stopping\n")
+            self.send.draining = True
+        remaining = self.remaining_bytes
+        done = self.send.draining and not remaining
+        body = json.dumps({"remaining": remaining}).encode() + b"\n"
+        return Reply(HTTPStatus.OK if done else HTTPStatus.ACCEPTED, body, JSON)
+
+    def _metrics(self, _method: str) -> Reply:
+        return Reply(HTTPStatus.OK, render(self._collector), PROMETHEUS)
+
+
+def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that ended the services: the first that is no group."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,136 @@
+"""Held pulls: requests that found nothing and wait for a message.
+
+A pull is held per (topic, queue) until a message that passes its filter arrives there, a
+pass every five seconds finds newer messages or the end of its time, or its connection closes.
+Then the whole request runs again, without being held a second time. Pure: time is an argument.
+
+Source: PullRequestHoldService, NotifyMessageArrivingListener, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+logger = logging.getLogger(__name__)
+
+RequestT = TypeVar("RequestT")
+
+
+class HeldPull(Generic[RequestT]):
+    """One held request."""
+
+    __slots__ = ("connection", "deadline_ms", "offset", "queue", "request", "tags")
+
+    def __init__(
+        self,
+        request: RequestT,
+        connection: Hashable,
+        *,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        tags: frozenset[int] | None,
+        deadline_ms: float,
+    ) -> None:
+        self.request = request
+        self.connection = connection
+        self.queue = (topic, queue_id)
+        self.offset = offset
+        """Queue offset it waits for."""
+        self.tags = tags
+        """Tag hashes that pass, ``None`` = all."""
+        self.deadline_ms = deadline_ms
+
+
+class PullRequestHoldService(Generic[RequestT]):
+    """The held pulls of one broker. ``run_again`` processes a request without holding it."""
+
+    def __init__(
+        self,
+        max_offset_of: Callable[[str, int], int],
+        run_again: Callable[[HeldPull[RequestT]], None],
+    ) -> None:
+        self._max_offset_of = max_offset_of
+        self._run_again = run_again
+        self._queues: dict[tuple[str, int], list[HeldPull[RequestT]]] = {}
+        self._of_connection: dict[Hashable, set[HeldPull[RequestT]]] = {}
+        self._woken: list[HeldPull[RequestT]] = []
+
+    def __len__(self) -> int:
+        return sum(map(len, self._queues.values()))
+
+    def hold(self, pull: HeldPull[RequestT]) -> None:
+        self._queues.setdefault(pull.queue, []).append(pull)
+        self._of_connection.setdefault(pull.connection, set()).add(pull)
+
+    def arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int | None) -> None:
+        """Choose who is woken by a message; :meth:`wake` runs them, once its answer is out.
+
+        ``max_offset`` is the queue's new end. ``tags_code`` ``None`` passes every filter.
+        """
+        held = self._queues.get((topic, queue_id))
+        if not held:
+            return
+        stay = []
+        for pull in held:
+            passes = tags_code is None or pull.tags is None or tags_code in pull.tags
+            if pull.offset < max_offset and passes:
+                self._release(pull)
+            else:
+                stay.append(pull)
+        self._keep((topic, queue_id), stay)
+
+    def sweep(self, now_ms: float) -> None:
+        """Choose who has something to read after all, or has waited long enough."""
+        for queue, held in list(self._queues.items()):
+            max_offset = self._max_offset_of(*queue)
+            stay = []
+            for pull in held:
+                if pull.offset < max_offset or pull.deadline_ms <= now_ms:
+                    self._release(pull)
+                else:
+                    stay.append(pull)
+            self._keep(queue, stay)
+
+    def wake(self) -> None:
+        """Run again whom :meth:`arrived` and :meth:`sweep` have chosen."""
+        while self._woken:
+            woken, self._woken = self._woken, []
+            for pull in woken:
+                try:
+                    self._run_again(pull)
+                # One bad request must not keep the others asleep.
+                except Exception:
+                    logger.exception("held pull on %s failed", pull.queue)
+
+    def drop(self, connection: Hashable) -> None:
+        """Forget the pulls of a closed connection."""
+        gone = self._of_connection.pop(connection, None)
+        if not gone:
+            return
+        for queue in {pull.queue for pull in gone}:
+            self._keep(queue, [pull for pull in self._queues[queue] if pull not in gone])
+        self._woken = [pull for pull in self._woken if pull.connection is not connection]
+
+    def release_all(self) -> None:
+        """Choose everybody: the broker stops and answers what it can."""
+        for queue, held in list(self._queues.items()):
+            for pull in held:
+                self._release(pull)
+            self._keep(queue, [])
+
+    def _keep(self, queue: tuple[str, int], held: list[HeldPull[RequestT]]) -> None:
+        if held:
+            self._queues[queue] = held
+        else:
+            self._queues.pop(queue, None)
+
+    def _release(self, pull: HeldPull[RequestT]) -> None:
+        self._woken.append(pull)
+        pulls = self._of_connection.get(pull.connection)
+        if pulls is not None:
+            pulls.discard(pull)
+            if not pulls:
+                del self._of_connection[pull.connection]

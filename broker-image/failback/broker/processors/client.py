@@ -1,0 +1,152 @@
+"""Heartbeats, goodbyes and member lists (34, 35, 38, 46), and who is told of a change (40).
+
+Source: ClientManageProcessor, ConsumerManageProcessor, DefaultConsumerIdsChangeListener,
+ClientHousekeepingService, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from failback.broker.client_manager import ConsumerManager, Member, ProducerManager
+from failback.broker.config import BrokerConfig
+from failback.broker.connection import BrokerConnection
+from failback.broker.subscription import is_tag_type
+from failback.protocol.codes import PERM_READ, PERM_WRITE, RequestCode, ResponseCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.headers import (
+    GetConsumerListByGroupRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+    UnregisterClientRequestHeader,
+    from_ext,
+)
+from failback.protocol.message import RETRY_PREFIX
+from failback.protocol.route import (
+    CheckClientRequestBody,
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+)
+
+if TYPE_CHECKING:
+    from failback.broker.groups import SubscriptionGroupManager
+    from failback.broker.server import RemotingServer
+    from failback.broker.topics import TopicConfigManager
+
+logger = logging.getLogger(__name__)
+
+CLIENT_EXPIRY_MS: Final = 120_000
+SCAN_PERIOD_MS: Final = 10_000
+
+
+class ClientProcessor:
+    """Keeps the client tables."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._clock_ms = clock_ms
+        self._opaque = itertools.count()
+        self.consumers: ConsumerManager[BrokerConnection] = ConsumerManager(self._notify)
+        self.producers: ProducerManager[BrokerConnection] = ProducerManager()
+
+    def register(self, server: RemotingServer) -> None:
+        server.handle(RequestCode.HEART_BEAT, self.heartbeat)
+        server.handle(RequestCode.UNREGISTER_CLIENT, self.unregister)
+        server.handle(RequestCode.GET_CONSUMER_LIST_BY_GROUP, self.consumer_list)
+        server.handle(RequestCode.CHECK_CLIENT_CONFIG, self.check_client_config)
+
+    def heartbeat(self, connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+        """Take a client's heartbeat; changes are announced before this one is answered."""
+        data = HeartbeatData.from_json(request.body)
+        member = Member(
+            connection, data.client_id, request.language, request.version, self._clock_ms()
+        )
+        for consumer in data.consumer_data_set:
+            self._register_consumer(consumer, member)
+        for producer in data.producer_data_set:
+            self.producers.register(producer.group_name, member)
+        return request.response(ResponseCode.SUCCESS)
+
+    def _register_consumer(self, consumer: ConsumerData, member: Member[BrokerConnection]) -> None:
+        group = self._groups.find(consumer.group_name)
+        if group is not None:
+            self._topics.create_in_send_back(
+                RETRY_PREFIX + consumer.group_name,
+                group.retry_queue_nums,
+                PERM_READ | PERM_WRITE,
+                1 if consumer.unit_mode else 0,
+            )
+        notify = group is None or group.notify_consumer_ids_changed_enable
+        self.consumers.register(consumer, member, notify=notify)
+
+    def unregister(self, connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+        header = from_ext(UnregisterClientRequestHeader, request.ext_fields)
+        if header.producer_group:
+            self.producers.unregister(header.producer_group, connection)
+        if header.consumer_group:
+            group = self._groups.find(header.consumer_group)
+            notify = group is None or group.notify_consumer_ids_changed_enable
+            self.consumers.unregister(header.consumer_group, connection, notify=notify)
+        return request.response(ResponseCode.SUCCESS, ext={})
+
+    def consumer_list(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer a group's members; never an empty list, which would stop its clients."""
+        header = from_ext(GetConsumerListByGroupRequestHeader, request.ext_fields)
+        group = self.consumers.groups.get(header.consumer_group)
+        if group is None or not group.members:
+            remark = f"no consumer for this group, {header.consumer_group}"
+            return request.response(ResponseCode.SYSTEM_ERROR, remark, ext={})
+        body = ConsumerIdList(group.client_ids()).to_json()
+        return request.response(ResponseCode.SUCCESS, ext={}, body=body)
+
+    def check_client_config(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Accept tag subscriptions, refuse expressions that this broker can't evaluate."""
+        kind = CheckClientRequestBody.from_json(request.body).subscription_data.expression_type
+        if is_tag_type(kind):
+            return request.response(ResponseCode.SUCCESS)
+        remark = f"The broker does not support consumer to filter message by {kind}"
+        return request.response(ResponseCode.SYSTEM_ERROR, remark)
+
+    # --- connections that go ----------------------------------------------------------------
+
+    def closed(self, connection: BrokerConnection) -> None:
+        """Take a closed connection out of every group."""
+        self.producers.closed(connection)
+        self.consumers.closed(connection)
+
+    def close_expired(self) -> None:
+        """Close connections whose client has not sent a heartbeat for 120 s (scaled)."""
+        horizon = self._clock_ms() - self._config.time_scale.ms(CLIENT_EXPIRY_MS)
+        for connection in self.consumers.expired(horizon) | self.producers.expired(horizon):
+            logger.warning("client at %s closed: no heartbeat", connection.address)
+            connection.abort()
+
+    def _notify(self, group: str, connections: list[BrokerConnection]) -> None:
+        """Tell every member of ``group`` that it should divide the queues anew."""
+        if not self._config.notify_consumer_ids_changed_enable:
+            return
+        request = RemotingCommand.request(
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+            NotifyConsumerIdsChangedRequestHeader(group),
+            oneway=True,
+        )
+        request.opaque = next(self._opaque) & 0x7FFFFFFF
+        frame = request.encode()
+        for connection in connections:
+            connection.push(frame)

@@ -1,0 +1,51 @@
+"""Queue locks of ordered consumers: who may consume which queue alone. Pure.
+
+In memory only, not released when a client disconnects, lost with the process.
+Source: RebalanceLockManager, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from failback.protocol.route import MessageQueue
+
+LOCK_LIVE_MS: Final = 60_000
+
+
+@dataclass(slots=True)
+class Lock:
+    client_id: str
+    last_update_ms: int
+
+
+class QueueLocks:
+    """Locks by consumer group and queue."""
+
+    def __init__(self, live_ms: int = LOCK_LIVE_MS) -> None:
+        self._live_ms = live_ms
+        self._groups: dict[str, dict[MessageQueue, Lock]] = {}
+
+    def lock(
+        self, group: str, client_id: str, queues: Iterable[MessageQueue], now_ms: int
+    ) -> list[MessageQueue]:
+        """Lock or renew what is free, ours, or not renewed in time; return what is held now."""
+        locks = self._groups.setdefault(group, {})
+        held = []
+        for queue in queues:
+            lock = locks.get(queue)
+            expired = lock is not None and now_ms - lock.last_update_ms > self._live_ms
+            if lock is None or expired or lock.client_id == client_id:
+                locks[queue] = Lock(client_id, now_ms)
+                held.append(queue)
+        return held
+
+    def unlock(self, group: str, client_id: str, queues: Iterable[MessageQueue]) -> None:
+        """Release what ``client_id`` holds; another one's locks stay."""
+        locks = self._groups.get(group, {})
+        for queue in queues:
+            lock = locks.get(queue)
+            if lock is not None and lock.client_id == client_id:
+                del locks[queue]

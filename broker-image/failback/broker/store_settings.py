@@ -1,0 +1,47 @@
+"""The store's part of broker.conf."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from failback.broker.config import BrokerConfig
+from failback.broker.identity import BrokerIdentity
+from failback.broker.store.config import StoreConfig
+
+
+def store_config(config: BrokerConfig, identity: BrokerIdentity) -> StoreConfig:
+    """Build the store's settings; intervals are scaled here."""
+    scale = config.time_scale
+    settings = StoreConfig(
+        root=Path(config.store_path_root_dir),
+        commit_log_path=Path(config.store_path_commit_log),
+        store_host=identity.store_host,
+        broker_role=config.broker_role,
+        mapped_file_bytes=config.mapped_file_size_commit_log,
+        consume_queue_file_bytes=config.mapped_file_size_consume_queue,
+        flush_disk_type=config.flush_disk_type,
+        flush_interval_ms=scale.ms(config.flush_interval_commit_log),
+        flush_least_pages=config.flush_commit_log_least_pages,
+        flush_thorough_interval_ms=scale.ms(config.flush_commit_log_thorough_interval),
+        sync_flush_timeout_ms=scale.ms(config.sync_flush_timeout),
+        consume_queue_flush_interval_ms=scale.ms(config.flush_interval_consume_queue),
+        consume_queue_flush_least_pages=config.flush_consume_queue_least_pages,
+        consume_queue_flush_thorough_interval_ms=scale.ms(
+            config.flush_consume_queue_thorough_interval
+        ),
+        check_crc_on_recover=config.check_crc_on_recover,
+        message_delay_level=config.message_delay_level,
+    )
+    apply_live(settings, config)
+    return settings
+
+
+def apply_live(settings: StoreConfig, config: BrokerConfig) -> None:
+    """Copy what may change while the store runs."""
+    settings.max_message_bytes = config.max_message_size
+    settings.access_message_in_memory_max_ratio = config.access_message_in_memory_max_ratio
+    settings.max_transfer_bytes_in_memory = config.max_transfer_bytes_on_message_in_memory
+    settings.max_transfer_count_in_memory = config.max_transfer_count_on_message_in_memory
+    settings.max_transfer_bytes_on_disk = config.max_transfer_bytes_on_message_in_disk
+    settings.max_transfer_count_on_disk = config.max_transfer_count_on_message_in_disk
+    settings.offset_check_in_slave = config.offset_check_in_slave
