@@ -46,7 +46,14 @@ MANAGED_BROKER_KEYS: Final = frozenset(
     }
 )
 MANAGED_NAMESRV_KEYS: Final = frozenset(
-    ("listenPort", "configStorePath", "kvConfigPath", "rocketmqHome", "bindAddress")
+    {
+        "listenPort",
+        "configStorePath",
+        "kvConfigPath",
+        "rocketmqHome",
+        "bindAddress",
+        "failbackHttpPort",
+    }
 )
 RESERVED_ENVIRONMENT: Final = frozenset(
     ("HOME", "TMPDIR", "POD_NAME", "POD_NAMESPACE", "POD_IP", "JAVA_OPT_EXT")

@@ -96,7 +96,8 @@ def name_server_properties(name_server: NameServer, context: Context) -> dict[st
     port = context.port_of(f"{name_server.name}-ns", "remoting", name_server.spec.port)
     managed = {"listenPort": str(port), "kvConfigPath": "${HOME}/conf/kvConfig.json"}
     if name_server.spec.engine.type == "failback":
-        managed["bindAddress"] = "${POD_IP}"
+        http_port = context.port_of(f"{name_server.name}-ns", "http", common.HTTP_PORT)
+        managed |= {"bindAddress": "${POD_IP}", "failbackHttpPort": str(http_port)}
     return {**name_server.spec.config, **managed}
 
 

@@ -1,0 +1,1 @@
+"""The one command ``failback``: thin groups over the packages' public functions."""

@@ -1,0 +1,344 @@
+"""``failback admin``: the mqadmin subset people need beside a run.
+
+Names are mqadmin's. Every answer says which address gave it: a slave answers some questions
+too, with older values.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from failback.cli.errors import guarded
+from failback.cli.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from failback.client.admin import AdminClient
+
+app = typer.Typer(help="Ask and order brokers and name servers.", no_args_is_help=True)
+
+NamesrvOption = Annotated[
+    str,
+    typer.Option(
+        "--namesrv",
+        "-n",
+        help="host:port;host:port (default: $NAMESRV_ADDR, else the local runtime's).",
+    ),
+]
+RootOption = Annotated[Path | None, typer.Option("--root", help="Folder of the local runtime.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+BrokerOption = Annotated[str, typer.Option("--broker", "-b", help="host:port of one broker.")]
+GroupOption = Annotated[str, typer.Option("--group", "-g", help="Consumer group.")]
+
+_END: Final = -1
+_Answer = TypeVar("_Answer")
+
+
+@app.command("clusterList")
+@guarded
+def cluster_list(
+    namesrv: NamesrvOption = "", root: RootOption = None, json: JsonOption = False
+) -> None:
+    """List brokers: cluster, name, id, address, version, log end, rates."""
+
+    async def ask(admin: AdminClient) -> list[dict[str, Any]]:
+        info = await admin.cluster_info()
+        rows = []
+        for cluster, names in sorted(info.cluster_addr_table.items()):
+            for name in sorted(names):
+                for broker_id, addr in sorted(info.broker_addr_table[name].broker_addrs.items()):
+                    runtime = await _or_empty(admin.runtime_info, addr)
+                    rows.append(
+                        {
+                            "cluster": cluster,
+                            "broker": name,
+                            "id": broker_id,
+                            "address": addr,
+                            "version": runtime.get("brokerVersionDesc", "no answer"),
+                            "logEnd": runtime.get("commitLogMaxOffset", ""),
+                            "inTps": runtime.get("putTps", "").split(" ")[0],
+                            "outTps": runtime.get("getTransferedTps", "").split(" ")[0],
+                        }
+                    )
+        return rows
+
+    rows = _ask(namesrv, root, ask)
+    _show(("CLUSTER", "BROKER", "ID", "ADDRESS", "VERSION", "LOG END", "IN", "OUT"), rows, json)
+
+
+@app.command("topicRoute")
+@guarded
+def topic_route(
+    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic.")],
+    namesrv: NamesrvOption = "",
+    root: RootOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show where a topic lives: brokers, queues, permission."""
+
+    async def ask(admin: AdminClient) -> list[dict[str, Any]]:
+        route = await admin.route(topic)
+        queues = {queue.broker_name: queue for queue in route.queue_datas}
+        return [
+            {
+                "cluster": broker.cluster,
+                "broker": broker.broker_name,
+                "read": queues[broker.broker_name].read_queue_nums,
+                "write": queues[broker.broker_name].write_queue_nums,
+                "perm": queues[broker.broker_name].perm,
+                "addresses": {str(k): v for k, v in sorted(broker.broker_addrs.items())},
+            }
+            for broker in sorted(route.broker_datas, key=lambda each: each.broker_name)
+            if broker.broker_name in queues
+        ]
+
+    rows = _ask(namesrv, root, ask)
+    _show(("CLUSTER", "BROKER", "READ", "WRITE", "PERM", "ADDRESSES"), rows, json)
+
+
+@app.command("consumerProgress")
+@guarded
+def consumer_progress(
+    group: GroupOption,
+    topic: Annotated[str | None, typer.Option("--topic", "-t", help="One topic only.")] = None,
+    namesrv: NamesrvOption = "",
+    root: RootOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show a group's offsets per queue, and which address answered."""
+
+    async def ask(admin: AdminClient) -> list[dict[str, Any]]:
+        rows = []
+        for progress in await admin.consumer_progress(group, topic):
+            role = "master" if progress.broker_id == 0 else f"slave {progress.broker_id}"
+            for queue, offsets in sorted(progress.stats.offset_table.items()):
+                rows.append(
+                    {
+                        "topic": queue.topic,
+                        "broker": queue.broker_name,
+                        "queue": queue.queue_id,
+                        "brokerOffset": offsets.broker_offset,
+                        "consumerOffset": offsets.consumer_offset,
+                        "lag": offsets.broker_offset - offsets.consumer_offset,
+                        "answeredBy": f"{progress.addr} ({role})",
+                    }
+                )
+        return rows
+
+    rows = _ask(namesrv, root, ask)
+    headers = ("TOPIC", "BROKER", "QUEUE", "BROKER OFFSET", "CONSUMER OFFSET", "LAG", "ANSWERED BY")
+    _show(headers, rows, json)
+
+
+@app.command("updateSubGroup")
+@guarded
+def update_sub_group(
+    group: GroupOption,
+    broker: BrokerOption,
+    consume_enable: Annotated[bool, typer.Option(help="Whether it may consume.")] = True,
+    consume_from_min: Annotated[bool, typer.Option(help="Start at the first message.")] = True,
+    consume_broadcast: Annotated[bool, typer.Option(help="Allow broadcasting.")] = True,
+    retry_queues: Annotated[int, typer.Option(help="Queues of the retry topic.")] = 1,
+    retry_max: Annotated[int, typer.Option(help="Deliveries before the DLQ.")] = 16,
+    broker_id: Annotated[int, typer.Option(help="Id suggested to fast readers.")] = 0,
+    slow_broker_id: Annotated[int, typer.Option(help="Id suggested to slow readers.")] = 1,
+) -> None:
+    """Create or replace a consumer group on one broker. Every field is sent."""
+    from failback.protocol.route import SubscriptionGroupConfig
+
+    config = SubscriptionGroupConfig(
+        group_name=group,
+        consume_enable=consume_enable,
+        consume_from_min_enable=consume_from_min,
+        consume_broadcast_enable=consume_broadcast,
+        retry_queue_nums=retry_queues,
+        retry_max_times=retry_max,
+        broker_id=broker_id,
+        which_broker_when_consume_slowly=slow_broker_id,
+    )
+    _ask_broker(lambda admin: admin.create_group(broker, config))
+    say(f"group {group} is set on {broker}")
+
+
+@app.command("getBrokerConfig")
+@guarded
+def get_broker_config(
+    broker: BrokerOption,
+    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Only this key.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Show a broker's live settings."""
+    found = _ask_broker(lambda admin: admin.broker_config(broker))
+    if key:
+        _known(found, key, broker)
+        found = {name: found[name] for name in key}
+    if json:
+        print_json(found)
+        return
+    for name, value in sorted(found.items()):
+        say(f"{name}={value}")
+
+
+@app.command("updateBrokerConfig")
+@guarded
+def update_broker_config(
+    broker: BrokerOption,
+    setting: Annotated[list[str], typer.Argument(help="key=value")],
+) -> None:
+    """Change live settings of a broker, and show what it says afterwards.
+
+    The broker answers success for names it does not know, so only the read-back counts.
+    """
+    from failback.protocol.errors import ConfigError
+
+    wanted: dict[str, str] = {}
+    for text in setting:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise ConfigError("SETTING", f'must be key=value, got "{text}"')
+        wanted[name] = value
+
+    async def change(admin: AdminClient) -> tuple[dict[str, str], dict[str, str]]:
+        before = await admin.broker_config(broker)
+        _known(before, list(wanted), broker)
+        await admin.update_broker_config(broker, wanted)
+        return before, await admin.broker_config(broker)
+
+    before, after = _ask_broker(change)
+    rows = [
+        {"key": name, "before": before.get(name), "wanted": value, "now": after.get(name)}
+        for name, value in wanted.items()
+    ]
+    _show(("KEY", "BEFORE", "WANTED", "NOW"), rows, False)
+    if any(row["wanted"] != row["now"] for row in rows):
+        raise ConfigError("SETTING", f"{broker} did not take every value")
+
+
+@app.command("resetOffset")
+@guarded
+def reset_offset(
+    group: GroupOption,
+    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic.")],
+    time: Annotated[str, typer.Option("--time", help="ISO time, milliseconds, or now (the end).")],
+    namesrv: NamesrvOption = "",
+    root: RootOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Set a group's offsets to a time, through its running members, on every master."""
+    timestamp_ms = parse_time(time)
+
+    async def ask(admin: AdminClient) -> list[dict[str, Any]]:
+        rows = []
+        for data in sorted((await admin.route(topic)).broker_datas, key=lambda b: b.broker_name):
+            if 0 not in data.broker_addrs:
+                say(f"{data.broker_name} has no master now: left out")
+                continue
+            addr = data.broker_addrs[0]
+            table = await admin.reset_offset(addr, group, topic, timestamp_ms)
+            rows += [
+                {"broker": queue.broker_name, "queue": queue.queue_id, "offset": offset}
+                for queue, offset in sorted(table.items())
+            ]
+        return rows
+
+    _show(("BROKER", "QUEUE", "OFFSET"), _ask(namesrv, root, ask), json)
+
+
+def parse_time(text: str) -> int:
+    """Return milliseconds since 1970, or -1 for ``now``: the end of each queue.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    from failback.protocol.errors import ConfigError
+
+    if text == "now":
+        return _END
+    if text.isdigit():
+        return int(text)
+    try:
+        return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        problem = f'must be like 2026-01-31T12:00:00, milliseconds or now, got "{text}"'
+        raise ConfigError("--time", problem) from None
+
+
+def name_servers(namesrv: str, root: Path | None) -> list[str]:
+    """Return the name servers to ask: those named, of the environment, or of the runtime.
+
+    Raises:
+        ConfigError: None is known.
+    """
+    from failback.protocol.errors import ConfigError
+
+    named = namesrv or ("" if root is not None else os.environ.get("NAMESRV_ADDR", ""))
+    if named:
+        return [address for address in named.replace(",", ";").split(";") if address]
+    from failback.cli.cluster import open_root
+    from failback.operator.local.control import RuntimeAway, call
+
+    try:
+        view = call(open_root(root), "view")
+    except RuntimeAway as error:
+        raise ConfigError("--namesrv", f"not given, and {error}") from error
+    return [pod["address"] for pod in view["nameserver_pods"]]
+
+
+def _ask(
+    namesrv: str, root: Path | None, question: Callable[[AdminClient], Awaitable[_Answer]]
+) -> _Answer:
+    return _run(name_servers(namesrv, root), question)
+
+
+def _ask_broker(question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answer:
+    return _run([], question)
+
+
+def _run(
+    addresses: Sequence[str], question: Callable[[AdminClient], Awaitable[_Answer]]
+) -> _Answer:
+    from failback.client.admin import AdminClient
+
+    async def go() -> _Answer:
+        async with AdminClient(addresses) as admin:
+            return await question(admin)
+
+    return asyncio.run(go())
+
+
+async def _or_empty(ask: Callable[[str], Awaitable[dict[str, str]]], addr: str) -> dict[str, str]:
+    """Return the answer, or nothing from a broker that is away: the list goes on."""
+    from failback.protocol.errors import FailbackError
+
+    try:
+        return await ask(addr)
+    except FailbackError:
+        return {}
+
+
+def _known(settings: dict[str, str], keys: Sequence[str], broker: str) -> None:
+    from failback.operator.model import did_you_mean
+    from failback.protocol.errors import ConfigError
+
+    for key in keys:
+        if key not in settings:
+            raise ConfigError("key", f"{broker} has no setting {key}{did_you_mean(key, settings)}")
+
+
+def _show(headers: Sequence[str], rows: Sequence[dict[str, Any]], json: bool) -> None:
+    if json:
+        print_json(list(rows))
+    else:
+        print_table(headers, [[_text(cell) for cell in row.values()] for row in rows])
+
+
+def _text(cell: object) -> object:
+    if isinstance(cell, dict):
+        return ", ".join(f"{key}={value}" for key, value in cell.items())
+    return cell

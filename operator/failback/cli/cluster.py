@@ -1,0 +1,233 @@
+"""``up``, ``down``, ``ps``, ``logs``: resources as local processes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from failback.cli.errors import NOT_HEALED, USER_ERROR, fail, guarded
+from failback.cli.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from failback.operator.local.root import Root
+
+RootOption = Annotated[
+    Path | None,
+    typer.Option("--root", help="Folder of the runtime (default: $XDG_STATE_HOME/failback/local)."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+
+_FOLLOW_SECONDS = 0.2
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the root."""
+    app.command("up")(up)
+    app.command("down")(down)
+    app.command("ps")(ps)
+    app.command("logs")(logs)
+
+
+@guarded
+def up(
+    file: Annotated[list[Path], typer.Option("--file", "-f", help="Resource file; repeatable.")],
+    more: Annotated[
+        list[Path] | None, typer.Argument(help="More files.", show_default=False)
+    ] = None,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Go on in the background.")
+    ] = False,
+    root: RootOption = None,
+    namespace: Annotated[
+        str | None, typer.Option(help="Put everything into this namespace.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run NameServer, BrokerCluster, Topic and SubscriptionGroup resources as local processes."""
+    from failback.operator.loading import load_resources
+    from failback.operator.local.supported import WITHOUT_EFFECT
+
+    where = open_root(root)
+    resources = load_resources([*file, *(more or ())], namespace=namespace)
+    notes = [f"warning: {warning}" for warning in resources.warnings]
+    notes += [f"note: {other.label} of {other.file} is not run by up" for other in resources.others]
+    if not json:
+        notes.append(f"note: without effect here: {WITHOUT_EFFECT}")
+    for note in notes:
+        print(note, file=sys.stderr)
+    if detach:
+        _up_detached(where, resources.items, json)
+    else:
+        _up_here(where, resources.items, json)
+
+
+def _up_here(where: Root, items: Sequence[Any], json: bool) -> None:
+    from failback.operator.local.background import serve
+    from failback.operator.local.runtime import LocalRuntime
+
+    def log(line: str) -> None:
+        if not json:
+            say(line)
+
+    def ready() -> None:
+        _show(where, runtime.view.control(), json)
+        log("ready; Ctrl-C stops everything")
+
+    where.create()
+    with where.lock():
+        runtime = LocalRuntime(where, log=log)
+        runtime.prepare(items)
+        asyncio.run(serve(runtime, on_ready=ready))
+
+
+def _up_detached(where: Root, items: Sequence[Any], json: bool) -> None:
+    from failback.operator.local.background import start_in_background, wait_ready
+    from failback.operator.local.control import call
+
+    started = time.monotonic()
+    told: set[str] = set()
+
+    def progress(status: dict[str, Any]) -> None:
+        for line in _changes(status):
+            if line not in told and not json:
+                told.add(line)
+                say(line)
+
+    pid = start_in_background(where, items)
+    try:
+        wait_ready(where, pid, progress)
+    except BaseException:
+        from failback.operator.local.down import bring_down
+
+        bring_down(where)
+        raise
+    _show(where, call(where, "view"), json)
+    if not json:
+        seconds = time.monotonic() - started
+        say(f"ready after {seconds:.1f} s; stop it with: failback down{_root(where)}")
+
+
+def _changes(status: dict[str, Any]) -> Iterator[str]:
+    for label, each in status.get("status", {}).items():
+        for condition in each.get("conditions", ()):
+            ready = condition["status"] == "True"
+            yield f"{label}: {'ready' if ready else condition['message'] or condition['reason']}"
+
+
+@guarded
+def down(root: RootOption = None) -> None:
+    """Stop what `up` started, also after its runtime was killed."""
+    from failback.operator.local.down import bring_down
+
+    where = open_root(root)
+    lines = bring_down(where)
+    for line in lines or [f"nothing runs at {where.path}"]:
+        say(line)
+
+
+@guarded
+def ps(root: RootOption = None, json: JsonOption = False) -> None:
+    """List pods: state, address, pid, restarts."""
+    from failback.operator.local.control import RuntimeAway, call
+
+    where = open_root(root)
+    try:
+        view = call(where, "view")
+    except RuntimeAway as error:
+        left = _leftovers(where)
+        for line in left:
+            say(line)
+        fail(f"{error}; end it with: failback down{_root(where)}" if left else str(error))
+        raise typer.Exit(NOT_HEALED if left else USER_ERROR) from None
+    _show(where, view, json)
+
+
+@guarded
+def logs(
+    pod: Annotated[str, typer.Argument(help="Name of the pod, see ps.")],
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
+    lines: Annotated[
+        int, typer.Option("--lines", "-n", help="Only the last N lines; 0 = all.")
+    ] = 0,
+    root: RootOption = None,
+) -> None:
+    """Print what a pod wrote to its output."""
+    from failback.operator.model import did_you_mean
+    from failback.protocol.errors import ConfigError
+
+    where = open_root(root)
+    path = where.log_file(pod)
+    if not path.is_file():
+        known = sorted(each.stem for each in (where.path / "logs").glob("*.log"))
+        hint = did_you_mean(pod, known) or (f", there is {', '.join(known)}" if known else "")
+        raise ConfigError("POD", f'no log of "{pod}" at {where.path}{hint}')
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in deque(file, maxlen=lines) if lines else file:
+            sys.stdout.write(line)
+        while follow:
+            sys.stdout.flush()
+            if not (piece := file.read()):
+                time.sleep(_FOLLOW_SECONDS)
+            sys.stdout.write(piece)
+    sys.stdout.flush()
+
+
+def open_root(path: Path | None) -> Root:
+    """Return the runtime's root: the one named, else the default."""
+    from failback.operator.local.root import Root, default_root
+
+    return Root(path if path is not None else default_root())
+
+
+def _root(where: Root) -> str:
+    from failback.operator.local.root import default_root
+
+    return "" if where.path == default_root() else f" --root {where.path}"
+
+
+def _leftovers(where: Root) -> list[str]:
+    from failback.operator.local.process import Identity
+    from failback.operator.local.root import read_json
+
+    pods = (read_json(where.state_file) or {}).get("pods", {})
+    return [
+        f"{name}: pid {pod['pid']} still runs"
+        for name, pod in pods.items()
+        if pod["pid"] is not None and Identity(pod["pid"], pod["ticks"]).alive()
+    ]
+
+
+def _show(where: Root, view: dict[str, Any], json: bool) -> None:
+    if json:
+        print_json(view)
+        return
+    members = [
+        member
+        for cluster in view["clusters"]
+        for pair in cluster["pairs"]
+        for member in pair["members"]
+    ]
+    print_table(
+        ("POD", "KIND", "PAIR", "STATE", "ADDRESS", "HTTP", "PID", "RESTARTS", "REASON"),
+        [
+            (
+                pod["pod"],
+                pod["kind"],
+                pod["pair"],
+                pod["state"],
+                pod["address"],
+                pod["http"],
+                pod["pid"],
+                pod["restarts"],
+                pod["reason"],
+            )
+            for pod in (*view["nameserver_pods"], *members)
+        ],
+    )

@@ -1,0 +1,100 @@
+"""Exit codes, and the one line that a user sees instead of a traceback."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+import typer
+
+from failback.protocol.errors import ConfigError, FailbackError
+
+PASS: Final = 0
+FAIL: Final = 1
+USER_ERROR: Final = 2
+INCONCLUSIVE: Final = 3
+REFUSED: Final = 4
+NOT_HEALED: Final = 5
+
+EXTRAS: Final = {
+    "chaoslib": "chaos",
+    "chaostoolkit": "chaos",
+    "jinja2": "analytics",
+    "javaproperties": "broker",
+    "jsonschema": "analytics",
+    "numpy": "analytics",
+    "pandas": "spark",
+    "plotly": "analytics",
+    "prometheus_client": "broker",
+    "psutil": "operator",
+    "pyarrow": "analytics",
+    "pydantic": "operator",
+    "pyspark": "spark",
+    "ruamel": "operator",
+    "uvloop": "broker",
+}
+"""Top-level module → the extra of failback that installs it."""
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+class Debug:
+    """Whether `--debug` was given: one switch of the process, set by the root command."""
+
+    on: bool = False
+
+
+def guarded(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """Turn what ``command`` raises into one line on stderr and an exit code."""
+
+    @functools.wraps(command)
+    def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> _Result:
+        try:
+            return command(*args, **kwargs)
+        except typer.Exit:
+            raise
+        except KeyboardInterrupt:
+            fail("interrupted")
+            raise typer.Exit(INCONCLUSIVE) from None
+        except BrokenPipeError:  # the reader of our output left, as `head` does
+            sys.stderr.close()
+            raise typer.Exit(PASS) from None
+        except Exception as error:
+            # The boundary of the program: everything becomes one line here.
+            if Debug.on:
+                raise
+            line, code = explain(error)
+            fail(line)
+            raise typer.Exit(code) from None
+
+    return run
+
+
+def fail(line: str) -> None:
+    """Print one line of error."""
+    print(f"error: {line}", file=sys.stderr)
+
+
+def explain(error: Exception) -> tuple[str, int]:
+    """Return the line and the exit code of an exception."""
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        return missing_extra(error.name), USER_ERROR
+    if isinstance(error, ConfigError):
+        return str(error), USER_ERROR
+    if isinstance(error, FailbackError):
+        return str(error), int(getattr(error, "exit_code", FAIL))
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"{error.filename}: no such file or folder", USER_ERROR
+    text = f"{type(error).__name__}: {error}"
+    return f"internal error: {text} (failback --debug shows where)", INCONCLUSIVE
+
+
+def missing_extra(module: str) -> str:
+    """Return the line for a module that is not installed."""
+    extra = EXTRAS.get(module.partition(".")[0])
+    if extra is None:
+        return f"the Python module {module} is not installed"
+    return f"this needs the extra {extra}: pip install 'failback[{extra}]' ({module} is missing)"

@@ -1,0 +1,29 @@
+"""``failback tools``: small commands that containers run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from failback.cli.errors import guarded
+
+app = typer.Typer(help="Small commands that containers run.", no_args_is_help=True)
+
+
+@app.callback()
+def tools() -> None:
+    """Small commands that containers run."""
+
+
+@app.command("install-conf")
+@guarded
+def install_conf(
+    source: Annotated[Path, typer.Option("--from", help="The file as mounted.")],
+    target: Annotated[Path, typer.Option("--to", help="Where the broker may rewrite it.")],
+) -> None:
+    """Copy a configuration file, putting in the pod's address and home."""
+    from failback.cli.install_conf import main
+
+    raise typer.Exit(main(["--from", str(source), "--to", str(target)]))
