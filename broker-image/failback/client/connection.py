@@ -27,7 +27,7 @@ import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from failback.protocol.codes import FLAG_ONEWAY, ResponseCode
 from failback.protocol.command import RemotingCommand
@@ -113,8 +113,7 @@ class _Connection(asyncio.Protocol):
     # --- what the transport tells ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         self.active = True
         self._client.on_connection_made(self)
         self._check_idle()
