@@ -1,4 +1,4 @@
-"""A lean producer process for benchmarks: N outstanding SEND_MESSAGE_V2 requests on one connection.
+"""A lean producer process for benchmarks: N outstanding SEND_MESSAGE_V2 requests per connection.
 
 Runs as a process of its own (``python -m tests.benchmarks.loadgen``), speaks plain remoting frames,
 and works against any broker of the 4.9 protocol, so that both opponents get the very same load.
@@ -14,6 +14,7 @@ import os
 import struct
 import sys
 import time
+from typing import cast
 
 FIRST_OPAQUE = 1_000_000_000  # fixed width, so that frames differ in the digits only
 
@@ -34,8 +35,8 @@ class SendLoop(asyncio.Protocol):
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are none by inheritance, only by what they offer.
+        self._transport = cast(asyncio.Transport, transport)
 
     def start(self, deadline: float) -> None:
         self.deadline = deadline
@@ -63,6 +64,10 @@ class SendLoop(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if not self.done.done():
             self.done.set_exception(error or ConnectionError("the broker closed the connection"))
+
+    def close(self) -> None:
+        assert self._transport is not None
+        self._transport.close()
 
     def _send(self, count: int) -> None:
         assert self._transport is not None
@@ -106,20 +111,29 @@ async def run(options: argparse.Namespace) -> dict[str, float]:
     host, port = options.address.rsplit(":", 1)
     loop = asyncio.get_running_loop()
     body = os.urandom(options.body_bytes)
-    transport, protocol = await loop.create_connection(
-        lambda: SendLoop(options.topic, body, options.outstanding, options.queues), host, int(port)
-    )
+    loops = []
+    for _ in range(options.connections):
+        _, protocol = await loop.create_connection(
+            lambda: SendLoop(options.topic, body, options.outstanding, options.queues),
+            host,
+            int(port),
+        )
+        loops.append(protocol)
     started = time.perf_counter()
-    protocol.start(started + options.seconds)
-    await asyncio.wait_for(protocol.done, options.seconds + 30)
+    for protocol in loops:
+        protocol.start(started + options.seconds)
+    done = asyncio.gather(*(protocol.done for protocol in loops))
+    await asyncio.wait_for(done, options.seconds + 30)
     elapsed = time.perf_counter() - started
-    transport.close()
-    ordered = sorted(protocol.latencies)
+    for protocol in loops:
+        protocol.close()
+    ordered = sorted(latency for protocol in loops for latency in protocol.latencies)
+    errors = sum(protocol.errors for protocol in loops)
     percentiles = {
         f"p{name}_ms": 1000 * ordered[min(int(len(ordered) * share), len(ordered) - 1)]
         for name, share in (("50", 0.5), ("99", 0.99), ("999", 0.999))
     }
-    return {"messages": len(ordered), "seconds": elapsed, "errors": protocol.errors, **percentiles}
+    return {"messages": len(ordered), "seconds": elapsed, "errors": errors, **percentiles}
 
 
 def main() -> int:
@@ -127,6 +141,7 @@ def main() -> int:
     parser.add_argument("address")
     parser.add_argument("--topic", default="Bench")
     parser.add_argument("--outstanding", type=int, default=16)
+    parser.add_argument("--connections", type=int, default=1)
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--queues", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=5.0)
