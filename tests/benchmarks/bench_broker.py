@@ -106,8 +106,9 @@ def print_table(rows: list[Row]) -> None:
     print("in flight  engine      msg/s   CPU µs   p50 ms   p99 ms  p99.9 ms   rate ×   CPU ×")
     for ours, apache in zip(rows[::2], rows[1::2], strict=True):
         for row in (ours, apache):
-            line = f"{row['in_flight']:9d}  {row['engine']:9s}"
-            line += f"  {row['rate']:6.0f}  {row['cpu_us']:7.1f}  {row['p50_ms']:7.2f}  {row['p99_ms']:7.2f}  {row['p999_ms']:8.2f}"
+            latency = "  ".join(f"{row[name]:8.2f}" for name in ("p50_ms", "p99_ms", "p999_ms"))
+            line = f"{row['in_flight']:9d}  {row['engine']:9s}  {row['rate']:6.0f}"
+            line += f"  {row['cpu_us']:7.1f} {latency}"
             if row is ours:
                 rate = float(ours["rate"]) / float(apache["rate"])
                 line += f"   {rate:6.2f}  {float(ours['cpu_us']) / float(apache['cpu_us']):6.2f}"
