@@ -1,0 +1,27 @@
+"""Fault injection that can be proved, on top of Chaos Toolkit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__version__ = "0.1.0"
+
+__all__ = ["__version__", "discover"]
+
+
+def discover(discover_system: bool = True) -> Any:
+    """Return our actions and probes as Chaos Toolkit describes extensions.
+
+    ``chaos discover`` cannot find them: it wants a top-level module of the distribution's name, and
+    ours is a namespace without code. ``python -m failback.chaos discover`` prints this.
+    """
+    from chaoslib.discovery.discover import (
+        discover_actions,
+        discover_probes,
+        initialize_discovery_result,
+    )
+
+    discovery = initialize_discovery_result("failback-chaos", __version__, "rocketmq")
+    discovery["activities"].extend(discover_actions("failback.chaos.actions"))
+    discovery["activities"].extend(discover_probes("failback.chaos.probes"))
+    return discovery

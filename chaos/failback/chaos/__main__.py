@@ -1,0 +1,67 @@
+"""``python -m failback.chaos``: discovery, and the process of one repetition.
+
+python -m failback.chaos discover
+python -m failback.chaos run-arm FILE --arm A --repetition N --run-dir DIR --root DIR ...
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m failback.chaos", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("discover", help="print actions and probes as Chaos Toolkit does")
+    run = commands.add_parser("run-arm", help="run one repetition in this process")
+    run.add_argument("file", type=Path)
+    run.add_argument("--arm", required=True)
+    run.add_argument("--repetition", type=int, default=0)
+    run.add_argument("--seed", type=int, required=True)
+    run.add_argument("--time-scale", type=float, default=1.0)
+    run.add_argument("--run-dir", type=Path, required=True)
+    where = run.add_mutually_exclusive_group(required=True)
+    where.add_argument("--root", type=Path)
+    where.add_argument("--control-socket", type=Path)
+    options = parser.parse_args(argv)
+    if options.command == "discover":
+        from failback.chaos import discover
+
+        print(json.dumps(discover(), indent=2))
+        return 0
+    from failback.chaos.run import child_main
+
+    logging.basicConfig(
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(threadName)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )
+    return child_main(
+        options.file,
+        options.arm,
+        options.repetition,
+        seed=options.seed,
+        time_scale=options.time_scale,
+        run_dir=options.run_dir,
+        control_socket=options.control_socket,
+        root=options.root,
+        emit=_emit,
+    )
+
+
+def _emit(document: Mapping[str, Any]) -> None:
+    try:
+        print(json.dumps(document), flush=True)
+    except BrokenPipeError:
+        # Whoever listened is gone; the run goes on and its folder says everything.
+        sys.stdout = open("/dev/null", "w", encoding="ascii")  # noqa: SIM115 - kept to the end
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,428 @@
+"""Actions of a Failback experiment.
+
+An action waits until it is due, writes its undo to the ledger, acts, and returns once the effect is
+proved. It raises ``ActivityFailed`` only: Chaos Toolkit turns any other exception into that and
+goes on with the method, so stopping is the control's business.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal as signals
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from chaoslib.exceptions import ActivityFailed
+from chaoslib.types import Configuration, Secrets
+
+from failback.chaos import faults, healing, probes
+from failback.chaos import session as sessions
+from failback.chaos.drain import drain as drain_groups
+from failback.chaos.failpoints import crash_point
+from failback.chaos.prepare import await_slaves
+from failback.chaos.recorder import FaultRecord
+from failback.chaos.scan import scan_stores as scan
+from failback.chaos.session import Session
+from failback.chaos.view import Role
+from failback.chaos.wire import now
+from failback.protocol.errors import FailbackError
+
+logger = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+__all__ = [
+    "begin_faults",
+    "do_nothing",
+    "drain",
+    "kill_broker",
+    "pause_broker",
+    "recover",
+    "release_broker",
+    "restart_consumers",
+    "resume_broker",
+    "scan_stores",
+    "start_broker",
+    "terminate_broker",
+    "undo_outstanding",
+]
+
+
+def begin_faults(configuration: Configuration = None, secrets: Secrets = None) -> dict[str, Any]:
+    """Fix run zero: all ``at`` times of the schedule count from here."""
+    session = _session(configuration)
+    _guarded(lambda: await_slaves(session))
+    zero = now()
+    session.rec.zero = zero
+    session.rec.step_row("zero", "ZERO", "harness", {"run": session.run})
+    session.progress("run zero")
+    return {"run": session.run, "zero": list(zero)}
+
+
+def do_nothing(
+    duration_seconds: float = 60.0,
+    at_seconds: float = 0.0,
+    fid: str = "",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """F0: let time pass under observation."""
+    session = _session(configuration)
+
+    def act() -> dict[str, Any]:
+        intended = faults.wait_for_time(session, fid, at_seconds, "")
+        record = FaultRecord(fid, "none", "nobody", session.schedule.seeds["victims"])
+        record.intended_ns = intended
+        stamp = now()
+        record.issued, record.honest = (stamp, stamp), True
+        session.phases.first_fault = session.phases.first_fault or stamp.mono_ns
+        session.rec.open_fault(record)
+        session.rec.fault_row(record, "NONE", observed=stamp, observer="harness")
+        session.sleep_until(stamp.mono_ns + round(session.scaled(duration_seconds) * 1e9))
+        session.rec.healed(record, now())
+        session.phases.last_heal = time.monotonic_ns()
+        return session.rec.evidence(record, "effect")
+
+    return _guarded(act)
+
+
+def kill_broker(
+    pair: str,
+    at_seconds: float,
+    role: Role = "master",
+    signal: str = "KILL",
+    down_seconds: float | None = None,
+    after: str = "",
+    fid: str = "",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """F1: SIGKILL a broker and hold it down. Without ``down_seconds`` it may start again at once.
+
+    Undone by :func:`release_broker`. Returns the evidence known so far.
+    """
+    if signal != "KILL":
+        raise ActivityFailed(f"kill_broker sends KILL, not {signal}: use terminate_broker")
+    session = _session(configuration)
+
+    def act() -> dict[str, Any]:
+        intended = faults.wait_for_time(session, fid, at_seconds, after)
+        record = faults.open_record(
+            session, fid, "kill", faults.pick(session, pair, role), intended
+        )
+        faults.kill_broker(session, record, down_seconds)
+        return _evidence(session, record)
+
+    return _guarded(act)
+
+
+def terminate_broker(
+    pair: str,
+    at_seconds: float,
+    role: Role = "master",
+    grace_seconds: float = 60.0,
+    restart: bool = True,
+    down_seconds: float | None = None,
+    after: str = "",
+    fid: str = "",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """F2: SIGTERM a broker. One that needs SIGKILL after the grace makes the fault not honest.
+
+    Undone by :func:`start_broker`.
+    """
+    session = _session(configuration)
+
+    def act() -> dict[str, Any]:
+        intended = faults.wait_for_time(session, fid, at_seconds, after)
+        record = faults.open_record(
+            session, fid, "terminate", faults.pick(session, pair, role), intended
+        )
+        faults.terminate_broker(session, record, grace_seconds, down_seconds, restart)
+        return _evidence(session, record)
+
+    return _guarded(act)
+
+
+def pause_broker(
+    pair: str,
+    at_seconds: float,
+    role: Role = "master",
+    duration_seconds: float = 60.0,
+    after: str = "",
+    fid: str = "",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """F6: SIGSTOP a broker; SIGCONT after ``duration_seconds``. Undone by :func:`resume_broker`."""
+    session = _session(configuration)
+
+    def act() -> dict[str, Any]:
+        intended = faults.wait_for_time(session, fid, at_seconds, after)
+        record = faults.open_record(
+            session, fid, "pause", faults.pick(session, pair, role), intended
+        )
+        faults.pause_broker(session, record, duration_seconds)
+        return _evidence(session, record)
+
+    return _guarded(act)
+
+
+def release_broker(
+    pair: str,
+    role: Role = "master",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """Take every hold of a pair's brokers of this role away; safe to repeat."""
+    return _undo(configuration, pair, role, "release")
+
+
+def start_broker(
+    pair: str,
+    role: Role = "master",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """Undo of :func:`terminate_broker`: the hold away and the broker started; safe to repeat."""
+    return _undo(configuration, pair, role, "release")
+
+
+def resume_broker(
+    pair: str,
+    role: Role = "master",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """Undo of :func:`pause_broker`; safe to repeat."""
+    return _undo(configuration, pair, role, "continue")
+
+
+def restart_consumers(
+    group: str,
+    at_seconds: float = 0.0,
+    signal: str = "TERM",
+    mode: str = "all",
+    value: int = 0,
+    rolling: bool = False,
+    restart_after_seconds: float = 5.0,
+    after: str = "",
+    fid: str = "",
+    min_served: int = 100,
+    restart_after: str = "",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """F15: end members of a group and start them again.
+
+    With ``after`` the wait begins at that rung of another fault; ``slave-serving`` is reached once
+    the slave has served ``min_served`` messages to this group. ``restart_after`` names the rung
+    from which ``restart_after_seconds`` count, the members' end otherwise. ``rolling`` ends the
+    next member when the one before is assigned again.
+    """
+    signum = {"TERM": signals.SIGTERM, "KILL": signals.SIGKILL}.get(signal)
+    if signum is None:
+        raise ActivityFailed(f"signal must be TERM or KILL, not {signal}")
+    session = _session(configuration)
+
+    def act() -> dict[str, Any]:
+        intended = faults.wait_for_time(
+            session, fid, at_seconds, after, group=group, served=min_served
+        )
+        members = faults.choose_members(session, group, mode, value)
+        waves = [[each] for each in members] if rolling else [members]
+        result: dict[str, Any] = {}
+        for number, wave in enumerate(waves):
+            name = fid if number == 0 else f"{fid}.{number + 1}"
+            record = FaultRecord(
+                name,
+                "kill-consumer",
+                f"group={group} mode={mode}",
+                session.schedule.seeds["victims"],
+            )
+            record.intended_ns = intended if number == 0 else time.monotonic_ns()
+            record.victims = [
+                {"group": each.group, "member": each.member, "pid": each.pid, "ticks": each.ticks}
+                for each in wave
+            ]
+            faults.end_consumers(session, record, wave, signum)
+            faults.start_consumers_later(
+                session, record, wave, restart_after, restart_after_seconds
+            )
+            result = _evidence(session, record)
+            if number + 1 < len(waves):
+                session.wait_for(lambda name=name: _healed(session, name), 120)  # type: ignore[misc]
+        return result
+
+    return _guarded(act)
+
+
+def recover(
+    hold_seconds: float = 10.0,
+    cooldown_seconds: float = 60.0,
+    timeout_seconds: float = 300.0,
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """Wait until every fault is healed as observed and traffic is steady, then cool down.
+
+    The result of the steady state is kept for the hypothesis after the method.
+    """
+    session = _session(configuration)
+
+    def act() -> dict[str, Any]:
+        session.progress("waiting for recovery")
+        results = session.results
+        if not session.wait_for(session.all_healed, timeout_seconds):
+            results.recovered = False
+            results.recovered_why = "; ".join(_not_healed(session))
+            results.steady_now = {"steady": False, "why": [results.recovered_why]}
+            raise ActivityFailed(f"not recovered in {timeout_seconds:g} s: {results.recovered_why}")
+        steady = session.experiment.spec.steady_state
+        kept = probes.hold_steady(
+            session,
+            steady.min_produce_per_second,
+            None,  # a backlog after an outage is what is measured, not a fault that is left
+            None,
+            hold_seconds,
+            timeout_seconds,
+        )
+        results.recovered = bool(kept["steady"])
+        results.recovered_why = "; ".join(kept["why"])
+        results.steady_now = kept
+        session.progress(f"recovered, cooling down {session.scaled(cooldown_seconds):g} s")
+        session.sleep_until(time.monotonic_ns() + round(session.scaled(cooldown_seconds) * 1e9))
+        return {"recovered": results.recovered, "steady": kept}
+
+    return _guarded(act)
+
+
+def drain(
+    timeout_seconds: float = 120.0,
+    quiet_seconds: float = 5.0,
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """Stop the producers and wait until every group has handled everything."""
+    session = _session(configuration)
+
+    def act() -> dict[str, Any]:
+        session.progress("draining")
+        result = drain_groups(session, timeout_seconds, quiet_seconds)
+        session.results.drained = result.drained
+        session.results.drain_open = list(result.open)
+        session.phases.drain_end = time.monotonic_ns()
+        crash_point("drained")
+        if not result.drained:
+            logger.warning("not drained: %s", "; ".join(result.open))
+        return {"drained": result.drained, "open": list(result.open)}
+
+    return _guarded(act)
+
+
+def scan_stores(
+    timeout_seconds: float = 300.0,
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """Read every queue of every pair once into table ``scan``."""
+    session = _session(configuration)
+
+    def act() -> dict[str, Any]:
+        session.progress("scanning the stores")
+        result = scan(session, timeout_seconds)
+        session.results.scanned = result.complete
+        session.results.scan_rows = result.rows
+        return {
+            "complete": result.complete,
+            "rows": result.rows,
+            "problems": list(result.problems),
+        }
+
+    return _guarded(act)
+
+
+def undo_outstanding(
+    configuration: Configuration = None, secrets: Secrets = None
+) -> dict[str, Any]:
+    """Last rollback of every experiment: replay what the ledger still has open."""
+    session = sessions.find(configuration)
+    if session is None:
+        return {"undone": [], "still_open": []}
+    session.in_rollback = True
+    try:
+        return healing.undo_open(
+            session.ledger,
+            session.target,
+            seconds=session.experiment.spec.heal_deadline_seconds,
+            tell=session.progress,
+            faults_only=True,
+        )
+    except FailbackError as error:
+        raise ActivityFailed(str(error)) from error
+
+
+# --- helpers -------------------------------------------------------------------------------------
+
+
+def _session(configuration: Configuration) -> Session:
+    session = sessions.find(configuration)
+    if session is None or session.recorder is None:
+        raise ActivityFailed("no run is open for this experiment: use failback run")
+    return session
+
+
+def _guarded(act: Callable[[], _T]) -> _T:
+    """Every error of ours as ActivityFailed, with its own sentence."""
+    try:
+        return act()
+    except FailbackError as error:
+        raise ActivityFailed(str(error)) from error
+
+
+def _evidence(session: Session, record: FaultRecord) -> dict[str, Any]:
+    """What is known when the action returns; a fault that is not honest fails its action."""
+    evidence = session.rec.evidence(record, "returned")
+    if record.honest is False and session.experiment.spec.on_not_honest == "stop":
+        raise ActivityFailed(f"{record.fid} is not honest: {record.why}")
+    return evidence
+
+
+def _healed(session: Session, fid: str) -> bool:
+    return "healed_ns" in session.rec.faults[fid].observed
+
+
+def _not_healed(session: Session) -> list[str]:
+    waiting = []
+    for fid, record in session.faults().items():
+        if record.issued is None or "healed_ns" in record.observed:
+            continue
+        seen = [name.removesuffix("_ns") for name in record.observed if name.endswith("_ns")]
+        where = f" ({record.victim.pair})" if record.victim else ""
+        waiting.append(f"{fid}{where} is not healed, seen so far: {', '.join(seen) or 'nothing'}")
+    return waiting
+
+
+def _undo(configuration: Configuration, pair: str, role: Role, call: str) -> dict[str, Any]:
+    session = _session(configuration)
+    pods = {
+        member.pod
+        for found in (session.view.pairs if session.view else ())
+        if found.name == pair
+        for member in found.members
+        if member.role == role
+    }
+
+    def act() -> dict[str, Any]:
+        names = [
+            entry.id
+            for entry in session.ledger.open_entries(faults_only=True)
+            if entry.call == call and entry.args.get("pod") in pods
+        ]
+        result = healing.undo_open(
+            session.ledger, session.target, seconds=30, tell=session.progress, only=names
+        )
+        return {"undone": not result["still_open"], "healed": result}
+
+    return _guarded(act)

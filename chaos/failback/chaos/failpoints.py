@@ -1,0 +1,36 @@
+"""Places where a test can have the harness die without a word.
+
+``FAILBACK_CRASH_AT=NAME`` makes the process kill itself with SIGKILL when it gets there. What must
+hold at each of them: ``failback run --heal`` leaves no fault behind and closes the folder.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Final
+
+VARIABLE: Final = "FAILBACK_CRASH_AT"
+
+POINTS: Final = (
+    "prepared",
+    "ledger-written",
+    "held",
+    "signalled",
+    "dead",
+    "effect-proved",
+    "before-release",
+    "released",
+    "before-continue",
+    "consumers-ended",
+    "before-consumers-start",
+    "drained",
+    "sealed",
+    "closed-written",
+)
+
+
+def crash_point(name: str) -> None:
+    """Die here if this is the point that was asked for."""
+    if os.environ.get(VARIABLE) == name:
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,145 @@
+"""Take back what the undo ledger has open, and see that it is gone.
+
+Used by the last rollback of a run and by ``failback run --heal`` after a harness was killed. Every
+undo is safe twice. An entry is closed only when the system was seen without the fault.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from failback.chaos import processes
+from failback.chaos.errors import TargetError
+from failback.chaos.fleet import stop_orphan
+from failback.chaos.ledger import (
+    CONTINUE,
+    RELEASE,
+    START_CONSUMERS,
+    STOP_WORKLOAD,
+    UndoEntry,
+    UndoLedger,
+)
+from failback.chaos.target import Target
+from failback.chaos.view import Member, ProcessState
+from failback.protocol.errors import FailbackError
+
+logger = logging.getLogger(__name__)
+
+
+def undo_open(
+    ledger: UndoLedger,
+    target: Target,
+    *,
+    seconds: float,
+    tell: Callable[[str], None] = lambda _: None,
+    faults_only: bool = False,
+    only: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Undo every open entry, newest first, again and again with back-off until it is healed.
+
+    Returns ``{"undone": [ids], "still_open": [sentences]}``; never raises for an undo that failed.
+    """
+    deadline = time.monotonic() + seconds
+    done: list[str] = []
+    wait = 1.0
+    while True:
+        left: list[tuple[UndoEntry, str]] = []
+        for entry in ledger.open_entries(faults_only=faults_only):
+            if only is not None and entry.id not in only:
+                continue
+            why = _undo_once(ledger, target, entry, deadline)
+            if why:
+                left.append((entry, why))
+            else:
+                done.append(entry.id)
+        if not left or time.monotonic() >= deadline:
+            return {"undone": done, "still_open": [_sentence(*each) for each in left]}
+        tell(f"still open: {_sentence(*left[0])}")
+        time.sleep(min(wait, max(0.0, deadline - time.monotonic())))
+        wait = min(wait * 2, 30.0)
+
+
+def _undo_once(ledger: UndoLedger, target: Target, entry: UndoEntry, deadline: float) -> str:
+    """Undo one entry; return why it is still open, or nothing."""
+    try:
+        observation = _UNDO[entry.call](target, entry.args, deadline)
+    except FailbackError as error:
+        logger.warning("undo of %s failed: %s", entry.id, error)
+        return str(error)
+    except OSError as error:
+        return str(error)
+    ledger.mark_undone(entry.id)
+    if observation is None:
+        return "undone, but not yet seen healed"
+    ledger.mark_healed(entry.id, observation)
+    return ""
+
+
+def _release(target: Target, args: Mapping[str, Any], deadline: float) -> dict[str, Any] | None:
+    """Release a held broker and see it answer."""
+    pod = str(args["pod"])
+    member = _member(target, pod)
+    if member.running and target.pod_state(pod) != "Held":
+        target.release(member)
+        return {"pod": pod, "running": True}
+    target.release(member)
+    target.start(member)
+    end = min(deadline, time.monotonic() + 30)
+    while time.monotonic() < end:
+        found = _member(target, pod)
+        if found.running and found.identity is not None and found.identity.boot_ms is not None:
+            return {"pod": pod, "pid": found.identity.pid, "boot_ms": found.identity.boot_ms}
+        time.sleep(0.2)
+    return None
+
+
+def _continue(target: Target, args: Mapping[str, Any], deadline: float) -> dict[str, Any] | None:
+    """SIGCONT exactly the process that was stopped; one that is gone needs none."""
+    pid, ticks = int(args["pid"]), int(args["ticks"])
+    state = processes.state_of(pid, ticks)
+    if state is ProcessState.STOPPED:
+        processes.send_signal(pid, ticks, signal.SIGCONT)
+        end = min(deadline, time.monotonic() + 10)
+        while state is ProcessState.STOPPED and time.monotonic() < end:
+            time.sleep(0.02)
+            state = processes.state_of(pid, ticks)
+    return None if state is ProcessState.STOPPED else {"pid": pid, "state": state.value}
+
+
+def _start_consumers(
+    _target: Target, args: Mapping[str, Any], _deadline: float
+) -> dict[str, Any] | None:
+    """A run that is being undone starts nobody: its consumers end with it."""
+    return {"ended_with": "the run", "members": args.get("members")}
+
+
+def _stop_workload(
+    _target: Target, args: Mapping[str, Any], _deadline: float
+) -> dict[str, Any] | None:
+    stopped = stop_orphan(Path(args["plan"]), Path(args["socket"]))
+    return {"stopped": True} if stopped else None
+
+
+_UNDO: dict[str, Callable[[Target, Mapping[str, Any], float], dict[str, Any] | None]] = {
+    RELEASE: _release,
+    CONTINUE: _continue,
+    START_CONSUMERS: _start_consumers,
+    STOP_WORKLOAD: _stop_workload,
+}
+
+
+def _member(target: Target, pod: str) -> Member:
+    for member in target.view().members:
+        if member.pod == pod:
+            return member
+    raise TargetError(f"pod {pod}", "not part of the cluster")
+
+
+def _sentence(entry: UndoEntry, why: str) -> str:
+    named = ", ".join(f"{key} {value}" for key, value in entry.args.items())
+    return f"{entry.call} ({named}): {why}"

@@ -1,0 +1,434 @@
+"""Phases 1 and 2: guards, topics and groups, recorder, snapshots, workload, warm-up.
+
+Nothing is injected here. A guard that refuses leaves the cluster as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import failback.chaos as package
+from failback.chaos.errors import Aborted, GuardRefused
+from failback.chaos.fleet import Fleet, WorkloadProcess
+from failback.chaos.recorder import Recorder
+from failback.chaos.runfolder import RUN_SCHEMA
+from failback.chaos.session import RECORDER_PROC_NO, Session
+from failback.chaos.spec import check_engine, check_target
+from failback.chaos.victims import require_consistent_roles
+from failback.chaos.view import ClusterView, Member
+from failback.chaos.wire import WireConnection
+from failback.chaos.workload.plan import ProcessPlan
+from failback.protocol.errors import FailbackError
+from failback.protocol.route import SubscriptionGroupConfig
+
+logger = logging.getLogger(__name__)
+
+MAX_DISK_RATIO: Final = 0.9
+ROUTE_SECONDS: Final = 30.0
+PRELOAD_SECONDS: Final = 60.0
+ASSIGN_SECONDS: Final = 60.0
+SLAVE_SYNC_SECONDS: Final = 90.0
+SNAPSHOT_FILES: Final = (
+    "config/consumerOffset.json",
+    "config/consumerOffset.json.bak",
+    "config/delayOffset.json",
+)
+RULE_SETS: Final = {
+    "V4_9_4": "4.9.8",
+    "V4_9_5": "4.9.8",
+    "V4_9_7": "4.9.8",
+    "V4_9_8": "4.9.8",
+}
+"""Rules by version: nothing that a bound rests on changed between 4.9.4 and 4.9.8."""
+
+
+def prepare(session: Session) -> None:
+    """Bring the run to the end of its warm-up.
+
+    Raises:
+        GuardRefused: The cluster must not be touched.
+        Aborted: The run was told to stop, or the warm-up did not end.
+        FailbackError: Something else went wrong; nothing was injected.
+    """
+    session.progress("checking the cluster")
+    session.view = check_guards(session)
+    _open_recorder(session)
+    _read_versions(session, session.view)
+    _configure(session, session.view)
+    _create_topics(session, session.view)
+    snapshot(session, "start")
+    write_run_json(session)
+    session.rec.start(session.view)
+    _start_workload(session)
+    _warm_up(session)
+    write_run_json(session)
+
+
+# --- guards --------------------------------------------------------------------------------------
+
+
+def check_guards(session: Session) -> ClusterView:
+    """Look at the cluster and refuse what must not be hit."""
+    view = session.target.view()
+    check_engine(session.experiment, session.arm, view.engine)
+    if session.arm.engine is not None and session.arm.engine != view.engine:
+        raise GuardRefused(
+            "Engine", f"arm {session.arm.name} needs {session.arm.engine}, this is {view.engine}"
+        )
+    check_target(session.arm, session.target.supports)
+    if not view.pairs:
+        raise GuardRefused("ClusterReady", f"cluster {view.cluster} has no brokers")
+    require_consistent_roles(view)
+    for member in view.members:
+        if not member.running or member.identity is None or member.identity.boot_ms is None:
+            raise GuardRefused("ClusterReady", f"{member.pod} is not running")
+    for fault in session.arm.faults:
+        name = fault.target.pair
+        if name and view.pair(name) is None:
+            known = ", ".join(pair.name for pair in view.pairs)
+            raise GuardRefused("TargetMatches", f"{fault.id}: no pair {name}, there is {known}")
+    _check_disks(view)
+    return view
+
+
+def _check_disks(view: ClusterView) -> None:
+    for store in {member.store for member in view.members if member.store}:
+        with contextlib.suppress(FileNotFoundError):
+            usage = shutil.disk_usage(store)
+            ratio = usage.used / usage.total
+            if ratio >= MAX_DISK_RATIO:
+                raise GuardRefused("DiskFree", f"the disk under {store} is {ratio:.0%} full")
+
+
+# --- the cluster ---------------------------------------------------------------------------------
+
+
+def _read_versions(session: Session, view: ClusterView) -> None:
+    """Versions, and what a bound needs of the brokers' configuration."""
+    for member in view.members:
+        with WireConnection(member.address) as connection:
+            runtime = connection.runtime_info(timeout=3.0)
+            config = connection.broker_config()
+        session.versions[member.pod] = runtime.get("brokerVersionDesc", "unknown")
+        if member.role == "master" and not session.system:
+            session.system = _system_of(config, session)
+
+
+def _system_of(config: Mapping[str, str], session: Session) -> dict[str, Any]:
+    """Intervals as configured, not scaled: ``time_scale`` stands beside them."""
+    commit = _client_settings(session).persist_offset_interval_ms
+    return {
+        "slave_read_enable": config.get("slaveReadEnable", "false") == "true",
+        "flush_interval_ms": int(config.get("flushConsumerOffsetInterval", 5000)),
+        "slave_sync_interval_ms": 10_000,
+        "delay_flush_interval_ms": int(config.get("flushDelayOffsetInterval", 10_000)),
+        "client_commit_interval_ms": round(commit),
+        "broker_role": config.get("brokerRole", ""),
+        "flush_disk_type": config.get("flushDiskType", ""),
+        "rules": config.get("failbackRules", "compat"),
+    }
+
+
+def _client_settings(session: Session) -> Any:
+    """The settings that the workload's clients use; refuses a switch that does not exist."""
+    plan = ProcessPlan(
+        run=session.run,
+        hot=session.folder.hot,
+        proc_no=0,
+        proc=None,
+        namesrv=("127.0.0.1:9876",),
+        control=None,
+        time_scale=session.time_scale,
+        switches=session.arm.workload.switches,
+    )
+    return plan.settings()
+
+
+def _configure(session: Session, view: ClusterView) -> None:
+    """The arm's brokerConfig, set at every broker and read back."""
+    changes = dict(session.arm.broker_config)
+    if not changes:
+        return
+    for member in view.members:
+        with WireConnection(member.address) as connection:
+            connection.update_config(changes)
+            shown = connection.broker_config()
+        for key, value in changes.items():
+            if shown.get(key) != value:
+                raise GuardRefused(
+                    "BrokerConfig", f"{member.pod} keeps {key}={shown.get(key)}, asked was {value}"
+                )
+
+
+def _create_topics(session: Session, view: ClusterView) -> None:
+    """Topics and groups on every master, read back there and at every name server."""
+    workload = session.arm.workload
+    for master in session.masters():
+        with WireConnection(master.address) as connection:
+            topics, groups = set(connection.topic_names()), set(connection.group_names())
+            for topic in workload.topics:
+                if topic.name not in topics:
+                    connection.create_topic(topic.name, topic.queues)
+            for group in workload.groups:
+                if group.name not in groups:
+                    connection.create_group(SubscriptionGroupConfig(group.name).to_json())
+            _read_back(session, master, connection)
+    session.topics_created_ns = time.monotonic_ns()
+    wanted = {pair.broker_name for pair in view.pairs}
+    for topic in workload.topics:
+        for nameserver in view.nameservers:
+            found = session.wait_for(
+                lambda n=nameserver, t=topic.name: wanted <= set(_route(n, t)),  # type: ignore[misc]
+                ROUTE_SECONDS,
+            )
+            if not found:
+                raise GuardRefused("RouteExists", f"{nameserver} shows no route of {topic.name}")
+
+
+def _read_back(session: Session, master: Member, connection: WireConnection) -> None:
+    workload = session.arm.workload
+    missing = {topic.name for topic in workload.topics} - set(connection.topic_names())
+    missing |= {group.name for group in workload.groups} - set(connection.group_names())
+    if missing:
+        raise GuardRefused("TopicsExist", f"{master.pod} did not keep {', '.join(sorted(missing))}")
+
+
+def _route(nameserver: str, topic: str) -> dict[str, dict[int, str]]:
+    try:
+        with WireConnection(nameserver) as connection:
+            return connection.route(topic)
+    except FailbackError:
+        return {}
+
+
+def await_slaves(session: Session) -> None:
+    """Wait until every slave knows the run's topics and groups: before that it cannot serve them.
+
+    Raises:
+        Aborted: Some slave has not synchronised in time.
+    """
+    names = set(session.topic_names())
+    groups = set(session.group_topics())
+    slaves = [
+        each for each in (session.view.members if session.view else ()) if each.role == "slave"
+    ]
+    for slave in slaves:
+        if not session.wait_for(lambda s=slave: _knows(s, names, groups), SLAVE_SYNC_SECONDS):  # type: ignore[misc]
+            raise Aborted(f"{slave.pod} has not synchronised topics and groups")
+
+
+def _knows(slave: Member, topics: set[str], groups: set[str]) -> bool:
+    try:
+        with WireConnection(slave.address) as connection:
+            return topics <= set(connection.topic_names()) and groups <= set(
+                connection.group_names()
+            )
+    except FailbackError:
+        return False
+
+
+# --- recorder, workload --------------------------------------------------------------------------
+
+
+def _open_recorder(session: Session) -> None:
+    session.recorder = Recorder(
+        folder=session.folder,
+        run=session.run,
+        proc_no=RECORDER_PROC_NO,
+        proc=session.recorder_proc,
+        target=session.target,
+        topics=session.topic_names(),
+        groups=session.group_topics(),
+        time_scale=session.time_scale,
+    )
+
+
+def _start_workload(session: Session) -> None:
+    assert session.view is not None
+    fleet = Fleet(
+        folder=session.folder,
+        ledger=session.ledger,
+        run=session.run,
+        workload=session.arm.workload,
+        nameservers=session.view.nameservers,
+        time_scale=session.time_scale,
+        seeds=session.schedule.seeds,
+        start_phases=session.schedule.start_phases,
+        on_unplanned=session.on_unplanned_end,
+        on_started=lambda process: _remember(session, process),
+    )
+    session.fleet = fleet
+    session.rec.send_ok_after = fleet.send_ok_after
+    fleet.start_producers()
+    preloading = sum(topic.preload_messages for topic in session.arm.workload.topics)
+    if preloading:
+        session.progress(f"producing a backlog of {round(session.scaled(preloading))} messages")
+        if not session.wait_for(fleet.preloaded, PRELOAD_SECONDS):
+            raise Aborted("the backlog could not be produced")
+    fleet.start_consumers()
+
+
+def _remember(session: Session, process: WorkloadProcess) -> None:
+    if session.recorder is not None:
+        session.recorder.log.write("life", state=f"STARTED:{process.name}:{process.proc_no}")
+    if session.fleet is not None:
+        write_run_json(session)
+
+
+def _warm_up(session: Session) -> None:
+    session.progress("warming up")
+    spread = max(session.schedule.start_phases.values(), default=0.0)
+    if not session.wait_for(
+        lambda: session.load.all_assigned(), ASSIGN_SECONDS + session.scaled(spread)
+    ):
+        raise Aborted("not every member was assigned queues")
+    warm = session.scaled(session.experiment.spec.warmup_seconds)
+    session.sleep_until(time.monotonic_ns() + round(warm * 1e9))
+    session.phases.warmup_end = time.monotonic_ns()
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+
+def snapshot(session: Session, when: str) -> None:
+    """Offset files, tables and configuration of every broker that answers."""
+    view = session.view
+    for member in view.members if view else ():
+        folder = f"snap/{when}/{member.pod}"
+        for path in SNAPSHOT_FILES:
+            with contextlib.suppress(OSError):
+                data = session.target.read_store(member, path)
+                session.folder.write_bytes(f"{folder}/{Path(path).name}", data)
+        try:
+            with WireConnection(member.address) as connection:
+                offsets = connection.all_offsets()
+                config = connection.broker_config()
+        except FailbackError as error:
+            logger.warning("no snapshot of %s: %s", member.pod, error)
+            continue
+        session.folder.write_bytes(f"{folder}/code43.json", _json(offsets))
+        session.folder.write_bytes(f"{folder}/code26.json", _json(config))
+        text = "".join(f"{key}={value}\n" for key, value in sorted(config.items()))
+        session.folder.write_bytes(f"{folder}/broker.conf", text.encode())
+
+
+def write_run_json(session: Session) -> None:
+    """Write run.json as far as it is known; rewritten when a process starts and at the close."""
+    session.folder.write_json("run.json", run_document(session))
+
+
+def run_document(session: Session) -> dict[str, Any]:
+    """The contents of run.json, schema failback.run/1."""
+    experiment, arm, view = session.experiment, session.arm, session.view
+    zero = session.zero
+    version = next(iter(session.versions.values()), "unknown")
+    settings = _client_settings(session)
+    return {
+        "schema": RUN_SCHEMA,
+        "run": session.run,
+        "experiment": experiment.name,
+        "scenario": experiment.name,
+        "arm": arm.name,
+        "repetition": session.repetition,
+        "seed": str(experiment.seed),
+        "drawn": session.schedule.drawn(),
+        "versions": {"failback": package.__version__, **session.versions},
+        "rule_set": RULE_SETS.get(version, version),
+        "engine": view.engine if view else None,
+        "time_scale": session.time_scale,
+        "log_mode": arm.workload.log.mode,
+        "zero": {"wall_ns": zero.wall_ns, "mono_ns": zero.mono_ns},
+        "warmup_end_ns": session.after_zero(session.phases.warmup_end),
+        "switches": settings.to_dict(),
+        "image_digests": {},
+        "start_phases": dict(session.schedule.start_phases),
+        "topology": {"pairs": _pairs(view), "nameservers": list(view.nameservers) if view else []},
+        "system": dict(session.system),
+        "topics": [
+            {"name": each.name, "queues": each.queues, "ordered": each.ordered}
+            for each in arm.workload.topics
+        ],
+        "groups": [
+            {
+                "name": each.name,
+                "topic": each.topic,
+                "members": each.members,
+                "model": each.model,
+                "orderly": False,
+                "messageModel": each.message_model,
+            }
+            for each in arm.workload.groups
+        ],
+        "procs": _procs(session),
+        "workload": arm.workload.model_dump(mode="json", by_alias=True),
+        "faults": [each.model_dump(mode="json", by_alias=True) for each in arm.faults],
+        "expect": [
+            each.model_dump(mode="json", by_alias=True)
+            for each in experiment.spec.expect
+            if each.arm in (None, arm.name)
+        ]
+        + [
+            each.model_dump(mode="json", by_alias=True)
+            for source in experiment.spec.arms
+            if source.name == arm.name
+            for each in source.expect
+        ],
+        "thresholds": experiment.spec.thresholds.model_dump(mode="json", by_alias=True),
+        "target": {"kind": session.target.kind, "cluster": experiment.cluster},
+    }
+
+
+def _pairs(view: ClusterView | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": pair.name,
+            "broker": pair.broker_name,
+            "members": [
+                {
+                    "broker_id": member.broker_id,
+                    "address": member.address,
+                    "pod": member.pod,
+                    "role": member.role,
+                }
+                for member in pair.members
+            ],
+        }
+        for pair in (view.pairs if view else ())
+    ]
+
+
+def _procs(session: Session) -> list[dict[str, Any]]:
+    host = session.recorder.log.host if session.recorder else ""
+    procs = [
+        {
+            "proc_no": RECORDER_PROC_NO,
+            "proc": session.recorder_proc.hex(),
+            "role": "recorder",
+            "host": host,
+            "group": None,
+            "client_id": None,
+        }
+    ]
+    for process in session.fleet.processes if session.fleet else ():
+        procs.append(
+            {
+                "proc_no": process.proc_no,
+                "proc": process.proc.hex(),
+                "role": process.role,
+                "host": host,
+                "group": process.group or None,
+                "client_id": process.stats.get("client_id"),
+            }
+        )
+    return procs
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"

@@ -1,0 +1,110 @@
+"""What a fault injector needs of a running cluster, whatever runs it.
+
+Methods block, take a deadline where they wait, and return evidence or raise ``TargetError``. None
+of them chooses a victim: :func:`failback.chaos.victims.choose` does, from a view.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from failback.chaos.view import (
+    ClusterView,
+    DeathRecord,
+    LogLine,
+    Member,
+    ProcessIdentity,
+    ProcessState,
+    SignalReceipt,
+    StopReceipt,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A point on the monotonic clock, in seconds."""
+
+    at: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        return cls(time.monotonic() + seconds)
+
+    def left(self) -> float:
+        return max(0.0, self.at - time.monotonic())
+
+    def over(self) -> bool:
+        return time.monotonic() >= self.at
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """A store file: size, modification time and content hash."""
+
+    bytes: int
+    mtime_ns: int
+    sha256: str
+
+
+class Target(Protocol):
+    """One running cluster, as a fault injector needs it."""
+
+    @property
+    def kind(self) -> Literal["local", "kubernetes"]: ...
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """Names of the faults that this target can inject now."""
+
+    def view(self) -> ClusterView:
+        """Pairs, members and name servers at one instant, roles as the brokers say."""
+
+    def identity(self, member: Member) -> ProcessIdentity:
+        """Who runs as this member now. Raises ``TargetError`` when nobody does."""
+
+    def signal(self, victim: ProcessIdentity, signum: int) -> SignalReceipt:
+        """Send a signal to exactly this process, or raise ``TargetError`` and send none."""
+
+    def process_state(self, victim: ProcessIdentity) -> ProcessState:
+        """State from the kernel, not from what we did to it."""
+
+    def await_gone(self, victim: ProcessIdentity, deadline: Deadline) -> DeathRecord:
+        """Wait for the death of this process; return how it died."""
+
+    def await_restarted(
+        self, member: Member, previous: ProcessIdentity, deadline: Deadline
+    ) -> ProcessIdentity:
+        """Wait for another process of this member that answers code 28."""
+
+    def deaths(self, since: int) -> Sequence[tuple[int, str, DeathRecord]]:
+        """All deaths with number > ``since``: ``(number, pod, record)``."""
+
+    def hold(self, member: Member, undo: str) -> None:
+        """Keep this member down once it is dead, until released; survives the harness."""
+
+    def release(self, member: Member) -> None:
+        """Take the hold away; safe to repeat."""
+
+    def stop(self, member: Member, grace_seconds: float) -> StopReceipt:
+        """The platform's graceful stop."""
+
+    def start(self, member: Member) -> None:
+        """Start a stopped member; safe to repeat."""
+
+    def pod_state(self, pod: str) -> str:
+        """The platform's own word for the state of a pod."""
+
+    def read_store(self, member: Member, path: str) -> bytes:
+        """A file below the store's root. Raises ``FileNotFoundError``."""
+
+    def stat_store(self, member: Member, path: str) -> FileStat | None:
+        """Size, time and hash of a store file, ``None`` when it is not there."""
+
+    def log_lines(self, member: Member, since_ns: int) -> Iterator[LogLine]:
+        """Lines of the member's log, oldest first."""
+
+    def close(self) -> None:
+        """Let go of sockets; the cluster stays as it is."""

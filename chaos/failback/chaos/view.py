@@ -1,0 +1,134 @@
+"""What a cluster looks like at one instant, and who a process is. Pure values.
+
+Every time in this package is a pair ``(wall_ns, mono_ns)`` of the harness host: see :class:`Stamp`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, Literal, NamedTuple
+
+MASTER: Final = "master"
+SLAVE: Final = "slave"
+Role = Literal["master", "slave"]
+
+
+class Stamp(NamedTuple):
+    """One instant on both clocks of the harness host, in nanoseconds."""
+
+    wall_ns: int
+    mono_ns: int
+
+
+class ProcessState(Enum):
+    """State of one process identity, as the kernel tells it."""
+
+    RUNNING = "RUNNING"
+    STOPPED = "STOPPED"
+    GONE = "GONE"
+    REPLACED = "REPLACED"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """One process, never equal for two: a pid alone is re-used, a pid with its start ticks is not.
+
+    ``boot_ms`` is the broker's own bootTimestamp (code 28), ``None`` for a process that is no
+    broker or did not answer.
+    """
+
+    pod: str
+    pid: int
+    ticks: int
+    boot_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One broker of a pair. ``broker_id`` and ``role`` are what the broker itself answered."""
+
+    pair: str
+    ordinal: int
+    pod: str
+    broker_name: str
+    broker_id: int
+    role: Role
+    address: str
+    running: bool
+    identity: ProcessIdentity | None = None
+    store: str = ""
+    """Root of its store, a path that the harness can read; empty when it cannot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A master with its slaves."""
+
+    name: str
+    broker_name: str
+    members: tuple[Member, ...]
+
+    def member(self, role: Role) -> Member | None:
+        return next((member for member in self.members if member.role == role), None)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """One instant of a cluster: pairs, name servers, and what contradicts."""
+
+    cluster: str
+    namespace: str
+    engine: str
+    nameservers: tuple[str, ...]
+    pairs: tuple[Pair, ...]
+    conflicts: tuple[str, ...] = ()
+    """Sentences about two masters, or brokers and name servers that disagree."""
+    versions: dict[str, str] = field(default_factory=dict, hash=False)
+
+    def pair(self, name: str) -> Pair | None:
+        """Find a pair by its name (``pair-0``) or by its broker name."""
+        return next((each for each in self.pairs if name in (each.name, each.broker_name)), None)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return tuple(member for pair in self.pairs for member in pair.members)
+
+
+@dataclass(frozen=True, slots=True)
+class SignalReceipt:
+    """A signal was handed to the kernel for exactly one process."""
+
+    signum: int
+    issued: Stamp
+    returned: Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class DeathRecord:
+    """How a process ended, from its parent's wait status.
+
+    ``signal`` is ``None`` for an exit, ``code`` is ``None`` for a death by signal.
+    """
+
+    pid: int
+    ticks: int
+    signal: int | None
+    code: int | None
+    seen: Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class StopReceipt:
+    """How a graceful stop ended. ``in_time`` is false when the grace was not enough."""
+
+    death: DeathRecord
+    in_time: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line of a member's log, with the time at which it was read."""
+
+    text: str
+    seen: Stamp

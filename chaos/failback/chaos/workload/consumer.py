@@ -1,0 +1,109 @@
+"""A consumer process: one member of one group, every delivery logged before it is handled."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+from failback.chaos.workload.handler import WorkloadHandler, order_key_of
+from failback.chaos.workload.life import last_words, living, open_log
+from failback.chaos.workload.plan import ConsumerPlan
+from failback.client.consumer import PushConsumer
+from failback.client.hook import LogHook
+from failback.client.model import ConsumeFrom, MessageModel
+
+logger = logging.getLogger(__name__)
+
+_CONSUME_FROM: Final = {"LAST": ConsumeFrom.LAST_OFFSET, "FIRST": ConsumeFrom.FIRST_OFFSET}
+
+
+class ConsumerProcess:
+    """One member. SIGTERM and ``stop`` end it in order; a full log ends it with exit code 74."""
+
+    def __init__(self, plan: ConsumerPlan) -> None:
+        self._plan = plan
+        self._stop = asyncio.Event()
+        self._handler = WorkloadHandler(plan.handler, plan.process.seed)
+        self._consumer: PushConsumer | None = None
+        self._assigned = False
+
+    async def run(self) -> None:
+        """Consume until told to stop. Raises ``ConsumeLogError`` when rows cannot be stored."""
+        plan, process = self._plan, self._plan.process
+        log = open_log(process, "consumer")
+        self._log = log
+        settings = process.settings(
+            start_phase_ms=plan.start_phase_ms,
+            max_reconsume_times=plan.max_reconsume_times,
+            consume_threads=plan.threads,
+            pull_threshold_for_queue=plan.pull_threshold_for_queue,
+        )
+        consumer = PushConsumer(
+            plan.group,
+            settings,
+            self._handler,
+            hook=LogHook(log, order_key_of),
+            message_model=MessageModel(plan.message_model),
+            consume_from=_CONSUME_FROM[plan.consume_from],
+        )
+        consumer.subscribe(plan.topic)
+        operations = {"stats": self._stats, "set-handler": self._set_handler, "stop": self._end}
+        try:
+            async with living(process, log, operations, self._stop):
+                await self._consume(consumer)
+        finally:
+            log.close()
+            last_words(log)
+
+    async def _consume(self, consumer: PushConsumer) -> None:
+        ended = asyncio.create_task(self._stop.wait(), name="stop")
+        starting = asyncio.create_task(consumer.start(), name="start")
+        try:
+            await asyncio.wait([ended, starting], return_when=asyncio.FIRST_COMPLETED)
+            if not starting.done():
+                return  # told to stop before its start phase was over
+            await starting
+            self._consumer = consumer
+            failed = asyncio.create_task(consumer.wait(), name="wait")
+            try:
+                await asyncio.wait(
+                    [ended, failed],
+                    timeout=self._plan.seconds,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if failed.done():
+                    await failed
+            finally:
+                failed.cancel()
+                await asyncio.gather(failed, return_exceptions=True)
+        finally:
+            ended.cancel()
+            starting.cancel()
+            await asyncio.gather(ended, starting, return_exceptions=True)
+            await consumer.shutdown()
+
+    # --- control channel -------------------------------------------------------------------------
+
+    def _stats(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        consumer = self._consumer
+        held = len(consumer.held_queues) if consumer is not None else 0
+        self._assigned = self._assigned or held > 0
+        return {
+            "delivered": self._handler.delivered,
+            "unfinished": self._handler.under_way,
+            "bad_bodies": self._handler.bad_bodies,
+            "assigned": self._assigned,
+            "queues": held,
+            "last_seq": self._log.last_seq,
+            "client_id": consumer.client_id if consumer is not None else None,
+        }
+
+    def _set_handler(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        self._handler.set_knobs(dict(request))
+        return {}
+
+    def _end(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        self._stop.set()
+        return {}

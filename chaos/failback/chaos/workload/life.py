@@ -1,0 +1,90 @@
+"""What every workload process does beside its work: log, heartbeat rows, control, a clean end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from failback.chaos import processes
+from failback.chaos.workload.control import ControlServer, Operation
+from failback.chaos.workload.plan import ProcessPlan
+from failback.client.consumelog.errors import ConsumeLogError
+from failback.client.consumelog.writer import ConsumeLog
+
+logger = logging.getLogger(__name__)
+
+BEAT_SECONDS = 1.0
+
+
+def open_log(plan: ProcessPlan, role: str) -> ConsumeLog:
+    """Open the hot log of this process. Raises ``ConsumeLogError``."""
+    return ConsumeLog(plan.hot, run=plan.run, proc=plan.proc, proc_no=plan.proc_no, role=role)
+
+
+@asynccontextmanager
+async def living(
+    plan: ProcessPlan, log: ConsumeLog, operations: Mapping[str, Operation], stop: asyncio.Event
+) -> AsyncIterator[None]:
+    """Write life and clock rows each second, answer the control socket, end at SIGTERM.
+
+    A log that takes no more rows sets ``stop`` and is raised at the end.
+    """
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    control: ControlServer | None = None
+    if plan.control is not None:
+        control = ControlServer(plan.control, operations)
+        await control.start()
+    beat = asyncio.create_task(_beat(log, stop), name="beat")
+    try:
+        yield
+    finally:
+        beat.cancel()
+        results = await asyncio.gather(beat, return_exceptions=True)
+        if control is not None:
+            await control.close()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        for result in results:
+            if isinstance(result, ConsumeLogError):
+                raise result
+
+
+async def _beat(log: ConsumeLog, stop: asyncio.Event) -> None:
+    boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    try:
+        while True:
+            log.write("life", state="RUNNING")
+            log.write("clock", boot_id=boot_id, source="CLOCK_MONOTONIC", offset_ns=0, error_ns=0)
+            await asyncio.sleep(BEAT_SECONDS)
+    except ConsumeLogError:
+        stop.set()
+        raise
+
+
+def write_pid_note(plan_file: Path) -> None:
+    """Say beside the plan who runs it: a harness that comes later can find and stop it."""
+    pid = os.getpid()
+    note = {"pid": pid, "ticks": processes.read_ticks(pid)}
+    plan_file.with_suffix(".pid").write_text(json.dumps(note), encoding="utf-8")
+
+
+def last_words(log: ConsumeLog) -> None:
+    """The last line of an orderly end: how far the log got."""
+    print(json.dumps({"last_seq": log.last_seq}), flush=True)
+
+
+def set_up_logging(verbose: bool = False) -> None:
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+        stream=sys.stderr,
+    )

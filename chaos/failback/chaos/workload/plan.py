@@ -1,0 +1,249 @@
+"""What one workload process does, and the messages that it makes. Pure.
+
+A message's body is ``lid|okey|kseq|filler|crc``: its LAB_ID, its ordering key and the key's own
+counter, bytes from the seed, and the CRC-32 of all before it in eight hex digits. LAB_ID is a user
+property as well; it never changes, however often the message is sent or stored again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from failback.chaos.spec import unknown_name
+from failback.client.consumelog.lab_id import LAB_ID_CHARS, format_lab_id, lane_of
+from failback.client.settings import ClientSettings
+from failback.protocol.errors import ConfigError
+
+_SEPARATOR: Final = b"|"
+_CRC_BYTES: Final = 8
+_NOT_SETTABLE: Final = frozenset({"namesrv_addrs", "time_scale"})
+_FILLER_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """What one producer process sends to one topic. ``rate_per_second`` is its own share."""
+
+    name: str
+    queues: int
+    rate_per_second: float
+    body_bytes: int
+    keys: int
+    ordered: bool = False
+    preload_messages: int = 0
+    burst_every_seconds: float | None = None
+    burst_factor: float | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerPlan:
+    """How long handling takes, and how often it asks for a retry."""
+
+    mean_ms: float = 1.0
+    jitter_ms: float = 0.0
+    fail_ratio: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessPlan:
+    """What all processes of the workload have in common."""
+
+    run: str
+    hot: Path
+    proc_no: int
+    proc: bytes | None
+    namesrv: tuple[str, ...]
+    control: Path | None
+    time_scale: float = 1.0
+    switches: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    def settings(self, **overrides: Any) -> ClientSettings:
+        """Client settings of this process: switches over the given ones.
+
+        Raises:
+            ConfigError: A switch does not exist, with the nearest name.
+        """
+        check_switches(self.switches)
+        return ClientSettings(
+            namesrv_addrs=self.namesrv,
+            time_scale=self.time_scale,
+            **{**overrides, **self.switches},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerPlan:
+    """One producer process."""
+
+    process: ProcessPlan
+    index: int
+    topics: tuple[TopicPlan, ...]
+    send_timeout_ms: int = 3000
+    retries: int = 2
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerPlan:
+    """One member of a group."""
+
+    process: ProcessPlan
+    group: str
+    topic: str
+    member: int = 0
+    message_model: str = "CLUSTERING"
+    consume_from: str = "FIRST"
+    threads: int = 20
+    pull_threshold_for_queue: int = 1000
+    max_reconsume_times: int = -1
+    handler: HandlerPlan = HandlerPlan()
+    start_phase_ms: float = 0.0
+    seconds: float | None = None
+
+
+def check_switches(switches: Mapping[str, Any], where: str = "switches") -> None:
+    """Raise ``ConfigError`` for a switch that the client does not have."""
+    known = [name for name in ClientSettings.__dataclass_fields__ if name not in _NOT_SETTABLE]
+    for name in switches:
+        if name not in known:
+            raise ConfigError(f"{where}.{name}", unknown_name(name, known))
+
+
+def read_plan(document: Mapping[str, Any]) -> ProducerPlan | ConsumerPlan:
+    """Read the plan file that the harness wrote."""
+    process = ProcessPlan(
+        run=str(document["run"]),
+        hot=Path(document["hot"]),
+        proc_no=int(document["proc_no"]),
+        proc=bytes.fromhex(document["proc"]),
+        namesrv=tuple(document["namesrv"]),
+        control=Path(document["control"]),
+        time_scale=float(document["time_scale"]),
+        switches=dict(document["switches"]),
+        seed=int(document["seed"]),
+    )
+    if document["role"] == "producer":
+        producers = int(document["producers"])
+        return ProducerPlan(
+            process=process,
+            index=int(document["index"]),
+            topics=tuple(
+                _share(topic, producers, int(document["index"])) for topic in document["topics"]
+            ),
+            send_timeout_ms=int(document["send_timeout_ms"]),
+            retries=int(document["retries"]),
+        )
+    return ConsumerPlan(
+        process=process,
+        group=document["group"],
+        topic=document["topic"],
+        member=int(document["member"]),
+        message_model=document["message_model"],
+        consume_from=document["consume_from"],
+        threads=int(document["threads"]),
+        pull_threshold_for_queue=int(document["pull_threshold_for_queue"]),
+        max_reconsume_times=int(document["max_reconsume_times"]),
+        handler=HandlerPlan(**document["handler"]),
+        start_phase_ms=float(document["start_phase_ms"]),
+    )
+
+
+def _share(topic: Mapping[str, Any], producers: int, index: int) -> TopicPlan:
+    """One producer's part of a topic's load; the first ones take what does not divide."""
+    preload, rest = divmod(int(topic["preload_messages"]), producers)
+    return TopicPlan(
+        **{
+            **topic,
+            "rate_per_second": float(topic["rate_per_second"]) / producers,
+            "preload_messages": preload + (1 if index < rest else 0),
+        }
+    )
+
+
+class Draft(NamedTuple):
+    """A message before it is sent."""
+
+    lid: str
+    okey: str
+    kseq: int
+    body: bytes
+
+
+class MessageMaker:
+    """Makes the messages of one producer for one topic, the same ones for the same seed."""
+
+    def __init__(self, plan: TopicPlan, producer: int, seed: int) -> None:
+        self._plan = plan
+        self._producer = producer
+        self._random = random.Random(seed ^ crc32(plan.name.encode()))
+        self._filler = self._random.randbytes(_FILLER_BYTES).replace(_SEPARATOR, b"/")
+        self._made = 0
+        self._lanes: dict[int, int] = {}
+        self._keys: dict[str, int] = {}
+
+    def next(self) -> Draft:
+        """Return the next message. Lane and key counters have no holes."""
+        number = self._made
+        self._made += 1
+        okey = f"{self._producer}-{self._random.randrange(self._plan.keys)}"
+        kseq = self._keys.get(okey, 0)
+        self._keys[okey] = kseq + 1
+        if self._plan.ordered:
+            slot = crc32(okey.encode()) % self._plan.queues
+        else:
+            slot = number % self._plan.queues  # the client turns through the queues as well
+        lane = lane_of(self._producer, slot)
+        sequence = self._lanes.get(lane, 0)
+        self._lanes[lane] = sequence + 1
+        lid = format_lab_id(lane, sequence)
+        return Draft(lid, okey, kseq, self._body(lid, okey, kseq, number))
+
+    def _body(self, lid: str, okey: str, kseq: int, number: int) -> bytes:
+        head = b"%s|%s|%d|" % (lid.encode(), okey.encode(), kseq)
+        wanted = max(0, self._plan.body_bytes - len(head) - len(_SEPARATOR) - _CRC_BYTES)
+        filler = b""
+        start = number * 97 % _FILLER_BYTES
+        while len(filler) < wanted:
+            filler += self._filler[start : start + wanted - len(filler)]
+            start = 0
+        content = head + filler + _SEPARATOR
+        return content + b"%08x" % crc32(content)
+
+
+class BadBody(Exception):
+    """A body of ours that did not arrive as it was sent."""
+
+
+def read_body(body: bytes) -> tuple[str, str, int] | None:
+    """Return ``(lid, okey, kseq)`` of a body of ours, ``None`` for a foreign one.
+
+    Raises:
+        BadBody: It is ours and its CRC is wrong.
+    """
+    parts = body.split(_SEPARATOR, 3)
+    if len(parts) != 4 or len(parts[0]) != LAB_ID_CHARS or parts[0][8:9] != b"-":
+        return None
+    content, crc = body[:-_CRC_BYTES], body[-_CRC_BYTES:]
+    if b"%08x" % crc32(content) != crc:
+        raise BadBody(f"CRC of {parts[0].decode(errors='replace')} is wrong")
+    return parts[0].decode(), parts[1].decode(), int(parts[2])
+
+
+def due_times(plan: TopicPlan, start: float) -> Iterator[float]:
+    """Planned send times in seconds: open-loop, whether or not earlier sends have ended."""
+    at = start
+    while True:
+        yield at
+        rate = plan.rate_per_second
+        if plan.burst_every_seconds and plan.burst_factor:
+            in_burst = (at - start) % plan.burst_every_seconds < 1.0
+            if in_burst:
+                rate *= plan.burst_factor
+        at += 1.0 / rate

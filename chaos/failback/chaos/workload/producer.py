@@ -1,0 +1,205 @@
+"""A producer process: open-loop sending at a fixed rate.
+
+A send that is late keeps its planned time, so a stall of the brokers shows as latency and not as
+load that was never offered. Nothing is sent a second time by the workload itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from failback.chaos.workload.life import last_words, living, open_log
+from failback.chaos.workload.plan import MessageMaker, ProducerPlan, TopicPlan, due_times
+from failback.client.consumelog.errors import ConsumeLogError
+from failback.client.consumelog.lab_id import LAB_ID_PROPERTY
+from failback.client.hook import LogHook
+from failback.client.model import Message
+from failback.client.producer import Producer
+from failback.protocol.errors import FailbackError
+
+logger = logging.getLogger(__name__)
+
+MAX_UNDER_WAY: Final = 2048
+PRELOAD_UNDER_WAY: Final = 64
+GROUP: Final = "failback-workload"
+_KEPT_TIMES: Final = 100_000
+
+
+class ProducerProcess:
+    """All topics of one producer process."""
+
+    def __init__(self, plan: ProducerPlan) -> None:
+        self._plan = plan
+        self._stop = asyncio.Event()
+        self._no_more = asyncio.Event()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._attempted = 0
+        self._acknowledged = 0
+        self._failed = 0
+        self._preloaded = False
+        self._sending = True
+        self._ok_times: list[int] = []
+        self._log_error: ConsumeLogError | None = None
+
+    async def run(self) -> None:
+        """Send until told to stop. Raises ``ConsumeLogError`` when the log takes no more rows."""
+        process = self._plan.process
+        log = open_log(process, "producer")
+        hook = LogHook(log)
+        settings = process.settings(
+            send_timeout_ms=self._plan.send_timeout_ms,
+            retry_times_when_send_failed=self._plan.retries,
+        )
+        operations = {
+            "stats": self._stats,
+            "first-ok": self._first_ok,
+            "stop-sending": self._stop_sending,
+            "stop": self._stop_all,
+        }
+        self._log = log
+        producer = Producer(f"{GROUP}-{self._plan.index}", settings, hook=hook)
+        try:
+            async with living(process, log, operations, self._stop), producer:
+                await self._send_all(producer)
+            if self._log_error is not None:
+                raise self._log_error
+        finally:
+            log.close()
+            last_words(log)
+
+    async def _send_all(self, producer: Producer) -> None:
+        senders = [
+            asyncio.create_task(self._send_topic(producer, topic), name=f"send {topic.name}")
+            for topic in self._plan.topics
+        ]
+        ended = asyncio.create_task(self._stop.wait(), name="stop")
+        try:
+            if self._plan.seconds is not None:
+                await asyncio.wait([ended], timeout=self._plan.seconds)
+                self._no_more.set()
+            everything: asyncio.Future[Any] = asyncio.gather(*senders)
+            waited: list[asyncio.Future[Any]] = [everything, ended]
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            self._no_more.set()
+            await everything
+            self._sending = False
+            if self._under_way:
+                await asyncio.wait(list(self._under_way))
+            has_end = self._plan.seconds is not None or all(
+                topic.limit is not None for topic in self._plan.topics
+            )
+            if not has_end:
+                await self._stop.wait()
+        finally:
+            self._no_more.set()
+            ended.cancel()
+            for sender in senders:
+                sender.cancel()
+            await asyncio.gather(ended, *senders, return_exceptions=True)
+            for task in list(self._under_way):
+                task.cancel()
+            await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def _send_topic(self, producer: Producer, topic: TopicPlan) -> None:
+        maker = MessageMaker(topic, self._plan.index, self._plan.process.seed)
+        await self._preload(producer, topic, maker)
+        for sent, due in enumerate(due_times(topic, time.monotonic())):
+            if self._ended() or (topic.limit is not None and sent >= topic.limit):
+                return
+            await self._sleep_until(due)
+            if self._ended():
+                return
+            while len(self._under_way) >= MAX_UNDER_WAY:
+                await asyncio.wait(list(self._under_way), return_when=asyncio.FIRST_COMPLETED)
+            self._begin(producer, topic.name, maker, round(due * 1e9))
+
+    async def _preload(self, producer: Producer, topic: TopicPlan, maker: MessageMaker) -> None:
+        """Send the backlog as fast as a bounded number of sends allows."""
+        left = topic.preload_messages
+        while left > 0 and not self._ended():
+            room = PRELOAD_UNDER_WAY - len(self._under_way)
+            for _ in range(min(room, left)):
+                self._begin(producer, topic.name, maker, time.monotonic_ns())
+                left -= 1
+            if self._under_way:
+                await asyncio.wait(
+                    list(self._under_way), timeout=1, return_when=asyncio.FIRST_COMPLETED
+                )
+        self._preloaded = True
+
+    def _begin(self, producer: Producer, topic: str, maker: MessageMaker, due_ns: int) -> None:
+        task = asyncio.create_task(self._send(producer, topic, maker, due_ns))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+
+    async def _send(self, producer: Producer, topic: str, maker: MessageMaker, due_ns: int) -> None:
+        draft = maker.next()
+        message = Message(
+            topic,
+            draft.body,
+            keys=draft.lid,
+            properties={LAB_ID_PROPERTY: draft.lid},
+            due_ns=due_ns,
+            okey=draft.okey,
+            kseq=draft.kseq,
+        )
+        self._attempted += 1
+        try:
+            await producer.send(message)
+        except ConsumeLogError as error:
+            self._log_error = error
+            self._stop.set()
+        except FailbackError as error:
+            self._failed += 1
+            logger.debug("send of %s failed: %s", draft.lid, error)
+        else:
+            self._acknowledged += 1
+            self._ok_times.append(time.monotonic_ns())
+            if len(self._ok_times) > 2 * _KEPT_TIMES:
+                del self._ok_times[:_KEPT_TIMES]
+
+    async def _sleep_until(self, due: float) -> None:
+        left = due - time.monotonic()
+        if left <= 0:
+            await asyncio.sleep(0)
+            return
+        try:
+            async with asyncio.timeout(left):
+                await self._no_more.wait()
+        except TimeoutError:
+            pass
+
+    def _ended(self) -> bool:
+        return self._no_more.is_set() or self._stop.is_set()
+
+    # --- control channel -------------------------------------------------------------------------
+
+    def _stats(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "attempted": self._attempted,
+            "acknowledged": self._acknowledged,
+            "failed": self._failed,
+            "in_flight": len(self._under_way),
+            "preloaded": self._preloaded,
+            "sending": self._sending,
+            "last_seq": self._log.last_seq,
+            "client_id": None,
+        }
+
+    def _first_ok(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        place = bisect.bisect_right(self._ok_times, int(request["after_ns"]))
+        found = self._ok_times[place] if place < len(self._ok_times) else None
+        return {"first_ok_ns": found}
+
+    def _stop_sending(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        self._no_more.set()
+        return {}
+
+    def _stop_all(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        self._stop.set()
+        return {}
