@@ -1,0 +1,153 @@
+"""Shapes of the tables between the engines and the report. The same from both engines."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+KEY_NAMES: Final = ("grp", "broker", "topic")
+KEY_NUMBERS: Final = ("n1", "n2", "n3", "n4", "n5", "n6")
+KEY: Final = ("fam", *KEY_NAMES, *KEY_NUMBERS)
+
+_KEY_FIELDS: Final = [
+    ("fam", pa.utf8()),
+    *((name, pa.utf8()) for name in KEY_NAMES),
+    *((name, pa.int64()) for name in KEY_NUMBERS),
+]
+
+DEPTHS: Final = pa.schema(
+    [*_KEY_FIELDS, *((name, pa.int64()) for name in ("lo", "hi", "depth", "figure"))]
+)
+"""Disjoint ranges of one history: ``depth`` in all rows, ``figure`` without the warm-up."""
+
+VALUES: Final = pa.schema([*_KEY_FIELDS, ("value", pa.int64())])
+"""One sum, maximum or minimum per key."""
+
+DELIVERY: Final = pa.schema(
+    [
+        ("did", pa.int64()),
+        ("proc_no", pa.int64()),
+        ("host", pa.utf8()),
+        ("grp", pa.utf8()),
+        ("client_id", pa.utf8()),
+        ("broker", pa.utf8()),
+        ("ptopic", pa.utf8()),
+        ("qid", pa.int64()),
+        ("epoch", pa.int64()),
+        ("epoch_end", pa.int64()),
+        ("qoff", pa.int64()),
+        ("omid", pa.binary()),
+        ("lane", pa.int64()),
+        ("lseq", pa.int64()),
+        ("fkey", pa.utf8()),
+        ("rt", pa.int64()),
+        ("inc", pa.int64()),
+        ("pqe", pa.int64()),
+        ("bt", pa.int64()),
+        ("et", pa.int64()),
+        ("status", pa.utf8()),
+        ("store_ms", pa.int64()),
+    ]
+)
+"""A normalised delivery: aligned times, its epoch, a message identity for foreign traffic too.
+
+``lane`` is -1 (by UNIQ_KEY), -2 (by KEYS) or -3 (by copy) without a LAB_ID; ``lseq`` then is a
+hash or the queue offset, and ``fkey`` the real key (``""`` for messages with a LAB_ID).
+"""
+
+CLASSIFIED: Final = pa.schema(
+    [
+        *DELIVERY,
+        ("nth", pa.int64()),
+        ("nth_of_copy", pa.int64()),
+        ("prev_inc", pa.int64()),
+        ("prev_pqe", pa.int64()),
+        ("cls", pa.utf8()),
+        ("cause", pa.utf8()),
+        ("after_success", pa.bool_()),
+        ("ambiguous", pa.bool_()),
+        ("ok_end", pa.int64()),
+    ]
+)
+"""A candidate: a delivery of a message or of an offset that occurs more than once."""
+
+ORDER: Final = pa.schema(
+    [
+        ("grp", pa.utf8()),
+        ("topic", pa.utf8()),
+        ("ooo_first", pa.int64()),
+        ("ooo_replay", pa.int64()),
+        ("first_key", pa.utf8()),
+    ]
+)
+
+ASSIGNED: Final = pa.schema(
+    [
+        ("grp", pa.utf8()),
+        ("inc", pa.int64()),
+        ("pqe", pa.int64()),
+        ("a_no", pa.int64()),
+        ("t", pa.int64()),
+        ("src", pa.utf8()),
+        ("src_bid", pa.int64()),
+        ("src_binc", pa.int64()),
+        ("end_t", pa.int64()),
+        ("end_reason", pa.utf8()),
+    ]
+)
+"""Assignments, numbered; what a delivery's (grp, inc, pqe) points to."""
+
+COVER: Final = pa.schema(
+    [
+        ("a_no", pa.int64()),
+        ("bid", pa.int64()),
+        ("binc", pa.int64()),
+        ("epoch", pa.int64()),
+        ("off", pa.int64()),
+    ]
+)
+"""Highest offset that each incarnation had been told before an assignment, per epoch."""
+
+RESET: Final = pa.schema(
+    [
+        ("a_no", pa.int64()),
+        ("by_inc", pa.int64()),
+        ("by_pqe", pa.int64()),
+        ("r_t", pa.int64()),
+        ("r_off", pa.int64()),
+        ("taken", pa.int64()),
+    ]
+)
+"""Resets before an assignment: by a holder's end (``by_inc``, ``by_pqe``) or by a tool (``r_off``),
+and the highest offset committed with success between the reset and the assignment (or -1)."""
+
+SENT_BACK: Final = pa.schema(
+    [
+        ("grp", pa.utf8()),
+        ("lane", pa.int64()),
+        ("lseq", pa.int64()),
+        ("rt", pa.int64()),
+        ("stored", pa.int64()),
+        ("expired", pa.bool_()),
+    ]
+)
+"""Send-backs per message and next attempt."""
+
+PRODUCED: Final = pa.schema(
+    [
+        ("lane", pa.int64()),
+        ("lseq", pa.int64()),
+        ("ukeys", pa.int64()),
+        ("doubtful", pa.bool_()),
+        ("degraded_then_more", pa.bool_()),
+    ]
+)
+"""Send attempts of a candidate message, summed up."""
+
+
+def sorted_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table in its schema and in one order, whoever made it."""
+    plain = pa.table([table.column(field.name).cast(field.type) for field in schema], schema=schema)
+    by = [(name, "ascending") for name in schema.names]
+    return plain.sort_by(by).combine_chunks() if plain.num_rows else schema.empty_table()
