@@ -19,7 +19,7 @@ from failback.client.producer import Producer
 from failback.client.settings import ClientSettings
 from failback.protocol.message import MessageExt
 from failback.protocol.route import MessageQueue
-from tests.support.fake_cluster import FakeCluster
+from tests.support.fake_cluster import FakeBroker, FakeCluster
 from tests.support.virtual_time import now
 
 GROUP = "billing"
@@ -190,9 +190,8 @@ class Lab:
         await self.close()
 
     def settings(self, ip: str, **changes: Any) -> ClientSettings:
-        return ClientSettings(
-            namesrv_addrs=(self.name_server.addr,), client_ip=ip, **{**self.switches, **changes}
-        )
+        given = {"namesrv_addrs": (self.name_server.addr,), **self.switches, **changes}
+        return ClientSettings(client_ip=ip, **given)
 
     def member(
         self,
@@ -211,7 +210,7 @@ class Lab:
         handle = handler or Collector()
         consumer = PushConsumer(
             group,
-            self.settings(f"10.1.0.{number}", instance_name=f"m{number}", **settings),
+            self.settings(f"10.1.0.{number}", **{"instance_name": f"m{number}", **settings}),
             handle,
             hook=hook,
             message_model=model,
@@ -229,6 +228,14 @@ class Lab:
         member = self.member(number, handler, **rest)
         await member.consumer.start()
         return member
+
+    def pair(self, name: str = "broker-a", slaves: int = 0, queues: int = 1) -> list[FakeBroker]:
+        """Add a broker pair that has the topic and the group's retry topic; master first."""
+        brokers = self.cluster.add_pair(name, slaves)
+        names = {broker.name for broker in self.cluster.brokers}
+        self.cluster.add_topic(TOPIC, names, queues)
+        self.cluster.add_group(GROUP, names)
+        return brokers
 
     async def producer(self, number: int = 1, **settings: Any) -> tuple[Producer, RecordingHook]:
         hook = RecordingHook()
@@ -249,3 +256,6 @@ class Lab:
             await member.consumer.shutdown()
         for producer in self._producers:
             await producer.shutdown()
+        for broker in self.cluster.brokers:
+            broker.kill()
+        self.name_server.stop()

@@ -43,8 +43,15 @@ from tests.support.virtual_time import MemoryServer, MemoryTransport, network, n
 
 LEVEL_SECONDS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600)
 
+EPOCH_MS = 1_700_000_000_000
+"""Wall time at virtual time 0, as ``failback.client.clock.LoopClock`` has it."""
+
 Answer = RemotingCommand | None
 Override = Callable[[RemotingCommand], Answer]
+
+
+def wall_ms() -> int:
+    return EPOCH_MS + round(now() * 1000)
 
 
 @dataclass(frozen=True)
@@ -287,9 +294,9 @@ class FakeBroker(FakePeer):
             properties=properties or {},
             queue_offset=len(queue),
             physical_offset=physical,
-            born_timestamp=round(now() * 1000),
+            born_timestamp=wall_ms(),
             born_host=host,
-            store_timestamp=round(now() * 1000),
+            store_timestamp=wall_ms(),
             store_host=host,
             flag=flag,
             sys_flag=sys_flag,

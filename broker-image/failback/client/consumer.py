@@ -167,9 +167,11 @@ class PushConsumer:
             for topic in list(parts.context.subscriptions):
                 await instance.refresh_route(topic, trigger="start")
             await instance.heartbeat_all()
+            if self.failure is not None:
+                raise self.failure
             instance.wake_rebalance("start")
         except BaseException:
-            await self._abort()
+            await self._stop_at_once()
             raise
 
     async def shutdown(self) -> None:
@@ -394,12 +396,20 @@ class PushConsumer:
 
     def _fail(self, error: Exception) -> None:
         """Stop because rows can't be stored: nothing may be handled that isn't logged."""
-        if self.failure is not None or self._state is not ConsumerState.RUNNING:
-            return
-        self.failure = error
-        self._set_state(ConsumerState.FAILED)
-        logger.error("consumer %s stops: %s", self.group, error)
-        self._aborting = asyncio.create_task(self._abort(), name=f"abort {self.group}")
+        if self.failure is None:
+            self.failure = error
+            logger.error("consumer %s stops: %s", self.group, error)
+            if self._state is ConsumerState.RUNNING:
+                self._begin_abort()
+
+    def _begin_abort(self) -> asyncio.Task[None]:
+        if self._aborting is None:
+            self._set_state(ConsumerState.FAILED)
+            self._aborting = asyncio.create_task(self._abort(), name=f"abort {self.group}")
+        return self._aborting
+
+    async def _stop_at_once(self) -> None:
+        await asyncio.shield(self._begin_abort())
 
     async def _abort(self) -> None:
         """Stop without committing and without a goodbye."""

@@ -192,8 +192,9 @@ NO_HOOK = ConsumeHook()
 class LogHook(ConsumeHook):
     """Writes every table through a :class:`ConsumeLog`.
 
-    A failed write is told to everyone bound by :meth:`bind` and raised at the call, now and at
-    every later one: nothing may be handled that is not logged.
+    A failed write is told to everyone bound by :meth:`bind`; they stop. Nothing may be handled or
+    sent that isn't logged, so :meth:`deliver_begin` and :meth:`produce` also raise, now and from
+    then on; the other rows, which accompany what has happened, are left out in silence.
 
     Args:
         log: One per process; its ``proc_no`` is the ``inc`` of all rows.
@@ -213,6 +214,7 @@ class LogHook(ConsumeHook):
     def produce(self, record: ProduceRecord) -> None:
         message, queue = record.message, record.queue
         lane, lseq = _lane_of(message.properties.get(LAB_ID_PROPERTY))
+        self._check()
         self._write(
             "produce",
             lane=lane,
@@ -234,6 +236,7 @@ class LogHook(ConsumeHook):
             okey=message.okey,
             kseq=message.kseq,
         )
+        self._check()
 
     def pull(self, group: str, record: PullRecord) -> None:
         queue = record.queue
@@ -312,12 +315,11 @@ class LogHook(ConsumeHook):
     def deliver_end(
         self, did: int, status: str, applied: bool | None, remove_result: int | None
     ) -> None:
-        self._check()
-        try:
-            self._log.deliver_end(did, status, applied, remove_result)
-        except ConsumeLogError as error:
-            self._failed(error)
-            raise
+        if self._failure is None:
+            try:
+                self._log.deliver_end(did, status, applied, remove_result)
+            except ConsumeLogError as error:
+                self._failed(error)
 
     def assign(
         self, group: str, client_id: str, pqe: int, queue: MessageQueue, t: int, start: StartOffset
@@ -453,12 +455,11 @@ class LogHook(ConsumeHook):
         self._write("life", state=state)
 
     def _write(self, table: str, **columns: object) -> None:
-        self._check()
-        try:
-            self._log.write(table, **columns)
-        except ConsumeLogError as error:
-            self._failed(error)
-            raise
+        if self._failure is None:
+            try:
+                self._log.write(table, **columns)
+            except ConsumeLogError as error:
+                self._failed(error)
 
     def _check(self) -> None:
         if self._failure is not None:
