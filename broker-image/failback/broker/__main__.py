@@ -42,12 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             _print_config(config)
             return 0
         return _run(config)
-    except SlaveIdError as error:
-        logger.error("%s", error)
-        return EXIT_NOT_OPENED
     except ConfigError as error:
-        logger.error("%s", error)
-        return EXIT_CONFIG
+        print(f"failback broker: {error}", file=sys.stderr)
+        return EXIT_NOT_OPENED if isinstance(error, SlaveIdError) else EXIT_CONFIG
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,7 +83,7 @@ def _run(config: BrokerConfig) -> int:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(config, note_ready))
     except (StoreError, OSError) as error:
-        logger.critical("broker stopped: %s", error)
+        print(f"failback broker: stopped: {error}", file=sys.stderr)
         return EXIT_DISK if opened else EXIT_NOT_OPENED
     return 0
 

@@ -171,6 +171,8 @@ class BrokerConnection(asyncio.Protocol):
             self.transport.close()
 
     def abort(self) -> None:
-        """Close at once; answers not yet sent are lost."""
+        """Close at once; answers not yet sent, and those to come, are lost."""
         if not self.closed:
+            self.closed = True
+            self.out.clear()
             self.transport.abort()

@@ -391,10 +391,14 @@ class BrokerController:
     def _config_changed(self, changed: set[str]) -> None:
         apply_live(self._store_settings, self.config)
         self.outer.name_servers = self.config.name_servers
-        if not self.identity.is_slave and self.config.broker_role != "SLAVE":
-            self._store_settings.broker_role = self.config.broker_role
+        role = self.config.broker_role
+        if self.identity.is_slave or role == "SLAVE":
+            role = self._store_settings.broker_role  # a change of sides needs a restart
+        self._store_settings.broker_role = role
+        self.send.sync_master = role == "SYNC_MASTER"
         self.ha.config = dataclasses.replace(
             self.ha.config,
+            role=role,
             batch_bytes=self.config.ha_transfer_batch_size,
             fallbehind_max=self.config.ha_slave_fallbehind_max,
         )

@@ -107,12 +107,10 @@ class PullRequestHoldService(Generic[RequestT]):
 
     def drop(self, connection: Hashable) -> None:
         """Forget the pulls of a closed connection."""
-        gone = self._of_connection.pop(connection, None)
-        if not gone:
-            return
+        self._woken = [pull for pull in self._woken if pull.connection is not connection]
+        gone = self._of_connection.pop(connection, set())
         for queue in {pull.queue for pull in gone}:
             self._keep(queue, [pull for pull in self._queues[queue] if pull not in gone])
-        self._woken = [pull for pull in self._woken if pull.connection is not connection]
 
     def release_all(self) -> None:
         """Choose everybody: the broker stops and answers what it can."""

@@ -155,7 +155,9 @@ class RemotingServer:
         Raises:
             ProtocolError: The peer broke the framing. Close the connection.
         """
-        self._run_began = connection.last_active = self._loop.time()
+        connection.last_active = self._loop.time()
+        if not self._scheduled:
+            self._run_began = connection.last_active
         position, size = 0, len(data)
         unpack, fast = PREFIX.unpack_from, self._fast
         while size - position >= 8:
@@ -213,8 +215,7 @@ class RemotingServer:
         self.after_commit()
 
     def _drop_run(self) -> None:
-        for connection in self._dirty:
-            connection.out.clear()
+        for connection in list(self.connections):
             connection.abort()
         self._dirty.clear()
 
@@ -292,7 +293,7 @@ class RemotingServer:
     # --- housekeeping ---------------------------------------------------------------------
 
     def run_seconds(self) -> float:
-        """How long ago the last read of this run began."""
+        """How long ago the first read of this run began."""
         return self._loop.time() - self._run_began
 
     def close_idle(self, idle_seconds: float) -> None:

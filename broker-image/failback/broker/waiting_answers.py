@@ -24,7 +24,7 @@ class Receiver(Protocol):
 class WaitingAnswer:
     """One answer and what it still waits for."""
 
-    __slots__ = ("_arguments", "_make", "_receiver", "code", "missing")
+    __slots__ = ("_arguments", "_make", "_receiver", "disk_code", "missing", "slave_code")
 
     def __init__(
         self, receiver: Receiver, make: Callable[..., bytes], arguments: tuple[Any, ...]
@@ -33,19 +33,19 @@ class WaitingAnswer:
         self._receiver = receiver
         self._make = make
         self._arguments = arguments
-        self.code = 0
+        self.disk_code = 0
+        self.slave_code = 0
         self.missing = 0
 
-    def settle(self, code: int) -> None:
-        """Note one condition's outcome; sends the answer when it was the last."""
-        if code:
-            self.code = code
+    def settle(self) -> None:
+        """Note that one condition is decided; sends the answer when it was the last."""
         self.missing -= 1
         if self.missing <= 0:
             self.send()
 
     def send(self) -> None:
-        self._receiver.push(self._make(self.code, *self._arguments))
+        code = self.slave_code or self.disk_code
+        self._receiver.push(self._make(code, *self._arguments))
 
 
 class _Entry(NamedTuple):
@@ -77,25 +77,32 @@ class _Condition:
     def reached(self, offset: int) -> None:
         entries = self._entries
         while entries and entries[0].end_offset <= offset:
-            entries.popleft().answer.settle(0)
+            entries.popleft().answer.settle()
 
     def failed(self, offset: int) -> None:
         entries = self._entries
         while entries and entries[0].end_offset <= offset:
-            entries.popleft().answer.settle(self._timeout_code)
+            self._fail(entries.popleft().answer)
 
     def expire(self, now_ms: float) -> None:
         entries = self._entries
         while entries and entries[0].deadline_ms <= now_ms:
-            entries.popleft().answer.settle(self._timeout_code)
+            self._fail(entries.popleft().answer)
+
+    def _fail(self, answer: WaitingAnswer) -> None:
+        if self._timeout_code == ResponseCode.FLUSH_SLAVE_TIMEOUT:
+            answer.slave_code = self._timeout_code
+        else:
+            answer.disk_code = self._timeout_code
+        answer.settle()
 
 
 class WaitingAnswers:
     """All send answers that are not out yet. Offsets are ends of records in the commit log."""
 
     def __init__(self) -> None:
-        self._flush = _Condition(ResponseCode.FLUSH_DISK_TIMEOUT)
-        self._replica = _Condition(ResponseCode.FLUSH_SLAVE_TIMEOUT)
+        self._flush = _Condition(int(ResponseCode.FLUSH_DISK_TIMEOUT))
+        self._replica = _Condition(int(ResponseCode.FLUSH_SLAVE_TIMEOUT))
 
     def __len__(self) -> int:
         return max(len(self._flush), len(self._replica))
@@ -134,7 +141,6 @@ class WaitingAnswers:
 
     def expire(self, now_ms: float) -> None:
         """Answer what has waited too long: FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT."""
-        # The flush first: of two verdicts at the same instant the slave's counts.
         self._flush.expire(now_ms)
         self._replica.expire(now_ms)
 

@@ -135,6 +135,8 @@ class PullProcessor:
 
     def handle(self, connection: BrokerConnection, request: RemotingCommand) -> None:
         """Answer any form of a pull request."""
+        if request.is_oneway:
+            return
         header = from_ext(PullMessageRequestHeader, request.ext_fields)
         self._serve(Pull(connection, request, header))
 

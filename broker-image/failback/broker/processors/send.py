@@ -209,7 +209,6 @@ class SendProcessor:
     ) -> None:
         """``clock`` counts seconds for deadlines, ``clock_ms`` is wall-clock time."""
         self._config = config
-        self._is_slave = identity.is_slave
         self._server = server
         self._store = store
         self._topics = topics
@@ -233,7 +232,9 @@ class SendProcessor:
         self.draining = False
         """Whether the broker is being stopped: sends are refused with code 14."""
         self._flush_to = 0
-        self._sync_flush_at_start = config.flush_disk_type == "SYNC_FLUSH"
+        self._sync_flush = config.flush_disk_type == "SYNC_FLUSH"
+        self.sync_master = config.broker_role == "SYNC_MASTER"
+        """Whether answers wait for a slave; changes while running."""
 
     def register(self, server: RemotingServer) -> None:
         codes = RequestCode
@@ -270,7 +271,7 @@ class SendProcessor:
         server.uncommitted = True
         if flag & FLAG_ONEWAY:
             server.note_append()
-        elif wait and (self._sync_flush_at_start or self._config.broker_role == "SYNC_MASTER"):
+        elif wait and (self._sync_flush or self.sync_master):
             server.note_append()
             self._answer_later(connection, make, (envelope.opaque, *arguments), end_offset)
         else:
@@ -301,7 +302,7 @@ class SendProcessor:
         def make(code: int) -> bytes:
             return self._typed_answer(request, code, *arguments).encode()
 
-        if wait and (self._sync_flush_at_start or self._config.broker_role == "SYNC_MASTER"):
+        if wait and (self._sync_flush or self.sync_master):
             self._answer_later(connection, make, (), end_offset)
             return None
         return self._typed_answer(request, 0, *arguments)
@@ -542,12 +543,12 @@ class SendProcessor:
         answer = WaitingAnswer(connection, make, arguments)
         now_ms = self._clock() * 1000
         flush_deadline = replica_deadline = None
-        if self._sync_flush_at_start:
+        if self._sync_flush:
             self._flush_to = end_offset
             flush_deadline = now_ms + self._scale.ms(self._config.sync_flush_timeout)
-        if self._config.broker_role == "SYNC_MASTER" and not self._is_slave:
+        if self.sync_master:
             if not self._ha.is_slave_ok(end_offset):
-                answer.code = int(ResponseCode.SLAVE_NOT_AVAILABLE)
+                answer.slave_code = int(ResponseCode.SLAVE_NOT_AVAILABLE)
             elif self._ha.push2slave_max_offset < end_offset:
                 replica_deadline = now_ms + self._scale.ms(self._config.slave_timeout)
         if flush_deadline is None and replica_deadline is None:

@@ -1,0 +1,198 @@
+"""Heartbeats, member lists, goodbyes and locks through a whole broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from failback.protocol.codes import RequestCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.headers import (
+    GetConsumerListByGroupRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from failback.protocol.route import (
+    CheckClientRequestBody,
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+    ProducerData,
+    SubscriptionData,
+    SubscriptionGroupConfig,
+)
+from tests.support.broker_lab import LabClient, broker_lab
+
+pytestmark = pytest.mark.unit
+
+NOTIFY = int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
+
+
+async def beat(client: LabClient, client_id: str, group: str = "CG") -> RemotingCommand:
+    subscription = SubscriptionData("TopicTest", "*", sub_version=1)
+    consumer = ConsumerData(group, subscription_data_set=[subscription])
+    body = HeartbeatData(client_id, [ProducerData("PG")], [consumer]).to_json()
+    return await client.ask(RequestCode.HEART_BEAT, None, body)
+
+
+async def members(client: LabClient, group: str = "CG") -> list[str]:
+    answer = await client.ask(
+        RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader(group)
+    )
+    assert answer.code == 0, answer
+    assert answer.ext_fields == {}
+    return sorted(ConsumerIdList.from_json(answer.body).consumer_id_list)
+
+
+def notified(client: LabClient) -> list[str]:
+    return [
+        (each.ext_fields or {})["consumerGroup"]
+        for each in client.received
+        if each.code == NOTIFY and not each.is_response
+    ]
+
+
+async def test_a_heartbeat_registers_and_says_the_version(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        answer = await beat(client, "id-1")
+        assert (answer.code, answer.version, answer.body) == (0, 409, b"")
+        assert await members(client) == ["id-1"]
+        assert list(lab.controller.clients.producers.groups) == ["PG"]
+
+
+async def test_a_heartbeat_creates_group_and_retry_topic(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        await beat(lab.connect(), "id-1")
+        retry = lab.controller.topics.get("%RETRY%CG")
+        assert "CG" in lab.controller.groups.table
+    assert retry is not None
+    assert (retry.read_queue_nums, retry.write_queue_nums, retry.perm) == (1, 1, 6)
+
+
+async def test_a_change_is_announced_to_all_before_the_heartbeat_is_answered(
+    tmp_path: Path,
+) -> None:
+    async with broker_lab(tmp_path) as lab:
+        first, second = lab.connect(), lab.connect()
+        await beat(first, "id-1")
+        await beat(second, "id-2")
+        await first.turn()
+        assert notified(first) == ["CG", "CG"]
+        assert [each.code for each in second.received] == [NOTIFY, 0]
+        assert second.received[0].is_oneway
+
+
+async def test_a_group_may_switch_announcements_off(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        quiet = SubscriptionGroupConfig("CG", notify_consumer_ids_changed_enable=False)
+        lab.controller.groups.update(quiet)
+        client = lab.connect()
+        await beat(client, "id-1")
+        assert notified(client) == []
+
+
+async def test_the_broker_may_switch_announcements_off(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path, notifyConsumerIdsChangedEnable="false") as lab:
+        client = lab.connect()
+        await beat(client, "id-1")
+        assert notified(client) == []
+
+
+async def test_a_goodbye_removes_and_announces(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        first, second = lab.connect(), lab.connect()
+        await beat(first, "id-1")
+        await beat(second, "id-2")
+        await first.turn()
+        before = len(notified(first))
+        header = UnregisterClientRequestHeader("id-2", "PG", "CG")
+        answer = await second.ask(RequestCode.UNREGISTER_CLIENT, header)
+        await first.turn()
+        assert (answer.code, answer.ext_fields) == (0, {})
+        assert await members(first) == ["id-1"]
+        assert len(notified(first)) == before + 1
+
+
+async def test_a_lost_connection_is_a_goodbye(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        first, second = lab.connect(), lab.connect()
+        await beat(first, "id-1")
+        await beat(second, "id-2")
+        await first.turn()
+        before = len(notified(first))
+        second.disconnect()
+        await first.turn()
+        assert await members(first) == ["id-1"]
+        assert len(notified(first)) == before + 1
+
+
+async def test_an_empty_group_is_an_error_never_an_empty_list(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        answer = await lab.connect().ask(
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader("None")
+        )
+    assert answer.code == 1
+    assert answer.remark == "no consumer for this group, None"
+
+
+async def test_a_client_without_heartbeat_is_cut_off(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        silent, lively = lab.connect(), lab.connect()
+        await beat(silent, "id-1")
+        await beat(lively, "id-2")
+        for group in lab.controller.clients.consumers.groups.values():
+            group.members[silent.connection].last_update_ms -= 120_001
+        lab.controller.clients.close_expired()
+        await lively.turn()
+        assert silent.transport.aborted
+        assert not lively.transport.aborted
+        assert await members(lively) == ["id-2"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"nonsense", b'{"consumerDataSet":[]}', b'{"clientID":[1]}', b"\xff"]
+)
+async def test_a_bad_heartbeat_is_refused_with_a_reason(tmp_path: Path, body: bytes) -> None:
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        answer = await client.ask(RequestCode.HEART_BEAT, None, body)
+        assert answer.code == 1
+        assert answer.remark
+        assert (await beat(client, "id-1")).code == 0
+
+
+@pytest.mark.parametrize(("kind", "code"), [("TAG", 0), ("SQL92", 1)])
+async def test_an_expression_that_can_not_be_evaluated_is_refused_at_the_start(
+    tmp_path: Path, kind: str, code: int
+) -> None:
+    subscription = SubscriptionData("TopicTest", "a > 1", expression_type=kind)
+    async with broker_lab(tmp_path) as lab:
+        answer = await lab.connect().ask(
+            RequestCode.CHECK_CLIENT_CONFIG,
+            None,
+            CheckClientRequestBody("id-1", "CG", subscription).to_json(),
+        )
+    assert answer.code == code
+
+
+async def test_ordered_consumers_lock_queues(tmp_path: Path) -> None:
+    queues = [MessageQueue("TopicTest", "broker-a", queue_id) for queue_id in (0, 1)]
+
+    def body(client_id: str, wanted: list[MessageQueue]) -> bytes:
+        return LockBatchRequestBody("CG", client_id, wanted).to_json()
+
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        first = await client.ask(RequestCode.LOCK_BATCH_MQ, None, body("a", queues[:1]))
+        second = await client.ask(RequestCode.LOCK_BATCH_MQ, None, body("b", queues))
+        released = await client.ask(RequestCode.UNLOCK_BATCH_MQ, None, body("a", queues))
+        third = await client.ask(RequestCode.LOCK_BATCH_MQ, None, body("b", queues))
+    held = [
+        LockBatchResponseBody.from_json(each.body).lock_ok_mq_set for each in (first, second, third)
+    ]
+    assert held == [queues[:1], queues[1:], queues]
+    assert released.code == 0
