@@ -312,16 +312,19 @@ async def test_requests_without_a_handler_are_answered_with_3() -> None:
         assert peer.received[1].code == 3
 
 
-async def test_name_servers_stick_to_one_and_walk_on_when_it_is_gone() -> None:
+@pytest.mark.parametrize("seed", range(4))
+async def test_name_servers_stick_to_one_and_walk_on_when_it_is_gone(seed: int) -> None:
     async with RemotingPeer() as first, RemotingPeer() as second, RemotingClient() as client:
         dead = f"127.0.0.1:{free_port()}"
-        servers = NameServers(client, [dead, first.addr, second.addr], random.Random(1))
+        addrs = [dead, first.addr, second.addr]
+        servers = NameServers(client, addrs, random.Random(seed))
         for _ in range(3):
             await servers.invoke(request(105))
         used = first if first.received else second
         assert len(used.received) == 3
         assert not (second if used is first else first).received
         assert servers.chosen == used.addr
+        assert sorted(servers.addresses) == sorted(addrs)
 
 
 async def test_without_a_reachable_name_server_the_last_failure_is_raised() -> None:

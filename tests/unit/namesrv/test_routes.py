@@ -113,6 +113,13 @@ def test_topics_are_taken_from_an_id_that_had_no_address_whatever_the_version() 
     assert queues(routes) != []
 
 
+def test_a_slave_that_becomes_master_brings_its_topics_with_the_version_it_had() -> None:
+    routes = RouteInfoManager()
+    routes.register_broker(registration(1), 0)
+    routes.register_broker(registration(0, SLAVE), 0)
+    assert queues(routes) == [QueueData("broker-a", 8, 8, 6)]
+
+
 def test_a_slave_that_becomes_master_gives_up_its_old_id() -> None:
     routes = pair()
     routes.channel_lost(MASTER)

@@ -134,6 +134,7 @@ FIXED = struct.pack(">hbhii", 10, 0, 409, 1, 0)
         FIXED + struct.pack(">iih", 0, 2, 9),
         FIXED + struct.pack(">iihsi", 0, 7, 1, b"k", 100),
         FIXED + struct.pack(">iihsi1s", 0, 7, 1, b"k", 1, b"v"),  # value beyond extLen
+        FIXED + struct.pack(">iihi", 0, 6, -2, 0),
         FIXED + struct.pack(">i2si", 2, b"\xff\xfe", 0),
     ],
 )

@@ -226,6 +226,19 @@ def test_a_cut_batch_is_an_error() -> None:
         decode_batch(encode_batch([BatchElement(0, b"b1", b"")])[:-1])
 
 
+@pytest.mark.parametrize("size", [0, 25, 27])
+def test_a_batch_element_whose_size_disagrees_is_an_error(size: int) -> None:
+    good = encode_batch([BatchElement(0, b"b1", b"pp")])
+    assert len(good) == 26
+    with pytest.raises(ProtocolError, match=f"size {size}"):
+        decode_batch(struct.pack(">i", size) + good[4:])
+
+
+def test_a_negative_body_length_in_a_batch_is_an_error() -> None:
+    with pytest.raises(ProtocolError, match="body -2"):
+        decode_batch(struct.pack(">iIIiih", 20, 0, 0, 0, -2, 0))
+
+
 @given(table=properties)
 def test_properties_round_trip(table: dict[str, str]) -> None:
     text = encode_properties(table)
