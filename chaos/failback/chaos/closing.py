@@ -75,9 +75,8 @@ def close_run(session: Session) -> None:
     crash_point("closed-written")
     for gap in sealed.gaps:
         if recorder is not None:
-            recorder.add_gap(
-                f"process {gap['proc_no']}: records {gap['from_seq']} to {gap['to_seq']} are missing"
-            )
+            lost = f"records {gap['from_seq']} to {gap['to_seq']}"
+            recorder.add_gap(f"process {gap['proc_no']}: {lost} are missing")
     for name in sealed.held:
         if recorder is not None:
             recorder.add_gap(f"{name} is still being written")

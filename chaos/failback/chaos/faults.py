@@ -277,6 +277,7 @@ def _undo_nothing(session: Session, record: FaultRecord, member: Member) -> None
     with contextlib.suppress(TargetError):
         session.target.release(member)
     session.ledger.mark_healed(record.undo, {"sent": False})
+    session.rec.call_off(record)
     session.rec.evidence(record, "not-injected")
 
 
@@ -501,10 +502,9 @@ def end_consumers(
     if record.honest is None:
         record.honest = True
     session.rec.board.post(record.fid, "gone", last)
+    kind = "CLIENT_TERM" if signum == signal.SIGTERM else "CLIENT_KILL"
     for process in members:
-        _client_row(
-            session, record, process, "CLIENT_TERM" if signum == signal.SIGTERM else "CLIENT_KILL"
-        )
+        _client_row(session, record, process, kind)
     session.rec.evidence(record, "effect")
     session.rec.board.post(record.fid, EFFECT, now())
 

@@ -1,7 +1,7 @@
 """The workload's processes, as the harness sees them: started, asked, stopped, killed, counted.
 
 Each producer and each consumer member is a process of its own. They outlive a killed harness, so
-each is in the undo ledger before it starts; its wait status is known here because we are its parent.
+each is in the undo ledger before it starts. We are their parent, so we know their wait statuses.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ import logging
 import shutil
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -89,6 +90,7 @@ def check_guards(session: Session) -> ClusterView:
     for member in view.members:
         if not member.running or member.identity is None or member.identity.boot_ms is None:
             raise GuardRefused("ClusterReady", f"{member.pod} is not running")
+    _check_time_scale(session, view)
     for fault in session.arm.faults:
         name = fault.target.pair
         if name and view.pair(name) is None:
@@ -96,6 +98,19 @@ def check_guards(session: Session) -> ClusterView:
             raise GuardRefused("TargetMatches", f"{fault.id}: no pair {name}, there is {known}")
     _check_disks(view)
     return view
+
+
+def _check_time_scale(session: Session, view: ClusterView) -> None:
+    """Brokers and clients must be scaled alike, or no bound holds."""
+    for member in view.members if view.engine == "failback" else ():
+        with WireConnection(member.address) as connection:
+            shown = float(connection.broker_config().get("failbackTimeScale", "1"))
+        if abs(shown - session.time_scale) > 1e-9:
+            raise GuardRefused(
+                "TimeScale",
+                f"{member.pod} runs at failbackTimeScale {shown:g}, "
+                f"the experiment at {session.time_scale:g}",
+            )
 
 
 def _check_disks(view: ClusterView) -> None:
@@ -180,15 +195,11 @@ def _create_topics(session: Session, view: ClusterView) -> None:
                 if group.name not in groups:
                     connection.create_group(SubscriptionGroupConfig(group.name).to_json())
             _read_back(session, master, connection)
-    session.topics_created_ns = time.monotonic_ns()
+            _skip_old_messages(session, master, connection)
     wanted = {pair.broker_name for pair in view.pairs}
     for topic in workload.topics:
         for nameserver in view.nameservers:
-            found = session.wait_for(
-                lambda n=nameserver, t=topic.name: wanted <= set(_route(n, t)),  # type: ignore[misc]
-                ROUTE_SECONDS,
-            )
-            if not found:
+            if not session.wait_for(partial(_shows, nameserver, topic.name, wanted), ROUTE_SECONDS):
                 raise GuardRefused("RouteExists", f"{nameserver} shows no route of {topic.name}")
 
 
@@ -200,12 +211,24 @@ def _read_back(session: Session, master: Member, connection: WireConnection) -> 
         raise GuardRefused("TopicsExist", f"{master.pod} did not keep {', '.join(sorted(missing))}")
 
 
-def _route(nameserver: str, topic: str) -> dict[str, dict[int, str]]:
+def _skip_old_messages(session: Session, master: Member, connection: WireConnection) -> None:
+    """Have each group begin at the end of what earlier runs left in its topics."""
+    offsets = connection.all_offsets()
+    for group, topic in session.group_topics().items():
+        for name in (topic, f"%RETRY%{group}", f"%DLQ%{group}"):
+            for queue, (_, highest) in connection.topic_stats(name).items():
+                session.start_offsets[master.broker_name, name, queue] = highest
+                committed = offsets.get(f"{name}@{group}", {}).get(queue, 0)
+                if committed < highest and not name.startswith("%DLQ%"):
+                    connection.commit_offset(group, name, queue, highest)
+
+
+def _shows(nameserver: str, topic: str, brokers: set[str]) -> bool:
     try:
         with WireConnection(nameserver) as connection:
-            return connection.route(topic)
+            return brokers <= set(connection.route(topic))
     except FailbackError:
-        return {}
+        return False
 
 
 def await_slaves(session: Session) -> None:
@@ -416,17 +439,17 @@ def _procs(session: Session) -> list[dict[str, Any]]:
             "client_id": None,
         }
     ]
-    for process in session.fleet.processes if session.fleet else ():
-        procs.append(
-            {
-                "proc_no": process.proc_no,
-                "proc": process.proc.hex(),
-                "role": process.role,
-                "host": host,
-                "group": process.group or None,
-                "client_id": process.stats.get("client_id"),
-            }
-        )
+    procs.extend(
+        {
+            "proc_no": process.proc_no,
+            "proc": process.proc.hex(),
+            "role": process.role,
+            "host": host,
+            "group": process.group or None,
+            "client_id": process.stats.get("client_id"),
+        }
+        for process in (session.fleet.processes if session.fleet else ())
+    )
     return procs
 
 

@@ -76,6 +76,7 @@ class FaultRecord:
     why: str = ""
     undo: str = ""
     down_seconds: float | None = None
+    called_off: bool = False
     registered_at: set[str] = field(default_factory=set)
     served_base: dict[tuple[str, str, int], int] = field(default_factory=dict)
     served: dict[str, int] = field(default_factory=dict)
@@ -87,6 +88,11 @@ class FaultRecord:
     @property
     def in_effect(self) -> bool:
         return self.issued is not None and "healed_ns" not in self.observed
+
+    @property
+    def in_window(self) -> bool:
+        """About to be injected, or not yet seen healed: everybody looks closely."""
+        return not self.called_off and "healed_ns" not in self.observed
 
     def doubt(self, why: str) -> None:
         """A rung is missing or contradicts: the fault is not honest."""
@@ -109,7 +115,11 @@ class Recorder:
         groups: Mapping[str, str],
         time_scale: float,
     ) -> None:
-        """Open the log. ``groups`` maps a group to its topic. Raises ``ConsumeLogError`` when it cannot be written."""
+        """Open the log. ``groups`` maps a group to its topic.
+
+        Raises:
+            ConsumeLogError: The log cannot be written.
+        """
         self.folder = folder
         self.log = ConsumeLog(folder.hot, run=run, proc=proc, proc_no=proc_no, role="recorder")
         self.board = RungBoard()
@@ -358,6 +368,11 @@ class Recorder:
         self.folder.append_line("evidence.jsonl", {"phase": phase, **document})
         return document
 
+    def call_off(self, record: FaultRecord) -> None:
+        """The fault was not injected after all: nothing to watch for."""
+        record.called_off = True
+        self._set_window()
+
     def healed(self, record: FaultRecord, stamp: Stamp, **detail: Any) -> None:
         """Close a fault: somebody saw the system without it."""
         with self._lock:
@@ -438,7 +453,8 @@ class Recorder:
             if "accept_ns" in record.observed:
                 self._try_heal(record)
                 continue
-            assert record.victim is not None and record.issued is not None
+            assert record.victim is not None
+            assert record.issued is not None
             old = record.identity.boot_ms if record.identity else None
             if record.fault == "pause":
                 returned = record.resumed is not None
@@ -448,7 +464,8 @@ class Recorder:
                 self._accepted(record, event)
 
     def _accepted(self, record: FaultRecord, event: AnswerEvent) -> None:
-        assert record.victim is not None and record.issued is not None
+        assert record.victim is not None
+        assert record.issued is not None
         with self._lock:
             record.observed["accept_ns"] = event.stamp
             record.down_seconds = round((event.stamp.mono_ns - record.issued[0].mono_ns) / 1e9, 3)
@@ -532,10 +549,11 @@ class Recorder:
             records = [
                 record
                 for record in self.faults.values()
-                if record.in_effect
+                if record.issued is not None
                 and record.victim is not None
                 and record.victim.pair == member.pair
                 and record.victim.role == "master"
+                and "slave_sync_ns" not in record.observed
             ]
         for record in records:
             self._count_served(record, before, event)
@@ -595,7 +613,8 @@ class Recorder:
     def _try_heal(self, record: FaultRecord) -> None:
         """K7 and K8: another process, registered everywhere, serves pulls and sends again."""
         member, previous = record.victim, record.identity
-        assert member is not None and previous is not None
+        assert member is not None
+        assert previous is not None
         accepted = record.observed["accept_ns"]
         if "registered_ns" not in record.observed:
             return
@@ -755,7 +774,7 @@ class Recorder:
 
     def _window_open(self) -> bool:
         with self._lock:
-            return any(record.in_effect for record in self.faults.values())
+            return any(record.in_window for record in self.faults.values())
 
     def _set_window(self) -> None:
         on = self._window_open()

@@ -61,8 +61,11 @@ def _scan_queue(
     queue: int,
     limits: tuple[int, int],
 ) -> int:
+    """Read one queue from where this run began; what lies before belongs to earlier runs."""
     rows = 0
-    for message in _read(session, connection, topic, queue, *limits):
+    begun = session.start_offsets.get((master.broker_name, topic, queue), 0)
+    first = max(limits[0], begun)
+    for message in _read(session, connection, topic, queue, first, limits[1]):
         lane, sequence = parse_lab_id(message.properties.get(LAB_ID_PROPERTY)) or (None, None)
         session.rec.log.write(
             "scan",

@@ -96,7 +96,8 @@ class Session:
         self.view: ClusterView | None = None
         self.versions: dict[str, str] = {}
         self.system: dict[str, Any] = {}
-        self.topics_created_ns: int | None = None
+        self.start_offsets: dict[tuple[str, str, int], int] = {}
+        """Where the queues ended when the run began: (broker name, topic, queue) to offset."""
         self.in_rollback = False
         self.closed = False
         self.recorder_proc = secrets.token_bytes(16)
