@@ -6,7 +6,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import Callable
-from typing import Self
+from typing import Self, cast
 
 from failback.protocol.command import RemotingCommand
 from failback.protocol.frames import FrameReader
@@ -24,8 +24,7 @@ class PeerConnection(asyncio.Protocol):
         self.closed = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         self._peer.connections.append(self)
 
     def data_received(self, data: bytes) -> None:

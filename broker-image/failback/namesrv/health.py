@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 _MAX_REQUEST_BYTES: Final = 8192
 
@@ -22,9 +22,8 @@ class HealthProtocol(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._deadline = asyncio.get_running_loop().call_later(10, transport.abort)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
+        self._deadline = asyncio.get_running_loop().call_later(10, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None

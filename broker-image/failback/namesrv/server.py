@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from failback.client.port_owner import describe_listen_failure
 from failback.namesrv.config import NamesrvConfig
@@ -45,8 +45,7 @@ class _Connection(asyncio.Protocol):
         return self.peer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
         name = transport.get_extra_info("peername")
         self.peer = f"{name[0]}:{name[1]}" if name else "?"
         self._server.connections.add(self)
