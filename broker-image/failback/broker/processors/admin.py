@@ -192,6 +192,8 @@ class AdminProcessor:
         self._rewrite_file()
         self._on_config_change(changed)
         if "brokerPermission" in changed:
+            # Name servers ignore a registration under a version they know.
+            self._topics.data_version = self._topics.data_version.next(self._clock_ms())
             return self._reregistered(request)
         return request.response(ResponseCode.SUCCESS)
 
