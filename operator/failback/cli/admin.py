@@ -37,6 +37,7 @@ BrokerOption = Annotated[str, typer.Option("--broker", "-b", help="host:port of 
 GroupOption = Annotated[str, typer.Option("--group", "-g", help="Consumer group.")]
 
 _END: Final = -1
+_NO_MEMBER_CODES: Final = (1, 206)  # SYSTEM_ERROR "not exist", CONSUMER_NOT_ONLINE
 _Answer = TypeVar("_Answer")
 
 
@@ -230,7 +231,7 @@ def reset_offset(
     root: RootOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Set a group's offsets to a time, through its running members, on every master."""
+    """Set a group's offsets to a time, on every master: through its members while it has any."""
     timestamp_ms = parse_time(time)
 
     async def ask(admin: AdminClient) -> list[dict[str, Any]]:
@@ -240,14 +241,39 @@ def reset_offset(
                 say(f"{data.broker_name} has no master now: left out")
                 continue
             addr = data.broker_addrs[0]
-            table = await admin.reset_offset(addr, group, topic, timestamp_ms)
+            table, how = await _reset(admin, addr, group, topic, timestamp_ms)
             rows += [
-                {"broker": queue.broker_name, "queue": queue.queue_id, "offset": offset}
+                {"broker": data.broker_name, "queue": queue, "offset": offset, "how": how}
                 for queue, offset in sorted(table.items())
             ]
         return rows
 
-    _show(("BROKER", "QUEUE", "OFFSET"), _ask(namesrv, root, ask), json)
+    _show(("BROKER", "QUEUE", "OFFSET", "HOW"), _ask(namesrv, root, ask), json)
+
+
+async def _reset(
+    admin: AdminClient, addr: str, group: str, topic: str, timestamp_ms: int
+) -> tuple[dict[int, int], str]:
+    """Return queue → offset and how it was set: by members, or stored for a group without any."""
+    from failback.protocol.errors import BrokerError
+
+    try:
+        told = await admin.reset_offset(addr, group, topic, timestamp_ms)
+    except BrokerError as error:
+        if error.code not in _NO_MEMBER_CODES:
+            raise
+    else:
+        return {queue.queue_id: offset for queue, offset in told.items()}, "told its members"
+    table = {}
+    config = (await admin.all_topic_config(addr)).topic_config_table[topic]
+    for queue_id in range(config.read_queue_nums):
+        if timestamp_ms == _END:
+            offset = await admin.max_offset(addr, topic, queue_id)
+        else:
+            offset = await admin.search_offset(addr, topic, queue_id, timestamp_ms)
+        await admin.update_offset(addr, group, topic, queue_id, offset)
+        table[queue_id] = offset
+    return table, "stored, no member is online"
 
 
 def parse_time(text: str) -> int:

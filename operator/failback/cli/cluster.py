@@ -6,7 +6,7 @@ import asyncio
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +25,7 @@ RootOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 _FOLLOW_SECONDS = 0.2
+_LONG_SECONDS = 3.0
 
 
 def register(app: typer.Typer) -> None:
@@ -92,14 +93,7 @@ def _up_detached(where: Root, items: Sequence[Any], json: bool) -> None:
     from failback.operator.local.control import call
 
     started = time.monotonic()
-    told: set[str] = set()
-
-    def progress(status: dict[str, Any]) -> None:
-        for line in _changes(status):
-            if line not in told and not json:
-                told.add(line)
-                say(line)
-
+    progress = Progress(silent=json)
     pid = start_in_background(where, items)
     try:
         wait_ready(where, pid, progress)
@@ -114,11 +108,30 @@ def _up_detached(where: Root, items: Sequence[Any], json: bool) -> None:
         say(f"ready after {seconds:.1f} s; stop it with: failback down{_root(where)}")
 
 
-def _changes(status: dict[str, Any]) -> Iterator[str]:
-    for label, each in status.get("status", {}).items():
-        for condition in each.get("conditions", ()):
-            ready = condition["status"] == "True"
-            yield f"{label}: {'ready' if ready else condition['message'] or condition['reason']}"
+class Progress:
+    """Tells what a start waits for: every new condition, and what takes long."""
+
+    def __init__(self, *, silent: bool) -> None:
+        self._silent = silent
+        self._told: set[str] = set()
+        self._since: dict[str, float] = {}
+
+    def __call__(self, status: dict[str, Any]) -> None:
+        for label, each in status.get("status", {}).items():
+            for condition in each.get("conditions", ()):
+                ready = condition["status"] == "True"
+                self._tell(f"{label}: {'ready' if ready else condition['message']}")
+        waiting: dict[str, str] = status.get("waiting", {})
+        now = time.monotonic()
+        self._since = {pod: self._since.get(pod, now) for pod in waiting}
+        for pod, since in self._since.items():
+            if now - since >= _LONG_SECONDS:
+                self._tell(f"{pod}: still {waiting[pod]}")
+
+    def _tell(self, line: str) -> None:
+        if line not in self._told and not self._silent:
+            self._told.add(line)
+            say(line)
 
 
 @guarded

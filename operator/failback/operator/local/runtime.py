@@ -278,6 +278,11 @@ class LocalRuntime:
             "ready": self._all_ready.is_set(),
             "stopping": self._stop.is_set(),
             "status": read_json(self.root.status_file) or {},
+            "waiting": {
+                name: f"{pod.state} ({pod.reason})" if pod.reason else pod.state
+                for name, pod in self.pods.items()
+                if not pod.ready
+            },
         }
 
     async def _on_hold(self, request: Mapping[str, Any]) -> dict[str, Any]:
