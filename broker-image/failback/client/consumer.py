@@ -413,12 +413,12 @@ class PushConsumer:
 
     async def _abort(self) -> None:
         """Stop without committing and without a goodbye."""
-        parts = self._running_parts()
-        await parts.consume.abort()
-        parts.context.instance.consumers.pop(self.group, None)
-        await self._close(parts)
+        await self._close(self._running_parts())
 
     async def _close(self, parts: _Parts) -> None:
+        """Stop whatever still runs; after a shutdown that was cancelled that is everything."""
+        parts.context.instance.consumers.pop(self.group, None)
+        await parts.consume.abort()
         await parts.pulls.stop()
         await parts.context.instance.shutdown_if_unused()
         self._closed.set()

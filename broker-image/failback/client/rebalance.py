@@ -136,7 +136,8 @@ class Rebalancer:
             logger.warning("start offset of %s is not to be had: %s", queue, error)
             return None
         start = self._not_below_last_known(queue, start)
-        if start.offset < 0 or queue in self.held:
+        # A shutdown that began meanwhile has ended all assignments already.
+        if start.offset < 0 or queue in self.held or not context.is_running:
             return None
         now = context.clock.now()
         process_queue = ProcessQueue(context.instance.manager.next_pqe(), now, start.offset)

@@ -356,11 +356,16 @@ class Sender:
     # --- bodies -----------------------------------------------------------------------------
 
     def _prepare(self, message: Message) -> _Payload:
-        message.properties.setdefault(UNIQ_KEY, self._instance.uniq_keys.next())
+        self._identify(message)
         if len(message.body) >= self._settings.compress_over_bytes:
             body, sys_flag = deflate_body(message.body, 0, self._settings.compress_level)
             return _Payload(message, body, sys_flag, is_batch=False)
         return _Payload(message, message.body, 0, is_batch=False)
+
+    def _identify(self, message: Message) -> None:
+        """Set UNIQ_KEY only if absent: retries and resends of one object share it."""
+        if UNIQ_KEY not in message.properties:
+            message.properties[UNIQ_KEY] = self._instance.uniq_keys.next()
 
     def _prepare_batch(self, messages: Sequence[Message]) -> _Payload:
         if not messages:
@@ -374,7 +379,7 @@ class Sender:
                 raise MessageInvalid("retry topics and delays are not supported for batches")
             if message.properties.get("WAIT") != first.properties.get("WAIT"):
                 raise MessageInvalid("the wait flags of a batch's messages must be the same")
-            message.properties.setdefault(UNIQ_KEY, self._instance.uniq_keys.next())
+            self._identify(message)
         body = encode_batch(
             BatchElement(m.flag, m.body, encode_properties(m.properties).encode()) for m in messages
         )
