@@ -142,8 +142,8 @@ class Dispatcher:
         size = self._log.files.file_bytes
         file_rest = size - physical_offset % size
         if problem is Problem.BLANK:
-            # The zeros behind it arrive like data; a slave may not hold all of them yet.
-            return min(file_rest, self._log.tail - physical_offset)
+            # The zeros behind it arrive like data; a slave may have to wait for the last of them.
+            return file_rest if physical_offset + file_rest <= self._log.tail else 0
         announced = announced_size(view, at) if len(view) - at >= 8 else 0
         if problem is Problem.CUT_OFF and announced <= file_rest:
             return 0

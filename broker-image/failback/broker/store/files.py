@@ -50,7 +50,7 @@ class Files(Protocol):
     """Directories and whole files. Every method may raise OSError."""
 
     def names(self, directory: Path) -> list[str]:
-        """Return the sorted names in ``directory``; none if there is no such directory."""
+        """Return the sorted names in ``directory``; none if it is not there or no directory."""
 
     def size(self, path: Path) -> int:
         """Return the length in bytes, -1 for what is no regular file."""
@@ -129,7 +129,7 @@ class OsFiles:
     def names(self, directory: Path) -> list[str]:
         try:
             return sorted(os.listdir(directory))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
 
     def size(self, path: Path) -> int:

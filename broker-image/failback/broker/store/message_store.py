@@ -488,6 +488,14 @@ class MessageStore:
         """
         return self._flush.flush_log()
 
+    def flush_queues(self) -> None:
+        """Make all queues durable at once and write the checkpoint. Blocks.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        self._flush.flush_queues()
+
     # --- reading ----------------------------------------------------------------------------
 
     def get_message(

@@ -48,9 +48,6 @@ _I16: Final = struct.Struct(">h")
 PROPERTY_LENGTHS: Final = tuple(_I16.pack(length) for length in range(1024))
 """The common lengths ready packed; longer ones are packed when met."""
 
-_ANY_TAGS: Final = b"TAGS\x01"
-_ANY_DELAY: Final = b"DELAY\x01"
-
 
 def pack_blank(free_bytes: int) -> bytes:
     """Return the blank record that closes a file with ``free_bytes`` left."""
@@ -181,29 +178,29 @@ def announced_size(view: memoryview, at: int) -> int:
 
 def tags_code_of(properties: bytes) -> int:
     """Return the hash of the TAGS property, 0 without one."""
-    if _ANY_TAGS not in properties:
-        return 0
-    value = _last_value(properties, _ANY_TAGS)
+    value = _last_value(properties, b"TAGS\x01")
     return _tags_code(value) if value else 0
 
 
 def delay_level_of(properties: bytes) -> int:
     """Return the DELAY property, 0 if there is none or it is no number."""
-    if _ANY_DELAY not in properties:
-        return 0
     try:
-        return int(_last_value(properties, _ANY_DELAY))
+        return int(_last_value(properties, b"DELAY\x01"))
     except ValueError:
         return 0
 
 
 def _last_value(properties: bytes, name: bytes) -> bytes:
-    """Return the value of the last property ``name`` (with its 0x01); the last one wins."""
-    value = b""
-    for piece in properties.split(b"\x02"):
-        if piece.startswith(name):
-            value = piece[len(name) :] or value
-    return value
+    """Return the value of the last property ``name`` (given with its 0x01) that has one."""
+    at = properties.rfind(name)
+    while at >= 0:
+        if at == 0 or properties[at - 1] == 2:
+            end = properties.find(b"\x02", at)
+            value = properties[at + len(name) : end if end >= 0 else None]
+            if value:
+                return value
+        at = properties.rfind(name, 0, at)
+    return b""
 
 
 @lru_cache(maxsize=8192)

@@ -17,6 +17,9 @@ a record must carry its own position, and the rest of the last file is zeroed.
   restart of the machine the cache may have been written out of order; then unflushed records
   may be missing before others that are there. They are unflushed for sure if they are younger
   than the checkpoint's log time, so only older ones prove damage;
+* zeros, but also at the end of the last good record's properties. No CRC covers those, and the
+  text of a whole record never ends in a zero byte (the broker puts its cluster's name last), so
+  that record is the torn one;
 * good records that are *older* than the last good one: what a Java broker left behind an
   earlier cut, since it does not zero the rest. They are no part of the log.
 """
@@ -71,13 +74,13 @@ class Judge:
     cache_survived: bool
     """Whether everything ever written can still be seen: no restart of the machine between."""
     flushed_timestamp: int
-    """Store timestamp up to which the log is known to be on disk, ms."""
+    """Store timestamp before which all of the log is known to be on disk, ms."""
 
     def proves_damage(self, later: Record, last_good_timestamp: int) -> bool:
         """Whether a good record ``later`` behind a bad place means that the place was good."""
         if later.store_timestamp < last_good_timestamp:
             return False
-        return self.cache_survived or later.store_timestamp <= self.flushed_timestamp
+        return self.cache_survived or later.store_timestamp < self.flushed_timestamp
 
 
 def choose_first_file(log: CommitLog, *, clean: bool, recover_from: int) -> int:
@@ -98,11 +101,7 @@ def _first_record(log: CommitLog, file: MappedFile) -> Record | None:
 
 
 class LogScan:
-    """One pass over the log; afterwards the log's tail is its end.
-
-    Attributes:
-        last_timestamp: Of the last good record, ms.
-    """
+    """One pass over the log; afterwards the log's tail is its end."""
 
     def __init__(
         self,
@@ -116,7 +115,13 @@ class LogScan:
         self._judge = judge
         self._on_record = on_record
         self._check_crc = check_crc
-        self.last_timestamp = 0
+        self._last: tuple[Record, int] | None = None
+        """The last good record and its physical offset."""
+
+    @property
+    def last_timestamp(self) -> int:
+        """Store timestamp of the last good record, ms; 0 without one."""
+        return self._last[0].store_timestamp if self._last is not None else 0
 
     def run(self, first_file: int, report: RecoveryReport) -> None:
         """Scan from file number ``first_file`` on and set the log's end.
@@ -131,10 +136,13 @@ class LogScan:
             end, problem = self._scan_file(file, report)
             if problem is not Problem.BLANK:
                 break
+        if problem is not Problem.BLANK:
+            if self._last is not None and self._last[0].properties.endswith(b"\0"):
+                end, problem = self._last[1], Problem.CUT_OFF
+                report.records -= 1
+            self._judge_rest(end, problem, report)
         report.end_offset = end
         report.scanned_bytes = end - report.scanned_from
-        if problem is not Problem.BLANK:
-            self._judge_rest(end, problem, report)
         self._cut(end, report)
 
     def _scan_file(self, file: MappedFile, report: RecoveryReport) -> tuple[int, Problem | None]:
@@ -147,7 +155,7 @@ class LogScan:
                 return file.start + at, found
             if on_record is not None:
                 on_record(found, file.start + at)
-            self.last_timestamp = found.store_timestamp
+            self._last = found, file.start + at
             report.records += 1
             at += found.size
         return file.end, None

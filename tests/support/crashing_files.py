@@ -1,0 +1,191 @@
+"""A file system in memory that can lose what was not synced, for tests of the store.
+
+Every change is journalled. :meth:`CrashingFiles.after_kill` and :meth:`after_power_loss` give
+the files as a crash at any point of the journal would leave them, so one run of a scenario is
+tested at all of its crash points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Change:
+    """One step of the journal: create, write, delete, sync, sync_directory, small or note."""
+
+    kind: str
+    path: Path = Path()
+    position: int = 0
+    data: bytes = b""
+    size: int = 0
+    note: Any = None
+
+
+class CrashingHandle:
+    def __init__(self, files: CrashingFiles, path: Path) -> None:
+        self._files = files
+        self._path = path
+        self._content = files.content[path]
+
+    def write_at(self, position: int, data: bytes) -> None:
+        self._files.record(Change("write", self._path, position, bytes(data)))
+
+    def view(self) -> memoryview:
+        return memoryview(self._content).toreadonly()
+
+    def sync(self) -> None:
+        self._files.record(Change("sync", self._path))
+
+    def data_after(self, position: int) -> tuple[int, int] | None:
+        end = len(self._content)
+        return (position, end) if position < end else None
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class CrashingFiles:
+    """Satisfies ``failback.broker.store.files.Files``."""
+
+    durable: dict[Path, bytes] = field(default_factory=dict)
+    """What the disk held before the journal began."""
+    boot: str = "boot"
+    journal: list[Change] = field(default_factory=list)
+    fail: Callable[[Change], None] = lambda change: None
+    """Called before each change; may raise OSError."""
+
+    def __post_init__(self) -> None:
+        self.content = self._replay(self.journal)
+
+    def _replay(self, changes: Iterable[Change]) -> dict[Path, bytearray]:
+        content = {path: bytearray(data) for path, data in self.durable.items()}
+        for change in changes:
+            _apply(content, change)
+        return content
+
+    # --- Files ------------------------------------------------------------------------------
+
+    def names(self, directory: Path) -> list[str]:
+        depth = len(directory.parts)
+        inside = (path.parts for path in self.content if directory in path.parents)
+        return sorted({parts[depth] for parts in inside})
+
+    def size(self, path: Path) -> int:
+        return len(self.content[path]) if path in self.content else -1
+
+    def create(self, path: Path, size: int, *, durable: bool) -> None:
+        self.record(Change("create", path, size=size))
+        if durable:
+            self.record(Change("sync", path))
+            self.sync_directory(path.parent)
+
+    def open(self, path: Path) -> CrashingHandle:
+        if path not in self.content:
+            raise FileNotFoundError(path)
+        return CrashingHandle(self, path)
+
+    def delete(self, path: Path) -> None:
+        if path in self.content:
+            self.record(Change("delete", path))
+
+    def remove_directory(self, path: Path) -> None:
+        pass
+
+    def sync_directory(self, path: Path) -> None:
+        self.record(Change("sync_directory", path))
+
+    def read_small(self, path: Path) -> bytes | None:
+        return bytes(self.content[path]) if path in self.content else None
+
+    def write_small(self, path: Path, data: bytes) -> None:
+        self.record(Change("small", path, data=data))
+
+    def lock(self, path: Path) -> Callable[[], None]:
+        return lambda: None
+
+    def boot_id(self) -> str:
+        return self.boot
+
+    # --- journal ----------------------------------------------------------------------------
+
+    def record(self, change: Change) -> None:
+        self.fail(change)
+        self.journal.append(change)
+        _apply(self.content, change)
+
+    def note(self, note: Any) -> None:
+        """Put what the scenario knows at this point into the journal."""
+        self.journal.append(Change("note", note=note))
+
+    def last_note(self, point: int) -> Any:
+        """Return the last note before step ``point``, None if there was none."""
+        return next((c.note for c in reversed(self.journal[:point]) if c.kind == "note"), None)
+
+    def writes(self, part: str) -> list[Change]:
+        """Return the writes to files with ``part`` in their path."""
+        return [c for c in self.journal if c.kind == "write" and part in str(c.path)]
+
+    # --- crashes ----------------------------------------------------------------------------
+
+    def after_kill(self, point: int, torn_bytes: int = 0) -> CrashingFiles:
+        """Return the files when the process died at step ``point``: whatever was written is there.
+
+        Of the write at ``point`` itself, the first ``torn_bytes`` are there too.
+        """
+        journal = self.journal[:point]
+        if torn_bytes and point < len(self.journal) and self.journal[point].kind == "write":
+            journal.append(_torn(self.journal[point], torn_bytes))
+        return CrashingFiles(self.durable, self.boot, journal)
+
+    def after_power_loss(self, point: int, kept: Callable[[int], bool]) -> CrashingFiles:
+        """Return the files when the machine died at step ``point``.
+
+        What was synced is there, and of the rest the changes whose step ``kept`` says.
+        """
+        durable = self._durable(point)
+        content = self._replay(
+            change
+            for step, change in enumerate(self.journal[:point])
+            if step in durable or kept(step)
+        )
+        disk = {path: bytes(data) for path, data in content.items()}
+        return CrashingFiles(disk, self.boot + "'")
+
+    def _durable(self, point: int) -> set[int]:
+        steps: set[int] = set()
+        written: dict[Path, list[int]] = {}
+        named: dict[Path, list[int]] = {}
+        for step, change in enumerate(self.journal[:point]):
+            if change.kind == "write":
+                written.setdefault(change.path, []).append(step)
+            elif change.kind in ("create", "delete"):
+                named.setdefault(change.path.parent, []).append(step)
+            elif change.kind == "small":
+                steps.add(step)
+            elif change.kind == "sync":
+                steps.update(written.pop(change.path, ()))
+            elif change.kind == "sync_directory":
+                steps.update(named.pop(change.path, ()))
+        return steps
+
+
+def _torn(write: Change, torn_bytes: int) -> Change:
+    return Change("write", write.path, write.position, write.data[:torn_bytes])
+
+
+def _apply(content: dict[Path, bytearray], change: Change) -> None:
+    if change.kind == "create":
+        content[change.path] = bytearray(change.size)
+    elif change.kind == "write" and change.path in content:
+        end = change.position + len(change.data)
+        assert end <= len(content[change.path]), f"a write behind the end of {change.path}"
+        content[change.path][change.position : end] = change.data
+    elif change.kind == "delete":
+        content.pop(change.path, None)
+    elif change.kind == "small":
+        content[change.path] = bytearray(change.data)
