@@ -22,6 +22,7 @@ from typing import Final
 from failback.broker.config import BrokerConfig
 from failback.broker.connection import BrokerConnection
 from failback.broker.delay_offsets import DelayOffsets
+from failback.broker.durability import DurabilityGate
 from failback.broker.groups import SubscriptionGroupManager
 from failback.broker.ha.config import HaConfig
 from failback.broker.ha.service import HaService
@@ -51,6 +52,7 @@ from failback.broker.slave_synchronize import SlaveSynchronize
 from failback.broker.statistics import SAMPLE_MS, BrokerStatistics
 from failback.broker.store.message_store import MessageStore
 from failback.broker.store_settings import apply_live, store_config
+from failback.broker.topic_admission import TopicAdmission
 from failback.broker.topics import TopicConfigManager, system_topic_names
 from failback.client.connection import RemotingClient, RemotingSettings
 from failback.protocol.errors import ConfigError
@@ -137,17 +139,18 @@ class BrokerController:
             config=config, topics=topics, groups=groups, clock_ms=wall_ms
         )
         consumers, producers = self.clients.consumers, self.clients.producers
+        self.admission = TopicAdmission(
+            config=config, topics=topics, groups=groups, clock_ms=wall_ms
+        )
+        self.gate = DurabilityGate(config=config, store=store, ha=self.ha, clock=clock)
         self.send = SendProcessor(
             config=config,
             identity=identity,
             server=server,
             store=store,
-            topics=topics,
-            groups=groups,
-            ha=self.ha,
+            admission=self.admission,
+            gate=self.gate,
             statistics=self.statistics,
-            clock=clock,
-            clock_ms=wall_ms,
         )
         self.pull = PullProcessor(
             config=config,
@@ -203,7 +206,7 @@ class BrokerController:
             identity=identity,
             store=store,
             statistics=self.statistics,
-            send=self.send,
+            admission=self.admission,
             offsets=offsets,
             consumers=consumers,
             producers=producers,
@@ -215,7 +218,7 @@ class BrokerController:
         server.on_drained = self.pull.drained
         server.after_commit = self._after_commit
         server.after_answers = self.pull.hold.wake
-        self.ha.on_ack = self.send.waiting.replicated
+        self.ha.on_ack = self.gate.waiting.replicated
         if not identity.is_slave and config.long_polling_enable:
             # A 4.9 slave does not wake held pulls on arrival: they wait for the 5 s pass.
             store.on_arrive = self.pull.hold.arrived
@@ -331,13 +334,13 @@ class BrokerController:
         chores.every("held pulls", hold_ms, hold_ms, self.pull.hold_pass)
         chores.every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)
         chores.every("statistics", SAMPLE_MS, SAMPLE_MS, self.statistics.sample)
-        chores.every("waiting answers", EXPIRE_WAITING_MS, EXPIRE_WAITING_MS, self.send.expire)
+        chores.every("waiting answers", EXPIRE_WAITING_MS, EXPIRE_WAITING_MS, self.gate.expire)
 
     async def _leave(self) -> None:
         """Stop in order, as far as others are concerned."""
         await self.registration.unregister()
         await self._drain()
-        self.send.waiting.give_up()
+        self.gate.waiting.give_up()
         try:
             self._persist_offsets()
         except OSError as error:  # the rest of the stop must go on
@@ -353,7 +356,7 @@ class BrokerController:
             logger.warning("stopping with %d bytes that no slave has", self.remaining_bytes)
 
     def _is_behind(self) -> bool:
-        return bool(self.remaining_bytes or len(self.send.waiting))
+        return bool(self.remaining_bytes or len(self.gate.waiting))
 
     @property
     def remaining_bytes(self) -> int:
@@ -372,7 +375,7 @@ class BrokerController:
 
     def _after_commit(self) -> None:
         self.statistics.committed(self.server.run_seconds())
-        self.send.after_commit()
+        self.gate.after_commit()
 
     def _closed(self, connection: BrokerConnection) -> None:
         self.clients.closed(connection)
@@ -385,7 +388,7 @@ class BrokerController:
             if not self.ha.config.master_address and result.ha_server_addr:
                 self.ha.update_master_address(result.ha_server_addr)
         if result.order_topics is not None:
-            self.send.order_topics = frozenset(result.order_topics)
+            self.admission.order_topics = frozenset(result.order_topics)
             self.topics.update_order(result.order_topics.keys())
 
     def _config_changed(self, changed: set[str]) -> None:
@@ -395,7 +398,7 @@ class BrokerController:
         if self.identity.is_slave or role == "SLAVE":
             role = self._store_settings.broker_role  # a change of sides needs a restart
         self._store_settings.broker_role = role
-        self.send.sync_master = role == "SYNC_MASTER"
+        self.gate.set_role(role)
         self.ha.config = dataclasses.replace(
             self.ha.config,
             role=role,
@@ -411,8 +414,7 @@ class BrokerController:
         self._persisted_at = asyncio.get_running_loop().time()
 
     async def _synchronise(self) -> None:
-        if self.slave_synchronize.master_addr is not None:
-            await self.slave_synchronize.sync_all()
+        if await self.slave_synchronize.sync_all():
             self._synced_at = asyncio.get_running_loop().time()
 
     def _scan_clients(self) -> None:
@@ -428,7 +430,7 @@ class BrokerController:
         return runtime_info(
             sources,
             now_ms=wall_ms(),
-            sends_waiting=len(self.send.waiting),
+            sends_waiting=len(self.gate.waiting),
             pulls_deferred=deferred,
         )
 

@@ -16,8 +16,9 @@ from failback.broker.client_manager import ConsumerManager, ProducerManager
 from failback.broker.config import BrokerConfig
 from failback.broker.connection import BrokerConnection
 from failback.broker.identity import BrokerIdentity
-from failback.broker.processors.send import FORBIDDEN_TOPICS, SendProcessor
+from failback.broker.send_rules import FORBIDDEN_TOPICS
 from failback.broker.statistics import BrokerStatistics
+from failback.broker.topic_admission import TopicAdmission
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class BrokerCollector(Collector):
         identity: BrokerIdentity,
         store: MessageStore,
         statistics: BrokerStatistics,
-        send: SendProcessor,
+        admission: TopicAdmission,
         offsets: ConsumerOffsetManager,
         consumers: ConsumerManager[BrokerConnection],
         producers: ProducerManager[BrokerConnection],
@@ -51,7 +52,7 @@ class BrokerCollector(Collector):
         self._identity = identity
         self._store = store
         self._statistics = statistics
-        self._send = send
+        self._admission = admission
         self._offsets = offsets
         self._consumers = consumers
         self._producers = producers
@@ -110,7 +111,7 @@ class BrokerCollector(Collector):
         family = CounterMetricFamily(
             "rocketmq_messages_in", "Messages stored", labels=(*_NODE, "topic", *_KIND)
         )
-        counts = {(topic, ""): each.messages_in for topic, each in self._send.targets.items()}
+        counts = {(topic, ""): each.messages_in for topic, each in self._admission.targets.items()}
         for (topic, _), count in limited(counts).items():
             family.add_metric((*self._node, topic, *kind_of(topic)), count)
         return family

@@ -60,23 +60,30 @@ class SlaveSynchronize:
             logger.info("master address %s, was %s", address, self._master)
             self._master = address
 
-    async def sync_all(self) -> None:
-        """Run the four copies one after another; each fails alone, with a line in the log."""
+    async def sync_all(self) -> bool:
+        """Run the four copies one after another; each fails alone, with a line in the log.
+
+        Returns whether a master was asked and all four succeeded.
+        """
         master = self._master
         if master is None or master == self._own_address:
-            return
-        await self._run("topics", self._sync_topics, master)
-        await self._run("consumer offsets", self._sync_consumer_offsets, master)
-        await self._run("delay offsets", self._sync_delay_offsets, master)
-        await self._run("consumer groups", self._sync_groups, master)
+            return False
+        done = [
+            await self._run("topics", self._sync_topics, master),
+            await self._run("consumer offsets", self._sync_consumer_offsets, master),
+            await self._run("delay offsets", self._sync_delay_offsets, master),
+            await self._run("consumer groups", self._sync_groups, master),
+        ]
+        return all(done)
 
-    async def _run(self, what: str, copy: Callable[[str], Awaitable[None]], master: str) -> None:
+    async def _run(self, what: str, copy: Callable[[str], Awaitable[None]], master: str) -> bool:
         try:
             await copy(master)
         except (FailbackError, OSError) as error:
             logger.error("copying %s from master %s failed: %s", what, master, error)
-        else:
-            logger.debug("copied %s from master %s", what, master)
+            return False
+        logger.debug("copied %s from master %s", what, master)
+        return True
 
     async def _sync_topics(self, master: str) -> None:
         if self._topics.replace_all(await self._outer.get_all_topic_config(master)):

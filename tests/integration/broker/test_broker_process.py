@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import resource
 import socket
 import urllib.error
 import urllib.request
@@ -518,3 +519,36 @@ def test_an_idle_broker_is_small(cluster: Cluster) -> None:
     found = re.search(r"VmRSS:\s+(\d+) kB", status)
     assert found is not None
     assert int(found[1]) < 80 * 1024
+
+
+async def test_a_disk_that_refuses_a_write_stops_the_broker_and_loses_nothing_acknowledged(
+    cluster: Cluster,
+) -> None:
+    broker = cluster.broker()
+    acknowledged = [0]
+    async with RemotingClient() as client:
+        assert (await send(client, broker, b"000")).code == 0  # creates the files at full size
+        limit = 64 * 1024  # as if the disk were full: writes behind this byte of a file fail
+        resource.prlimit(broker.process.pid, resource.RLIMIT_FSIZE, (limit, limit))
+        for number in range(1, 1000):
+            try:
+                answer = await send(client, broker, b"%03d" % number + bytes(1000))
+            except RemotingError:
+                break
+            if answer.code == 0:
+                acknowledged.append(number)
+    wait_until(lambda: not broker.process.alive, "the broker to stop")
+    assert broker.process._process is not None
+    assert broker.process._process.wait() == 74
+    said = broker.process.errors()
+    assert "failback broker: stopped: the disk refused a write" in said
+    assert "Traceback" not in said
+    assert (broker.store / "abort").exists()
+    assert 20 < len(acknowledged) < 64
+    broker.process.dispose()
+    broker.process.start()
+    broker.process.wait_for("boot success")
+    async with RemotingClient() as client:
+        stored = [int(message.body[:3]) for message in await everything(client, broker)]
+        assert set(acknowledged) <= set(stored)
+        assert (await send(client, broker)).code == 0

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.processors.send import property_of, with_cluster, without_wait
+from failback.broker.send_rules import property_of, with_cluster, without_wait
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import SendMessageRequestHeader
@@ -243,7 +243,7 @@ async def test_an_ordered_topic_is_closed_while_the_broker_may_not_write(tmp_pat
         assert (await client.send()).code == 0
         lab.controller.config.broker_permission = 4
         assert (await client.send()).code == 0
-        lab.controller.send.order_topics = frozenset({"TopicTest"})
+        lab.controller.admission.order_topics = frozenset({"TopicTest"})
         assert (await client.send()).code == 16
 
 

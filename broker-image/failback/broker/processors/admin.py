@@ -15,7 +15,7 @@ from failback.broker.config import BrokerConfig
 from failback.broker.connection import BrokerConnection
 from failback.broker.identity import BrokerIdentity
 from failback.broker.json_config import persist_json_config
-from failback.broker.processors.send import SendRefused, check_topic_name
+from failback.broker.send_rules import SendRefused, check_topic_name
 from failback.broker.topics import system_topic_names
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
