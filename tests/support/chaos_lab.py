@@ -1,0 +1,180 @@
+"""A cluster of the local runtime for chaos tests, and small experiments for it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from failback.chaos.local import ControlSocket, LocalTarget
+from failback.chaos.run import RunOutcome, run_arm
+from failback.chaos.spec import ChaosExperiment, parse_experiment
+from tests.support.processes import failback_command, failback_environment
+
+TIME_SCALE = 0.1
+
+RESOURCES = """
+apiVersion: failback.dev/v1alpha1
+kind: NameServer
+metadata: {name: ns}
+spec: {replicas: 1, config: {failbackTimeScale: "SCALE"}}
+---
+apiVersion: failback.dev/v1alpha1
+kind: BrokerCluster
+metadata: {name: demo}
+spec:
+  pairs: 1
+  slavesPerPair: 1
+  slaveReadEnable: true
+  nameServerRef: {name: ns}
+  config: {failbackTimeScale: "SCALE"}
+"""
+
+
+class LocalCluster:
+    """One name server, one pair, timers at a tenth."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def target(self) -> LocalTarget:
+        return LocalTarget(ControlSocket.of_root(self.root), "demo")
+
+    def call(self, command: str, **arguments: Any) -> dict[str, Any]:
+        return ControlSocket.of_root(self.root).call(command, **arguments)
+
+    def state(self, pod: str) -> str:
+        return self.target().pod_state(pod)
+
+    def run(
+        self, experiment: ChaosExperiment, run_dir: Path, arm: str = "base"
+    ) -> tuple[RunOutcome, list[str]]:
+        """Run one arm; returns its outcome and the lines of progress."""
+        lines: list[str] = []
+        outcome = run_arm(
+            experiment, arm, 0, root=self.root, run_dir=run_dir, progress=lines.append
+        )
+        return outcome, lines
+
+
+@contextmanager
+def local_cluster(folder: Path, *, time_scale: float = TIME_SCALE) -> Iterator[LocalCluster]:
+    """A running cluster; stopped afterwards, whatever happened to it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "cluster.yaml"
+    file.write_text(RESOURCES.replace("SCALE", str(time_scale)))
+    root = folder / "root"
+    run_failback("up", "-f", str(file), "--root", str(root), "--detach")
+    try:
+        yield LocalCluster(root)
+    finally:
+        run_failback("down", "--root", str(root))
+
+
+def run_failback(*arguments: str) -> str:
+    done = subprocess.run(
+        failback_command("cli", *arguments),
+        env=failback_environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def experiment(
+    faults: list[dict[str, Any]],
+    *,
+    topic: str,
+    name: str = "lab",
+    members: int = 1,
+    time_scale: float = TIME_SCALE,
+    **spec: Any,
+) -> ChaosExperiment:
+    """A short experiment; seconds in it are unscaled."""
+    group = spec.pop("group", {})
+    load = spec.pop("load", {})
+    document = {
+        "apiVersion": "failback.dev/v1alpha1",
+        "kind": "ChaosExperiment",
+        "metadata": {"name": name},
+        "spec": {
+            "clusterRef": {"name": "demo"},
+            "seed": 42,
+            "timeScale": time_scale,
+            "workload": {
+                "topics": [
+                    {"name": topic, "queues": 4, "ratePerSecond": 100, "bodyBytes": 128, **load}
+                ],
+                "groups": [
+                    {
+                        "name": f"group-{topic}",
+                        "topic": topic,
+                        "members": members,
+                        "start": {"spreadSeconds": 0},
+                        "handler": {"meanMs": 1},
+                        **group,
+                    }
+                ],
+            },
+            "faults": faults,
+            "warmupSeconds": 5,
+            "cooldownSeconds": 5,
+            "steadyState": {"minProducePerSecond": 20, "holdSeconds": 5, "timeoutSeconds": 30},
+            "drain": {"timeoutSeconds": 60, "quietSeconds": 5},
+            "healDeadlineSeconds": 30,
+            "recoverTimeoutSeconds": 40,
+            **spec,
+        },
+    }
+    return parse_experiment(json.dumps(document))
+
+
+def run_arm_command(
+    cluster: LocalCluster, wanted: ChaosExperiment, run_dir: Path, arm: str = "base"
+) -> list[str]:
+    """The command line of one repetition in a process that a test can kill."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    source = run_dir / "experiment.yaml"
+    source.write_text(wanted.source)
+    return [
+        *(sys.executable, "-m", "failback.chaos", "run-arm", str(source)),
+        *("--arm", arm, "--seed", str(wanted.seed)),
+        *("--time-scale", str(wanted.spec.time_scale)),
+        *("--run-dir", str(run_dir), "--root", str(cluster.root)),
+    ]
+
+
+def rows(run_dir: Path, table: str) -> list[dict[str, Any]]:
+    """All rows of one table of a run."""
+    files = sorted((run_dir / "lake" / f"table={table}").rglob("*.parquet"))
+    return [row for file in files for row in pq.read_table(file).to_pylist()]
+
+
+def duplicates(run_dir: Path) -> int:
+    """Deliveries beyond the first of each message copy and group, counted by hand."""
+    seen = [
+        (row["grp"], row["broker"], row["ptopic"], row["qid"], row["qoff"])
+        for row in rows(run_dir, "deliver")
+    ]
+    return len(seen) - len(set(seen))
+
+
+def lost(run_dir: Path) -> int:
+    """Acknowledged messages that nobody was given."""
+    acknowledged = {
+        (row["lane"], row["lseq"])
+        for row in rows(run_dir, "produce")
+        if row["res"] in ("OK", "OK_DEGRADED")
+    }
+    delivered = {(row["lane"], row["lseq"]) for row in rows(run_dir, "deliver")}
+    assert acknowledged, "nothing was acknowledged"
+    return len(acknowledged - delivered)

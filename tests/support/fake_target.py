@@ -1,0 +1,143 @@
+"""A target in memory: records every call, dies as it is told, never touches a process."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from failback.chaos.catalogue import CATALOGUE
+from failback.chaos.errors import TargetError
+from failback.chaos.target import Deadline, FileStat
+from failback.chaos.view import (
+    ClusterView,
+    DeathRecord,
+    LogLine,
+    Member,
+    Pair,
+    ProcessIdentity,
+    ProcessState,
+    SignalReceipt,
+    StopReceipt,
+)
+from failback.chaos.wire import now
+
+
+class FakeTarget:
+    """One pair of two brokers. What happens at a signal is ``on_signal``'s to decide.
+
+    ``files`` maps a path below the store to ``(bytes, mtime_ns)``.
+    """
+
+    kind: Literal["local"] = "local"
+    supports = frozenset(CATALOGUE)
+
+    def __init__(self, addresses: Sequence[str] = ("127.0.0.1:1", "127.0.0.1:2")) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.files: dict[str, tuple[bytes, int]] = {}
+        self.held: set[str] = set()
+        self.death: DeathRecord | None = None
+        self.on_signal: Callable[[ProcessIdentity, int], None] = lambda *_: None
+        self.states: dict[str, ProcessState] = {}
+        self.members = tuple(
+            Member(
+                pair="pair-0",
+                ordinal=number,
+                pod=f"demo-0-{number}",
+                broker_name="demo-0",
+                broker_id=number,
+                role="master" if number == 0 else "slave",
+                address=address,
+                running=True,
+                identity=ProcessIdentity(f"demo-0-{number}", 100 + number, 7, 1_000),
+            )
+            for number, address in enumerate(addresses)
+        )
+        self.conflicts: tuple[str, ...] = ()
+        self.engine = "failback"
+
+    def view(self) -> ClusterView:
+        return ClusterView(
+            "demo",
+            "lab",
+            self.engine,
+            ("127.0.0.1:9",),
+            (Pair("pair-0", "demo-0", self.members),),
+            self.conflicts,
+        )
+
+    def replace_member(self, ordinal: int, **changes: Any) -> None:
+        self.members = tuple(
+            replace(each, **changes) if each.ordinal == ordinal else each for each in self.members
+        )
+
+    def identity(self, member: Member) -> ProcessIdentity:
+        found = self.members[member.ordinal].identity
+        if found is None:
+            raise TargetError(f"identity of {member.pod}", "it is Stopped")
+        return found
+
+    def signal(self, victim: ProcessIdentity, signum: int) -> SignalReceipt:
+        current = next(each.identity for each in self.members if each.pod == victim.pod)
+        if current is None or (current.pid, current.ticks) != (victim.pid, victim.ticks):
+            raise TargetError(f"signal to pid {victim.pid}", "the chosen process is REPLACED")
+        issued = now()
+        self.calls.append(("signal", victim.pod, signum))
+        self.on_signal(victim, signum)
+        return SignalReceipt(signum, issued, now())
+
+    def process_state(self, victim: ProcessIdentity) -> ProcessState:
+        return self.states.get(victim.pod, ProcessState.RUNNING)
+
+    def await_gone(self, victim: ProcessIdentity, deadline: Deadline) -> DeathRecord:
+        if self.death is None:
+            raise TargetError(f"death of {victim.pod}", "it lives at the deadline")
+        return self.death
+
+    def await_restarted(
+        self, member: Member, previous: ProcessIdentity, deadline: Deadline
+    ) -> ProcessIdentity:
+        found = self.identity(member)
+        if found == previous:
+            raise TargetError(f"restart of {member.pod}", "the same process at the deadline")
+        return found
+
+    def deaths(self, since: int) -> Sequence[tuple[int, str, DeathRecord]]:
+        return []
+
+    def hold(self, member: Member, undo: str) -> None:
+        self.calls.append(("hold", member.pod, undo))
+        self.held.add(member.pod)
+
+    def release(self, member: Member) -> None:
+        self.calls.append(("release", member.pod))
+        self.held.discard(member.pod)
+
+    def stop(self, member: Member, grace_seconds: float) -> StopReceipt:
+        self.calls.append(("stop", member.pod))
+        assert self.death is not None
+        return StopReceipt(self.death, True)
+
+    def start(self, member: Member) -> None:
+        self.calls.append(("start", member.pod))
+
+    def pod_state(self, pod: str) -> str:
+        return "Held" if pod in self.held else "Ready"
+
+    def read_store(self, member: Member, path: str) -> bytes:
+        if path not in self.files:
+            raise FileNotFoundError(path)
+        return self.files[path][0]
+
+    def stat_store(self, member: Member, path: str) -> FileStat | None:
+        if path not in self.files:
+            return None
+        data, mtime = self.files[path]
+        return FileStat(len(data), mtime, hashlib.sha256(data).hexdigest())
+
+    def log_lines(self, member: Member, since_ns: int) -> Iterator[LogLine]:
+        yield from ()
+
+    def close(self) -> None:
+        pass

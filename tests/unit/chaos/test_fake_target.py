@@ -1,0 +1,46 @@
+"""The fake target keeps the promises of the protocol that tests rely on."""
+
+from __future__ import annotations
+
+import pytest
+
+from failback.chaos.errors import TargetError
+from failback.chaos.target import Deadline, Target
+from failback.chaos.view import DeathRecord, ProcessIdentity
+from failback.chaos.wire import now
+from tests.support.fake_target import FakeTarget
+
+pytestmark = pytest.mark.unit
+
+
+def test_it_is_a_target() -> None:
+    target: Target = FakeTarget()
+    assert target.view().pair("pair-0") == target.view().pair("demo-0")
+
+
+def test_it_signals_only_the_process_that_is_meant() -> None:
+    target = FakeTarget()
+    master = target.view().members[0]
+    identity = target.identity(master)
+    target.signal(identity, 9)
+    with pytest.raises(TargetError, match="REPLACED"):
+        target.signal(ProcessIdentity(identity.pod, identity.pid, identity.ticks + 1), 9)
+    assert target.calls == [("signal", "demo-0-0", 9)]
+
+
+def test_it_waits_for_a_death_only_when_there_is_one() -> None:
+    target = FakeTarget()
+    identity = target.identity(target.members[0])
+    with pytest.raises(TargetError, match="lives at the deadline"):
+        target.await_gone(identity, Deadline.after(0))
+    target.death = DeathRecord(identity.pid, identity.ticks, 9, None, now())
+    assert target.await_gone(identity, Deadline.after(0)).signal == 9
+
+
+def test_it_holds_until_released() -> None:
+    target = FakeTarget()
+    target.hold(target.members[0], "u1")
+    assert target.pod_state("demo-0-0") == "Held"
+    target.release(target.members[0])
+    target.release(target.members[0])
+    assert target.pod_state("demo-0-0") == "Ready"

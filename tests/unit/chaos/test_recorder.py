@@ -1,0 +1,222 @@
+"""The recorder: rungs from what witnesses see, what a slave served, and gaps that cannot hide."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from failback.chaos.board import SLAVE_SYNCED
+from failback.chaos.probes import recorder_is_recording
+from failback.chaos.recorder import FaultRecord
+from failback.chaos.session import Session
+from failback.chaos.verdict import Verdict, merge
+from failback.chaos.view import ProcessIdentity, Stamp
+from failback.chaos.wire import now
+from failback.chaos.witness import (
+    AnswerEvent,
+    Event,
+    OffsetEvent,
+    QueueEvent,
+    RouteEvent,
+    Watcher,
+)
+from tests.support.chaos_session import open_session, peer_sees
+from tests.support.fake_remoting import FakeBroker
+from tests.support.fake_target import FakeTarget
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def master() -> Iterator[FakeBroker]:
+    with FakeBroker(boot_ms=2_000) as broker:
+        yield broker
+
+
+@pytest.fixture
+def target(master: FakeBroker) -> FakeTarget:
+    return FakeTarget([master.address, "127.0.0.1:2"])
+
+
+@pytest.fixture
+def session(tmp_path: Path, target: FakeTarget) -> Iterator[Session]:
+    with open_session(tmp_path, target) as session:
+        yield session
+
+
+def fault(session: Session, target: FakeTarget) -> FaultRecord:
+    """A kill of the master that took effect now."""
+    record = FaultRecord("f1", "kill", "", 1, victim=target.members[0])
+    record.identity = target.identity(target.members[0])
+    stamp = now()
+    record.issued, record.honest = (stamp, stamp), True
+    record.observed["gone_ns"] = stamp
+    record.undo = session.ledger.add("release", {"pod": "demo-0-0"}, "f1")
+    session.rec.open_fault(record)
+    return record
+
+
+def answered(target: FakeTarget, boot_ms: int) -> Event:
+    return AnswerEvent(target.members[0].address, boot_ms, now(), {})
+
+
+def route(target: FakeTarget, shown: bool) -> Event:
+    member = target.members[0]
+    brokers = {member.broker_name: {0: member.address} if shown else {}}
+    return RouteEvent("127.0.0.1:9", brokers, now())
+
+
+def offsets(target: FakeTarget, ordinal: int, *values: int, marker: int | None = None) -> Event:
+    table = {("billing", "orders", queue): value for queue, value in enumerate(values)}
+    return OffsetEvent(target.members[ordinal].address, table, marker, now())
+
+
+def test_the_old_incarnation_s_last_answer_is_no_return(
+    session: Session, target: FakeTarget
+) -> None:
+    record = fault(session, target)
+    session.rec.on_event(answered(target, 1_000))
+    assert "accept_ns" not in record.observed
+    session.rec.on_event(answered(target, 2_000))
+    assert "accept_ns" in record.observed
+
+
+def test_a_fault_is_healed_when_everything_was_seen_again(
+    session: Session, target: FakeTarget, master: FakeBroker
+) -> None:
+    master.answers[11] = lambda r: r.response(
+        19, ext={"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0"}
+    )
+    record = fault(session, target)
+    peer_sees(session)
+    session.rec.on_event(answered(target, 2_000))
+    session.rec.on_event(route(target, shown=False))
+    assert "registered_ns" not in record.observed
+    session.rec.on_event(route(target, shown=True))
+    session.rec.on_event(answered(target, 2_000))
+    assert "pull_ok_ns" in record.observed
+    assert "healed_ns" not in record.observed  # nothing was sent yet, and the process is the old
+    session.rec.send_ok_after = lambda after: after + 5
+    session.rec.on_event(answered(target, 2_000))
+    assert "healed_ns" not in record.observed
+    target.replace_member(0, identity=ProcessIdentity("demo-0-0", 200, 9, 2_000))
+    session.rec.on_event(answered(target, 2_000))
+    assert record.rungs["K7"] == "pid 200"
+    assert record.rungs["K8"] is True
+    assert session.rec.board.get("f1", "healed") is not None
+
+
+def test_a_new_process_with_an_old_boot_time_is_doubtful(
+    session: Session, target: FakeTarget
+) -> None:
+    record = fault(session, target)
+    target.replace_member(0, identity=ProcessIdentity("demo-0-0", 200, 9, 500))
+    assert session.rec._new_identity(record, target.members[0], record.identity)  # type: ignore[arg-type]
+    assert record.honest is False
+
+
+def test_the_table_at_the_return_is_kept(
+    session: Session, target: FakeTarget, master: FakeBroker
+) -> None:
+    master.offsets = {"orders@billing": {0: 17}, "failback-witness@FAILBACK_WITNESS": {0: 1}}
+    fault(session, target)
+    session.rec.on_event(answered(target, 2_000))
+    kept = session.folder.path / "snap/f1-accept/demo-0-0/code43.json"
+    assert "17" in kept.read_text()
+    assert "WITNESS" not in kept.read_text()
+
+
+def test_what_the_slave_served_counts_from_its_first_own_commit(
+    session: Session, target: FakeTarget
+) -> None:
+    session.rec.on_event(offsets(target, 1, 100, 100))
+    fault(session, target)
+    session.rec.on_event(offsets(target, 1, 100, 100))
+    assert session.rec.served("f1", "billing") == 0
+    session.rec.on_event(offsets(target, 1, 900, 100))  # the first commit may hold cached messages
+    assert session.rec.served("f1", "billing") == 0
+    session.rec.on_event(offsets(target, 1, 960, 300))
+    assert session.rec.served("f1", "billing") == 60
+    session.rec.on_event(offsets(target, 1, 980, 360))
+    assert session.rec.served("f1", "billing") == 140
+    assert session.rec.board.detail("f1", "slave-serving") == {"served": 140}
+    assert session.rec.wait_served("f1", "billing", 141, time.monotonic(), lambda: "") is None
+    assert session.rec.wait_served("f1", "billing", 140, time.monotonic(), lambda: "") is not None
+
+
+def test_a_slave_s_synchronisation_is_the_marker_written_after_the_return(
+    session: Session, target: FakeTarget
+) -> None:
+    record = fault(session, target)
+    before = time.monotonic_ns() // 1_000_000 - 1
+    session.rec.on_event(answered(target, 2_000))
+    session.rec.on_event(offsets(target, 1, 1, marker=before))
+    assert session.rec.board.get("f1", SLAVE_SYNCED) is None
+    after = time.monotonic_ns() // 1_000_000 + 1
+    session.rec.on_event(offsets(target, 1, 1, marker=after))
+    assert "slave_sync_ns" in record.observed
+    age = session.rec.sync_age_seconds("pair-0")
+    assert age is not None
+    assert age < 60
+
+
+def test_the_lag_of_a_group_is_its_own_topics(session: Session, target: FakeTarget) -> None:
+    assert session.rec.group_lag("billing") is None
+    queues = {("orders", 0): (0, 10), ("orders", 1): (4, 9), ("other", 0): (0, 99)}
+    session.rec.on_event(QueueEvent(target.members[0].address, queues, now()))
+    session.rec.on_event(offsets(target, 0, 7))
+    assert session.rec.group_lag("billing") == 3 + 5
+
+
+class Stuck(Watcher):
+    """Has not looked for ten seconds."""
+
+    def __init__(self) -> None:
+        super().__init__("stuck", 0.05, 0.05)
+        self.last_look = time.monotonic() - 10
+
+    def look(self) -> None:
+        self._stop.wait(30)
+
+
+def test_a_stuck_sampler_in_a_window_is_a_gap_and_never_a_pass(
+    session: Session, target: FakeTarget
+) -> None:
+    watcher = Stuck()
+    session.rec._watchers.append(watcher)
+    watcher.start()
+    session.rec._look_for_gaps()
+    assert session.rec.gaps() == []  # outside a window it is only slow
+    fault(session, target)
+    session.rec._look_for_gaps()
+    assert "has not looked" in session.rec.gaps()[0]
+    assert recorder_is_recording({"run_dir": str(session.folder.path)}) is False
+    from failback.chaos.run import _observations
+    from failback.chaos.verdict import judge
+
+    assert merge(judge(_observations(session))) is Verdict.INCONCLUSIVE
+    watcher.stop()
+
+
+def test_a_dead_witness_is_a_gap(session: Session) -> None:
+    watcher = Stuck()
+    watcher._stop.set()
+    session.rec._watchers.append(watcher)
+    session.rec._look_for_gaps()
+    assert "witness stuck died" in session.rec.gaps()[0]
+
+
+def test_a_recorder_whose_threads_do_not_run_is_not_recording(session: Session) -> None:
+    assert recorder_is_recording({"run_dir": str(session.folder.path)}) is False
+
+
+def test_a_step_of_the_wall_clock_is_counted(session: Session) -> None:
+    session.rec._check_clock()
+    assert session.rec.clock_steps == 0
+    stamp = session.rec._anchor
+    session.rec._anchor = Stamp(stamp.wall_ns - 50_000_000, stamp.mono_ns)
+    session.rec._check_clock()
+    assert session.rec.clock_steps == 1
