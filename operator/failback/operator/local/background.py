@@ -26,7 +26,11 @@ READY_SECONDS: Final = 1500.0
 
 
 class StartFailed(FailbackError):
-    """The runtime ended before everything was ready."""
+    """The runtime ended before everything was ready. ``exit_code`` is its own."""
+
+    def __init__(self, message: str, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 async def serve(runtime: LocalRuntime, *, on_ready: Callable[[], None] = lambda: None) -> None:
@@ -95,9 +99,9 @@ def wait_ready(
     """
     deadline = time.monotonic() + seconds
     while True:
-        ended = [child.poll() for child in _children if child.pid == pid]
-        if any(code is not None for code in ended):
-            raise StartFailed(_last_words(root))
+        for child in _children:
+            if child.pid == pid and (code := child.poll()) is not None:
+                raise StartFailed(_last_words(root), max(1, code))
         try:
             status = call(root, "status")
         except RuntimeAway:

@@ -24,7 +24,7 @@ import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from failback.operator.local.process import Identity
 from failback.operator.local.root import Root, read_json, write_json
@@ -44,6 +44,9 @@ class CommandError(FailbackError):
 
 class RuntimeAway(FailbackError):
     """No runtime answers for this root."""
+
+    exit_code: ClassVar[int] = 2
+    """Of the command line: the user has to start one first."""
 
 
 class ControlServer:

@@ -28,9 +28,11 @@ def bring_down(root: Root) -> list[str]:
             return list(end_leftovers(root))
     except RootInUse:
         pass  # a runtime lives: it stops its own children, as their parent
+    control = read_json(root.control_file) or {}
     reply = call(root, "down", timeout=_DOWN_SECONDS)
+    runtime = Identity(control["pid"], control["ticks"])
     deadline = time.monotonic() + 10
-    while root.is_locked():
+    while runtime.alive():
         if time.monotonic() > deadline:
             raise RuntimeAway(f"the runtime of {root.path} stopped its pods but does not end")
         time.sleep(0.02)

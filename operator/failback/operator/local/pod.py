@@ -56,13 +56,14 @@ class Observer(Protocol):
 class BackOff:
     """Delays 1, 2, 4 … 60 s; from the start again after a calm time."""
 
-    def __init__(self) -> None:
-        self._next = FIRST_BACK_OFF_SECONDS
+    def __init__(self, first_seconds: float = FIRST_BACK_OFF_SECONDS) -> None:
+        self._first = first_seconds
+        self._next = first_seconds
 
     def after(self, ran_seconds: float) -> float:
         """Return how long to wait after a run of ``ran_seconds``."""
         if ran_seconds >= CALM_SECONDS:
-            self._next = FIRST_BACK_OFF_SECONDS
+            self._next = self._first
         delay = self._next
         self._next = min(delay * 2, LONGEST_BACK_OFF_SECONDS)
         return delay
@@ -71,7 +72,14 @@ class BackOff:
 class Pod:
     """Runs one pod until it is told to stop."""
 
-    def __init__(self, spec: PodSpec, root: Root, observer: Observer) -> None:
+    def __init__(
+        self,
+        spec: PodSpec,
+        root: Root,
+        observer: Observer,
+        *,
+        first_back_off_seconds: float = FIRST_BACK_OFF_SECONDS,
+    ) -> None:
         self.spec = spec
         self.state = "Stopped"
         self.reason = ""
@@ -84,7 +92,8 @@ class Pod:
         self._stopping = False
         self._grace_seconds = spec.grace_seconds
         self._woken = asyncio.Event()
-        self._back_off = BackOff()
+        self._first_back_off_seconds = first_back_off_seconds
+        self._back_off = BackOff(first_back_off_seconds)
         self._log_start = 0
         self._started_ns = 0
 
@@ -108,7 +117,7 @@ class Pod:
         if self._task is not None and not self._task.done():
             return
         self._stopping = False
-        self._back_off = BackOff()
+        self._back_off = BackOff(self._first_back_off_seconds)
         self._task = asyncio.create_task(self._run(), name=f"pod {self.spec.name}")
 
     async def stop(self, grace_seconds: float | None = None) -> None:
@@ -162,7 +171,7 @@ class Pod:
 
     async def _run_inits(self) -> None:
         for init in self.spec.inits:
-            back_off = BackOff()
+            back_off = BackOff(self._first_back_off_seconds)
             while await self._may_start():
                 self._set("Starting", f"init container {init.name}")
                 death = await self._run_process(init)

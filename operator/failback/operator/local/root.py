@@ -18,13 +18,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from failback.protocol.errors import FailbackError
 
 
 class RootInUse(FailbackError):
     """Another runtime holds the root."""
+
+    exit_code: ClassVar[int] = 4
+    """Of the command line: a guard refused."""
 
     def __init__(self, root: Path, pid: int | None) -> None:
         who = f"by the runtime with pid {pid}" if pid else "by another runtime"
