@@ -275,4 +275,4 @@ async def test_a_master_whose_file_size_differs_is_refused(
 def test_defaults_are_those_of_4_9() -> None:
     made = HaConfig("SLAVE", "127.0.0.1", 1, FILE)
     assert (made.heartbeat_ms, made.housekeeping_ms, made.reconnect_ms) == (5000, 20000, 5000)
-    assert (made.batch_bytes, made.fallbehind_max, made.slave_timeout_ms) == (32768, 1 << 28, 3000)
+    assert (made.batch_bytes, made.fallbehind_max) == (32768, 1 << 28)

@@ -44,9 +44,6 @@ class HaConfig:
     fallbehind_max: int = 268_435_456
     """``haSlaveFallbehindMax``: a slave further behind than this does not count for SYNC_MASTER."""
 
-    slave_timeout_ms: float = 3_000
-    """``slaveTimeout``: how long a SYNC_MASTER put waits for a slave's acknowledgement."""
-
     async_transfer_delay_ms: float = 2
     """How long an ASYNC_MASTER gathers appends into one transfer. The original polls every 100 ms;
     0 sends with every commit, which costs one system call per commit on the send path."""
@@ -73,5 +70,4 @@ class HaConfig:
             connect_timeout_ms=scale.ms(3_000),
             batch_bytes=config.ha_transfer_batch_size,
             fallbehind_max=config.ha_slave_fallbehind_max,
-            slave_timeout_ms=scale.ms(config.slave_timeout),
         )
