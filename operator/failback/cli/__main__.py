@@ -19,9 +19,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if light is not None:
         command, rest = light
         return command(rest)
-    from failback.cli.app import run
+    from failback.cli.app import run_command_line
 
-    return run(words)
+    return run_command_line(words)
 
 
 def _light_command(words: list[str]) -> tuple[Main, list[str]] | None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from failback.cli import admin, cluster, long_running, tools
+from failback.cli import admin, cluster, demo, long_running, report, run, tools
 from failback.cli.errors import Debug
 
 app = typer.Typer(
@@ -39,13 +39,16 @@ def root(
     Debug.on = debug
 
 
+demo.register(app)
 cluster.register(app)
+run.register(app)
+report.register(app)
 long_running.register(app)
 app.add_typer(admin.app, name="admin")
 app.add_typer(tools.app, name="tools")
 
 
-def run(argv: Sequence[str]) -> int:
+def run_command_line(argv: Sequence[str]) -> int:
     """Run one command line; return its exit code."""
     try:
         app(args=list(argv), prog_name="failback")

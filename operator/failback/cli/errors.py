@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, ParamSpec, TypeVar
 
 import typer
@@ -36,6 +36,16 @@ EXTRAS: Final = {
     "uvloop": "broker",
 }
 """Top-level module → the extra of failback that installs it."""
+
+# By name, because the package may not be installed.
+_CODES: Final = {
+    "GuardRefused": REFUSED,
+    "NotHealed": NOT_HEALED,
+    "TargetError": INCONCLUSIVE,
+    "Aborted": INCONCLUSIVE,
+    "RunFolderError": USER_ERROR,
+}
+_WORST_FIRST: Final = (NOT_HEALED, USER_ERROR, REFUSED, FAIL, INCONCLUSIVE, PASS)
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
@@ -73,6 +83,12 @@ def guarded(command: Callable[_Parameters, _Result]) -> Callable[_Parameters, _R
     return run
 
 
+def worst(codes: Iterable[int]) -> int:
+    """Return the exit code of several runs: what most needs a person comes first."""
+    found = set(codes)
+    return next((code for code in _WORST_FIRST if code in found), max(found, default=PASS))
+
+
 def fail(line: str) -> None:
     """Print one line of error."""
     print(f"error: {line}", file=sys.stderr)
@@ -84,8 +100,11 @@ def explain(error: Exception) -> tuple[str, int]:
         return missing_extra(error.name), USER_ERROR
     if isinstance(error, ConfigError):
         return str(error), USER_ERROR
+    exit_code = getattr(error, "exit_code", None)
+    if isinstance(exit_code, int):
+        return str(error), exit_code
     if isinstance(error, FailbackError):
-        return str(error), int(getattr(error, "exit_code", FAIL))
+        return str(error), _CODES.get(type(error).__name__, FAIL)
     if isinstance(error, FileNotFoundError) and error.filename:
         return f"{error.filename}: no such file or folder", USER_ERROR
     text = f"{type(error).__name__}: {error}"

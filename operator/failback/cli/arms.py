@@ -1,0 +1,110 @@
+"""One arm of an experiment on a cluster of its own: start, run, stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from failback.cli.live import Board
+from failback.protocol.errors import FailbackError
+
+if TYPE_CHECKING:
+    from failback.chaos.run import RunOutcome
+    from failback.chaos.spec import ChaosExperiment
+    from failback.operator.kinds.base import Resource
+
+
+_LONG_SECONDS: Final = 5.0
+
+
+class Interrupted(FailbackError):
+    """The user asked to stop before the arm began."""
+
+    exit_code = 3
+
+
+class ArmRun(threading.Thread):
+    """Runs one arm; afterwards either ``outcome`` or ``error`` is set.
+
+    The cluster is this arm's own and is always brought down at the end.
+    """
+
+    def __init__(
+        self,
+        experiment: ChaosExperiment,
+        arm: str,
+        items: Sequence[Resource],
+        *,
+        root: Path,
+        run_dir: Path,
+        board: Board,
+    ) -> None:
+        super().__init__(name=f"arm {arm}")
+        self.arm = arm
+        self.run_dir = run_dir
+        self.outcome: RunOutcome | None = None
+        self.error: Exception | None = None
+        self._experiment = experiment
+        self._items = items
+        self._root = root
+        self._board = board
+        self._cancelled = threading.Event()
+        self._told_at = 0.0
+
+    def run(self) -> None:
+        try:
+            self._run()
+        except Exception as error:
+            # A thread's own boundary: whoever joins it raises the error.
+            self.error = error
+            self._tell(f"failed: {error}")
+        finally:
+            self._board.end(self.arm)
+
+    def cancel(self) -> None:
+        """Ask the arm to undo what it did and end."""
+        from failback.chaos.errors import RunFolderError
+        from failback.chaos.run import abort
+
+        self._cancelled.set()
+        with suppress(RunFolderError):  # it has not begun, or is over
+            abort(self.run_dir, "interrupted")
+
+    def _run(self) -> None:
+        from failback.chaos.run import run_arm
+        from failback.operator.local.background import start_in_background, wait_ready
+        from failback.operator.local.down import bring_down
+        from failback.operator.local.root import Root
+
+        root = Root(self._root)
+        self._tell("starting the cluster")
+        try:
+            pid = start_in_background(root, self._items)
+            wait_ready(root, pid, self._while_starting)
+            self.outcome = run_arm(
+                self._experiment,
+                self.arm,
+                root=root.path,
+                run_dir=self.run_dir,
+                progress=self._tell,
+            )
+            self._tell("stopping the cluster")
+        finally:
+            bring_down(root)
+        self._tell(f"run ended: {self.outcome.verdict}")
+
+    def _while_starting(self, status: dict[str, Any]) -> None:
+        if self._cancelled.is_set():
+            raise Interrupted("interrupted")
+        waiting: dict[str, str] = status.get("waiting", {})
+        if time.monotonic() - self._told_at >= _LONG_SECONDS and waiting:
+            name, state = next(iter(waiting.items()))
+            self._tell(f"starting the cluster: {name} {state}")
+
+    def _tell(self, line: str) -> None:
+        self._told_at = time.monotonic()
+        self._board.tell(self.arm, line)

@@ -1,0 +1,212 @@
+"""``failback demo``: the main job. Bundled cluster and experiment, both arms, one report."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from failback.cli.arms import ArmRun
+from failback.cli.bundled import bundled
+from failback.cli.cluster import JsonOption
+from failback.cli.errors import INCONCLUSIVE, fail, guarded, worst
+from failback.cli.live import Board
+from failback.cli.output import console, print_json, say
+from failback.cli.verdicts import print_verdicts, row_of
+from failback.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from failback.analytics.report import ReportPaths
+    from failback.chaos.spec import ChaosExperiment
+    from failback.operator.kinds.base import Resource
+
+QUICK_TIME_SCALE: Final = 0.1
+APACHE_VERSION: Final = "4.9.7"
+_JOIN_SECONDS: Final = 0.2
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+    app.command("demo")(demo)
+
+
+@guarded
+def demo(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="All timers at a tenth, under a minute.")
+    ] = False,
+    engine: Annotated[str, typer.Option("--engine", help="failback or apache.")] = "failback",
+    report_engine: Annotated[str, typer.Option(help="spark, local or auto.")] = "spark",
+    runs: Annotated[Path, typer.Option("--runs", help="Folder of run folders.")] = Path("runs"),
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the brokers' stores.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Kill a master under load, with and without a consumer handover; count what comes twice."""
+    experiment = load_demo(quick=quick, engine=engine)
+    check_report_engine(report_engine)
+    folder = _new_folder(runs)
+    board = Board([arm.name for arm in experiment.arms], silent=json)
+    if not json:
+        _introduce(experiment, folder, quick)
+    arms = [
+        ArmRun(
+            experiment,
+            arm.name,
+            demo_resources(arm.name, quick=quick, engine=engine),
+            root=folder / "roots" / arm.name,
+            run_dir=folder / arm.name,
+            board=board,
+        )
+        for arm in experiment.arms
+    ]
+    with board.shown():
+        _run_side_by_side(arms)
+    done = _report(arms, report_engine, silent=json)
+    if not keep:
+        shutil.rmtree(folder / "roots")
+    _show(arms, done, json)
+
+
+def load_demo(*, quick: bool, engine: str) -> ChaosExperiment:
+    """Return the bundled experiment; refuse options that do not fit together.
+
+    Raises:
+        ConfigError: Names the option.
+    """
+    from failback.chaos.spec import load_experiment
+
+    if engine not in ("failback", "apache"):
+        raise ConfigError("--engine", f'must be failback or apache, got "{engine}"')
+    if quick and engine == "apache":
+        problem = "needs engine failback: the timers of Apache RocketMQ can't be scaled"
+        raise ConfigError("--quick", problem)
+    experiment = load_experiment(bundled("experiment.yaml"))
+    return experiment.with_time_scale(QUICK_TIME_SCALE) if quick else experiment
+
+
+def check_report_engine(name: str) -> None:
+    """Refuse a report engine that can't start, before minutes are spent on a run.
+
+    Raises:
+        ConfigError: Names what to install.
+    """
+    from failback.analytics.engines.spark import why_not
+    from failback.analytics.report import ENGINES
+
+    if name not in ENGINES:
+        raise ConfigError("--report-engine", f'must be one of {", ".join(ENGINES)}, got "{name}"')
+    if name == "spark" and (problem := why_not()):
+        raise ConfigError("--report-engine spark", f"{problem}; or use --report-engine local")
+
+
+def demo_resources(arm: str, *, quick: bool, engine: str) -> list[Resource]:
+    """Return the bundled cluster in a namespace of the arm, with the options put in."""
+    from failback.operator.loading import read_documents
+    from failback.operator.model import decode
+
+    items = []
+    for document in read_documents(bundled("cluster.yaml")):
+        data: dict[str, Any] = document.data
+        data["metadata"]["namespace"] = f"demo-{arm}"
+        if quick:
+            config = data["spec"].setdefault("config", {})
+            config["failbackTimeScale"] = str(QUICK_TIME_SCALE)
+        if engine == "apache":
+            data["spec"]["engine"] = {"type": "apache", "version": APACHE_VERSION}
+        items.append(decode(data))
+    return items
+
+
+def _new_folder(runs: Path) -> Path:
+    base = (runs / time.strftime("demo-%Y%m%d-%H%M%S")).absolute()
+    folder = base
+    for number in range(2, 1000):
+        if not folder.exists():
+            break
+        folder = base.with_name(f"{base.name}-{number}")
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _introduce(experiment: ChaosExperiment, folder: Path, quick: bool) -> None:
+    how = "all timers at a tenth" if quick else "real timers, about four minutes"
+    names = " and ".join(arm.name for arm in experiment.arms)
+    say(f"kill -9 of a master under load; arms {names} side by side, {how}; runs in {folder}")
+
+
+def _run_side_by_side(arms: Sequence[ArmRun]) -> None:
+    """Run all arms; one that fails, or Ctrl-C, ends the others in order.
+
+    Raises:
+        KeyboardInterrupt: After everything was undone and stopped.
+    """
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    interrupted = False
+    for arm in arms:
+        arm.start()
+    try:
+        while any(arm.is_alive() for arm in arms):
+            try:
+                for arm in arms:
+                    arm.join(_JOIN_SECONDS)
+                if any(arm.error is not None for arm in arms):
+                    _cancel(arms)
+            except KeyboardInterrupt:
+                interrupted = True
+                _cancel(arms)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    if interrupted:
+        raise KeyboardInterrupt
+    for arm in arms:
+        if arm.error is not None:
+            raise arm.error
+
+
+def _cancel(arms: Sequence[ArmRun]) -> None:
+    for arm in arms:
+        if arm.is_alive():
+            arm.cancel()
+
+
+def _report(arms: Sequence[ArmRun], engine: str, *, silent: bool) -> list[ReportPaths]:
+    from failback.analytics.report import report_many
+
+    folders = [arm.run_dir for arm in arms]
+    if silent:
+        return report_many(folders, engine)
+    started = time.monotonic()
+    with console.status(f"report of {len(folders)} runs, engine {engine}"):
+        done = report_many(folders, engine)
+    say(f"report of {len(folders)} runs, engine {engine}: {time.monotonic() - started:.1f} s")
+    return done
+
+
+def _show(arms: Sequence[ArmRun], done: Sequence[ReportPaths], json: bool) -> None:
+    rows = [
+        {**row_of(each.json), "report": str(each.json), "html": str(each.html or "")}
+        for each in done
+    ]
+    outcomes = [arm.outcome for arm in arms]
+    codes = [each.exit_code for each in done]
+    codes += [each.exit_code if each is not None else INCONCLUSIVE for each in outcomes]
+    code = worst(codes)
+    if json:
+        print_json({"arms": rows, "exit_code": code})
+        raise typer.Exit(code)
+    print_verdicts(rows)
+    for row in rows:
+        say(f"{row['arm']}: {row['sentence']}")
+        for reason in row["reasons"]:
+            say(f"{row['arm']}: {row['verdict']}, {reason['code']}: {reason['detail']}")
+    for outcome in outcomes:
+        if outcome is not None and outcome.message:
+            fail(f"{outcome.arm}: {outcome.message}")
+    for row in rows:
+        say(f"report: {row['html'] or row['report']}")
+    raise typer.Exit(code)

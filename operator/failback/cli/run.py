@@ -1,0 +1,171 @@
+"""``failback run``: experiments on the local runtime, and what to do when one was killed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from failback.cli.bundled import EXPERIMENTS, bundled
+from failback.cli.cluster import JsonOption, RootOption, open_root
+from failback.cli.errors import explain, fail, guarded, worst
+from failback.cli.output import print_json, print_table, say
+from failback.cli.verdicts import print_verdicts, row_of
+
+if TYPE_CHECKING:
+    from failback.chaos.run import RunOutcome
+    from failback.chaos.spec import ChaosExperiment
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+    app.command("run")(run)
+
+
+@guarded
+def run(
+    experiment: Annotated[
+        str, typer.Argument(help="File of a ChaosExperiment, or a name that --list shows.")
+    ] = "",
+    arm: Annotated[list[str] | None, typer.Option("--arm", help="Only this arm.")] = None,
+    repetition: Annotated[
+        int | None, typer.Option("--repetition", help="Only this repetition, from 0.")
+    ] = None,
+    root: RootOption = None,
+    runs: Annotated[Path, typer.Option("--runs", help="Folder of run folders.")] = Path("runs"),
+    time_scale: Annotated[
+        float | None, typer.Option(help="Scale all timers (the brokers' must match).")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Use this seed instead of the file's.")] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Only run.")] = False,
+    report_engine: Annotated[str, typer.Option(help="local, spark or auto.")] = "auto",
+    list_names: Annotated[bool, typer.Option("--list", help="List bundled experiments.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and show the plan.")] = False,
+    heal: Annotated[
+        Path | None, typer.Option("--heal", metavar="RUN", help="Undo what a killed run left.")
+    ] = None,
+    abort: Annotated[
+        Path | None, typer.Option("--abort", metavar="RUN", help="Stop a live run in order.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run an experiment against the cluster of `failback up`, then report on it."""
+    if list_names:
+        print_table(("NAME", "FILE"), [(name, bundled(file)) for name, file in EXPERIMENTS.items()])
+        return
+    if heal is not None:
+        from failback.chaos.run import heal as heal_run
+
+        raise typer.Exit(heal_run(heal, progress=say))
+    if abort is not None:
+        from failback.chaos.run import abort as abort_run
+
+        abort_run(abort)
+        return
+    plan = _load(experiment, time_scale, seed)
+    repetitions = range(plan.spec.repetitions) if repetition is None else [repetition]
+    wanted = [
+        (each.name, number)
+        for number in repetitions
+        for each in plan.arm_order(number)
+        if not arm or each.name in arm
+    ]
+    for name in arm or ():
+        plan.arm(name)  # refuses an unknown name
+    if dry_run:
+        _show_plan(plan, wanted)
+        return
+    outcomes = _run_all(plan, wanted, open_root(root).path, runs, json)
+    _conclude(outcomes, report_engine if not no_report else None, json)
+
+
+def _load(name: str, time_scale: float | None, seed: int | None) -> ChaosExperiment:
+    from failback.chaos.spec import load_experiment
+    from failback.operator.model import did_you_mean
+    from failback.protocol.errors import ConfigError
+
+    path = bundled(EXPERIMENTS[name]) if name in EXPERIMENTS else Path(name)
+    if not name or (not path.exists() and path.suffix not in (".yaml", ".yml")):
+        problem = f'no file and no bundled experiment "{name}"{did_you_mean(name, EXPERIMENTS)}'
+        raise ConfigError("EXPERIMENT", f"{problem}; see failback run --list")
+    plan = load_experiment(path)
+    if seed is not None:
+        plan = plan.with_seed(seed)
+    return plan.with_time_scale(time_scale) if time_scale is not None else plan
+
+
+def _show_plan(plan: ChaosExperiment, wanted: Sequence[tuple[str, int]]) -> None:
+    from failback.chaos.schedule import plan_run
+
+    rows = []
+    for name, number in wanted:
+        schedule = plan_run(plan, plan.arm(name), number)
+        for each in schedule.faults:
+            at = f"{each.at_seconds:g} s" + (f" after {each.after}" if each.after else "")
+            target = each.fault.target
+            victim = target.group or f"{target.role or 'master'} of {target.pair}"
+            rows.append((name, number, each.fault.id, each.fault.fault, at, victim))
+        say(f"{name}-{number}: at most {schedule.longest_seconds * plan.spec.time_scale:.0f} s")
+    print_table(("ARM", "REPETITION", "ID", "FAULT", "AT", "VICTIM"), rows)
+
+
+def _run_all(
+    plan: ChaosExperiment,
+    wanted: Sequence[tuple[str, int]],
+    root: Path,
+    runs: Path,
+    json: bool,
+) -> list[RunOutcome]:
+    from failback.chaos.run import run_arm
+
+    outcomes = []
+    for name, number in wanted:
+        started = time.monotonic()
+
+        def progress(line: str, name: str = name, started: float = started) -> None:
+            if not json:
+                say(f"{name} {time.monotonic() - started:6.1f} s  {line}")
+
+        outcome = run_arm(plan, name, number, root=root, runs=runs, progress=progress)
+        outcomes.append(outcome)
+        if outcome.message:
+            fail(outcome.message)
+    return outcomes
+
+
+def _conclude(outcomes: Sequence[RunOutcome], report_engine: str | None, json: bool) -> None:
+    """Report on every closed run; print; exit with the worst code."""
+    codes = [outcome.exit_code for outcome in outcomes]
+    rows: list[dict[str, Any]] = []
+    if report_engine is not None:
+        from failback.analytics.report import report_many
+
+        closed = [each for each in outcomes if Path(each.run_dir, "closed.json").exists()]
+        try:
+            done = report_many([each.run_dir for each in closed], report_engine)
+        except Exception as error:
+            # The runs stand whatever the report says; their own codes must not be lost.
+            line, code = explain(error)
+            fail(f"report: {line}; the runs are complete, try: failback report RUN")
+            raise typer.Exit(worst([*codes, code])) from None
+        codes += [each.exit_code for each in done]
+        rows = [{**row_of(each.json), "html": str(each.html or "")} for each in done]
+    if json:
+        print_json(rows or [_plain(outcome) for outcome in outcomes])
+    elif rows:
+        print_verdicts(rows)
+        for row in rows:
+            say(f"report: {row['html']}")
+    else:
+        for outcome in outcomes:
+            say(f"{outcome.arm}-{outcome.repetition}: {outcome.verdict}  {outcome.run_dir}")
+    raise typer.Exit(worst(codes))
+
+
+def _plain(outcome: RunOutcome) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return asdict(outcome)
