@@ -200,15 +200,15 @@ class ConcurrentConsumeService:
         if kept:
             self._resubmit_later(request._replace(messages=kept))
         done = [message for message in messages if not any(message is other for other in kept)]
-        if not process_queue.dropped:
-            self._finish(done, queue, process_queue)
-        else:
-            process_queue.remove(done)
+        self._finish(done, queue, process_queue)
 
     def _finish(
         self, messages: list[MessageExt], queue: MessageQueue, process_queue: ProcessQueue
     ) -> int:
-        """Take finished messages out and move the offset in memory up; returns what remove said."""
+        """Take finished messages out and move the offset in memory up; returns what remove said.
+
+        A queue that was given up while messages were sent back keeps its offset forgotten.
+        """
         offset = process_queue.remove(messages)
         if offset >= 0 and not process_queue.dropped:
             self._store.update(queue, offset, increase_only=True)

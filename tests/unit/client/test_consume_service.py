@@ -255,6 +255,46 @@ async def test_when_both_ways_fail_the_message_is_retried_here_and_blocks_the_of
 
 
 @virtual_time
+async def test_a_queue_given_up_while_a_message_is_sent_back_keeps_no_offset() -> None:
+    handler = Collector()
+    handler.answer = lambda message: LATER
+    async with Lab() as lab:
+        (master,) = lab.pair()
+        lab.cluster.fill(master, TOPIC, 0, 1)
+        for code in (RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.SEND_MESSAGE_V2):
+            master.ignore(code)
+        first = await lab.start(2, handler=handler, consume_from=FIRST)
+        await until(lambda: master.of(RequestCode.CONSUMER_SEND_MSG_BACK))
+        master.overrides.clear()
+        await lab.start(1)
+        await until(lambda: QUEUE not in first.consumer.held_queues)
+        await asyncio.sleep(8)  # the send-back times out, the copy is sent
+        assert first.hook.of("sendback", path="PRODUCER", ok=True)
+        assert memory(first) == -1
+
+
+@virtual_time
+async def test_finishing_a_message_never_lowers_the_offset() -> None:
+    release = asyncio.Event()
+    handler = Collector()
+
+    async def wait(message: MessageExt) -> ConsumeResult:
+        await release.wait()
+        return SUCCESS
+
+    handler.answer = wait
+    async with Lab() as lab:
+        (master,) = lab.pair()
+        lab.cluster.fill(master, TOPIC, 0, 1)
+        member = await lab.start(handler=handler, consume_from=FIRST)
+        await until(lambda: handler.got)
+        member.consumer.offset_store.update(QUEUE, 100, increase_only=False)
+        release.set()
+        await until(lambda: member.hook.of("deliver_end"))
+        assert memory(member) == 100
+
+
+@virtual_time
 async def test_without_a_known_master_send_back_goes_to_the_name_server_and_costs_5_s() -> None:
     handler = Collector()
     handler.answer = lambda message: LATER if not message.reconsume_times else SUCCESS
@@ -299,6 +339,8 @@ async def test_a_handler_that_runs_15_minutes_has_its_message_sent_back_meanwhil
         assert {r.reason for r in member.hook.of("sendback")} == {"EXPIRE"}
         assert {r.addr for r in member.hook.of("sendback")} == {master.addr}
         assert len([m for _, m in handler.got if m.reconsume_times == 1]) == 16
+        assert len(member.consumer.held_queues[QUEUE]) == 4
+        assert memory(member) in (-1, 0)  # no offset moves here
 
 
 @virtual_time

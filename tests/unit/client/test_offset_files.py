@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.client.offset_store import read_offset_file, write_offset_file
@@ -35,6 +35,7 @@ def test_written_files_have_object_keys(tmp_path: Path) -> None:
     assert text == '{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:42}}'
 
 
+@settings(deadline=None)
 @given(
     offsets=st.dictionaries(
         st.builds(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.client.process_queue import NO_OFFSET, ProcessQueue
@@ -70,6 +70,7 @@ def test_clear_forgets_everything() -> None:
     assert (len(queue), queue.body_bytes, queue.span(), queue.head()) == (0, 0, 0, None)
 
 
+@settings(deadline=None)
 @given(
     holes=st.sets(st.integers(0, 60), max_size=20),
     batches=st.integers(1, 7),

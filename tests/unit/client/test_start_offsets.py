@@ -187,6 +187,21 @@ async def test_what_the_store_says_replaces_what_is_in_memory() -> None:
 
 
 @virtual_time
+async def test_a_leftover_in_memory_does_not_pass_for_progress_of_the_new_life() -> None:
+    async with Lab() as lab:
+        (master,) = lab.pair()
+        not_found(master)
+        member = await lab.start(handler=lambda messages: None, consume_from=FIRST)
+        queue = MessageQueue(TOPIC, "broker-a", 0)
+        await until(lambda: queue in member.consumer.held_queues)
+        await member.consumer._parts.rebalancer.remove(queue, "REMOVE", "RESET")  # type: ignore[union-attr]
+        member.consumer.offset_store.update(queue, 99, increase_only=False)
+        member.consumer.instance.wake_rebalance("test")
+        await until(lambda: queue in member.consumer.held_queues)
+        assert member.consumer.offset_store.memory(queue) == -1
+
+
+@virtual_time
 async def test_monotonic_start_does_not_fall_below_what_this_client_knew() -> None:
     async with Lab(monotonic_start=True) as lab:
         (master,) = lab.pair()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.client.strategies import (
@@ -61,6 +61,7 @@ def test_an_empty_input_leaves_the_topic_as_it_is(
         STRATEGIES[name](own, queues, members)
 
 
+@settings(deadline=None)
 @given(
     name=st.sampled_from(sorted(STRATEGIES)),
     queue_count=st.integers(1, 40),
