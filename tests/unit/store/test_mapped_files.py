@@ -59,6 +59,13 @@ def test_cold_files_are_closed_and_come_back(tmp_path: Path) -> None:
     ]
 
 
+def test_the_coldest_file_is_the_one_that_is_closed(tmp_path: Path) -> None:
+    queue = make_queue(tmp_path / "log", limit=2)
+    for number in (0, 1, 0, 2):
+        queue.write_at(number * 4096, b"x")
+    assert [file.handle is not None for file in queue.files] == [True, False, True]
+
+
 def test_a_view_outlives_its_file(tmp_path: Path) -> None:
     queue = make_queue(tmp_path / "log")
     queue.write_at(0, b"still here")

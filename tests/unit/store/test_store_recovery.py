@@ -304,6 +304,41 @@ def test_after_a_restart_of_the_machine_gaps_before_flushed_records_are_damage()
     assert error.value.position == at
 
 
+def test_a_record_as_old_as_the_last_flushed_one_proves_nothing() -> None:
+    """Three records of one millisecond: the first flushed, the second lost, the third kept."""
+    files = CrashingFiles()
+    store = open_store(Path("/s"), files)
+    put_all(store, b"flushed")
+    store.flush()
+    store.flush_queues()
+    put_all(store, b"lost", b"kept by chance")
+    lost = [step for step, c in enumerate(files.journal) if c in files.writes("commitlog")][1]
+    rebooted = files.after_power_loss(len(files.journal), lambda step: step != lost)
+    assert stored(open_store(Path("/s"), rebooted)) == [b"flushed"]
+
+
+def test_damage_is_found_behind_bytes_that_look_like_a_record(tmp_path: Path) -> None:
+    filled(tmp_path, stop=kill, count=5)
+    overwrite(log_file(tmp_path), 204, b"?" * 20 + b"\xda\xa3\x20\xa7" * 30)
+    with pytest.raises(CorruptStore, match="a good record follows at 400"):
+        open_store(tmp_path)
+
+
+def test_what_a_killed_process_left_unsynced_is_synced_by_the_next_start() -> None:
+    """A power loss after that start takes nothing, though the dead process had synced nothing."""
+    files, clock = CrashingFiles(), Clock()
+    store = open_store(Path("/s"), files, clock)
+    for number in range(25):
+        clock.now += 5000
+        put_all(store, bytes([number]) * 100, queue_id=number % 2)
+    kill(store)
+    open_store(Path("/s"), files)
+    rebooted = files.after_power_loss(len(files.journal), lambda step: False)
+    store = open_store(Path("/s"), rebooted)
+    assert len(stored(store)) == 25
+    assert_queues_agree_with_log(store)
+
+
 def test_older_records_behind_the_tail_are_what_java_left_there(tmp_path: Path) -> None:
     """4.9.8 does not zero what it cuts off; the next records overwrite a part of it."""
     clock = Clock(5000)
@@ -503,6 +538,22 @@ def test_a_queue_with_nothing_but_blank_entries_is_begun_anew(tmp_path: Path) ->
     assert store.min_queue_offset("TopicTest", 0) == 3
     assert_queues_agree_with_log(store)
     store.close()
+
+
+def test_blank_entries_do_not_count_though_the_log_begins_at_zero(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    put_all(store, b"a", b"b", b"c")
+    store.close()
+    shutil.rmtree(tmp_path / "consumequeue")
+    log = log_file(tmp_path)
+    for record, number in enumerate((5, 6, 7)):
+        overwrite(log, record * 101 + 27, bytes([number]))
+    for _ in range(2):
+        store = open_store(tmp_path)
+        assert store.min_queue_offset("TopicTest", 0) == 5
+        assert store.max_queue_offset("TopicTest", 0) == 8
+        assert_queues_agree_with_log(store)
+        store.close()
 
 
 def test_a_queue_that_ends_inside_a_record_is_named(tmp_path: Path) -> None:
