@@ -72,6 +72,7 @@ def sample_report(group: str = "billing") -> dict[str, Any]:
         "totals": {
             "acknowledged": 1000,
             "delivered": 1040,
+            "distinct": 1000,
             "dup": 40,
             "dup_ratio": 0.04,
             "dup_after_success": 38,

@@ -104,6 +104,9 @@ def fault_bands(report: Report) -> list[FaultBand]:
 
 
 def timeline_data(report: Report, points: Sequence[Point]) -> TimelineData:
+    window = _window(report)
+    if window is not None:
+        points = [point for point in points if window[0] <= point.t_ns <= window[1]]
     sends = [point for point in points if point.kind == "send_latency"]
     good = [point for point in sends if (point.label or "").startswith("OK")]
     bad = [point for point in sends if not (point.label or "").startswith("OK")]
@@ -123,8 +126,16 @@ def timeline_data(report: Report, points: Sequence[Point]) -> TimelineData:
         failed_sends=_series(bad),
         faults=fault_bands(report),
         events=[(p.t_ns, p.label or "") for p in points if p.kind == "event"],
+        window_ns=window,
         title=title,
     )
+
+
+def _window(report: Report) -> tuple[int, int] | None:
+    """From the end of the warm-up to the end: a backlog made before would dwarf all."""
+    window = report.get("window") or {}
+    start, end = window.get("warmup_end_ns"), window.get("end_ns")
+    return None if start is None or end is None else (start, end)
 
 
 def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
@@ -143,11 +154,8 @@ def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
         key = QueueKey(drop["group"], drop.get("broker", ""), drop["topic"], drop["qid"])
         text = f"{drop['label'].lower()}: {drop['from']} → {drop['to']}"
         for known in curves:
-            if (
-                known[2:] == key[2:]
-                and known.group == key.group
-                and key.broker in ("", known.broker)
-            ):
+            same = (known.group, *known[2:]) == (key.group, *key[2:])
+            if same and key.broker in ("", known.broker) and text not in _texts(drops[known]):
                 drops[known].append((drop["t_ns"], float(drop["to"]), text))
     ordered = sorted(curves, key=lambda key: (-duplicates.get(key, 0), key))
     return [
@@ -161,6 +169,10 @@ def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
         for key in ordered
         if not key.topic.startswith("%RETRY%") or duplicates.get(key)
     ][:MAX_STAIRCASES]
+
+
+def _texts(drops: Iterable[tuple[int, float, str]]) -> set[str]:
+    return {text for _, _, text in drops}
 
 
 def cause_data(report: Report) -> CauseData:

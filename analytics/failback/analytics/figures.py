@@ -114,6 +114,7 @@ class TimelineData:
     failed_sends: Series
     faults: Sequence[FaultBand]
     events: Sequence[tuple[int, str]] = ()
+    window_ns: tuple[int, int] | None = None
     title: str = "Rates and the fault"
 
 
@@ -199,22 +200,19 @@ def timeline(data: TimelineData, theme: Theme = LIGHT) -> go.Figure:
         marker={"size": 6, "symbol": "x", "color": "#D55E00"},
     )
     _mark_faults(figure, data.faults, theme)
-    for time_ns, text in data.events:
-        figure.add_vline(
-            x=time_ns / NS_PER_SECOND,
-            line={"width": 1, "dash": "dot", "color": theme.text},
-            annotation={"text": text, "textangle": -90, "font": {"size": 10}},
-            annotation_position="bottom right",
-        )
+    _mark_events(figure, data.events, theme)
     figure.update_layout(
         yaxis={
             "title": {"text": "messages per second"},
-            "domain": [0.45, 1],
+            "domain": [0.42, 0.8],
             "rangemode": "tozero",
         },
         yaxis2={"title": {"text": "send latency (ms)"}, "domain": [0, 0.36], "type": "log"},
+        xaxis={"anchor": "y2"},
     )
-    return _finish(figure, data.title, "seconds after run zero", None, theme, height=520)
+    if data.window_ns is not None:
+        figure.update_xaxes(range=[edge / NS_PER_SECOND for edge in data.window_ns])
+    return _finish(figure, data.title, "seconds after run zero", None, theme, height=640)
 
 
 def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:
@@ -244,6 +242,7 @@ def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:
 def dup_by_cause(data: CauseData, theme: Theme = LIGHT) -> go.Figure:
     """Duplicates by cause; hatched by report group, paler where the work was needed."""
     figure = go.Figure()
+    named: set[tuple[str, str]] = set()
     for cause, group, after, before, unknown in data.rows:
         for label, count, opacity in (
             ("after a success", after, 1.0),
@@ -263,11 +262,16 @@ def dup_by_cause(data: CauseData, theme: Theme = LIGHT) -> go.Figure:
                     "pattern": {"shape": GROUP_HATCHES.get(group, "")},
                 },
                 text=[str(count)],
+                textposition="outside",
+                cliponaxis=False,
+                legendgroup=f"{group}: {label}",
+                showlegend=(group, label) not in named,
             )
+            named.add((group, label))
     figure.update_layout(barmode="stack")
     total = sum(sum(row[2:]) for row in data.rows)
     title = f"{total} duplicates by cause" if total else "No duplicate was delivered"
-    return _finish(figure, title, "deliveries", None, theme, height=120 + 60 * len(data.rows))
+    return _finish(figure, title, "deliveries", None, theme, height=190 + 50 * len(data.rows))
 
 
 def interval_map(data: IntervalData, theme: Theme = LIGHT) -> go.Figure:
@@ -290,7 +294,7 @@ def interval_map(data: IntervalData, theme: Theme = LIGHT) -> go.Figure:
     figure.update_layout(barmode="overlay")
     queues = len({window[0] for window in data.windows})
     title = f"{len(data.windows)} re-consumed intervals in {queues} queues"
-    return _finish(figure, title, "queue offset", None, theme, height=140 + 40 * queues)
+    return _finish(figure, title, "queue offset", None, theme, height=200 + 40 * queues)
 
 
 def bound_vs_observed(data: BoundData, theme: Theme = LIGHT) -> go.Figure:
@@ -316,7 +320,7 @@ def bound_vs_observed(data: BoundData, theme: Theme = LIGHT) -> go.Figure:
                 showlegend=False,
                 mode="markers+text",
                 text=[f"bound {bound:g}"],
-                textposition="top center",
+                textposition="middle right",
                 marker={"symbol": "line-ew-open", "size": 60, "color": theme.text},
             )
     over = [row[0] for row in data.rows if row[3]]
@@ -325,24 +329,35 @@ def bound_vs_observed(data: BoundData, theme: Theme = LIGHT) -> go.Figure:
 
 
 def rto_waterfall(data: WaterfallData, theme: Theme = LIGHT) -> go.Figure:
-    """The phases after a kill, each from its predecessor; a phase never seen is dashed."""
+    """What happened after a kill, each from its predecessor in time; then what never did."""
     figure = go.Figure()
     previous = 0
-    for phase, at_ns in data.phases:
-        seen = at_ns is not None
-        start, end = previous, at_ns if at_ns is not None else previous
+    seen = sorted((at_ns, phase) for phase, at_ns in data.phases if at_ns is not None)
+    for at_ns, phase in seen:
         figure.add_bar(
-            x=[max(end - start, 0) / NS_PER_SECOND],
-            base=[start / NS_PER_SECOND],
+            x=[(at_ns - previous) / NS_PER_SECOND],
+            base=[previous / NS_PER_SECOND],
             y=[phase],
             orientation="h",
             showlegend=False,
-            text=[f"{end / NS_PER_SECOND:.1f} s" if seen else "not seen"],
-            marker={"color": "#0072B2", "pattern": {"shape": "" if seen else "/"}},
+            text=[f"{at_ns / NS_PER_SECOND:.1f} s"],
+            textposition="outside",
+            cliponaxis=False,
+            marker={"color": "#0072B2"},
         )
-        previous = max(previous, end)
+        previous = at_ns
+    for phase in (phase for phase, at_ns in data.phases if at_ns is None):
+        figure.add_bar(
+            x=[0],
+            y=[phase],
+            orientation="h",
+            showlegend=False,
+            text=["not seen"],
+            textposition="outside",
+            marker={"color": "#767676", "pattern": {"shape": "/"}},
+        )
     figure.update_layout(yaxis={"autorange": "reversed"})
-    height = 120 + 40 * len(data.phases)
+    height = 190 + 36 * len(data.phases)
     return _finish(figure, data.title, "seconds after the kill", None, theme, height=height)
 
 
@@ -364,6 +379,26 @@ def compare_arms(data: CompareData, theme: Theme = LIGHT) -> go.Figure:
     return _finish(figure, f"{data.metric} by arm", None, data.unit, theme, height=360)
 
 
+def _mark_events(
+    figure: go.Figure, events: Sequence[tuple[int, str]], theme: Theme, rows: int = 5
+) -> None:
+    """Draw a line per event and its text above the plot, in rows so that neighbours can be read."""
+    for number, (time_ns, text) in enumerate(sorted(events)):
+        figure.add_vline(
+            x=time_ns / NS_PER_SECOND, line={"width": 1, "dash": "dot", "color": theme.text}
+        )
+        figure.add_annotation(
+            x=time_ns / NS_PER_SECOND,
+            y=1 - 0.035 * (number % rows),
+            yref="paper",
+            text=text,
+            showarrow=False,
+            xanchor="left",
+            yanchor="top",
+            font={"size": 11},
+        )
+
+
 def _mark_faults(figure: go.Figure, faults: Iterable[FaultBand], theme: Theme) -> None:
     for fault in faults:
         if fault.intended_ns is not None:
@@ -380,7 +415,7 @@ def _mark_faults(figure: go.Figure, faults: Iterable[FaultBand], theme: Theme) -
             fillcolor=theme.fault,
             line={"width": 1, "color": "#D55E00"},
             annotation={"text": fault.name, "font": {"size": 11}},
-            annotation_position="top left",
+            annotation_position="bottom left",
         )
 
 
@@ -400,8 +435,8 @@ def _finish(
         paper_bgcolor=theme.paper,
         plot_bgcolor=theme.paper,
         font={"color": theme.text, "size": 13},
-        margin={"l": 70, "r": 30, "t": 70, "b": 60},
-        legend={"orientation": "h", "y": -0.2},
+        margin={"l": 70, "r": 30, "t": 60, "b": 90},
+        legend={"orientation": "h", "yref": "container", "y": 0, "yanchor": "bottom"},
     )
     figure.update_xaxes(**axis)
     figure.update_yaxes(**axis)

@@ -136,7 +136,7 @@ def numeric_columns(rows: Sequence[Row]) -> frozenset[int]:
 def tiles(report: Report) -> list[tuple[str, str]]:
     totals = report["totals"]
     return [
-        (show(totals["acknowledged"]), "messages acknowledged"),
+        (show(totals["distinct"]), "messages consumed"),
         (show(totals["delivered"]), "deliveries"),
         (show(totals["dup"]), "consumed again"),
         (percent(totals["dup_ratio"]), "of all messages"),
