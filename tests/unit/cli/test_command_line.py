@@ -1,0 +1,152 @@
+"""The command line: what is light, what an error looks like, which exit code it has."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from failback.cli.__main__ import main
+from failback.cli.admin import name_servers, parse_time
+from failback.cli.errors import Debug, explain, guarded, missing_extra, worst
+from failback.cli.output import print_table
+from failback.protocol.errors import ConfigError, RemotingConnectError
+
+pytestmark = pytest.mark.unit
+
+
+def run_python(program: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+@pytest.mark.parametrize("command", ["broker", "namesrv"])
+def test_a_server_carries_no_command_line(command: str) -> None:
+    loaded = run_python(
+        "import sys; from failback.cli.__main__ import _light_command as light;"
+        f"assert light([{command!r}, '-c', 'x'])[1] == ['-c', 'x'];"
+        "print([m for m in ('typer', 'rich', 'pydantic', 'ruamel.yaml') if m in sys.modules])"
+    )
+    assert loaded == "[]\n"
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    shown = capsys.readouterr().out
+    for command in ("demo", "up", "down", "ps", "logs", "run", "report", "broker", "namesrv",
+                    "workload", "admin", "tools"):  # fmt: skip
+        assert f" {command} " in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (["up"], 2, "--file"),
+        (["frobnicate"], 2, "frobnicate"),
+        (["run", "no-such-experiment"], 2, 'no bundled experiment "no-such-experiment"'),
+        (["run", "failback-dmo"], 2, 'did you mean "failback-demo"?'),
+        (["run", "failback-demo", "--arm", "sty"], 2, 'arm: unknown "sty", did you mean "stay"'),
+        (["demo", "--engine", "kafka"], 2, '--engine: must be failback or apache, got "kafka"'),
+        (["demo", "--engine", "apache", "--quick"], 2, "--quick: needs engine failback"),
+        (["demo", "--report-engine", "pandas"], 2, "--report-engine: must be one of"),
+        (["report", "/nonexistent-run"], 2, "/nonexistent-run"),
+        (["logs", "x", "--root", "/nonexistent"], 2, 'POD: no log of "x" at /nonexistent'),
+        (["ps", "--root", "/nonexistent"], 2, "no runtime at /nonexistent"),
+        (["admin", "clusterList", "--root", "/nonexistent"], 2, "--namesrv: not given, and no"),
+        (["admin", "getBrokerConfig", "-b", "127.0.0.1:1"], 1, "connect to 127.0.0.1:1 failed"),
+        (
+            ["admin", "updateBrokerConfig", "-b", "127.0.0.1:1", "x"],
+            2,
+            'must be key=value, got "x"',
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_with_the_right_code(
+    capsys: pytest.CaptureFixture[str], words: list[str], code: int, told: str
+) -> None:
+    assert main(words) == code
+    shown = capsys.readouterr().err
+    assert told in shown
+    assert "Traceback" not in shown
+
+
+def test_an_internal_error_is_one_line_unless_debug_is_on(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @guarded
+    def broken() -> None:
+        raise ZeroDivisionError("no")
+
+    with pytest.raises(typer.Exit) as caught:
+        broken()
+    assert caught.value.exit_code == 3
+    assert capsys.readouterr().err == (
+        "error: internal error: ZeroDivisionError: no (failback --debug shows where)\n"
+    )
+    monkeypatch.setattr(Debug, "on", True)
+    with pytest.raises(ZeroDivisionError):
+        broken()
+
+
+def test_ctrl_c_is_inconclusive() -> None:
+    @guarded
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(typer.Exit) as caught:
+        interrupted()
+    assert caught.value.exit_code == 3
+
+
+def test_a_missing_extra_is_one_line_that_names_it() -> None:
+    line = "this needs the extra spark: pip install 'failback[spark]' (pyspark is missing)"
+    assert missing_extra("pyspark") == line
+    missing = ModuleNotFoundError("No module named 'pyarrow.parquet'", name="pyarrow.parquet")
+    assert explain(missing)[0].startswith("this needs the extra analytics:")
+    assert explain(ConfigError("a", "b")) == ("a: b", 2)
+    assert explain(RemotingConnectError("x:1"))[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"),
+    [([], 0), ([0, 0], 0), ([0, 3], 3), ([3, 1, 0], 1), ([1, 5, 3], 5), ([4, 1], 4), ([74], 74)],
+)
+def test_the_worst_code_wins(codes: list[int], code: int) -> None:
+    assert worst(codes) == code
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("now", -1), ("1700000000000", 1_700_000_000_000), ("1970-01-01T00:00:01+00:00", 1000)],
+)
+def test_times_of_reset_offset(text: str, milliseconds: int) -> None:
+    assert parse_time(text) == milliseconds
+
+
+def test_a_time_that_is_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"--time: must be like 2026-01-31T12:00:00"):
+        parse_time("yesterday")
+
+
+def test_name_servers_come_from_the_option_before_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", "env:1;env:2")
+    assert name_servers("a:1;b:2", None) == ["a:1", "b:2"]
+    assert name_servers("", None) == ["env:1", "env:2"]
+    with pytest.raises(ConfigError, match="no runtime at"):
+        name_servers("", tmp_path)
+
+
+def test_a_table_without_a_terminal_is_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("A", "LONG"), [("1", None), ("[red]", 5)], "title")
+    assert capsys.readouterr().out == "title\nA      LONG\n1\n[red]  5\n"

@@ -1,0 +1,101 @@
+"""The bundled demo: equal to the examples, valid, and changed only as options say."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from failback.chaos.spec import load_experiment
+from failback.cli.bundled import EXPERIMENTS, bundled
+from failback.cli.demo import demo_resources, load_demo
+from failback.cli.verdicts import print_verdicts, row_of
+from failback.operator.loading import load_resources
+from failback.operator.model import BrokerCluster, NameServer
+
+pytestmark = pytest.mark.unit
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+
+
+@pytest.mark.parametrize("name", ["cluster.yaml", "experiment.yaml"])
+def test_the_examples_show_what_the_demo_runs(name: str) -> None:
+    assert (EXAMPLES / "demo" / name).read_bytes() == bundled(name).read_bytes()
+
+
+@pytest.mark.parametrize("file", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda file: file.name)
+def test_every_example_is_valid(file: Path) -> None:
+    resources = load_resources([file])
+    assert resources.warnings == ()
+    for other in resources.others:
+        assert load_experiment(file).name == other.data["metadata"]["name"]
+
+
+def test_every_named_experiment_is_there() -> None:
+    assert [load_experiment(bundled(file)).name for file in EXPERIMENTS.values()] == list(
+        EXPERIMENTS
+    )
+
+
+def test_the_demo_s_experiment_fits_the_demo_s_cluster() -> None:
+    experiment = load_demo(quick=False, engine="failback")
+    name_server, cluster = demo_resources("stay", quick=False, engine="failback")
+    assert isinstance(name_server, NameServer)
+    assert isinstance(cluster, BrokerCluster)
+    assert experiment.cluster == cluster.name
+    assert [arm.name for arm in experiment.arms] == ["stay", "handover"]
+    assert cluster.namespace == "demo-stay"
+    assert cluster.spec.slave_read_enable
+    assert cluster.spec.config == {}
+
+
+def test_quick_scales_servers_and_experiment_alike() -> None:
+    assert load_demo(quick=True, engine="failback").spec.time_scale == 0.1
+    for item in demo_resources("stay", quick=True, engine="failback"):
+        assert isinstance(item, (NameServer, BrokerCluster))
+        assert item.spec.config == {"failbackTimeScale": "0.1"}
+
+
+def test_engine_apache_is_apache_throughout() -> None:
+    for item in demo_resources("stay", quick=False, engine="apache"):
+        assert isinstance(item, (NameServer, BrokerCluster))
+        assert (item.spec.engine.type, item.spec.engine.version) == ("apache", "4.9.7")
+
+
+def test_the_table_shows_the_report_s_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report = {
+        "arm": "handover",
+        "totals": {"delivered": 11602, "dup": 4032, "dup_ratio": 0.5326, "lost": None},
+        "groups": [
+            {"causes": {"ROLLBACK_RESTART": 192, "ROLLBACK_SLAVE_ONLY_PROGRESS": 3000}},
+            {"causes": {"ROLLBACK_SLAVE_ONLY_PROGRESS": 840}},
+        ],
+        "bounds": [{"bound": 20000}, {"bound": 3869}],
+        "rto": [
+            {"produce_ms": 50416.2, "consume_ms": {"p50": 1.0, "max": 75397.3}},
+            {"produce_ms": None, "consume_ms": None},
+        ],
+        "verdict": {"value": "Pass", "sentence": "s", "reasons": []},
+    }
+    file = tmp_path / "report.json"
+    file.write_text(json.dumps(report))
+    row = row_of(file)
+    assert row["causes"] == {"ROLLBACK_SLAVE_ONLY_PROGRESS": 3840, "ROLLBACK_RESTART": 192}
+    assert (row["bound"], row["produce_rto_ms"], row["consume_rto_ms"]) == (23869, 50416.2, 75397.3)
+    print_verdicts([row])
+    assert re.split(" {2,}", capsys.readouterr().out.splitlines()[1]) == [
+        "handover",
+        "11,602",
+        "4,032",
+        "53.3%",
+        "ROLLBACK_SLAVE_ONLY_PROGRESS 3,840, ROLLBACK_RESTART 192",
+        "23,869",
+        "-",
+        "50.4 s",
+        "75.4 s",
+        "Pass",
+    ]
