@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from failback.analytics.figures import (
+    NS_PER_SECOND,
     OFFSET_SERIES,
     BoundData,
     CauseData,
@@ -111,7 +112,7 @@ def timeline_data(report: Report, points: Sequence[Point]) -> TimelineData:
     good = [point for point in sends if (point.label or "").startswith("OK")]
     bad = [point for point in sends if not (point.label or "").startswith("OK")]
     rates = {
-        name: _series(point for point in points if point.kind == kind)
+        name: _rate(point for point in points if point.kind == kind)
         for kind, name in RATES.items()
     }
     down = [
@@ -252,6 +253,19 @@ def compare_data(report: Report, metric: str, unit: str) -> CompareData:
     return CompareData(
         metric, unit, {arm["name"]: arm.get("values", {}).get(metric, []) for arm in arms}
     )
+
+
+def _rate(points: Iterable[Point]) -> Series:
+    """A rate has a point only where something happened: the seconds between are zero."""
+    known = {point.t_ns: point.value for point in points}
+    if not known:
+        return Series([], [])
+    times = list(known)
+    for time_ns in range(min(known), max(known), NS_PER_SECOND):
+        if not any(time_ns + offset in known for offset in (0, -1, 1)):
+            times.append(time_ns)
+    times.sort()
+    return Series(times, [known.get(time_ns, 0.0) for time_ns in times])
 
 
 def _series(points: Iterable[Point]) -> Series:

@@ -20,7 +20,7 @@ BASE_COLUMNS: Final = (
     "host", "did", "grp", "client_id", "inc", "pqe", "broker", "ptopic", "qid", "qoff", "lane",
     "lseq", "store_ms", "bt", "et", "status",
 )  # fmt: skip
-FULL_COLUMNS: Final = (*BASE_COLUMNS, "proc_no", "omid", "rt")
+FULL_COLUMNS: Final = (*BASE_COLUMNS, "proc_no", "omid", "rt", "okey")
 FOREIGN_COLUMNS: Final = ("ukey", "keys", "omid")
 
 
@@ -126,6 +126,7 @@ def normalise(batch: pa.Table, context: Context, ends: Ends, dropped: Dropped) -
             "proc_no": rows["proc_no"],
             "omid": batch.column("omid"),
             "rt": rows["rt"],
+            "okey": batch.column("okey"),
             "fkey": pa.array([""] * rows.count) if fkey is None else pa.array(fkey),
         }
     table = pa.table(columns)

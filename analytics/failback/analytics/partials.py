@@ -24,6 +24,7 @@ from failback.analytics.align import Clocks
 from failback.analytics.epochs import Queue, QueueEvents
 from failback.analytics.history import GroupQueue, History
 from failback.analytics.intervals import Ints, layers
+from failback.client.consumelog.schema import COMMIT_KINDS
 
 INTERVAL: Final = 0
 SUM: Final = 1
@@ -46,6 +47,10 @@ SCHEMA: Final = pa.schema(
         *((name, pa.int64()) for name in ("lo", "hi", "weight", "figure")),
     ]
 )
+
+DOUBTFUL_RESULTS: Final = frozenset({"TIMEOUT", "CONN", "UNKNOWN"})
+TAKEN_RESULTS: Final = frozenset({"OK", "SENT", *COMMIT_KINDS})
+"""Results of commits that nothing contradicts: one-way ones are only known to have been sent."""
 
 DELIVER_COLUMNS: Final = (
     "grp", "broker", "ptopic", "qid", "epoch", "qoff", "lane", "lseq", "inc", "pqe", "bt", "et",
@@ -175,9 +180,7 @@ def produce_partials(batch: pa.Table, context: Context) -> pa.Table:
     good = rows.starts_with("res", "OK")
     known = rows.valid("lane") & rows.valid("lseq")
     lane = Key(topic=topic, n1=rows["lane"])
-    doubtful = np.logical_or.reduce(
-        [rows.equals("res", name) for name in ("TIMEOUT", "CONN", "UNKNOWN")]
-    )
+    doubtful = rows.one_of("res", DOUBTFUL_RESULTS)
     for name, chosen in (
         ("sent", known),
         ("acked", known & rows.equals("res", "OK")),
@@ -241,7 +244,7 @@ def pull_partials(batch: pa.Table, context: Context) -> pa.Table:
         return out.table()
     shift = rows.shifts(context.clocks)
     t0, t1 = rows["t0"] + shift, rows["t1"] + shift
-    good = rows.equals("res", "FOUND") | rows.equals("res", "NO_NEW_MSG")
+    good = rows.one_of("res", frozenset({"FOUND", "NO_NEW_MSG"}))
     queue = Key(
         grp=rows.codes("grp"),
         broker=rows.codes("broker"),
@@ -292,7 +295,7 @@ def commit_partials(batch: pa.Table, context: Context) -> pa.Table:
     bid = np.where(rows.valid("bid"), rows["bid"], NULL_NUMBER)
     place = queue.and_(n2=bucket, n3=epoch)
     out.values(MAX, "covered", place.and_(n4=bid, n5=binc).at(sent), off[sent])
-    taken = sent & (~rows.valid("result") | rows.equals("result", "OK"))
+    taken = sent & (~rows.valid("result") | rows.one_of("result", TAKEN_RESULTS))
     out.values(MAX, "taken", queue.and_(n2=bucket).at(taken), off[taken])
     out.values(MAX, "memory", queue.and_(n2=t // NS).at(sent), off[sent])
     lost = sent & rows.valid("addr") & (binc == NULL_NUMBER)
@@ -421,6 +424,9 @@ class Rows:
 
     def equals(self, name: str, value: str) -> NDArray[np.bool_]:
         return self._named(name, lambda text: text == value)
+
+    def one_of(self, name: str, values: frozenset[str]) -> NDArray[np.bool_]:
+        return self._named(name, lambda text: text in values)
 
     def starts_with(self, name: str, prefix: str) -> NDArray[np.bool_]:
         return self._named(name, lambda text: text.startswith(prefix))

@@ -41,6 +41,7 @@ DELIVERY: Final = pa.schema(
         ("lane", pa.int64()),
         ("lseq", pa.int64()),
         ("fkey", pa.utf8()),
+        ("okey", pa.utf8()),
         ("rt", pa.int64()),
         ("inc", pa.int64()),
         ("pqe", pa.int64()),

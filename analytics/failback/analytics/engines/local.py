@@ -26,7 +26,7 @@ from failback.analytics.partials import Context, Rows
 
 _JOINED_BY: Final = {partials.SUM: "sum", partials.MAX: "max", partials.MIN: "min"}
 _PRODUCED_COLUMNS: Final = ("lane", "lseq", "att", "ukey", "res")
-_DOUBTFUL: Final = pa.array(["TIMEOUT", "CONN", "UNKNOWN"])
+_DOUBTFUL: Final = pa.array(sorted(partials.DOUBTFUL_RESULTS))
 
 
 class LocalEngine:

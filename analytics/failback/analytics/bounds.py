@@ -1,0 +1,247 @@
+"""How much may come again, against how much did: ``bounds[]`` and ``handover[]``. Pure.
+
+The mechanisms are those of a RocketMQ 4.9 pair after a kill of its master. Which of them can have
+acted is read off the assignments that followed:
+
+==  =================================  =========================
+8   nobody took a queue anew           0
+5   a start offset came from a slave   R·(I_s + c) + Q·W
+6   ... from the returned master       R·(D + I_b + I_c) + Q·W
+2   ... from a master that stayed up   R·I_c + Q·W
+11  several members, partial lists     R·I_hb
+19  retries delivered again            (retries/s)·I_d
+==  =================================  =========================
+
+R is the sum over the affected queues of their highest one-second consume rate, measured within
+30 s of the outage; W the widest hole below finished messages that was seen; D runs from the kill
+to the last affected queue's first assignment on the returned master. A run above its bound is a
+bug or an unknown mechanism, and says so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
+from typing import Any, Final
+
+from failback.analytics.history import Assignment, GroupQueue
+from failback.analytics.labels import OFFSET_GROUPS, report_group
+from failback.analytics.measures import NS, Figures, Row, declared_group, group_names, ratio
+from failback.analytics.partials import Outage
+
+RATE_MARGIN_SECONDS: Final = 30
+HEARTBEAT_SECONDS: Final = 30.0
+_DEFAULTS: Final = {
+    "flush_interval_ms": 5000,
+    "slave_sync_interval_ms": 10000,
+    "delay_flush_interval_ms": 10000,
+    "client_commit_interval_ms": 5000,
+}
+
+
+def bound_figures(figures: Figures) -> list[Row]:
+    """Bound and observation of every outage and group."""
+    outages = figures.analysis.context.outages
+    found = []
+    for number, outage in enumerate(outages):
+        until = outages[number + 1].killed if number + 1 < len(outages) else None
+        found += [_bound(figures, outage, until, group) for group in group_names(figures)]
+    return found
+
+
+def _bound(figures: Figures, outage: Outage, until: int | None, group: str) -> Row:
+    taken = [
+        a
+        for a in figures.analysis.history.assignments
+        if a.key.grp == group and outage.killed < a.t and (until is None or a.t < until)
+    ]
+    inputs = _inputs(figures, outage, group, taken)
+    terms = _terms(figures, outage, group, taken, inputs)
+    bound = ceil(sum(value for _, _, value in terms) - 1e-9)
+    observed = sum(
+        row["grp"] == group
+        and outage.killed <= row["bt"]
+        and (until is None or row["bt"] < until)
+        and (report_group(row["cause"]) in OFFSET_GROUPS or row["cause"] == "DELAY_REPLAY")
+        for row in figures.dups
+    )
+    return {
+        "fid": outage.fid,
+        "group": group,
+        "mechanism": "rows " + "+".join(name for name, _, _ in terms),
+        "formula": " + ".join(formula for _, formula, _ in terms),
+        "inputs": inputs,
+        "bound": bound,
+        "observed": observed,
+        "ratio": ratio(observed, bound),
+        "exceeded": observed > bound,
+    }
+
+
+def _inputs(
+    figures: Figures, outage: Outage, group: str, taken: Sequence[Assignment]
+) -> dict[str, float]:
+    """Measured rates and times, and the configured intervals as they ran (time scale applied)."""
+    folder = figures.analysis.folder
+    system: Mapping[str, Any] = folder.run.get("system") or {}
+
+    def interval(name: str) -> float:
+        value = system.get(name)
+        return float(_DEFAULTS[name] if value is None else value) / 1000 * folder.time_scale
+
+    queues = sorted({a.key for a in taken})
+    back = {
+        key: min(a.t for a in mine)
+        for key in queues
+        if (mine := [a for a in taken if a.key == key and _from_returned(a, outage)])
+    }
+    ends = [*back.values()] or [outage.accepted if outage.accepted is not None else outage.killed]
+    last = max(ends) // NS
+    first = outage.killed // NS
+    return {
+        "R": float(sum(_peak_rate(figures, key, first, last) for key in queues)),
+        "Q": float(len(queues)),
+        "QW": float(sum(_widest_hole(figures, key) for key in queues)),
+        "D": round((max(ends) - outage.killed) / NS, 3),
+        "I_b": interval("flush_interval_ms"),
+        "I_c": interval("client_commit_interval_ms"),
+        "I_s": interval("slave_sync_interval_ms"),
+        "I_d": interval("delay_flush_interval_ms"),
+        "I_hb": HEARTBEAT_SECONDS * folder.time_scale,
+        "retries_per_s": float(_retry_rate(figures, group, first, last)),
+    }
+
+
+def _from_returned(a: Assignment, outage: Outage) -> bool:
+    return (
+        a.src_bid == 0
+        and outage.accepted is not None
+        and a.t >= outage.accepted
+        and (outage.broker is None or a.key.broker == outage.broker)
+    )
+
+
+def _terms(
+    figures: Figures,
+    outage: Outage,
+    group: str,
+    taken: Sequence[Assignment],
+    i: Mapping[str, float],
+) -> list[tuple[str, str, float]]:
+    """The mechanisms that can have acted: row number, formula, messages."""
+    terms: list[tuple[str, str, float]] = []
+    if any(a.src_bid is not None and a.src_bid > 0 for a in taken):
+        terms.append(("5", "R·(I_s + c) + Q·W", i["R"] * (i["I_s"] + i["I_c"]) + i["QW"]))
+    if any(_from_returned(a, outage) for a in taken):
+        value = i["R"] * (i["D"] + i["I_b"] + i["I_c"]) + i["QW"]
+        terms.append(("1+2+3+6", "R·(D + I_b + I_c) + Q·W", value))
+    elif any(a.src_bid == 0 for a in taken) or (taken and not terms):
+        terms.append(("2+3", "R·I_c + Q·W", i["R"] * i["I_c"] + i["QW"]))
+    if taken and _members(figures, group) > 1:
+        terms.append(("11", "R·I_hb", i["R"] * i["I_hb"]))
+    if i["retries_per_s"]:
+        terms.append(("19", "(retries/s)·I_d", i["retries_per_s"] * i["I_d"]))
+    return terms or [("8", "0", 0.0)]
+
+
+def _members(figures: Figures, group: str) -> int:
+    name = declared_group(figures, group)
+    if name != group:
+        return 1  # every client of a broadcasting group is alone with its queues
+    declared = [g.members for g in figures.analysis.folder.groups if g.name == name]
+    return max(declared, default=1)
+
+
+def _peak_rate(figures: Figures, key: GroupQueue, first: int, last: int) -> int:
+    """Most deliveries of a queue in one second, near the outage."""
+    window = range(first - RATE_MARGIN_SECONDS, last + RATE_MARGIN_SECONDS + 1)
+    return max((n for at, n in figures.seconds.get(key, {}).items() if at in window), default=0)
+
+
+def _retry_rate(figures: Figures, group: str, first: int, last: int) -> int:
+    window = range(first - RATE_MARGIN_SECONDS, last + RATE_MARGIN_SECONDS + 1)
+    per_second: dict[int, int] = defaultdict(int)
+    for key, seconds in figures.seconds.items():
+        if key.grp == group and key.ptopic.startswith("%RETRY%"):
+            for at, count in seconds.items():
+                if at in window:
+                    per_second[at] += count
+    return max(per_second.values(), default=0)
+
+
+def _widest_hole(figures: Figures, key: GroupQueue) -> int:
+    """Most finished messages above an unfinished one in a process queue, seen at full seconds."""
+    finished: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+    for row in figures.values("finished"):
+        if (row["grp"], row["broker"], row["topic"], row["n1"]) == key:
+            finished[row["n2"], row["n3"]].append((row["n4"], row["value"]))
+    widest = 0
+    for row in figures.values("open"):
+        if (row["grp"], row["broker"], row["topic"], row["n1"]) == key:
+            done = [v for at, v in finished[row["n2"], row["n3"]] if at <= row["n4"]]
+            widest = max(widest, max(done, default=0) - 1 - row["value"])
+    return widest
+
+
+def handover_figures(figures: Figures) -> list[Row]:
+    """Queue by queue: what a new owner repeats is what was consumed minus what the master loaded.
+
+    For every queue's first assignment answered by the returned master whose previous owner had
+    ended. ``loaded`` is the first sample of that incarnation's table, ``consumed`` the processed
+    frontier at the assignment.
+    """
+    found = []
+    history = figures.analysis.history
+    for outage in figures.analysis.context.outages:
+        seen: set[GroupQueue] = set()
+        for number, a in enumerate(history.assignments):
+            if not _from_returned(a, outage) or a.key in seen:
+                continue
+            seen.add(a.key)
+            earlier = [p for p in history.assignments if p.key == a.key and p.t < a.t]
+            if not earlier or any(p.end_t is None or p.end_t > a.t for p in earlier):
+                continue
+            loaded, source = _loaded(figures, a, outage)
+            consumed = figures.analysis.distances[number].processed
+            if loaded is None or consumed is None:
+                continue
+            repeated, *_ = figures.analysis.redelivered.get(number, (0, 0, 0))
+            found.append(
+                {
+                    "fid": outage.fid,
+                    "group": a.key.grp,
+                    "broker": a.key.broker,
+                    "topic": a.key.ptopic,
+                    "qid": a.key.qid,
+                    "consumed": consumed,
+                    "loaded": loaded,
+                    "loaded_source": source,
+                    "start": a.start_off,
+                    "expected": max(0, consumed - loaded),
+                    "observed": repeated,
+                    "clean_end": max(earlier, key=lambda p: p.t).end_reason == "SHUTDOWN",
+                }
+            )
+    return found
+
+
+def _loaded(figures: Figures, a: Assignment, outage: Outage) -> tuple[int | None, str | None]:
+    samples = figures.analysis.history.samples.get((a.key, "code43", 0), ())
+    accepted = outage.accepted if outage.accepted is not None else a.t
+    for sample in samples:
+        if sample.t >= accepted and (a.src_binc is None or sample.binc == a.src_binc):
+            return sample.off, "code43"
+    return (a.start_off, "answer") if a.start_off >= 0 else (None, None)
+
+
+def handover_sums(rows: Iterable[Row]) -> dict[str, tuple[int, int]]:
+    """Expected and observed repeats per group, where every previous owner ended cleanly."""
+    by_group: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_group[row["group"]].append(row)
+    return {
+        group: (sum(r["expected"] for r in mine), sum(r["observed"] for r in mine))
+        for group, mine in by_group.items()
+        if all(r["clean_end"] for r in mine)
+    }

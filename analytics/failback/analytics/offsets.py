@@ -1,0 +1,219 @@
+"""Where consumption resumed, and whether that is explained. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, Final
+
+from failback.analytics.history import Assignment
+from failback.analytics.measures import Figures, Row
+
+MAX_ROLLBACKS: Final = 10_000
+MAX_UNEXPLAINED: Final = 100
+NEXT_SAMPLE_NS: Final = 2_000_000_000
+
+
+def rollback_figures(figures: Figures) -> tuple[list[Row], list[Row]]:
+    """``rollbacks[]`` (worst first) and ``truncated[]``."""
+    history = figures.analysis.history
+    rollbacks: list[Row] = []
+    truncated: list[Row] = []
+    for number, (a, distance) in enumerate(
+        zip(history.assignments, figures.analysis.distances, strict=True)
+    ):
+        if a.t < figures.warmup_end_ns or a.start_off < 0:
+            continue
+        place = {
+            "group": a.key.grp,
+            "broker": a.key.broker,
+            "topic": a.key.ptopic,
+            "qid": a.key.qid,
+            "t_ns": a.t,
+        }
+        if distance.truncated:
+            truncated.append({**place, "messages": distance.truncated})
+        if distance.d_commit or distance.d_proc:
+            repeated, *_ = figures.analysis.redelivered.get(number, (0, 0, 0))
+            rollbacks.append(
+                {
+                    **place,
+                    "start": a.start_off,
+                    "src": a.src,
+                    "src_bid": a.src_bid,
+                    "src_binc": a.src_binc,
+                    "committed": distance.committed,
+                    "confirmed": _confirmed(figures, a),
+                    "processed": distance.processed,
+                    "d_commit": distance.d_commit,
+                    "d_proc": distance.d_proc,
+                    "redelivered": repeated,
+                    "age_seconds": _age(figures, number, distance.committed),
+                    "explained_by": explain(figures, number, a)[0],
+                    "fid": history.fault_at(a.t),
+                }
+            )
+    rollbacks.sort(key=lambda r: (-r["d_commit"], -r["d_proc"], r["group"], r["broker"],
+                                  r["topic"], r["qid"], r["t_ns"]))  # fmt: skip
+    return rollbacks[:MAX_ROLLBACKS], truncated
+
+
+def _confirmed(figures: Figures, a: Assignment) -> int | None:
+    """The highest offset that a broker was seen to hold before the assignment."""
+    found = [
+        sample.off
+        for (key, source, _), samples in figures.analysis.history.samples.items()
+        if key == a.key and source == "code43"
+        for sample in samples
+        if sample.t <= a.t
+    ]
+    return max(found, default=None)
+
+
+def _age(figures: Figures, number: int, committed: int | None) -> float | None:
+    """Store time between the start and what had been committed, from the repeats in between."""
+    if committed is None:
+        return None
+    times = [
+        row["store_ms"]
+        for row in figures.dups
+        if row["a_no"] == number and row["nth_of_copy"] > 1 and row["qoff"] < committed
+    ]
+    return (max(times) - min(times)) / 1000 if times else None
+
+
+def resume_figures(figures: Figures) -> Row:
+    """``resume_points``: does every start offset that a broker gave have a source?"""
+    counts: dict[str, int] = defaultdict(int)
+    unexplained = []
+    for number, a in enumerate(figures.analysis.history.assignments):
+        if a.src not in ("STORE", "NO_ENTRY") or a.start_off < 0:
+            continue
+        by, legal = explain(figures, number, a)
+        kind = "unexplained" if by is None else "unknown" if by == "unknown" else "explained"
+        counts[kind] += 1
+        if kind == "unexplained":
+            unexplained.append(
+                {
+                    "group": a.key.grp,
+                    "broker": a.key.broker,
+                    "topic": a.key.ptopic,
+                    "qid": a.key.qid,
+                    "t_ns": a.t,
+                    "start": a.start_off,
+                    "src_bid": a.src_bid,
+                    "src_binc": a.src_binc,
+                    "legal": sorted(legal)[:20],
+                }
+            )
+    return {
+        "checked": sum(counts.values()),
+        "explained": counts["explained"],
+        "unknown": counts["unknown"],
+        "unexplained": unexplained[:MAX_UNEXPLAINED],
+        "unexplained_count": counts["unexplained"],
+    }
+
+
+def explain(figures: Figures, number: int, a: Assignment) -> tuple[str | None, set[int]]:
+    """What made an answer legal: ``commit``, ``file``, ``sync``, ``reset``, ``no_entry``,
+    ``illegal``; ``unknown`` when it cannot be told; ``None`` when nothing known gives it.
+
+    Legal are the values around the answer in the answering incarnation's own table, everything
+    committed to it since the last look into that table, and resets. The table as it was first seen
+    is the file it loaded; a slave's table changes by sync.
+    """
+    if a.src == "NO_ENTRY":
+        return "no_entry", {0}
+    if a.src not in ("STORE",) or a.src_bid is None or a.src_binc is None:
+        return "unknown", set()
+    history = figures.analysis.history
+    samples = [
+        sample
+        for sample in history.samples.get((a.key, "code43", a.src_bid), ())
+        if sample.binc == a.src_binc and (a.src_addr is None or sample.addr == a.src_addr)
+    ]
+    told = figures.told.get(number, {})
+    committed = {off for bid, off in told if bid == a.src_bid}
+    before = [sample for sample in samples if sample.t <= a.t]
+    after = [sample for sample in samples if sample.t > a.t]
+    if a.start_off in committed:
+        return "commit", committed
+    resets = {reset.off for reset in history.resets.get(a.key, ()) if reset.t <= a.t}
+    if a.start_off in resets:
+        return "reset", resets
+    looked = [*before[-1:], *after[:1]]
+    legal = committed | resets | {sample.off for sample in looked}
+    if a.start_off in {sample.off for sample in looked}:
+        changed = "sync" if a.src_bid > 0 else "commit"
+        return ("file" if a.start_off == samples[0].off and a.src_bid == 0 else changed), legal
+    if not before or not after or after[0].t - a.t > NEXT_SAMPLE_NS:
+        return "unknown", legal
+    if a.src_bid > 0 and min(legal) <= a.start_off <= max(legal):
+        return "unknown", legal  # a sync between two looks may have carried it
+    return None, legal
+
+
+def drop_figures(figures: Figures) -> list[Row]:
+    """``offset_drops[]``: a broker's table held less than it had held before."""
+    drops = []
+    for (key, source, bid), samples in figures.analysis.history.samples.items():
+        by_addr: dict[str, list[Any]] = defaultdict(list)
+        for sample in samples:
+            by_addr[sample.addr].append(sample)
+        for addr, mine in sorted(by_addr.items()):
+            highest, incarnation = None, None
+            for sample in mine:
+                if highest is not None and sample.off < highest:
+                    restarted = incarnation is not None and sample.binc != incarnation
+                    drops.append(
+                        {
+                            "addr": addr,
+                            "bid": bid,
+                            "source": source,
+                            "group": key.grp,
+                            "broker": key.broker,
+                            "topic": key.ptopic,
+                            "qid": key.qid,
+                            "t_ns": sample.t,
+                            "from": highest,
+                            "to": sample.off,
+                            "label": "RESTART" if restarted else "OVERWRITE",
+                        }
+                    )
+                    highest = None  # one entry per drop; what follows is measured from here
+                highest = sample.off if highest is None else max(highest, sample.off)
+                incarnation = sample.binc if sample.binc is not None else incarnation
+    return sorted(
+        drops, key=lambda d: (d["t_ns"], d["addr"], d["source"], d["group"], d["topic"], d["qid"])
+    )
+
+
+def divergence_figures(figures: Figures) -> Row:
+    """``divergence``: offsets or ids that name two messages, and where a log lost its tail."""
+    rows = figures.analysis.repeats.select(
+        ["broker", "ptopic", "qid", "epoch", "qoff", "omid", "lane", "lseq", "fkey"]
+    ).to_pylist()
+    ids: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
+    places: dict[bytes, set[Any]] = defaultdict(set)
+    for row in rows:
+        place = (row["broker"], row["ptopic"], row["qid"], row["epoch"], row["qoff"])
+        ids[place].add((row["omid"], row["lane"], row["lseq"], row["fkey"]))
+        places[row["omid"]].add((place[0], *place[1:3], row["qoff"]))
+    split = [names for names in ids.values() if len(names) > 1]
+    moved = sum(len(found) > 1 for found in places.values())
+    events = figures.analysis.history.events
+    return {
+        "conflicts": len(split) + moved,
+        "truncation_events": [
+            {
+                "broker": queue.broker,
+                "topic": queue.topic,
+                "qid": queue.qid,
+                "boot_ms": boot_ms,
+                "cut": cut,
+            }
+            for queue, found in sorted(events.items())
+            for boot_ms, cut in zip(found.boot_ms, found.cut, strict=True)
+        ],
+        "truncation_artefacts": sum(len(names) - 1 for names in split),
+    }
