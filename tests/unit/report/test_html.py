@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from failback.analytics.figure_data import report_group, staircases
+from failback.analytics.figure_data import Point, report_group, staircases, timeline_data
 from failback.analytics.html import CONTENTS, reset_hint, show
 from failback.analytics.html import render_html as render
 from tests.support.sample_report import sample_points, sample_report
@@ -85,6 +85,14 @@ def test_an_empty_run_says_why_each_block_is_empty() -> None:
 
 def test_page_size_is_bounded_by_plotly() -> None:
     assert len(render(sample_report(), sample_points())) < 12_000_000
+
+
+def test_seconds_without_any_message_are_drawn_as_zero() -> None:
+    second = 1_000_000_000
+    points = [
+        Point("deliver_rate", None, None, None, None, at * second, 50.0, None) for at in (1, 2, 5)
+    ]
+    assert timeline_data(sample_report(), points).rates["deliveries"].values == [50, 50, 0, 0, 50]
 
 
 def test_cells_and_groups() -> None:
