@@ -204,6 +204,7 @@ class KillLab:
         for slot, consumer in enumerate(self.consumers):
             if consumer is None or consumer.alive or NO_ROUTE not in consumer.errors():
                 continue
+            consumer.dispose()
             self.consumers[slot] = None
             self._due.append((time.monotonic() + 0.3, partial(self._start_consumer, slot)))
 
@@ -343,7 +344,8 @@ class KillLab:
         number = self._next_proc_no
         self._next_proc_no += 1
         program = [sys.executable, "-m", "tests.support.noting_consumer", str(self.notes(number))]
-        own = ["consume", "--group", GROUP, "--mean-ms", "4", "--jitter-ms", "4"]
+        # Long enough that a kill finds several handlers under way.
+        own = ["consume", "--group", GROUP, "--mean-ms", "50", "--jitter-ms", "45"]
         process = self._workload(f"consumer-{number}", program, own, number)
         process.start()
         self._numbers[process.pid] = number
