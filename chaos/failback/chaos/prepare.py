@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import failback.chaos as package
-from failback.chaos.errors import Aborted, GuardRefused
+from failback.chaos.errors import Aborted, GuardRefused, TargetError
 from failback.chaos.fleet import Fleet, WorkloadProcess
 from failback.chaos.recorder import Recorder
 from failback.chaos.runfolder import RUN_SCHEMA
@@ -77,7 +77,10 @@ def prepare(session: Session) -> None:
 
 def check_guards(session: Session) -> ClusterView:
     """Look at the cluster and refuse what must not be hit."""
-    view = session.target.view()
+    try:
+        view = session.target.view()
+    except TargetError as error:
+        raise GuardRefused("TargetMatches", str(error)) from error
     check_engine(session.experiment, session.arm, view.engine)
     if session.arm.engine is not None and session.arm.engine != view.engine:
         raise GuardRefused(

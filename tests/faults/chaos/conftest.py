@@ -1,0 +1,15 @@
+"""One cluster for all chaos tests of this folder: every test leaves it healed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.chaos_lab import LocalCluster, local_cluster
+
+
+@pytest.fixture(scope="package")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with local_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster

@@ -1,0 +1,114 @@
+"""The harness is killed with SIGKILL at every step; heal leaves no fault and closes the folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from failback.chaos import processes
+from failback.chaos.errors import ExitCode, NotHealed, RunFolderError
+from failback.chaos.failpoints import POINTS, VARIABLE
+from failback.chaos.ledger import read_ledger
+from failback.chaos.run import heal
+from failback.chaos.runfolder import FolderState, RunFolder
+from failback.chaos.view import ProcessState
+from tests.support.chaos_lab import LocalCluster, experiment, run_arm_command
+from tests.support.processes import failback_environment
+
+pytestmark = pytest.mark.faults
+
+BROKER = {"pair": "pair-0"}
+KILL = {"id": "f1", "fault": "kill", "at": 2, "target": BROKER, "with": {"downSeconds": 10}}
+TERMINATE = {"id": "f1", "fault": "terminate", "at": 2, "target": BROKER}
+PAUSE = {"id": "f1", "fault": "pause", "at": 2, "target": BROKER, "with": {"durationSeconds": 20}}
+CONSUMER = {"id": "f1", "fault": "kill-consumer", "at": 2, "with": {"restartAfterSeconds": 3}}
+
+SOAK = pytest.mark.soak
+CASES = [
+    pytest.param("prepared", KILL, marks=SOAK),
+    pytest.param("ledger-written", KILL, marks=SOAK),
+    ("held", KILL),
+    ("signalled", KILL),
+    pytest.param("dead", KILL, marks=SOAK),
+    pytest.param("effect-proved", KILL, marks=SOAK),
+    ("before-release", KILL),
+    pytest.param("released", KILL, marks=SOAK),
+    pytest.param("drained", KILL, marks=SOAK),
+    pytest.param("sealed", KILL, marks=SOAK),
+    ("closed-written", KILL),
+    pytest.param("signalled", TERMINATE, marks=SOAK),
+    ("effect-proved", TERMINATE),
+    pytest.param("ledger-written", PAUSE, marks=SOAK),
+    ("signalled", PAUSE),
+    pytest.param("effect-proved", PAUSE, marks=SOAK),
+    ("before-continue", PAUSE),
+    ("consumers-ended", CONSUMER),
+    pytest.param("before-consumers-start", CONSUMER, marks=SOAK),
+]
+
+
+def test_every_fail_point_is_tried() -> None:
+    tried = [getattr(case, "values", case)[0] for case in CASES]
+    assert set(tried) == set(POINTS)
+
+
+@pytest.mark.parametrize(
+    ("point", "fault"), CASES, ids=lambda value: value if isinstance(value, str) else value["fault"]
+)
+def test_heal_after_the_harness_was_killed(
+    cluster: LocalCluster, tmp_path: Path, point: str, fault: dict[str, Any]
+) -> None:
+    topic = f"{fault['fault']}-{point}"
+    if fault is CONSUMER:
+        fault = {**fault, "target": {"group": f"group-{topic}"}}
+    run_dir = tmp_path / "run"
+    wanted = experiment([fault], topic=topic)
+    harness = subprocess.run(
+        run_arm_command(cluster, wanted, run_dir),
+        env={**os.environ, **failback_environment(), VARIABLE: point},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert harness.returncode == -signal.SIGKILL, harness.stderr.decode()[-2000:]
+    folder = RunFolder(run_dir)
+    assert folder.state() is FolderState.ORPHANED
+    with pytest.raises(NotHealed, match=f"failback run --heal {run_dir}"):
+        cluster.run(wanted, tmp_path / "next")
+
+    said: list[str] = []
+    assert heal(run_dir, progress=said.append, seconds=60) is ExitCode.PASS, said
+    assert folder.state() is FolderState.CLOSED
+    assert folder.read_json("closed.json")["not_healed"] == []
+    assert all(entry.healed is not None for entry in read_ledger(run_dir / "undo.jsonl"))
+    assert_no_fault_is_left(cluster, run_dir)
+
+    before = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
+    assert heal(run_dir, progress=said.append) is ExitCode.PASS
+    assert said[-1] == "nothing to heal"
+    assert {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()} == before
+
+
+def assert_no_fault_is_left(cluster: LocalCluster, run_dir: Path) -> None:
+    target = cluster.target()
+    view = target.view()
+    assert view.conflicts == ()
+    for member in view.members:
+        assert member.identity is not None, f"{member.pod} does not run"
+        assert target.process_state(member.identity) is ProcessState.RUNNING
+        assert not list(cluster.root.rglob(f"{member.pod}/**/hold"))
+    for note in (run_dir / "plans").glob("*.pid"):
+        who = json.loads(note.read_text())
+        assert not processes.alive(who["pid"], who["ticks"]), f"{note.stem} still runs"
+    assert not list((run_dir / "hot").glob("*.fblog"))
+
+
+def test_there_is_nothing_to_heal_in_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(RunFolderError, match="no run folder"):
+        heal(tmp_path)
