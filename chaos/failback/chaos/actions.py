@@ -54,7 +54,7 @@ def begin_faults(configuration: Configuration = None, secrets: Secrets = None) -
     _guarded(lambda: await_slaves(session))
     zero = now()
     session.rec.zero = zero
-    session.rec.step_row("zero", "ZERO", "harness", {"run": session.run})
+    session.rec.log.write("life", state="RUN_ZERO")
     session.progress("run zero")
     return {"run": session.run, "zero": list(zero)}
 

@@ -336,10 +336,12 @@ class Recorder:
             boot_ms=boot_ms,
         )
 
-    def step_row(self, fid: str, kind: str, observer: str, detail: Mapping[str, Any]) -> None:
-        """Write a row that belongs to no broker, for example a client's end."""
-        record = self.faults.get(fid) or FaultRecord(fid, "none", "", 0)
-        self.fault_row(record, kind, observed=now(), observer=observer, detail=detail)
+    def unplanned_row(
+        self, kind: str, stamp: Stamp, observer: str, detail: Mapping[str, Any]
+    ) -> None:
+        """Write the row of a client's end that nobody asked for. That it ended is certain."""
+        record = FaultRecord("unplanned", "unplanned", "", 0, honest=True)
+        self.fault_row(record, kind, observed=stamp, observer=observer, detail=detail)
 
     def evidence(self, record: FaultRecord, phase: str) -> dict[str, Any]:
         """The evidence object of one fault; appended to evidence.jsonl with ``phase``."""

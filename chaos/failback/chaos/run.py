@@ -104,7 +104,7 @@ def run_arm(
         NotHealed: An earlier run must be healed first.
     """
     resolved = experiment.arm(arm)
-    folder = run_dir or _run_dir(runs or Path("runs"), experiment, arm, repetition)
+    folder = (run_dir or _run_dir(runs or Path("runs"), experiment, arm, repetition)).absolute()
     folder.mkdir(parents=True, exist_ok=True)
     source = folder / "experiment.yaml"
     source.write_text(experiment.source, encoding="utf-8")

@@ -252,9 +252,9 @@ class Session:
     def on_unplanned_end(self, process: WorkloadProcess) -> None:
         """A workload process ended by itself: an unplanned CLIENT_KILL row."""
         ended = process.exit
-        self.rec.step_row(
-            "unplanned",
+        self.rec.unplanned_row(
             "CLIENT_KILL",
+            ended.stamp if ended else now(),
             "harness",
             {
                 "proc_no": process.proc_no,
