@@ -63,7 +63,7 @@ def _configuration(arguments: argparse.Namespace) -> BrokerConfig:
     else:
         config = BrokerConfig.load(arguments.config)
     if arguments.namesrv:
-        config.namesrv_addr = arguments.namesrv
+        config.apply({"namesrvAddr": arguments.namesrv})
     return config
 
 

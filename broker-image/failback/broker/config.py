@@ -280,6 +280,7 @@ class BrokerConfig:
                 config.unknown[key] = value
         config._fill(given, environment)
         config._check_role(file)
+        config._check_name_servers(file)
         config._warn_about_what_is_not_offered(given)
         return config
 
@@ -310,6 +311,14 @@ class BrokerConfig:
             self.broker_id = 0
         elif self.broker_id <= 0:
             raise SlaveIdError(self.broker_id, file=file)
+
+    def _check_name_servers(self, file: Path | None) -> None:
+        for address in self.name_servers:
+            host, _, port = address.rpartition(":")
+            is_port = re.fullmatch(r"\d{1,5}", port, re.ASCII) and 0 < int(port) < 65536
+            if not host or not is_port:
+                problem = f"must be host:port;host:port, has {address!r}"
+                raise ConfigError("namesrvAddr", problem, file=file)
 
     def _warn_about_what_is_not_offered(self, given: Mapping[str, str]) -> None:
         for key, why in _NOT_OFFERED.items():
@@ -356,6 +365,7 @@ class BrokerConfig:
                 trial.unknown[key] = value
         if trial.broker_role == "SLAVE" and trial.broker_id <= 0:
             raise SlaveIdError(trial.broker_id)
+        trial._check_name_servers(None)
         before, after = self.to_properties(), trial.to_properties()
         changed = {key for key in after if before.get(key) != after[key]}
         for name in _FIELDS.values():

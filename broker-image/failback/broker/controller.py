@@ -31,7 +31,7 @@ from failback.broker.identity import BrokerIdentity
 from failback.broker.metrics import BrokerCollector, render
 from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.outer_api import BrokerOuterApi, RegisterResult
-from failback.broker.port_owner import describe_port_owner
+from failback.broker.port_owner import bind_error
 from failback.broker.processors.admin import AdminProcessor
 from failback.broker.processors.client import SCAN_PERIOD_MS, ClientProcessor
 from failback.broker.processors.inspection import InspectionProcessor
@@ -49,13 +49,12 @@ from failback.broker.server import RemotingServer
 from failback.broker.slave_synchronize import FIRST_DELAY_MS as SYNC_FIRST_DELAY_MS
 from failback.broker.slave_synchronize import PERIOD_MS as SYNC_PERIOD_MS
 from failback.broker.slave_synchronize import SlaveSynchronize
-from failback.broker.statistics import SAMPLE_MS, BrokerStatistics
+from failback.broker.statistics import GROUP_SAMPLE_MS, SAMPLE_MS, BrokerStatistics
 from failback.broker.store.message_store import MessageStore
 from failback.broker.store_settings import apply_live, store_config
 from failback.broker.topic_admission import TopicAdmission
 from failback.broker.topics import TopicConfigManager, system_topic_names
 from failback.client.connection import RemotingClient, RemotingSettings
-from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -197,6 +196,7 @@ class BrokerController:
             offsets=offsets,
             consumers=consumers,
             producers=producers,
+            statistics=self.statistics,
             runtime_info=self._runtime_info,
             system_topics=lambda: system_topic_names(config),
         ).register(server)
@@ -290,15 +290,11 @@ class BrokerController:
             raise _first_of(group) from group
 
     async def _replicate(self, stop: asyncio.Event) -> None:
-        port = self.config.listen_port + 1
+        host, port = self.config.failback_bind_address, self.config.listen_port + 1
         try:
             await self.ha.run(stop)
         except OSError as error:
-            address = f"{self.config.failback_bind_address}:{port}"
-            owner = describe_port_owner(port, error)
-            raise ConfigError(
-                "listenPort", f"cannot listen on {address} for replication: {owner}"
-            ) from error
+            raise bind_error(host, port, error, port_key="listenPort") from error
 
     async def _start(self, on_ready: Callable[[], None]) -> None:
         """Begin to serve, register, then work through the periodic jobs."""
@@ -334,6 +330,7 @@ class BrokerController:
         chores.every("held pulls", hold_ms, hold_ms, self.pull.hold_pass)
         chores.every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)
         chores.every("statistics", SAMPLE_MS, SAMPLE_MS, self.statistics.sample)
+        chores.every("group rates", GROUP_SAMPLE_MS, GROUP_SAMPLE_MS, self.statistics.sample_groups)
         chores.every("waiting answers", EXPIRE_WAITING_MS, EXPIRE_WAITING_MS, self.gate.expire)
 
     async def _leave(self) -> None:
@@ -431,6 +428,7 @@ class BrokerController:
             sources,
             now_ms=wall_ms(),
             sends_waiting=len(self.gate.waiting),
+            head_wait_ms=self.gate.head_wait_ms(),
             pulls_deferred=deferred,
         )
 

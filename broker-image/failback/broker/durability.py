@@ -88,6 +88,18 @@ class DurabilityGate:
         else:
             self.waiting.flush_failed(offset)
 
+    def head_wait_ms(self) -> float:
+        """How long the oldest held answer has waited; 0 without one."""
+        now_ms = self._clock() * 1000
+        waited = 0.0
+        flush = self.waiting.first_flush_deadline_ms
+        if flush is not None:
+            waited = now_ms + self._scale.ms(self._config.sync_flush_timeout) - flush
+        replica = self.waiting.first_replica_deadline_ms
+        if replica is not None:
+            waited = max(waited, now_ms + self._scale.ms(self._config.slave_timeout) - replica)
+        return max(0.0, waited)
+
     def expire(self) -> None:
         """Answer what waited beyond its deadline."""
         self.waiting.expire(self._clock() * 1000)

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, NamedTuple, cast
 
-from failback.broker.port_owner import describe_port_owner
-from failback.protocol.errors import ConfigError
+from failback.broker.port_owner import bind_error
 
 logger = logging.getLogger(__name__)
 
@@ -51,9 +50,7 @@ class HealthServer:
         try:
             self._server = await loop.create_server(lambda: _HttpConnection(self), host, port)
         except OSError as error:
-            owner = describe_port_owner(port, error)
-            problem = f"cannot listen on {host}:{port}: {owner}"
-            raise ConfigError("failbackHttpPort", problem) from error
+            raise bind_error(host, port, error, port_key="failbackHttpPort") from error
 
     async def close(self) -> None:
         if self._server is not None:

@@ -4,33 +4,44 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from pathlib import Path
+
+from failback.protocol.errors import ConfigError
 
 _LISTEN = "0A"
 
 
-def describe_port_owner(port: int, error: OSError) -> str:
-    """Explain why ``port`` could not be opened; names the process that listens on it."""
-    reason = os.strerror(error.errno) if error.errno else str(error)
-    if error.errno != errno.EADDRINUSE:
-        return reason
-    owner = port_owner(port)
-    return f"{reason}; it is held by {owner}" if owner else f"{reason} by a process of another user"
+def bind_error(host: str, port: int, error: OSError, *, port_key: str) -> ConfigError:
+    """Explain why ``host:port`` could not be opened.
+
+    Names the process that listens there, and the setting to change: ``port_key`` when the port
+    is taken, the address otherwise.
+    """
+    if error.errno == errno.EADDRINUSE:
+        owner = port_owner(host, port) or "a process of another user"
+        return ConfigError(port_key, f"cannot listen on {host}:{port}: it is held by {owner}")
+    is_known = error.errno is not None and error.errno > 0  # name resolution has numbers below 0
+    reason = os.strerror(error.errno) if is_known and error.errno else str(error)
+    return ConfigError("failbackBindAddress", f"cannot listen on {host}:{port}: {reason}")
 
 
-def port_owner(port: int) -> str | None:
-    """Return ``pid 123 (command line)`` of a listener on ``port``; Linux only, else ``None``."""
-    inodes = _listening_inodes(port)
-    if not inodes:
+def port_owner(host: str, port: int) -> str | None:
+    """Return ``pid 123 (command line)`` of who listens on ``host:port`` or on every address.
+
+    Linux only; ``None`` elsewhere, and for what another user's process holds.
+    """
+    wanted = {f"socket:[{inode}]" for inode in _listening_inodes(host, port)}
+    if not wanted:
         return None
-    wanted = {f"socket:[{inode}]" for inode in inodes}
     for process in Path("/proc").glob("[0-9]*"):
         if _holds(process, wanted):
             return f"pid {process.name} ({_command(process)})"
     return None
 
 
-def _listening_inodes(port: int) -> set[str]:
+def _listening_inodes(host: str, port: int) -> set[str]:
+    ours = _kernel_addresses(host)
     inodes = set()
     for table in ("tcp", "tcp6"):
         try:
@@ -39,9 +50,25 @@ def _listening_inodes(port: int) -> set[str]:
             continue
         for line in lines:
             fields = line.split()
-            if fields[3] == _LISTEN and int(fields[1].rpartition(":")[2], 16) == port:
+            address, _, port_digits = fields[1].partition(":")
+            if fields[3] != _LISTEN or int(port_digits, 16) != port:
+                continue
+            is_any = not address.strip("0")
+            if is_any or ours is None or address in ours:
                 inodes.add(fields[9])
     return inodes
+
+
+def _kernel_addresses(host: str) -> set[str] | None:
+    """Return how /proc/net writes ``host``'s IPv4 addresses; ``None`` when every one matters."""
+    try:
+        found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
+    except OSError:
+        return None
+    packed = {socket.inet_aton(str(entry[4][0])) for entry in found}
+    if bytes(4) in packed:
+        return None
+    return {bytes(reversed(address)).hex().upper() for address in packed}
 
 
 def _holds(process: Path, wanted: set[str]) -> bool:

@@ -36,7 +36,12 @@ class RuntimeSources:
 
 
 def runtime_info(
-    sources: RuntimeSources, *, now_ms: int, sends_waiting: int, pulls_deferred: int
+    sources: RuntimeSources,
+    *,
+    now_ms: int,
+    sends_waiting: int,
+    head_wait_ms: float,
+    pulls_deferred: int,
 ) -> dict[str, str]:
     """Return all keys that mqadmin and the exporters read.
 
@@ -47,7 +52,7 @@ def runtime_info(
     info |= _rates(sources.statistics)
     info |= _totals(sources.statistics)
     info |= _store(sources)
-    info |= _queues(sources.config, sends_waiting, pulls_deferred)
+    info |= _queues(sources.config, sends_waiting, head_wait_ms, pulls_deferred)
     return info
 
 
@@ -121,11 +126,13 @@ def _store(sources: RuntimeSources) -> dict[str, str]:
     return info
 
 
-def _queues(config: BrokerConfig, sends_waiting: int, pulls_deferred: int) -> dict[str, str]:
+def _queues(
+    config: BrokerConfig, sends_waiting: int, head_wait_ms: float, pulls_deferred: int
+) -> dict[str, str]:
     return {
         "sendThreadPoolQueueSize": str(sends_waiting),
         "sendThreadPoolQueueCapacity": str(config.send_thread_pool_queue_capacity),
-        "sendThreadPoolQueueHeadWaitTimeMills": "0",
+        "sendThreadPoolQueueHeadWaitTimeMills": str(int(head_wait_ms)),
         "pullThreadPoolQueueSize": str(pulls_deferred),
         "pullThreadPoolQueueCapacity": str(config.pull_thread_pool_queue_capacity),
         "pullThreadPoolQueueHeadWaitTimeMills": "0",

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from failback.broker.connection import BrokerConnection
-from failback.broker.port_owner import describe_port_owner
+from failback.broker.port_owner import bind_error
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError, FailbackError, ProtocolError, StoreError
@@ -103,9 +103,7 @@ class RemotingServer:
                 start_serving=False,
             )
         except OSError as error:
-            owner = describe_port_owner(port, error)
-            problem = f"cannot listen on {host}:{port}: {owner}"
-            raise ConfigError("listenPort", problem) from error
+            raise bind_error(host, port, error, port_key="listenPort") from error
         self._servers.append(server)
 
     async def start_serving(self) -> None:

@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 
 WINDOWS_SECONDS: Final = (10, 60, 600)
 SAMPLE_MS: Final = 1000
+GROUP_SAMPLE_MS: Final = 10_000
+GROUP_SAMPLES: Final = 6
 _LATENCY_CAP_MS: Final = 60_000
 # Upper ends in ms, exclusive, of the classes that the original prints.
 _CLASSES: Final = (
@@ -66,6 +68,9 @@ class BrokerStatistics:
         self._latency_ms: Counter[int] = Counter()
         self._counted = 0
         self._samples: deque[Sample] = deque(maxlen=WINDOWS_SECONDS[-1] + 1)
+        self._group_samples: deque[tuple[float, dict[tuple[str, str], int]]] = deque(
+            [(clock(), {})], maxlen=GROUP_SAMPLES
+        )
         self._day = local_day()
         self.put_total_at_midnight = [0, 0]  # yesterday's, today's
         self.get_total_at_midnight = [0, 0]
@@ -79,6 +84,27 @@ class BrokerStatistics:
             elapsed_ms = elapsed_seconds * 1000
             self._latency_ms[min(int(elapsed_ms), _LATENCY_CAP_MS)] += count
             self.put_longest_ms = max(self.put_longest_ms, elapsed_ms)
+
+    def read(self, topic: str, group: str, messages: int, elapsed_seconds: float) -> None:
+        """Note one read for a group that found ``messages``."""
+        if messages:
+            self.get_found += 1
+            self.transferred_messages += messages
+            self.messages_out[topic, group] += messages
+        else:
+            self.get_miss += 1
+        self.get_longest_ms = max(self.get_longest_ms, elapsed_seconds * 1000)
+
+    def group_rate(self, topic: str, group: str) -> float:
+        """Return messages per second handed to ``group`` over about the last minute."""
+        at, counts = self._group_samples[0]
+        elapsed = self._clock() - at
+        handed_out = self.messages_out[topic, group] - counts.get((topic, group), 0)
+        return handed_out / elapsed if elapsed > 0 else 0.0
+
+    def sample_groups(self) -> None:
+        """Take the sample of these ten seconds for :meth:`group_rate`."""
+        self._group_samples.append((self._clock(), dict(self.messages_out)))
 
     def sample(self) -> None:
         """Take the sample of this second; notes the totals when a local day has begun."""

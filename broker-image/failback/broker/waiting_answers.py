@@ -108,10 +108,12 @@ class WaitingAnswers:
         return max(len(self._flush), len(self._replica))
 
     @property
-    def first_deadline_ms(self) -> float | None:
-        """When :meth:`expire` has something to do next."""
-        deadlines = (self._flush.first_deadline_ms, self._replica.first_deadline_ms)
-        return min((each for each in deadlines if each is not None), default=None)
+    def first_flush_deadline_ms(self) -> float | None:
+        return self._flush.first_deadline_ms
+
+    @property
+    def first_replica_deadline_ms(self) -> float | None:
+        return self._replica.first_deadline_ms
 
     def add(
         self,

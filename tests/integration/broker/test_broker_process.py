@@ -456,6 +456,24 @@ def test_a_taken_port_names_its_holder(cluster: Cluster, distance: int) -> None:
     assert not (broker.store / "abort").exists(), "the store was closed in order, if opened"
 
 
+def test_an_address_of_another_machine_is_named(cluster: Cluster) -> None:
+    settings = {"failbackBindAddress": "192.0.2.1"}
+    said = start_expecting(cluster.broker(start=False, settings=settings), 2)
+    assert "failbackBindAddress: cannot listen on 192.0.2.1" in said
+
+
+@pytest.mark.parametrize("name", ["topics", "subscriptionGroup", "consumerOffset", "delayOffset"])
+def test_an_unreadable_table_and_backup_stop_the_start(cluster: Cluster, name: str) -> None:
+    broker = cluster.broker(start=False)
+    folder = broker.store / "config"
+    folder.mkdir(parents=True)
+    for suffix in ("", ".bak"):
+        (folder / f"{name}.json{suffix}").write_text("{broken")
+    said = start_expecting(broker, 253)
+    assert f"{name}.json" in said
+    assert not (broker.store / "abort").exists()
+
+
 def test_a_second_broker_on_the_same_store_is_refused(cluster: Cluster) -> None:
     first = cluster.broker()
     second = cluster.broker(start=False, settings={"storePathRootDir": first.store})

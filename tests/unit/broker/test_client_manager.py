@@ -56,6 +56,15 @@ def test_a_greater_version_replaces_a_subscription_without_announcement() -> Non
     assert lab.versions() == {"T": 6}
 
 
+def test_an_equal_version_changes_nothing() -> None:
+    lab = Lab()
+    member = Member("c1", "id", "JAVA", 409, 0)
+    for expression in ("TagA", "TagB"):
+        data = SubscriptionData("T", expression, sub_version=5)
+        lab.manager.register(ConsumerData("CG", subscription_data_set=[data]), member)
+    assert lab.manager.groups["CG"].subscriptions["T"].data.sub_string == "TagA"
+
+
 def test_topics_that_a_heartbeat_does_not_name_go_for_all_members() -> None:
     lab = Lab()
     lab.heartbeat("c1", ("T", 1), ("U", 1))

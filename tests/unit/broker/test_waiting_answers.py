@@ -51,7 +51,8 @@ def test_deadlines_answer_with_their_own_codes() -> None:
     inbox, waiting = Inbox(), WaitingAnswers()
     waiting.add(answer(inbox, "disk"), 100, flush_deadline_ms=5000)
     waiting.add(answer(inbox, "slave"), 200, replica_deadline_ms=3000)
-    assert waiting.first_deadline_ms == 3000
+    assert waiting.first_flush_deadline_ms == 5000
+    assert waiting.first_replica_deadline_ms == 3000
     waiting.expire(2999)
     assert inbox.codes == {}
     waiting.expire(3000)

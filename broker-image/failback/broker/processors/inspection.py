@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from failback.broker.client_manager import ConsumerManager, Member, ProducerManager
 from failback.broker.connection import BrokerConnection
 from failback.broker.identity import BrokerIdentity
+from failback.broker.statistics import BrokerStatistics
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -55,6 +56,7 @@ class InspectionProcessor:
         offsets: ConsumerOffsetManager,
         consumers: ConsumerManager[BrokerConnection],
         producers: ProducerManager[BrokerConnection],
+        statistics: BrokerStatistics,
         runtime_info: Callable[[], dict[str, str]],
         system_topics: Callable[[], set[str]],
     ) -> None:
@@ -64,6 +66,7 @@ class InspectionProcessor:
         self._offsets = offsets
         self._consumers = consumers
         self._producers = producers
+        self._statistics = statistics
         self._runtime_info = runtime_info
         self._system_topics = system_topics
 
@@ -143,13 +146,15 @@ class InspectionProcessor:
         group = header.consumer_group
         topics = {header.topic} if header.topic else self._offsets.topics_of(group)
         online = self._consumers.groups.get(group)
-        table = {}
+        table: dict[MessageQueue, OffsetWrapper] = {}
+        tps = 0.0
         for topic in sorted(topics):
             config = self._topics.get(topic)
             if config is None or (online is not None and topic not in online.subscriptions):
                 continue
             table.update(self._progress(group, config))
-        return request.response(ResponseCode.SUCCESS, body=ConsumeStats(table).to_json())
+            tps += self._statistics.group_rate(topic, group)
+        return request.response(ResponseCode.SUCCESS, body=ConsumeStats(table, tps).to_json())
 
     def _progress(self, group: str, config: TopicConfig) -> dict[MessageQueue, OffsetWrapper]:
         topic, table = config.topic_name, {}

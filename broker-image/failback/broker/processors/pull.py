@@ -179,6 +179,7 @@ class PullProcessor:
         header = pull.header
         group = self._check(header)
         subscription = self._subscription(header, group)
+        began = self._clock()
         result = self._store.get_message(
             header.consumer_group,
             header.topic,
@@ -201,13 +202,9 @@ class PullProcessor:
             self._offsets.commit(
                 header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
-        if result.message_count:
-            self._statistics.get_found += 1
-            self._statistics.transferred_messages += result.message_count
-            served = (header.topic, header.consumer_group)
-            self._statistics.messages_out[served] += result.message_count
-        else:
-            self._statistics.get_miss += 1
+        self._statistics.read(
+            header.topic, header.consumer_group, result.message_count, self._clock() - began
+        )
         if (
             verdict.code == ResponseCode.PULL_NOT_FOUND
             and pull.first_pass
