@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 QUICK_TIME_SCALE: Final = 0.1
 APACHE_VERSION: Final = "4.9.7"
+REPORT_ENGINES: Final = ("spark", "local", "auto")
 _JOIN_SECONDS: Final = 0.2
 
 
@@ -95,13 +96,13 @@ def check_report_engine(name: str) -> None:
     Raises:
         ConfigError: Names what to install.
     """
+    if name not in REPORT_ENGINES:
+        problem = f'must be one of {", ".join(REPORT_ENGINES)}, got "{name}"'
+        raise ConfigError("--report-engine", problem)
     from failback.analytics.engines.spark import why_not
-    from failback.analytics.report import ENGINES
 
-    if name not in ENGINES:
-        raise ConfigError("--report-engine", f'must be one of {", ".join(ENGINES)}, got "{name}"')
-    if name == "spark" and (problem := why_not()):
-        raise ConfigError("--report-engine spark", f"{problem}; or use --report-engine local")
+    if name == "spark" and (missing := why_not()):
+        raise ConfigError("--report-engine spark", f"{missing}; or use --report-engine local")
 
 
 def demo_resources(arm: str, *, quick: bool, engine: str) -> list[Resource]:

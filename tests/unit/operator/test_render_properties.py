@@ -85,7 +85,7 @@ def matches(selector: dict[str, str], labels: dict[str, str]) -> bool:
 
 
 @given(clusters())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_pod_matches_one_statefulset_and_one_budget(items: list[Resource]) -> None:
     objects = render(items, kubernetes_context("default", "0.1.0"))
     pods = [
@@ -97,7 +97,7 @@ def test_every_pod_matches_one_statefulset_and_one_budget(items: list[Resource])
 
 
 @given(clusters())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_every_pair_has_one_master_and_a_permutation_of_ids(items: list[Resource]) -> None:
     objects = render(items, kubernetes_context("default", "0.1.0"))
     ids: dict[tuple[str, str], list[int]] = {}
@@ -112,7 +112,7 @@ def test_every_pair_has_one_master_and_a_permutation_of_ids(items: list[Resource
 
 
 @given(clusters())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_names_are_unique_and_every_reference_resolves(items: list[Resource]) -> None:
     objects = render(items, kubernetes_context("default", "0.1.0"))
     keys = [(each["kind"], each["metadata"]["name"]) for each in objects]
@@ -162,7 +162,7 @@ def test_a_live_change_alters_the_file_and_not_the_restart_hash() -> None:
 
 
 @given(clusters())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 def test_local_objects_differ_only_in_folders_addresses_and_ports(items: list[Resource]) -> None:
     # Every place of the local context is substituted back, longest text first.
     root = Root("/local/root")

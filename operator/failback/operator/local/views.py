@@ -42,7 +42,12 @@ class View:
                 self._cluster(item) for item in self._items if isinstance(item, BrokerCluster)
             ],
             "nameserver_pods": [
-                self._pod(f"{statefulset_name(item)}-{index}", kind="namesrv", ordinal=index)
+                self._pod(
+                    f"{statefulset_name(item)}-{index}",
+                    kind="namesrv",
+                    ordinal=index,
+                    engine=item.spec.engine.type,
+                )
                 for item in self._items
                 if isinstance(item, NameServer)
                 for index in range(item.spec.replicas)
@@ -121,9 +126,9 @@ class View:
         *,
         kind: str,
         ordinal: int,
+        engine: str,
         pair: str = "",
         broker_name: str = "",
-        engine: str = "failback",
     ) -> Json:
         pod = self._pods.get(name)
         identity = pod.identity if pod is not None else None
