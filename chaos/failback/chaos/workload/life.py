@@ -25,7 +25,10 @@ BEAT_SECONDS = 1.0
 
 def open_log(plan: ProcessPlan, role: str) -> ConsumeLog:
     """Open the hot log of this process. Raises ``ConsumeLogError``."""
-    return ConsumeLog(plan.hot, run=plan.run, proc=plan.proc, proc_no=plan.proc_no, role=role)
+    try:
+        return ConsumeLog(plan.hot, run=plan.run, proc=plan.proc, proc_no=plan.proc_no, role=role)
+    except OSError as error:
+        raise ConsumeLogError(str(error), plan.hot) from error
 
 
 @asynccontextmanager
