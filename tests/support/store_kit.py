@@ -104,7 +104,7 @@ def log_messages(store: MessageStore) -> list[MessageExt]:
             if int.from_bytes(view[at + 4 : at + 8], "big") == BLANK_MAGIC:
                 at = len(view)
                 break
-            message, at = decode_record(bytes(view), at)
+            message, at = decode_record(view, at, decompress=False)
             messages.append(message)
         position += at
     return messages
@@ -117,7 +117,7 @@ def queue_messages(store: MessageStore, topic: str, queue_id: int) -> list[Messa
     while offset < store.max_queue_offset(topic, queue_id):
         result = store.get_message("group", topic, queue_id, offset, 32)
         assert result.status is GetStatus.FOUND, (result.status.name, offset)
-        messages += decode_records(b"".join(result.chunks))
+        messages += decode_records(b"".join(result.chunks), decompress=False)
         offset = result.next_offset
     return messages
 

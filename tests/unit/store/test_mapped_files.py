@@ -38,6 +38,14 @@ def test_a_file_appears_at_its_full_length_and_with_nothing_beside_it(tmp_path: 
     assert os.listdir(tmp_path) == ["log"]
 
 
+def test_a_file_that_can_t_be_made_leaves_nothing(tmp_path: Path) -> None:
+    queue = make_queue(tmp_path / "log", file_bytes=1 << 62)
+    with pytest.raises(OSError, match="too large"):
+        queue.write_at(0, b"x")
+    assert os.listdir(tmp_path) == ["log"]
+    assert os.listdir(tmp_path / "log") == []
+
+
 def test_written_bytes_are_seen_through_a_mapping_made_before(tmp_path: Path) -> None:
     queue = make_queue(tmp_path / "log")
     queue.write_at(0, b"one")

@@ -14,6 +14,7 @@ from failback.broker.store.record import (
     read_record,
     tags_code_of,
 )
+from failback.protocol.errors import ConfigError
 from failback.protocol.message import decode_properties, encode_record, pack_host, tags_code
 
 pytestmark = pytest.mark.unit
@@ -82,5 +83,5 @@ def test_delay_levels() -> None:
     assert delay_level_of(b"DELAY\x01-4") == -4
     assert delay_level_of(b"XDELAY\x013") == 0
     assert delay_table("") == ()
-    with pytest.raises(ValueError, match="5x"):
+    with pytest.raises(ConfigError, match="messageDelayLevel: '5x'"):
         delay_table("1s 5x")

@@ -24,6 +24,7 @@ from failback.broker.store.record import (
     tags_code_of,
 )
 from failback.broker.store.results import MessageIllegal
+from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +35,18 @@ _LEVEL: Final = re.compile(r"(\d+)([smhd])")
 
 
 def delay_table(levels: str) -> tuple[int, ...]:
-    """Return the delays in ms of level 1, 2, ...; ValueError for another form than ``1s 5m``."""
-    parts = [_LEVEL.fullmatch(part) for part in levels.split()]
-    if None in parts:
-        raise ValueError(f"delay levels not understood: {levels!r}")
-    return tuple(int(part[1]) * _UNIT_MS[part[2]] for part in parts if part)
+    """Return the delays in ms of level 1, 2, ...
+
+    Raises:
+        ConfigError: It has another form than ``1s 5m 2h``.
+    """
+    delays = []
+    for text in levels.split():
+        part = _LEVEL.fullmatch(text)
+        if part is None:
+            raise ConfigError("messageDelayLevel", f"{text!r} is no delay like 30s, 5m, 2h or 1d")
+        delays.append(int(part[1]) * _UNIT_MS[part[2]])
+    return tuple(delays)
 
 
 def delivery_time(properties: bytes, store_timestamp: int, delays: tuple[int, ...]) -> int:

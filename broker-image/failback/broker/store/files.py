@@ -138,14 +138,18 @@ class OsFiles:
     def create(self, path: Path, size: int, *, durable: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._temporary(path)
-        fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            os.ftruncate(fd, size)
-            if durable:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.rename(temporary, path)
+            fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                os.ftruncate(fd, size)
+                if durable:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            os.rename(temporary, path)
+        except OSError:
+            self.delete(temporary)
+            raise
         if durable:
             self.sync_directory(path.parent)
 
