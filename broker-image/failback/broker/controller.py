@@ -11,11 +11,9 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import gc
-import json
 import logging
 import time
 from collections.abc import Callable
-from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +24,8 @@ from failback.broker.durability import DurabilityGate
 from failback.broker.groups import SubscriptionGroupManager
 from failback.broker.ha.config import HaConfig
 from failback.broker.ha.service import HaService
-from failback.broker.health import JSON, PROMETHEUS, HealthServer, Reply
+from failback.broker.health import HealthServer
+from failback.broker.health_endpoints import RUNNING, BrokerPhase, HealthEndpoints
 from failback.broker.identity import BrokerIdentity
 from failback.broker.metrics import BrokerCollector, render
 from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
@@ -81,8 +80,7 @@ class BrokerController:
         self.identity = identity = BrokerIdentity.of(config)
         self._scale = config.time_scale
         self._boot_ms = wall_ms()
-        self._state = "starting"
-        self._fatal: Exception | None = None
+        self.phase = BrokerPhase()
         self._shutdown = asyncio.Event()
         self._persisted_at = self._synced_at = loop.time()
         self.statistics = BrokerStatistics()
@@ -122,14 +120,7 @@ class BrokerController:
         """One job at a time, as 4.9's scheduler thread: persist, register, synchronise."""
         self.housekeeping = Scheduler(loop.time, self._scale)
         """What must not wait for a slow peer: held pulls, scans, samples."""
-        self.health = HealthServer(
-            {
-                "/livez": self._livez,
-                "/readyz": self._readyz,
-                "/drainz": self._drainz,
-                "/metrics": self._metrics,
-            }
-        )
+        self.health = HealthServer(self._endpoints.by_path())
 
     def _compose_processors(self, clock: Callable[[], float]) -> None:
         config, identity, server = self.config, self.identity, self.server
@@ -150,6 +141,7 @@ class BrokerController:
             admission=self.admission,
             gate=self.gate,
             statistics=self.statistics,
+            phase=self.phase,
         )
         self.pull = PullProcessor(
             config=config,
@@ -201,7 +193,7 @@ class BrokerController:
             system_topics=lambda: system_topic_names(config),
         ).register(server)
         UnsupportedProcessor().register(server)
-        self._collector = BrokerCollector(
+        collector = BrokerCollector(
             config=config,
             identity=identity,
             store=store,
@@ -213,6 +205,13 @@ class BrokerController:
             boot_ms=self._boot_ms,
             persist_age_seconds=lambda: clock() - self._persisted_at,
             sync_age_seconds=lambda: clock() - self._synced_at if identity.is_slave else None,
+        )
+        self._endpoints = HealthEndpoints(
+            phase=self.phase,
+            has_name_servers=lambda: bool(self.outer.name_servers),
+            registered_at=lambda: self.registration.registered_at,
+            remaining_bytes=lambda: self.remaining_bytes,
+            metrics=lambda: render(collector),
         )
         server.on_closed = self._closed
         server.on_drained = self.pull.drained
@@ -235,7 +234,7 @@ class BrokerController:
         self._shutdown = shutdown
         try:
             await self._bind()
-            self._state = "recovering"
+            self.phase.name = "recovering"
             await self._load()
             try:
                 await self._serve(shutdown, on_ready)
@@ -245,8 +244,8 @@ class BrokerController:
             await self.health.close()
             await self.server.close()
             await self.client.close()
-        if self._fatal is not None:
-            raise self._fatal
+        if self.phase.fatal is not None:
+            raise self.phase.fatal
 
     async def _bind(self) -> None:
         host, port = self.config.failback_bind_address, self.config.listen_port
@@ -277,8 +276,7 @@ class BrokerController:
                 try:
                     await shutdown.wait()
                 finally:
-                    self._state = "draining"
-                    self.send.draining = True
+                    self.phase.is_stopping = self.phase.is_draining = True
                     self.server.stop_accepting()
                     for task in schedulers:
                         task.cancel()
@@ -304,7 +302,7 @@ class BrokerController:
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self.housekeeping.run())
             await self.registration.register_all()
-            self._state = "running"
+            self.phase.name = RUNNING
             on_ready()
             gc.collect()
             gc.freeze()
@@ -364,8 +362,8 @@ class BrokerController:
 
     def _fail(self, error: Exception) -> None:
         """The store can't go on: stop the broker, report ``error`` at the end."""
-        if self._fatal is None:
-            self._fatal = error
+        if self.phase.fatal is None:
+            self.phase.fatal = error
         self._shutdown.set()
 
     # --- hooks ---------------------------------------------------------------------------------
@@ -431,42 +429,6 @@ class BrokerController:
             head_wait_ms=self.gate.head_wait_ms(),
             pulls_deferred=deferred,
         )
-
-    # --- health ----------------------------------------------------------------------------------
-
-    def _livez(self, _method: str) -> Reply:
-        if self._fatal is not None:
-            problem = f"the store failed: {self._fatal}\n"
-            return Reply(HTTPStatus.SERVICE_UNAVAILABLE, problem.encode())
-        return Reply(HTTPStatus.OK, b"ok\n")
-
-    def _readyz(self, _method: str) -> Reply:
-        problem = self._why_not_ready()
-        if problem:
-            return Reply(HTTPStatus.SERVICE_UNAVAILABLE, f"{problem}\n".encode())
-        return Reply(HTTPStatus.OK, b"ok\n")
-
-    def _why_not_ready(self) -> str | None:
-        if self.send.draining:
-            return "draining"
-        if self._state != "running":
-            return self._state
-        if self.outer.name_servers and not self.registration.registered_at:
-            return "not registered"
-        return None
-
-    def _drainz(self, method: str) -> Reply:
-        if method == "POST":
-            if self._state == "draining":
-                return Reply(HTTPStatus.CONFLICT, b"already stopping\n")
-            self.send.draining = True
-        remaining = self.remaining_bytes
-        done = self.send.draining and not remaining
-        body = json.dumps({"remaining": remaining}).encode() + b"\n"
-        return Reply(HTTPStatus.OK if done else HTTPStatus.ACCEPTED, body, JSON)
-
-    def _metrics(self, _method: str) -> Reply:
-        return Reply(HTTPStatus.OK, render(self._collector), PROMETHEUS)
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

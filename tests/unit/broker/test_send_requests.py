@@ -271,7 +271,7 @@ async def test_a_slave_takes_no_messages(tmp_path: Path) -> None:
 
 async def test_a_stopping_broker_takes_no_messages(tmp_path: Path) -> None:
     async with broker_lab(tmp_path) as lab:
-        lab.controller.send.draining = True
+        lab.controller.phase.is_draining = True
         assert (await lab.connect().send()).code == 14
 
 

@@ -21,6 +21,7 @@ from failback.broker.answers import SendAnswers
 from failback.broker.config import BrokerConfig
 from failback.broker.connection import BrokerConnection
 from failback.broker.durability import DurabilityGate
+from failback.broker.health_endpoints import BrokerPhase
 from failback.broker.identity import BrokerIdentity
 from failback.broker.send_rules import (
     CLUSTER_KEY,
@@ -83,6 +84,7 @@ class SendProcessor:
         admission: TopicAdmission,
         gate: DurabilityGate,
         statistics: BrokerStatistics,
+        phase: BrokerPhase,
     ) -> None:
         self._config = config
         self._server = server
@@ -97,8 +99,7 @@ class SendProcessor:
             "TRACE_ON": "true" if config.trace_on else "false",
         }
         self._decode = envelope_decoder(SendMessageRequestHeaderV2).decode
-        self.draining = False
-        """Whether the broker is being stopped: sends are refused with code 14."""
+        self._phase = phase
 
     def register(self, server: RemotingServer) -> None:
         codes = RequestCode
@@ -207,7 +208,7 @@ class SendProcessor:
         Raises:
             SendRefused, StoreError, ProtocolError: Nothing was stored.
         """
-        if self.draining:
+        if self._phase.is_draining:
             raise SendRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "this broker is being stopped")
         target = self._admission.target_of(connection, header)
         queue_id = header.queue_id
