@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from failback.client.model import ConsumeFrom
+from failback.client.model import ConsumeFrom, ConsumeResult
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.route import GetConsumerStatusBody, MessageQueue, ResetOffsetBody
@@ -50,6 +50,10 @@ async def test_a_reset_drops_the_queues_waits_10_s_and_replays() -> None:
         member = await lab.start(consume_from=FIRST)
         await until(lambda: len(member.handler.got) == 6)
         t0 = now()
+        held = member.consumer.held_queues[QUEUE]
+        member.handler.answer = lambda message: asyncio.sleep(1, ConsumeResult.SUCCESS)
+        lab.cluster.fill(master, TOPIC, 0, 1)
+        await until(lambda: len(held) == 1)
         body = ResetOffsetBody({QUEUE: 2}).to_json()
         command = RemotingCommand.request(
             RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
@@ -58,9 +62,11 @@ async def test_a_reset_drops_the_queues_waits_10_s_and_replays() -> None:
             body=body,
         )
         master.push(member.consumer.client_id, command)
-        await until(lambda: len(member.handler.got) == 10)
+        await until(lambda: held.dropped)
+        assert len(held) == 0
+        await until(lambda: len(member.handler.got) == 12)
         assert 10 <= now() - t0 < 10.1
-        assert member.handler.offsets()[6:] == [2, 3, 4, 5]
+        assert member.handler.offsets()[7:] == [2, 3, 4, 5, 6]
         assert member.hook.of("assign_end", queue=QUEUE)[0].reason == "RESET"
         assert member.hook.of("assign", queue=QUEUE)[-1].start.offset == 2
 

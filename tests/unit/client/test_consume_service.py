@@ -11,7 +11,7 @@ import pytest
 from failback.client.model import Consumed, ConsumeFrom, ConsumeResult, retry_topic
 from failback.client.settings import ClientSettings
 from failback.protocol.codes import RequestCode
-from failback.protocol.message import MessageExt
+from failback.protocol.message import MessageExt, decode_properties
 from failback.protocol.route import MessageQueue
 from tests.support.client_lab import GROUP, TOPIC, Collector, Lab, Member
 from tests.support.virtual_time import now, until, virtual_time
@@ -224,6 +224,7 @@ async def test_when_send_back_fails_the_inner_producer_sends_a_copy() -> None:
         (send,) = master.of(RequestCode.SEND_MESSAGE_V2)
         assert (send.ext["a"], send.ext["b"]) == ("CLIENT_INNER_PRODUCER", retry_topic(GROUP))
         assert (send.ext["j"], send.ext["l"]) == ("1", "16")
+        assert decode_properties(send.ext["i"])["DELAY"] == "3"
         assert memory(member) == 1
 
 
@@ -244,7 +245,11 @@ async def test_when_both_ways_fail_the_message_is_retried_here_and_blocks_the_of
         await until(lambda: len(handler.got) == 4)
         times = [round(t, 1) for t, m in handler.got if m.queue_offset == 0]
         assert [round(b - a, 1) for a, b in pairwise(times)] == [5.0, 5.0]
-        assert handler.got[-1][1].reconsume_times == 2
+        last = handler.got[-1][1]
+        assert last.reconsume_times == 2
+        # The failed copy shares the original's property map, as in the reference.
+        assert (last.properties["RETRY_TOPIC"], last.properties["DELAY"]) == (TOPIC, "4")
+        assert not {"RECONSUME_TIME", "MAX_RECONSUME_TIMES"} & last.properties.keys()
         await until(lambda: memory(member) == 2)
         local = [r.rt_next for r in member.hook.of("sendback", path="LOCAL")]
         assert local == [1, 2]

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLE_OF_CODE, order
 from failback.client.consumelog.writer import ConsumeLog
 from failback.client.hook import LogHook
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
+from failback.protocol.message import MessageExt
+from failback.protocol.route import MessageQueue
 from tests.support.client_lab import GROUP, TOPIC, Collector, Lab
 from tests.support.virtual_time import until, virtual_time
 
@@ -131,3 +134,35 @@ async def test_the_begin_row_is_stored_before_the_handler_runs(tmp_path: Path) -
         await until(lambda: len(seen) == 5)
     assert seen == [1] * 5
     log.close()
+
+
+class _FailsOnce:
+    """A consume log that refuses one row and would take the next."""
+
+    proc_no = 1
+
+    def __init__(self) -> None:
+        self.refusals = 1
+
+    def write(self, table: str, **columns: object) -> int:
+        self.refusals -= 1
+        if self.refusals >= 0:
+            raise ConsumeLogError("No space left on device", Path("x.fblog"))
+        return 1
+
+    def deliver_begin(self, *columns: object) -> int:
+        return 1
+
+
+def test_after_one_lost_row_no_handler_may_run_and_everyone_is_told_once() -> None:
+    hook = LogHook(_FailsOnce())  # type: ignore[arg-type]
+    told: list[Exception] = []
+    hook.bind(told.append)
+    hook.life("RUNNING")
+    hook.life("RUNNING")
+    message = MessageExt(
+        "T", 0, 0, 0, 0, 0, 0, ("10.0.0.1", 1), 0, ("10.0.0.1", 1), 0, 0, b"", {}, 0, 0
+    )
+    with pytest.raises(ConsumeLogError):
+        hook.deliver_begin("g", "c", 1, 1, 1, MessageQueue("T", "b", 0), message)
+    assert len(told) == 1
