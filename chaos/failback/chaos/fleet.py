@@ -202,6 +202,8 @@ class Fleet:
             "control": str(process.socket_path),
             "time_scale": self._time_scale,
             "switches": dict(self._workload.switches),
+            "segment_bytes": self._workload.log.segment_bytes,
+            "segment_seconds": self._workload.log.segment_seconds,
             **plan,
         }
         process.plan_file.parent.mkdir(exist_ok=True)

@@ -91,7 +91,11 @@ class Group(Model):
 
 
 class LogOptions(Model):
+    """The consume log. Files are sealed when the run closes; fewer and longer ones seal faster."""
+
     mode: Literal["full"] = "full"
+    segment_bytes: int = Field(default=4 * 1024 * 1024, ge=65536, le=1 << 30)
+    segment_seconds: float = Field(default=5.0, gt=0, le=3600)
 
 
 class Workload(Model):

@@ -273,6 +273,7 @@ def _open_recorder(session: Session) -> None:
         topics=session.topic_names(),
         groups=session.group_topics(),
         time_scale=session.time_scale,
+        segment_seconds=session.arm.workload.log.segment_seconds,
     )
 
 

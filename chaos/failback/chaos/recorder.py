@@ -45,6 +45,7 @@ from failback.chaos.witness import (
     first_pull_ok,
 )
 from failback.client.consumelog.errors import ConsumeLogError
+from failback.client.consumelog.hot_format import SEGMENT_SECONDS
 from failback.client.consumelog.writer import ConsumeLog
 from failback.protocol.errors import FailbackError
 
@@ -114,6 +115,7 @@ class Recorder:
         topics: Sequence[str],
         groups: Mapping[str, str],
         time_scale: float,
+        segment_seconds: float = SEGMENT_SECONDS,
     ) -> None:
         """Open the log. ``groups`` maps a group to its topic.
 
@@ -121,7 +123,14 @@ class Recorder:
             ConsumeLogError: The log cannot be written.
         """
         self.folder = folder
-        self.log = ConsumeLog(folder.hot, run=run, proc=proc, proc_no=proc_no, role="recorder")
+        self.log = ConsumeLog(
+            folder.hot,
+            run=run,
+            proc=proc,
+            proc_no=proc_no,
+            role="recorder",
+            segment_seconds=segment_seconds,
+        )
         self.board = RungBoard()
         self.faults: dict[str, FaultRecord] = {}
         self.zero: Stamp | None = None

@@ -100,6 +100,8 @@ def plan_document(index: int) -> dict[str, object]:
         "time_scale": 1.0,
         "switches": {},
         "seed": 1,
+        "segment_bytes": 1 << 20,
+        "segment_seconds": 5.0,
         "index": index,
         "producers": 2,
         "send_timeout_ms": 3000,

@@ -26,7 +26,15 @@ BEAT_SECONDS = 1.0
 def open_log(plan: ProcessPlan, role: str) -> ConsumeLog:
     """Open the hot log of this process. Raises ``ConsumeLogError``."""
     try:
-        return ConsumeLog(plan.hot, run=plan.run, proc=plan.proc, proc_no=plan.proc_no, role=role)
+        return ConsumeLog(
+            plan.hot,
+            run=plan.run,
+            proc=plan.proc,
+            proc_no=plan.proc_no,
+            role=role,
+            segment_bytes=plan.segment_bytes,
+            segment_seconds=plan.segment_seconds,
+        )
     except OSError as error:
         raise ConsumeLogError(str(error), plan.hot) from error
 

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from zlib import crc32
 
 from failback.chaos.spec import unknown_name
+from failback.client.consumelog.hot_format import SEGMENT_BYTES, SEGMENT_SECONDS
 from failback.client.consumelog.lab_id import LAB_ID_CHARS, format_lab_id, lane_of
 from failback.client.settings import ClientSettings
 from failback.protocol.errors import ConfigError
@@ -63,6 +64,8 @@ class ProcessPlan:
     time_scale: float = 1.0
     switches: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    segment_bytes: int = SEGMENT_BYTES
+    segment_seconds: float = SEGMENT_SECONDS
 
     def settings(self, **overrides: Any) -> ClientSettings:
         """Client settings of this process: switches over the given ones.
@@ -128,6 +131,8 @@ def read_plan(document: Mapping[str, Any]) -> ProducerPlan | ConsumerPlan:
         time_scale=float(document["time_scale"]),
         switches=dict(document["switches"]),
         seed=int(document["seed"]),
+        segment_bytes=int(document["segment_bytes"]),
+        segment_seconds=float(document["segment_seconds"]),
     )
     if document["role"] == "producer":
         producers = int(document["producers"])
