@@ -48,6 +48,9 @@ class ArmRun(threading.Thread):
         self.run_dir = run_dir
         self.outcome: RunOutcome | None = None
         self.error: Exception | None = None
+        self.ended = threading.Event()
+        """Wait for this, not with join(): Ctrl-C in a join() of Python 3.11 takes a live thread
+        for a dead one (bpo-45274)."""
         self._experiment = experiment
         self._items = items
         self._root = root
@@ -64,37 +67,44 @@ class ArmRun(threading.Thread):
             self._tell(f"failed: {error}")
         finally:
             self._board.end(self.arm)
+            self.ended.set()
 
     def cancel(self) -> None:
         """Ask the arm to undo what it did and end."""
+        self._cancelled.set()
+        self._abort()
+
+    def _abort(self) -> None:
         from failback.chaos.errors import RunFolderError
         from failback.chaos.run import abort
 
-        self._cancelled.set()
         with suppress(RunFolderError):  # it has not begun, or is over
             abort(self.run_dir, "interrupted")
 
     def _run(self) -> None:
         from failback.chaos.run import run_arm
-        from failback.operator.local.background import start_in_background, wait_ready
-        from failback.operator.local.down import bring_down
+        from failback.operator.local.background import (
+            start_in_background,
+            stop_background,
+            wait_ready,
+        )
         from failback.operator.local.root import Root
 
         root = Root(self._root)
         self._tell("starting the cluster")
+        pid = start_in_background(root, self._items)
         try:
-            pid = start_in_background(root, self._items)
             wait_ready(root, pid, self._while_starting)
             self.outcome = run_arm(
                 self._experiment,
                 self.arm,
                 root=root.path,
                 run_dir=self.run_dir,
-                progress=self._tell,
+                progress=self._while_running,
             )
             self._tell("stopping the cluster")
         finally:
-            bring_down(root)
+            stop_background(root, pid)
         self._tell(f"run ended: {self.outcome.verdict}")
 
     def _while_starting(self, status: dict[str, Any]) -> None:
@@ -104,6 +114,11 @@ class ArmRun(threading.Thread):
         if time.monotonic() - self._told_at >= _LONG_SECONDS and waiting:
             name, state = next(iter(waiting.items()))
             self._tell(f"starting the cluster: {name} {state}")
+
+    def _while_running(self, line: str) -> None:
+        if self._cancelled.is_set():  # the run may have begun after we were told
+            self._abort()
+        self._tell(line)
 
     def _tell(self, line: str) -> None:
         self._told_at = time.monotonic()

@@ -89,7 +89,11 @@ def _up_here(where: Root, items: Sequence[Any], json: bool) -> None:
 
 
 def _up_detached(where: Root, items: Sequence[Any], json: bool) -> None:
-    from failback.operator.local.background import start_in_background, wait_ready
+    from failback.operator.local.background import (
+        start_in_background,
+        stop_background,
+        wait_ready,
+    )
     from failback.operator.local.control import call
 
     started = time.monotonic()
@@ -98,9 +102,7 @@ def _up_detached(where: Root, items: Sequence[Any], json: bool) -> None:
     try:
         wait_ready(where, pid, progress)
     except BaseException:
-        from failback.operator.local.down import bring_down
-
-        bring_down(where)
+        stop_background(where, pid)
         raise
     _show(where, call(where, "view"), json)
     if not json:

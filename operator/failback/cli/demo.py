@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 QUICK_TIME_SCALE: Final = 0.1
 APACHE_VERSION: Final = "4.9.7"
 REPORT_ENGINES: Final = ("spark", "local", "auto")
-_JOIN_SECONDS: Final = 0.2
+_POLL_SECONDS: Final = 0.2
 
 
 def register(app: typer.Typer) -> None:
@@ -151,10 +151,10 @@ def _run_side_by_side(arms: Sequence[ArmRun]) -> None:
     for arm in arms:
         arm.start()
     try:
-        while any(arm.is_alive() for arm in arms):
+        while not all(arm.ended.is_set() for arm in arms):
             try:
                 for arm in arms:
-                    arm.join(_JOIN_SECONDS)
+                    arm.ended.wait(_POLL_SECONDS)
                 if any(arm.error is not None for arm in arms):
                     _cancel(arms)
             except KeyboardInterrupt:
@@ -162,6 +162,8 @@ def _run_side_by_side(arms: Sequence[ArmRun]) -> None:
                 _cancel(arms)
     finally:
         signal.signal(signal.SIGTERM, previous)
+    for arm in arms:
+        arm.join()
     if interrupted:
         raise KeyboardInterrupt
     for arm in arms:
@@ -171,7 +173,7 @@ def _run_side_by_side(arms: Sequence[ArmRun]) -> None:
 
 def _cancel(arms: Sequence[ArmRun]) -> None:
     for arm in arms:
-        if arm.is_alive():
+        if not arm.ended.is_set():
             arm.cancel()
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from failback.operator.kinds.base import Resource
 from failback.operator.local.control import RuntimeAway, call
+from failback.operator.local.down import bring_down
 from failback.operator.local.root import Root, RootInUse
 from failback.operator.local.runtime import LocalRuntime
 from failback.operator.model import decode
@@ -81,6 +82,18 @@ def start_in_background(root: Root, items: Sequence[Resource]) -> int:
 
 # Kept so that a background runtime that ends while we live is not left a zombie.
 _children: list[subprocess.Popen[bytes]] = []
+
+
+def stop_background(root: Root, pid: int) -> None:
+    """End a runtime that :func:`start_in_background` of this process started, however far it is.
+
+    One that has not taken its lock yet dies of the signal; a later one stops its pods first.
+    """
+    for child in _children:
+        if child.pid == pid:
+            child.terminate()
+            child.wait()
+    bring_down(root)
 
 
 def wait_ready(
