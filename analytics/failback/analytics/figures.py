@@ -13,12 +13,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Final
 
 import plotly.graph_objects as go
 
 NS_PER_SECOND: Final = 1_000_000_000
 MAX_POINTS_PER_TRACE: Final = 20_000
+# For keeping labels apart: the page is at most this wide, a letter of a label about that wide.
+_PLOT_PIXELS: Final = 1030
+_LETTER_PIXELS: Final = 6.5
+_ROW_PIXELS: Final = 16
+_TIMELINE_TOP: Final = 0.78
+_EVENT_ROWS: Final = 6
 
 GROUP_COLOURS: Final[Mapping[str, str]] = {
     "rollback": "#D55E00",
@@ -55,7 +62,7 @@ class Theme:
     grid: str = "#D8D8D8"
     paper: str = "#FFFFFF"
     fault: str = "rgba(213, 94, 0, 0.18)"
-    intended: str = "rgba(118, 118, 118, 0.15)"
+    label: str = "rgba(255, 255, 255, 0.75)"
 
 
 LIGHT: Final = Theme()
@@ -64,7 +71,7 @@ DARK: Final = Theme(
     grid="#4A4A4A",
     paper="#16191D",
     fault="rgba(230, 159, 0, 0.25)",
-    intended="rgba(190, 190, 190, 0.18)",
+    label="rgba(22, 25, 29, 0.75)",
 )
 
 
@@ -199,20 +206,43 @@ def timeline(data: TimelineData, theme: Theme = LIGHT) -> go.Figure:
         yaxis="y2",
         marker={"size": 6, "symbol": "x", "color": "#D55E00"},
     )
-    _mark_faults(figure, data.faults, theme)
-    _mark_events(figure, data.events, theme)
+    window = _window(data)
+    _mark_faults(figure, data.faults, theme, window, _TIMELINE_TOP)
+    _mark_events(figure, data.events, theme, window)
     figure.update_layout(
         yaxis={
             "title": {"text": "messages per second"},
-            "domain": [0.42, 0.8],
+            "domain": [0.42, _TIMELINE_TOP],
             "rangemode": "tozero",
         },
-        yaxis2={"title": {"text": "send latency (ms)"}, "domain": [0, 0.36], "type": "log"},
+        yaxis2={"title": {"text": "send latency (ms)"}, "domain": [0, 0.36]}
+        | _decades([*latency.values, *failed.values]),
         xaxis={"anchor": "y2"},
     )
-    if data.window_ns is not None:
-        figure.update_xaxes(range=[edge / NS_PER_SECOND for edge in data.window_ns])
+    figure.update_xaxes(range=[edge / NS_PER_SECOND for edge in window])
     return _finish(figure, data.title, "seconds after run zero", None, theme, height=640)
+
+
+def _window(data: TimelineData) -> tuple[int, int]:
+    """The time that the plot spans."""
+    if data.window_ns is not None:
+        return data.window_ns
+    curves = [*data.rates.values(), data.send_latency, data.failed_sends]
+    return _span([*curves, Series([at for at, _ in data.events], [])], data.faults)
+
+
+def _span(curves: Iterable[Series], faults: Iterable[FaultBand]) -> tuple[int, int]:
+    times = [time for curve in curves for time in curve.times_ns]
+    for fault in faults:
+        times += [each for each in (fault.effect_ns, fault.heal_ns) if each is not None]
+    return (min(times), max(times)) if times else (0, NS_PER_SECOND)
+
+
+def _decades(values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis from one power of ten to another, so that at least two have a label."""
+    known = [math.log10(value) for value in values if value > 0] or [0.0]
+    low, high = math.floor(min(known)), math.ceil(max(known))
+    return {"type": "log", "dtick": 1, "range": [low - 0.1, max(high, low + 1) + 0.1]}
 
 
 def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:
@@ -230,10 +260,22 @@ def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:
             mode="lines",
             line={"color": colour, "width": 2, "dash": dash, "shape": "hv"},
         )
-    _mark_faults(figure, data.faults, theme)
-    for time_ns, value, text in data.drops:
+    window = _span(data.series.values(), data.faults)
+    _mark_faults(figure, data.faults, theme, window)
+    drops = sorted(data.drops)
+    rows = _rows([(time_ns, text) for time_ns, _, text in drops], window)
+    for (time_ns, value, text), row in zip(drops, rows, strict=True):
         figure.add_annotation(
-            x=time_ns / NS_PER_SECOND, y=value, text=text, showarrow=True, arrowhead=2, ay=-30
+            x=time_ns / NS_PER_SECOND,
+            y=value,
+            text=text,
+            showarrow=True,
+            arrowhead=2,
+            ax=12,
+            ay=-30 - _ROW_PIXELS * row,
+            xanchor="right" if _is_late(time_ns, text, window) else "left",
+            bgcolor=theme.label,
+            font={"size": 12},
         )
     title = f"Offsets of {data.queue}, group {data.group}"
     return _finish(figure, title, "seconds after run zero", "queue offset", theme, height=420)
@@ -254,7 +296,7 @@ def dup_by_cause(data: CauseData, theme: Theme = LIGHT) -> go.Figure:
             figure.add_bar(
                 x=[count],
                 y=[cause],
-                name=f"{group}: {label}",
+                name=f"{group.replace('_', ' ')}: {label}",
                 orientation="h",
                 marker={
                     "color": GROUP_COLOURS.get(group, GROUP_COLOURS["unattributed"]),
@@ -268,7 +310,7 @@ def dup_by_cause(data: CauseData, theme: Theme = LIGHT) -> go.Figure:
                 showlegend=(group, label) not in named,
             )
             named.add((group, label))
-    figure.update_layout(barmode="stack")
+    figure.update_layout(barmode="stack", yaxis={"autorange": "reversed"})
     total = sum(sum(row[2:]) for row in data.rows)
     title = f"{total} duplicates by cause" if total else "No duplicate was delivered"
     return _finish(figure, title, "deliveries", None, theme, height=190 + 50 * len(data.rows))
@@ -291,9 +333,9 @@ def interval_map(data: IntervalData, theme: Theme = LIGHT) -> go.Figure:
             },
             hovertext=f"[{lo}, {hi}) {size} messages, {cause}, at {time_ns / NS_PER_SECOND:.1f} s",
         )
-    figure.update_layout(barmode="overlay")
+    figure.update_layout(barmode="overlay", yaxis={"autorange": "reversed"})
     queues = len({window[0] for window in data.windows})
-    title = f"{len(data.windows)} re-consumed intervals in {queues} queues"
+    title = f"{_count(len(data.windows), 're-consumed interval')} in {_count(queues, 'queue')}"
     return _finish(figure, title, "queue offset", None, theme, height=200 + 40 * queues)
 
 
@@ -302,11 +344,15 @@ def bound_vs_observed(data: BoundData, theme: Theme = LIGHT) -> go.Figure:
     figure = go.Figure()
     for label, observed, bound, exceeded in data.rows:
         figure.add_bar(
-            x=[label],
-            y=[observed],
+            x=[observed],
+            y=[label],
+            orientation="h",
+            width=0.5,
             name="observed",
             showlegend=False,
             text=[f"{observed:g}"],
+            textposition="outside",
+            cliponaxis=False,
             marker={
                 "color": "#D55E00" if exceeded else "#0072B2",
                 "pattern": {"shape": "x" if exceeded else ""},
@@ -314,18 +360,22 @@ def bound_vs_observed(data: BoundData, theme: Theme = LIGHT) -> go.Figure:
         )
         if bound is not None:
             figure.add_scatter(
-                x=[label],
-                y=[bound],
+                x=[bound],
+                y=[label],
                 name="bound",
                 showlegend=False,
                 mode="markers+text",
                 text=[f"bound {bound:g}"],
-                textposition="middle right",
-                marker={"symbol": "line-ew-open", "size": 60, "color": theme.text},
+                textposition="top center",
+                cliponaxis=False,
+                marker={"symbol": "line-ns-open", "size": 44, "color": theme.text},
             )
     over = [row[0] for row in data.rows if row[3]]
     title = f"Bound exceeded: {', '.join(over)}" if over else "Within every bound"
-    return _finish(figure, title, None, "messages consumed again", theme, height=380)
+    figure.update_layout(yaxis={"autorange": "reversed"})
+    figure.update_xaxes(rangemode="tozero")
+    height = 190 + 70 * len(data.rows)
+    return _finish(figure, title, "messages consumed again", None, theme, height=height)
 
 
 def rto_waterfall(data: WaterfallData, theme: Theme = LIGHT) -> go.Figure:
@@ -337,7 +387,7 @@ def rto_waterfall(data: WaterfallData, theme: Theme = LIGHT) -> go.Figure:
         figure.add_bar(
             x=[(at_ns - previous) / NS_PER_SECOND],
             base=[previous / NS_PER_SECOND],
-            y=[phase],
+            y=[phase.replace("_", " ")],
             orientation="h",
             showlegend=False,
             text=[f"{at_ns / NS_PER_SECOND:.1f} s"],
@@ -349,7 +399,7 @@ def rto_waterfall(data: WaterfallData, theme: Theme = LIGHT) -> go.Figure:
     for phase in (phase for phase, at_ns in data.phases if at_ns is None):
         figure.add_bar(
             x=[0],
-            y=[phase],
+            y=[phase.replace("_", " ")],
             orientation="h",
             showlegend=False,
             text=["not seen"],
@@ -379,44 +429,126 @@ def compare_arms(data: CompareData, theme: Theme = LIGHT) -> go.Figure:
     return _finish(figure, f"{data.metric} by arm", None, data.unit, theme, height=360)
 
 
+def _rows(
+    labels: Sequence[tuple[int, str]], window: tuple[int, int], limit: int | None = None
+) -> list[int]:
+    """Give each label, sorted by time, the lowest row where it lies on no other.
+
+    With a ``limit``, those that find no room get -1.
+    """
+    ends: list[float] = []
+    rows: list[int] = []
+    for time_ns, text in labels:
+        width = _LETTER_PIXELS * len(text) + 10
+        at = _pixels(time_ns, window)
+        begin = at - width if _is_late(time_ns, text, window) else at
+        free = [row for row, end in enumerate(ends) if end <= begin]
+        if free:
+            row = free[0]
+        elif limit is None or len(ends) < limit:
+            row = len(ends)
+            ends.append(0.0)
+        else:
+            rows.append(-1)
+            continue
+        ends[row] = begin + width
+        rows.append(row)
+    return rows
+
+
+def _pixels(time_ns: int, window: tuple[int, int]) -> float:
+    return (time_ns - window[0]) / max(1, window[1] - window[0]) * _PLOT_PIXELS
+
+
+def _is_late(time_ns: int, text: str, window: tuple[int, int]) -> bool:
+    """Tell whether a label that begins at ``time_ns`` would leave the plot at the right."""
+    return _pixels(time_ns, window) + _LETTER_PIXELS * len(text) > _PLOT_PIXELS
+
+
 def _mark_events(
-    figure: go.Figure, events: Sequence[tuple[int, str]], theme: Theme, rows: int = 5
+    figure: go.Figure, events: Sequence[tuple[int, str]], theme: Theme, window: tuple[int, int]
 ) -> None:
-    """Draw a line per event and its text above the plot, in rows so that neighbours can be read."""
-    for number, (time_ns, text) in enumerate(sorted(events)):
-        figure.add_vline(
-            x=time_ns / NS_PER_SECOND, line={"width": 1, "dash": "dot", "color": theme.text}
-        )
-        figure.add_annotation(
-            x=time_ns / NS_PER_SECOND,
-            y=1 - 0.035 * (number % rows),
+    """Draw a line per event and its text above the plot, as many as find room there."""
+    ordered = sorted(events)
+    for (time_ns, text), row in zip(ordered, _rows(ordered, window, _EVENT_ROWS), strict=True):
+        at = time_ns / NS_PER_SECOND
+        figure.add_shape(
+            type="line",
+            x0=at,
+            x1=at,
+            y0=0,
+            y1=_TIMELINE_TOP,
             yref="paper",
+            line={"width": 1, "dash": "dot", "color": theme.text},
+        )
+        if row < 0:
+            continue
+        figure.add_annotation(
+            x=at,
+            y=_TIMELINE_TOP,
+            yref="paper",
+            yshift=2 + _ROW_PIXELS * row,
             text=text,
             showarrow=False,
-            xanchor="left",
-            yanchor="top",
+            xanchor="right" if _is_late(time_ns, text, window) else "left",
+            yanchor="bottom",
             font={"size": 11},
         )
 
 
-def _mark_faults(figure: go.Figure, faults: Iterable[FaultBand], theme: Theme) -> None:
-    for fault in faults:
+def _mark_faults(
+    figure: go.Figure,
+    faults: Iterable[FaultBand],
+    theme: Theme,
+    window: tuple[int, int],
+    top: float = 1.0,
+) -> None:
+    """Draw what was observed as a band over the plot up to ``top``, the intention as a line."""
+    shown = list(faults)
+    bands = [(each.effect_ns, each) for each in shown if each.effect_ns is not None]
+    bands.sort(key=itemgetter(0))
+    for fault in shown:
         if fault.intended_ns is not None:
-            figure.add_vline(
-                x=fault.intended_ns / NS_PER_SECOND,
+            at = fault.intended_ns / NS_PER_SECOND
+            figure.add_shape(
+                type="line",
+                x0=at,
+                x1=at,
+                y0=0,
+                y1=top,
+                yref="paper",
                 line={"width": 2, "dash": "dot", "color": "#767676"},
             )
-        if fault.effect_ns is None:
-            continue
-        end_ns = fault.heal_ns if fault.heal_ns is not None else fault.effect_ns
-        figure.add_vrect(
-            x0=fault.effect_ns / NS_PER_SECOND,
-            x1=end_ns / NS_PER_SECOND,
+    rows = _rows([(start, fault.name) for start, fault in bands], window)
+    for (start, fault), row in zip(bands, rows, strict=True):
+        end = fault.heal_ns if fault.heal_ns is not None else start
+        figure.add_shape(
+            type="rect",
+            x0=start / NS_PER_SECOND,
+            x1=end / NS_PER_SECOND,
+            y0=0,
+            y1=top,
+            yref="paper",
             fillcolor=theme.fault,
             line={"width": 1, "color": "#D55E00"},
-            annotation={"text": fault.name, "font": {"size": 11}},
-            annotation_position="bottom left",
+            layer="below",
         )
+        figure.add_annotation(
+            x=start / NS_PER_SECOND,
+            y=top,
+            yref="paper",
+            yshift=-2 - (_ROW_PIXELS + 2) * row,
+            text=fault.name,
+            showarrow=False,
+            xanchor="right" if _is_late(start, fault.name, window) else "left",
+            yanchor="top",
+            bgcolor=theme.label,
+            font={"size": 11},
+        )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _finish(

@@ -21,6 +21,8 @@ from failback.analytics.figure_data import Point, Report
 
 NS_PER_SECOND = figures.NS_PER_SECOND
 MAX_TABLE_ROWS = 500
+LONG_TABLE_ROWS = 30
+"""A longer table scrolls in a frame of its own."""
 
 CONTENTS = (
     ("checks", "Checks"),
@@ -44,9 +46,8 @@ def render_html(
     report: Report, points: Sequence[Point], theme: figures.Theme = figures.LIGHT
 ) -> str:
     """Return the page; raises ``KeyError`` only for a report that fails its schema."""
-    drawn: dict[str, Any] = {
-        "timeline": figures.timeline(figure_data.timeline_data(report, points))
-    }
+    timeline = figure_data.timeline_data(report, points)
+    drawn: dict[str, Any] = {"timeline": figures.timeline(timeline, theme)}
     staircase_ids, waterfall_ids = [], []
     for number, stairs in enumerate(figure_data.staircases(report, points)):
         identifier = f"staircase-{number}"
@@ -72,7 +73,7 @@ def render_html(
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    environment.globals.update(show=show, is_number=is_number, numeric=numeric_columns)
+    environment.globals.update(show=show, numeric=numeric_columns, long_table=LONG_TABLE_ROWS)
     return environment.get_template("report.html.j2").render(
         report=report,
         contents=CONTENTS,
@@ -85,6 +86,7 @@ def render_html(
         check_rows=check_rows(report),
         card_rows=card_rows(report),
         fault_rows=fault_rows(report),
+        event_rows=[(at / NS_PER_SECOND, text) for at, text in sorted(timeline.events)],
         queue_rows=queue_rows(report),
         cause_rows=causes.rows,
         window_rows=[
@@ -93,6 +95,7 @@ def render_html(
         ],
         rollback_rows=rollback_rows(report),
         rto_rows=rto_rows(report),
+        phase_rows=phase_rows(report),
         bound_rows=bound_rows(report),
         loss_rows=sorted(((report.get("loss") or {}).get("fates") or {}).items()),
         order_rows=[
@@ -130,7 +133,14 @@ def is_number(value: object) -> bool:
 
 
 def numeric_columns(rows: Sequence[Row]) -> frozenset[int]:
-    return frozenset(index for index, cell in enumerate(rows[0]) if is_number(cell))
+    """Return the columns of numbers only, gaps allowed: those that stand at the right."""
+    columns = list(zip(*rows, strict=True))
+    return frozenset(
+        index
+        for index, cells in enumerate(columns)
+        if any(is_number(cell) for cell in cells)
+        and all(cell is None or is_number(cell) for cell in cells)
+    )
 
 
 def tiles(report: Report) -> list[tuple[str, str]]:
@@ -260,6 +270,17 @@ def rto_rows(report: Report) -> list[Row]:
             row.get("ttfr_kill_ms"),
         )
         for row in report.get("rto", [])
+    ]
+
+
+def phase_rows(report: Report) -> list[Row]:
+    """The waterfall in words: one row per kill and phase, in order, what was never seen last."""
+    return [
+        (waterfall.title.partition(":")[0], phase.replace("_", " "), seconds(at_ns))
+        for waterfall in figure_data.waterfalls(report)
+        for phase, at_ns in sorted(
+            waterfall.phases, key=lambda each: (each[1] is None, each[1] or 0)
+        )
     ]
 
 
