@@ -1,0 +1,99 @@
+"""``report.html`` in Chromium without a network: drawn, readable, sortable, no error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from failback.analytics.html import render_html
+from tests.support.browser import OpenPage, offline_page, unreadable_texts
+from tests.support.sample_report import sample_points, sample_report
+
+pytestmark = pytest.mark.e2e
+
+
+def check_page(opened: OpenPage, file: Path, screenshot: Path) -> None:
+    """Everything that must hold of any report's page; leaves a picture of it."""
+    page = opened.page
+    figures = page.locator(".figure")
+    assert figures.count() >= 1
+    for index in range(figures.count()):
+        drawn = figures.nth(index).locator("svg.main-svg").first
+        drawn.wait_for(state="visible")
+    page.screenshot(path=screenshot, full_page=True)
+    assert opened.problems == []
+    assert opened.requested == [file.as_uri()], "the page asked for something else"
+    assert unreadable_texts(opened) == []
+    assert screenshot.stat().st_size > 50_000
+
+
+def test_the_sample_report_opens_offline_without_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(render_html(sample_report(), sample_points()))
+    with offline_page(file, tmp_path / "profile") as opened:
+        check_page(opened, file, tmp_path / "report.png")
+        names = [each.get_attribute("id") for each in opened.page.locator(".figure").all()]
+        wanted = ("timeline", "staircase-0", "causes", "intervals", "rto-0", "bounds")
+        assert names == [f"figure-{name}" for name in wanted]
+        assert opened.page.locator("#verdict").inner_text().startswith("Pass")
+
+
+def test_neighbouring_faults_events_and_drops_stay_readable(tmp_path: Path) -> None:
+    report, second = sample_report(), 1_000_000_000
+    report["faults"] = [
+        report["faults"][0] | {"fid": f"f{n}", "effect_ns": 30 * second + n * second // 5}
+        for n in range(4)
+    ]
+    report["offset_drops"] = [
+        report["offset_drops"][0] | {"t_ns": 90 * second + n * second // 5, "to": 210 - n}
+        for n in range(4)
+    ]
+    points = sample_points()
+    events = [
+        points[-1]._replace(t_ns=(33 + n) * second, label=f"slave serves again {n}")
+        for n in range(12)
+    ]
+    file = tmp_path / "report.html"
+    file.write_text(render_html(report, [*points, *events]))
+    with offline_page(file, tmp_path / "profile") as opened:
+        check_page(opened, file, tmp_path / "report.png")
+        text = opened.page.locator("body").inner_text()
+        assert all(f"slave serves again {n}" in text for n in range(12)), "the table has them all"
+
+
+def test_a_click_on_a_head_sorts_the_table_and_another_turns_it(tmp_path: Path) -> None:
+    report = sample_report()
+    report["evidence"]["rows"] = {"deliver": 1040, "produce": 990, "pull": 12}
+    report["checks"] = [
+        report["checks"][0] | {"title": title, "observed": observed}
+        for title, observed in (("b", 1_000), ("a", 200), ("c", 30))
+    ]
+    file = tmp_path / "report.html"
+    file.write_text(render_html(report, sample_points()))
+    with offline_page(file, tmp_path / "profile") as opened:
+        table = opened.page.locator("table.sortable").first
+
+        def column(index: int) -> list[str]:
+            return table.locator(f"tbody tr td:nth-child({index})").all_inner_texts()
+
+        assert column(1) == ["b", "a", "c"]
+        table.locator("th", has_text="check").click()
+        assert column(1) == ["a", "b", "c"]
+        table.locator("th", has_text="check").click()
+        assert column(1) == ["c", "b", "a"]
+        table.locator("th", has_text="observed").click()
+        assert column(4) == ["30", "200", "1,000"], "as numbers, not as text"
+        assert opened.problems == []
+
+
+def test_a_page_with_an_error_or_a_request_is_found_out(tmp_path: Path) -> None:
+    """The checks of this module can fail: a broken script and a fetched picture are seen."""
+    file = tmp_path / "report.html"
+    page = render_html(sample_report(), sample_points())
+    file.write_text(page.replace("</body>", "<script>nobody.knows()</script></body>"))
+    with offline_page(file, tmp_path / "one") as opened:
+        assert [each for each in opened.problems if "nobody is not defined" in each]
+    file.write_text(page.replace("</body>", '<img src="http://192.0.2.1/x.png"></body>'))
+    with offline_page(file, tmp_path / "two") as opened:
+        assert opened.problems, "the policy of the page forbids it"
