@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from failback.protocol.codes import PULL_COMMIT, PULL_SUSPEND, RequestCode, ResponseCode
-from failback.protocol.command import RemotingCommand, encode_pull_response
+from failback.protocol.command import RemotingCommand, encode_pull_response_head
 from failback.protocol.frames import FrameReader
 from failback.protocol.headers import (
     ConsumerSendMsgBackRequestHeader,
@@ -517,7 +517,7 @@ class FakeBroker(FakePeer):
         ext = request.ext_fields or {}
         end = len(self.log.queue(ext["topic"], int(ext["queueId"])))
         connection.transport.write(
-            encode_pull_response(
+            encode_pull_response_head(
                 request.opaque,
                 code,
                 b"",
@@ -525,8 +525,9 @@ class FakeBroker(FakePeer):
                 next_begin_offset=next_offset,
                 min_offset=self.min_offset,
                 max_offset=end,
-                body=body,
+                body_bytes=len(body),
             )
+            + body
         )
 
 

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from msgspec.structs import replace
-
 from failback.broker.json_config import load_json_config, persist_json_config
 from failback.protocol.route import (
     DataVersion,
@@ -85,16 +83,6 @@ class SubscriptionGroupManager:
         logger.info("consumer group: %s, was %s", group, self.table.get(group.group_name))
         self.table[group.group_name] = group
         self._changed()
-
-    def disable_consume(self, name: str) -> None:
-        """Refuse the group's pulls from now on; nothing happens when there is no such group.
-
-        The original bumps the version but persists only with the next change.
-        """
-        group = self.table.get(name)
-        if group is not None:
-            self.table[name] = replace(group, consume_enable=False)
-            self.data_version = self.data_version.next(self._clock_ms())
 
     def delete(self, name: str) -> bool:
         """Remove a group; false when there was none. Its offsets stay."""

@@ -112,13 +112,6 @@ class PullRequestHoldService(Generic[RequestT]):
         for queue in {pull.queue for pull in gone}:
             self._keep(queue, [pull for pull in self._queues[queue] if pull not in gone])
 
-    def release_all(self) -> None:
-        """Choose everybody: the broker stops and answers what it can."""
-        for queue, held in list(self._queues.items()):
-            for pull in held:
-                self._release(pull)
-            self._keep(queue, [])
-
     def _keep(self, queue: tuple[str, int], held: list[HeldPull[RequestT]]) -> None:
         if held:
             self._queues[queue] = held

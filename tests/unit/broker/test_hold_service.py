@@ -149,16 +149,6 @@ def test_one_failing_pull_does_not_keep_the_others_asleep(
     assert "held pull on ('T', 0) failed" in caplog.text
 
 
-def test_everybody_is_released_at_the_end() -> None:
-    lab = Lab()
-    lab.hold("a")
-    lab.hold("b", queue_id=3)
-    lab.service.release_all()
-    lab.service.wake()
-    assert sorted(lab.ran) == ["a", "b"]
-    assert len(lab.service) == 0
-
-
 pulls = st.tuples(st.integers(0, 2), st.integers(0, 4), st.sampled_from([None, 1, 2]))
 events = st.one_of(
     st.tuples(st.just("arrive"), st.integers(0, 2), st.sampled_from([1, 2])),

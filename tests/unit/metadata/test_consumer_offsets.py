@@ -176,18 +176,3 @@ def test_removing_a_group_leaves_groups_whose_name_contains_it(
     offsets.commit("gg", "T", 0, 2)
     offsets.remove_group("g")
     assert offsets.table == {"T@gg": {0: 2}}
-
-
-def test_a_clone_is_independent_of_its_source(offsets: ConsumerOffsetManager) -> None:
-    offsets.commit("a", "T", 0, 1)
-    offsets.clone("a", "b", "T")
-    offsets.clone("a", "b", "unknown")
-    offsets.commit("a", "T", 0, 9)
-    assert offsets.table == {"T@a": {0: 9}, "T@b": {0: 1}}
-
-
-def test_a_reset_sets_the_named_queues_only(offsets: ConsumerOffsetManager) -> None:
-    offsets.commit("g", "T", 0, 10)
-    offsets.commit("g", "T", 1, 10)
-    offsets.reset("g", "T", {1: 2, 2: 0})
-    assert offsets.table == {"T@g": {0: 10, 1: 2, 2: 0}}

@@ -67,16 +67,6 @@ def test_updating_and_deleting_bump_the_version(path: Path) -> None:
     assert groups.data_version.counter == 2
 
 
-def test_disabling_consumption_leaves_the_rest_of_the_group(path: Path) -> None:
-    groups = manager(path)
-    groups.update(SubscriptionGroupConfig("g", retry_max_times=3))
-    groups.disable_consume("g")
-    groups.disable_consume("unknown")
-    assert groups.table["g"] == SubscriptionGroupConfig(
-        "g", retry_max_times=3, consume_enable=False
-    )
-
-
 def test_the_file_is_what_a_java_broker_writes(path: Path) -> None:
     groups = manager(path)
     groups.table.clear()

@@ -63,16 +63,6 @@ class ConsumerOffsetManager:
         """Return the groups that have offsets on ``topic``."""
         return {group for name, group in self._keys() if name == topic}
 
-    def reset(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Set several queues at once, downwards as well."""
-        self.table.setdefault(f"{topic}{_SEPARATOR}{group}", {}).update(offsets)
-
-    def clone(self, source_group: str, target_group: str, topic: str) -> None:
-        """Give ``target_group`` a copy of ``source_group``'s offsets on ``topic``, if any."""
-        queues = self.table.get(f"{topic}{_SEPARATOR}{source_group}")
-        if queues:
-            self.table[f"{topic}{_SEPARATOR}{target_group}"] = dict(queues)
-
     def remove_group(self, group: str) -> None:
         """Forget every offset of ``group``."""
         for topic in self.topics_of(group):
