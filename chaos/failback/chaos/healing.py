@@ -90,12 +90,13 @@ def _release(target: Target, args: Mapping[str, Any], deadline: float) -> dict[s
     target.release(member)
     target.start(member)
     end = min(deadline, time.monotonic() + 30)
-    while time.monotonic() < end:
+    while True:
         found = _member(target, pod)
         if found.running and found.identity is not None and found.identity.boot_ms is not None:
             return {"pod": pod, "pid": found.identity.pid, "boot_ms": found.identity.boot_ms}
+        if time.monotonic() >= end:
+            return None
         time.sleep(0.2)
-    return None
 
 
 def _continue(target: Target, args: Mapping[str, Any], deadline: float) -> dict[str, Any] | None:
