@@ -22,6 +22,7 @@ from failback.operator.model import decode
 from failback.protocol.errors import FailbackError
 
 _POLL_SECONDS: Final = 0.1
+_STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 READY_SECONDS: Final = 1500.0
 """Longer than the startup probes of name servers, masters and slaves wait together."""
 
@@ -35,9 +36,9 @@ class StartFailed(FailbackError):
 
 
 async def serve(runtime: LocalRuntime, *, on_ready: Callable[[], None] = lambda: None) -> None:
-    """Run a prepared runtime until SIGINT, SIGTERM or ``down``."""
+    """Run a prepared runtime until SIGINT, SIGTERM, SIGHUP (its terminal went) or ``down``."""
     loop = asyncio.get_running_loop()
-    for signum in (signal.SIGINT, signal.SIGTERM):
+    for signum in _STOP_SIGNALS:
         loop.add_signal_handler(signum, runtime.stop)
 
     async def announce() -> None:
@@ -50,7 +51,7 @@ async def serve(runtime: LocalRuntime, *, on_ready: Callable[[], None] = lambda:
     finally:
         announcing.cancel()
         await asyncio.wait([announcing])
-        for signum in (signal.SIGINT, signal.SIGTERM):
+        for signum in _STOP_SIGNALS:
             loop.remove_signal_handler(signum)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,7 +48,8 @@ class Probe:
         except TimeoutError:
             return f"no answer from {host}:{self.port} within {self.timeout_seconds:g} s"
         except OSError as error:
-            return f"{host}:{self.port}: {error.strerror or error}"
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            return f"{host}:{self.port}: {reason}"
 
     async def _ask(self, host: str) -> str | None:
         reader, writer = await asyncio.open_connection(host, self.port)
