@@ -7,25 +7,10 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.html import render_html
-from tests.support.browser import OpenPage, offline_page, unreadable_texts
+from tests.support.browser import check_page, offline_page
 from tests.support.sample_report import sample_points, sample_report
 
 pytestmark = pytest.mark.e2e
-
-
-def check_page(opened: OpenPage, file: Path, screenshot: Path) -> None:
-    """Everything that must hold of any report's page; leaves a picture of it."""
-    page = opened.page
-    figures = page.locator(".figure")
-    assert figures.count() >= 1
-    for index in range(figures.count()):
-        drawn = figures.nth(index).locator("svg.main-svg").first
-        drawn.wait_for(state="visible")
-    page.screenshot(path=screenshot, full_page=True)
-    assert opened.problems == []
-    assert opened.requested == [file.as_uri()], "the page asked for something else"
-    assert unreadable_texts(opened) == []
-    assert screenshot.stat().st_size > 50_000
 
 
 def test_the_sample_report_opens_offline_without_an_error(tmp_path: Path) -> None:

@@ -116,3 +116,18 @@ def unreadable_texts(opened: OpenPage) -> list[str]:
     """Return what in the figures is cut off, too small, or lies on another text."""
     found: list[str] = opened.evaluate(_READABLE)
     return found
+
+
+def check_page(opened: OpenPage, file: Path, screenshot: Path) -> None:
+    """Everything that must hold of any report's page; leaves a picture of it."""
+    page = opened.page
+    figures = page.locator(".figure")
+    assert figures.count() >= 1
+    for index in range(figures.count()):
+        drawn = figures.nth(index).locator("svg.main-svg").first
+        drawn.wait_for(state="visible")
+    page.screenshot(path=screenshot, full_page=True)
+    assert opened.problems == []
+    assert opened.requested == [file.as_uri()], "the page asked for something else"
+    assert unreadable_texts(opened) == []
+    assert screenshot.stat().st_size > 50_000

@@ -1,0 +1,99 @@
+"""``failback demo --quick`` from its command line to the reports, counted once more by hand."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.support.browser import check_page, offline_page
+from tests.support.brute_force import BruteForce
+from tests.support.demo_checks import check_handover, check_stay
+from tests.support.demo_run import ARMS, Demo, run_command
+from tests.support.leftovers import processes_of
+
+pytestmark = pytest.mark.e2e
+
+
+def test_it_passes_and_its_table_says_what_the_reports_say(demo: Demo) -> None:
+    assert demo.done.code == 0, demo.done.output[-4000:] + demo.done.errors[-4000:]
+    table = demo.table()
+    assert set(table) == set(ARMS)
+    for arm, row in table.items():
+        totals = demo.report(arm)["totals"]
+        assert row["VERDICT"] == "Pass"
+        assert row["DELIVERED"] == f"{totals['delivered']:,}"
+        assert row["DUPLICATES"] == f"{totals['dup']:,}"
+        assert row["RATIO"] == f"{totals['dup_ratio']:.1%}"
+        assert row["LOST"] == f"{totals['lost']:,}"
+        for column in ("RTO PRODUCE", "RTO CONSUME"):
+            assert re.fullmatch(r"\d+\.\d s", row[column])
+    assert table["stay"]["CAUSES"] == "-"
+    assert "ROLLBACK_SLAVE_ONLY_PROGRESS" in table["handover"]["CAUSES"]
+    for arm in ARMS:
+        assert f"report: {demo.report_file(arm, 'report.html')}" in demo.done.output
+
+
+def test_a_consumer_that_stays_gets_nothing_twice(demo: Demo) -> None:
+    check_stay(demo.report("stay"), BruteForce(demo.run_dir("stay")))
+
+
+def test_a_handover_gets_exactly_what_the_returned_master_had_not_heard_of(demo: Demo) -> None:
+    check_handover(demo.report("handover"), BruteForce(demo.run_dir("handover")))
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_the_totals_are_those_of_a_count_by_hand(demo: Demo, arm: str) -> None:
+    totals, counted = demo.report(arm)["totals"], BruteForce(demo.run_dir(arm))
+    duplicates = counted.duplicates()
+    assert totals["delivered"] == counted.delivered()
+    assert totals["distinct"] == counted.distinct()
+    assert totals["dup"] == len(duplicates)
+    assert totals["lost"] == len(counted.lost()) == 0
+    by_queue = Counter((row["grp"], row["ptopic"], row["qid"]) for row in duplicates)
+    queues = demo.report(arm)["queues"]
+    shown = {(row["group"], row["topic"], row["qid"]): row["dup"] for row in queues}
+    assert {queue: dup for queue, dup in shown.items() if dup} == dict(by_queue)
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_the_local_engine_gives_the_same_report_as_spark(
+    demo: Demo, arm: str, tmp_path: Path
+) -> None:
+    out = tmp_path / "report"
+    run_dir = str(demo.run_dir(arm))
+    done = run_command("report", run_dir, "--engine", "local", "--out", str(out), "--json")
+    assert done.code == 0, done.output + done.errors
+    assert json.loads(done.output)[0]["duplicates"] == demo.report(arm)["totals"]["dup"]
+    local, spark = json.loads((out / "report.json").read_text()), demo.report(arm)
+    assert (local.pop("engine"), spark.pop("engine")) == ("local", "spark")
+    for own in ("created", "timings"):
+        del local[own], spark[own]
+    assert local == spark
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_the_run_folder_is_closed_and_its_report_complete(demo: Demo, arm: str) -> None:
+    run_dir = demo.run_dir(arm)
+    assert list((run_dir / "hot").iterdir()) == []
+    manifest = json.loads((run_dir / "manifest.json").read_text())
+    assert demo.report(arm)["evidence"]["run_sha256"] == manifest["run_sha256"]
+    assert demo.report(arm)["verdict"]["sentence"] in demo.done.output
+    for name in ("report.json", "summary.md", "report.html", "figures-data.parquet"):
+        assert demo.report_file(arm, name).stat().st_size > 0
+    assert len(demo.report_file(arm, "summary.md").read_text().splitlines()) < 80
+
+
+@pytest.mark.parametrize("arm", ARMS)
+def test_its_report_opens_in_a_browser(demo: Demo, arm: str, tmp_path: Path) -> None:
+    file = demo.report_file(arm, "report.html")
+    with offline_page(file, tmp_path / "profile") as opened:
+        check_page(opened, file, tmp_path / f"{arm}.png")
+
+
+def test_it_leaves_no_process_and_no_store_behind(demo: Demo) -> None:
+    assert processes_of(demo.runs) == []
+    assert list(demo.runs.glob("*/roots")) == []
