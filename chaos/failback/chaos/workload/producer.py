@@ -166,14 +166,13 @@ class ProducerProcess:
                 del self._ok_times[:_KEPT_TIMES]
 
     async def _sleep_until(self, due: float) -> None:
-        left = due - time.monotonic()
-        if left <= 0:
-            await asyncio.sleep(0)
-            return
-        with suppress(TimeoutError):
-            # A loop's timers are a millisecond fine and may fire early; a send may not.
-            async with asyncio.timeout(left + TIMER_SECONDS):
-                await self._no_more.wait()
+        await asyncio.sleep(0)
+        # A loop's timers are a millisecond fine and count from the begin of its turn, so they may
+        # fire early; a send may not.
+        while not self._ended() and (left := due - time.monotonic()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left + TIMER_SECONDS):
+                    await self._no_more.wait()
 
     def _ended(self) -> bool:
         return self._no_more.is_set() or self._stop.is_set()
