@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -378,17 +378,7 @@ class RunBuilder:
             by_proc[row["proc_no"]].append(row)
         for proc, mine in by_proc.items():
             schema = arrow_schema(table)
-            plain = pa.schema(
-                [
-                    pa.field(
-                        f.name,
-                        getattr(f.type, "value_type", f.type)
-                        if pa.types.is_dictionary(f.type)
-                        else f.type,
-                    )
-                    for f in schema
-                ]
-            )
+            plain = pa.schema([pa.field(f.name, _plain(f.type)) for f in schema])
             found = pa.Table.from_pylist(mine, plain).cast(schema.remove_metadata())
             seqs = [row["seq"] for row in mine]
             segment = {
@@ -409,6 +399,51 @@ class RunBuilder:
             write_parquet(
                 found.replace_schema_metadata(meta), path / f"part-{proc:05d}-{part:08d}.parquet"
             )
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def merged(builders: Sequence[RunBuilder], name: str = "merged") -> RunBuilder:
+    """All histories as one run: each gets its own group, topic, broker, lanes and processes.
+
+    History i is group ``g<i>`` on topic ``T<i>``. Their warm-ups must be equal.
+    """
+    whole = RunBuilder(name)
+    whole.run |= {"groups": [], "topics": [], "warmup_end_ns": builders[0].run["warmup_end_ns"]}
+    assert whole.closed is not None
+    for i, b in enumerate(builders):
+        whole.run["topics"] += [{**t, "name": f"T{i}"} for t in b.run["topics"]]
+        whole.run["groups"] += [{**g, "name": f"g{i}", "topic": f"T{i}"} for g in b.run["groups"]]
+        topics = {"T": f"T{i}", "%RETRY%g": f"%RETRY%g{i}", "%DLQ%g": f"%DLQ%g{i}"}
+        for table, rows in b.rows.items():
+            for row in rows:
+                moved = {**row, "run": name, "proc_no": row["proc_no"] + 100 * i}
+                moved["proc"] = moved["proc_no"].to_bytes(16, "big")
+                for column in ("topic", "ptopic", "ltopic"):
+                    if column in moved:
+                        moved[column] = topics.get(row[column], row[column])
+                for column, value in (
+                    ("grp", f"g{i}"),
+                    ("broker", f"broker-{i}"),
+                    ("addr", f"127.1.0.{i}:{row.get('bid')}"),
+                    ("src_addr", f"127.1.0.{i}:{row.get('src_bid')}"),
+                    ("fid", f"{i}-{row.get('fid')}"),
+                    ("client_id", f"{i}-{row.get('client_id')}"),
+                    ("lane", i),
+                    ("inc", moved["proc_no"]),
+                ):
+                    if moved.get(column) is not None:
+                        moved[column] = value
+                if "did" in moved:
+                    moved["did"] = moved["proc_no"] << 40 | row["did"] & ((1 << 40) - 1)
+                whole.rows[table].append(moved)
+        exits = (b.closed or {})["exits"]
+        whole.closed["exits"] |= {str(int(p) + 100 * i): end for p, end in exits.items()}
+        for proc, seq in b._seq.items():
+            whole._seq[proc + 100 * i] = seq
+    return whole
 
 
 def write_manifest(folder: Path) -> None:

@@ -232,7 +232,8 @@ def _attributed(history: History, classified: pa.Table) -> pa.Table:
     fids: list[str | None] = []
     at_fault = _FaultFinder(history.faults)
     for row in rows:
-        number = numbers.get((row["grp"], row["inc"], row["pqe"]))
+        queue = GroupQueue(row["grp"], row["broker"], row["ptopic"], row["qid"])
+        number = numbers.get((queue, row["inc"], row["pqe"]))
         a_no.append(number)
         same_copy = row["nth_of_copy"] > 1
         is_dup = row["cls"] == "DUP"

@@ -17,7 +17,7 @@ The Spark engine says the same in SQL, ``engines/stage_b.sql``; tests hold both 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -215,15 +215,17 @@ def _same_copy_causes(
     """Rules for a copy that was delivered before: resets, rollbacks, overlaps, tails."""
     inc, pqe = c.ints("inc"), c.ints("pqe")
     before = np.maximum(previous, 0)
-    grp = c.texts("grp")
+    queue = list(
+        zip(c.texts("grp"), c.texts("broker"), c.texts("ptopic"), c.ints("qid"), strict=True)
+    )
     numbers = _lookup_assignments(inputs.assigned)
     rows = np.flatnonzero(todo & again)
     mine = np.full(c.count, -1, np.int64)
     prev = np.full(c.count, -1, np.int64)
     for row in rows.tolist():
         p = before[row]
-        mine[row] = numbers.get((grp[row], inc[row], pqe[row]), -1)
-        prev[row] = numbers.get((grp[row], inc[p], pqe[p]), -1)
+        mine[row] = numbers.get((*queue[row], inc[row], pqe[row]), -1)
+        prev[row] = numbers.get((*queue[row], inc[p], pqe[p]), -1)
     active = todo & again
     _set(cause, todo, active & ((mine < 0) | (prev < 0)), None)
     active &= todo
@@ -255,9 +257,10 @@ def _same_copy_causes(
     _set(cause, todo, active, None)
 
 
-def _lookup_assignments(assigned: pa.Table) -> dict[tuple[str, int, int], int]:
-    columns = (assigned.column(name).to_pylist() for name in ("grp", "inc", "pqe", "a_no"))
-    return {(grp, inc, pqe): number for grp, inc, pqe, number in zip(*columns, strict=True)}
+def _lookup_assignments(assigned: pa.Table) -> dict[tuple[Any, ...], int]:
+    names = ("grp", "broker", "ptopic", "qid", "inc", "pqe", "a_no")
+    columns = (assigned.column(name).to_pylist() for name in names)
+    return {tuple(key): number for *key, number in zip(*columns, strict=True)}
 
 
 def _was_reset(

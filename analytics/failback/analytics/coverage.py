@@ -88,6 +88,9 @@ def assigned_table(assignments: Sequence[Assignment]) -> pa.Table:
         [
             {
                 "grp": a.key.grp,
+                "broker": a.key.broker,
+                "ptopic": a.key.ptopic,
+                "qid": a.key.qid,
                 "inc": a.inc,
                 "pqe": a.pqe,
                 "a_no": number,

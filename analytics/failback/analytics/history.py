@@ -59,9 +59,9 @@ class Assignment:
     partial_view: bool = False
 
     @property
-    def holder(self) -> tuple[str, int, int]:
+    def holder(self) -> tuple[GroupQueue, int, int]:
         """What a delivery names its assignment by."""
-        return (self.key.grp, self.inc, self.pqe)
+        return (self.key, self.inc, self.pqe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +356,7 @@ def _assignments(history: History) -> list[Assignment]:
         for row in _aligned(history.lake.records("assign_end"), history.clocks, "end_t")
     }
     exits = history.folder.exits()
-    found: dict[tuple[str, int, int], Assignment] = {}
+    found: dict[tuple[GroupQueue, int, int], Assignment] = {}
     for row in _aligned(history.lake.records("assign"), history.clocks, "t", "end_t"):
         end = ends.get((row["proc_no"], row["pqe"]))
         if row["end_t"] is None and end is not None:

@@ -188,12 +188,15 @@ def _identity(rows: Rows) -> tuple[Ints, Ints, list[str] | None]:
             lane[at], lseq[at] = number, surrogates(named)
             for row, text in zip(at.tolist(), named, strict=True):
                 fkey[row] = text
-    broker, topic, omid = rows.codes("broker"), rows.codes("ptopic"), rows.column("omid")
-    for index, row in enumerate(foreign.tolist()):
-        if not ukeys[index] and not keys[index]:
-            lane[row], lseq[row] = -3, rows["qoff"][row]
-            place = (broker.names[broker.codes[row]], topic.names[topic.codes[row]])
-            fkey[row] = f"{place[0]}/{place[1]}/{rows['qid'][row]}/{omid[row].as_py().hex()}"
+    alone = [row for index, row in enumerate(foreign.tolist()) if not (ukeys[index] or keys[index])]
+    if alone:
+        broker, topic = rows.codes("broker"), rows.codes("ptopic")
+        omid, qid = rows.column("omid"), rows["qid"]
+        for row in alone:
+            place = f"{broker.names[broker.codes[row]]}/{topic.names[topic.codes[row]]}/{qid[row]}"
+            fkey[row] = f"{place}/{rows['qoff'][row]}/{omid[row].as_py().hex()}"
+        lane[alone] = -3
+        lseq[alone] = surrogates([fkey[row] for row in alone])
     return lane, lseq, fkey
 
 

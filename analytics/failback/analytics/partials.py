@@ -451,14 +451,14 @@ class Rows:
         client = self.codes("client_id")
         pairs = grp.codes * len(client.names) + client.codes
         kept, codes = np.unique(pairs, return_inverse=True)
-        names = []
+        names: dict[str, int] = {}  # several clients of one other group share its name
+        ranks = []
         for pair in kept.tolist():
-            group, one = (
-                grp.names[pair // len(client.names)],
-                client.names[pair % len(client.names)],
-            )
-            names.append(f"{group}@{one}" if group in groups else group)
-        self._codes["grp"] = Codes(codes.astype(np.int64), names)
+            group, one = divmod(pair, len(client.names))
+            name = grp.names[group]
+            name = f"{name}@{client.names[one]}" if name in groups else name
+            ranks.append(names.setdefault(name, len(names)))
+        self._codes["grp"] = Codes(np.array(ranks, np.int64)[codes], list(names))
 
     def by_queue(self, names: Sequence[str]) -> list[tuple[tuple[Any, ...], Ints]]:
         """Indices of the rows of each queue: ``((names..., qid), rows)``."""

@@ -54,7 +54,7 @@ DELIVERY: Final = pa.schema(
 """A normalised delivery: aligned times, its epoch, a message identity for foreign traffic too.
 
 ``lane`` is -1 (by UNIQ_KEY), -2 (by KEYS) or -3 (by copy) without a LAB_ID; ``lseq`` then is a
-hash or the queue offset, and ``fkey`` the real key (``""`` for messages with a LAB_ID).
+hash and ``fkey`` what was hashed (``""`` for messages with a LAB_ID).
 """
 
 CLASSIFIED: Final = pa.schema(
@@ -86,6 +86,9 @@ ORDER: Final = pa.schema(
 ASSIGNED: Final = pa.schema(
     [
         ("grp", pa.utf8()),
+        ("broker", pa.utf8()),
+        ("ptopic", pa.utf8()),
+        ("qid", pa.int64()),
         ("inc", pa.int64()),
         ("pqe", pa.int64()),
         ("a_no", pa.int64()),
@@ -97,7 +100,7 @@ ASSIGNED: Final = pa.schema(
         ("end_reason", pa.utf8()),
     ]
 )
-"""Assignments, numbered; what a delivery's (grp, inc, pqe) points to."""
+"""Assignments, numbered; what a delivery's group, queue, inc and pqe point to."""
 
 COVER: Final = pa.schema(
     [

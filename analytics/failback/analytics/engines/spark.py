@@ -164,9 +164,8 @@ class SparkEngine:
         ukey = fn.when(fn.col("ukey") != "", fn.col("ukey"))
         keys = fn.when(fn.col("keys") != "", fn.col("keys"))
         text = fn.coalesce(ukey, keys)
-        copy = fn.concat_ws(
-            "/", "broker", "ptopic", fn.col("qid").cast("string"), fn.lower(fn.hex("omid"))
-        )
+        place = [fn.col("qid").cast("string"), fn.col("qoff").cast("string")]
+        copy = fn.concat_ws("/", "broker", "ptopic", *place, fn.lower(fn.hex("omid")))
         mask = fn.lit(SURROGATE_MASK)
         lane = (
             fn.when(known, fn.col("lane"))
@@ -174,10 +173,8 @@ class SparkEngine:
             .when(keys.isNotNull(), fn.lit(-2))
             .otherwise(fn.lit(-3))
         )
-        lseq = (
-            fn.when(known, fn.col("lseq"))
-            .when(text.isNotNull(), fn.xxhash64(text).bitwiseAND(mask))
-            .otherwise(fn.col("qoff"))
+        lseq = fn.when(known, fn.col("lseq")).otherwise(
+            fn.xxhash64(fn.coalesce(text, copy)).bitwiseAND(mask)
         )
         odd = ~fn.col("status_n").isin(*DELIVER_STATUSES)
         rows = self._with_epochs(rows, context)

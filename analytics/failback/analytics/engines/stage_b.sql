@@ -49,8 +49,10 @@ held AS (
   SELECT c.*, a.a_no, a.t AS a_t, a.src, a.src_bid, a.src_binc,
     p.a_no AS p_no, p.end_t AS p_end_t, p.end_reason AS p_end_reason
   FROM classed c
-  LEFT JOIN assigned a ON a.grp = c.grp AND a.inc = c.inc AND a.pqe = c.pqe
-  LEFT JOIN assigned p ON p.grp = c.grp AND p.inc = c.prev_inc AND p.pqe = c.prev_pqe
+  LEFT JOIN assigned a ON a.grp = c.grp AND a.broker = c.broker AND a.ptopic = c.ptopic
+    AND a.qid = c.qid AND a.inc = c.inc AND a.pqe = c.pqe
+  LEFT JOIN assigned p ON p.grp = c.grp AND p.broker = c.broker AND p.ptopic = c.ptopic
+    AND p.qid = c.qid AND p.inc = c.prev_inc AND p.pqe = c.prev_pqe
 ),
 -- Which incarnations had been told an offset above the copy, before the assignment, in its epochs.
 covering AS (

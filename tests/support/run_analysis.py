@@ -1,0 +1,21 @@
+"""Analyses a built run with an engine, in a test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from failback.analytics.analysis import Analysis, analyse
+from failback.analytics.engines.base import Engine
+from failback.analytics.engines.local import LocalEngine
+from failback.analytics.lake import Lake, open_lake
+from failback.analytics.run_folder import read_run_folder
+
+MakeEngine = Callable[[Lake], Engine]
+
+
+def analysed(folder: Path, make: MakeEngine = LocalEngine) -> Analysis:
+    """The analysis of a run folder."""
+    run = read_run_folder(folder)
+    lake = open_lake(run.lake, run.run_id)
+    return analyse(run, lake, make(lake))
