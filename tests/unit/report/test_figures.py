@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from failback.analytics import figures
 from failback.analytics.figures import (
@@ -93,3 +97,31 @@ def luminance(colour: str) -> float:
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@given(
+    times=st.lists(st.integers(0, 10_000), max_size=30).map(sorted),
+    text=st.text("abcdefghij", min_size=1, max_size=30),
+    limit=st.one_of(st.none(), st.integers(1, 6)),
+)
+def test_labels_of_one_row_lie_apart(times: list[int], text: str, limit: int | None) -> None:
+    window = (0, 10_000)
+    labels = [(time, text) for time in times]
+    rows = figures._rows(labels, window, limit)
+    width = figures._LETTER_PIXELS * len(text)
+    assert all(row < (limit or len(times)) for row in rows)
+    assert limit is not None or -1 not in rows
+    for row in set(rows) - {-1}:
+        begins = [
+            figures._pixels(time, window) - width * figures._is_late(time, text, window)
+            for time, own in zip(times, rows, strict=True)
+            if own == row
+        ]
+        assert all(right - left >= width for left, right in itertools.pairwise(begins))
+
+
+def test_a_logarithmic_axis_shows_at_least_two_decades() -> None:
+    assert figures._decades([3.0, 4.0])["range"] == [-0.1, 1.1]
+    assert figures._decades([0.5, 400.0])["range"] == [-1.1, 3.1]
+    assert figures._decades([])["range"] == [-0.1, 1.1]
+    assert figures._decades([0.0, 10.0])["range"] == [0.9, 2.1]

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from failback.analytics.figure_data import Point, report_group, staircases, timeline_data
-from failback.analytics.html import CONTENTS, reset_hint, show
+from failback.analytics.html import CONTENTS, numeric_columns, phase_rows, reset_hint, show
 from failback.analytics.html import render_html as render
 from tests.support.sample_report import sample_points, sample_report
 
@@ -109,4 +109,16 @@ def test_cells_and_groups() -> None:
     assert reset_hint({"safe_offset": 5, "master_offset": 5}) == "–"
     assert [stairs.queue for stairs in staircases(sample_report(), sample_points())] == [
         "orders demo-0/0"
+    ]
+
+
+def test_a_column_stands_right_when_all_it_has_is_numbers() -> None:
+    rows = [("a", 1, None, 2), ("b", None, None, "drained"), ("c", 3.5, None, True)]
+    assert numeric_columns(rows) == {1}
+
+
+def test_a_phase_that_was_never_seen_comes_last() -> None:
+    assert phase_rows(sample_report()) == [
+        ("f1", "accept", 50.998),
+        ("f1", "first fresh slave sync", None),
     ]

@@ -1,0 +1,41 @@
+"""The demo with its real timers, on our engine and on Apache RocketMQ: four minutes each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.apache import server_home
+from tests.support.brute_force import BruteForce
+from tests.support.demo_checks import check_handover, check_stay
+from tests.support.demo_run import run_demo
+from tests.support.leftovers import processes_of
+
+
+@pytest.mark.java
+@pytest.mark.soak
+def test_apache_gets_the_same_verdicts(tmp_path: Path) -> None:
+    server_home()  # fetched, or the test is skipped with the reason
+    demo = run_demo(
+        tmp_path / "runs", "--engine", "apache", "--report-engine", "local", seconds=900
+    )
+    assert demo.done.code == 0, demo.done.output[-4000:] + demo.done.errors[-4000:]
+    for arm in ("stay", "handover"):
+        assert demo.report(arm)["system"]["engine"] == "apache"
+    check_stay(demo.report("stay"), BruteForce(demo.run_dir("stay")))
+    check_handover(demo.report("handover"), BruteForce(demo.run_dir("handover")))
+    assert {arm: row["VERDICT"] for arm, row in demo.table().items()} == {
+        "stay": "Pass",
+        "handover": "Pass",
+    }
+    assert processes_of(demo.runs) == []
+
+
+@pytest.mark.soak
+def test_real_timers_get_the_same_verdicts(tmp_path: Path) -> None:
+    demo = run_demo(tmp_path / "runs", "--report-engine", "local", seconds=900)
+    assert demo.done.code == 0, demo.done.output[-4000:] + demo.done.errors[-4000:]
+    check_stay(demo.report("stay"), BruteForce(demo.run_dir("stay")))
+    check_handover(demo.report("handover"), BruteForce(demo.run_dir("handover")))
+    assert processes_of(demo.runs) == []
