@@ -6,6 +6,7 @@ undo is safe twice. An entry is closed only when the system was seen without the
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
 import time
@@ -122,8 +123,13 @@ def _start_consumers(
 def _stop_workload(
     _target: Target, args: Mapping[str, Any], _deadline: float
 ) -> dict[str, Any] | None:
-    stopped = stop_orphan(Path(args["plan"]), Path(args["socket"]))
-    return {"stopped": True} if stopped else None
+    control = Path(args["socket"])
+    if not stop_orphan(Path(args["plan"]), control):
+        return None
+    control.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):  # the folder goes with the last socket in it
+        control.parent.rmdir()
+    return {"stopped": True}
 
 
 _UNDO: dict[str, Callable[[Target, Mapping[str, Any], float], dict[str, Any] | None]] = {
