@@ -126,7 +126,7 @@ class RunBuilder:
             "qid": 0,
             "qoff": qoff,
             "phy": qoff * 100,
-            "omid": place + (qoff if omid is None else omid).to_bytes(8, "big"),
+            "omid": place + (qoff if omid is None else omid).to_bytes(8, "big", signed=True),
             "ukey": f"U{lid}",
             "lane": 7,
             "lseq": lid,

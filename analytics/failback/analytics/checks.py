@@ -111,14 +111,20 @@ def _fault_honest(figures: Figures, report: Row) -> Check:
     return Check("fault_honest", title, PASS, expected, observed, "faults")
 
 
-def _recorder_complete(report: Row) -> Check:
-    title = "nothing recorded is missing"
+def missing_evidence(report: Row) -> list[str]:
+    """What is known to be missing; then nothing can be concluded from a row that is not there."""
     problems = [
         f"process {gap['proc_no']}: records {gap['from_seq']} to {gap['to_seq']}"
         for gap in report["evidence"]["gaps"]
     ]
     problems += report["evidence"]["unreadable"] + report["evidence"]["recorder_gaps"]
     problems += [f"{name} is absent" for name in report["evidence"]["absent"]]
+    return problems
+
+
+def _recorder_complete(report: Row) -> Check:
+    title = "nothing recorded is missing"
+    problems = missing_evidence(report)
     missing = len(problems)
     if problems:
         return Check("recorder_complete", title, INCONCLUSIVE, 0, missing, "gaps", "RECORDER_GAP",
@@ -179,6 +185,9 @@ def _no_loss(report: Row) -> Check:
     if lost is None:
         return Check("no_loss", title, INCONCLUSIVE, 0, None, "messages", "NO_DRAIN",
                      "loss cannot be told without drain and scan")  # fmt: skip
+    if lost and missing_evidence(report):
+        why = "rows are missing, so a message that is nowhere may have been handled"
+        return Check("no_loss", title, INCONCLUSIVE, 0, lost, "messages", "RECORDER_GAP", why)
     if lost:
         examples = report["loss"]["examples"]
         found = [lid for fate in ("STORE_LOST", "SKIPPED", "FAILED_NOT_DLQ")
@@ -204,6 +213,9 @@ def _resume_points(report: Row) -> Check:
     if unexplained:
         first = points["unexplained"][0]
         detail = f"{first['topic']}/{first['qid']} of {first['group']} started at {first['start']}"
+        if missing_evidence(report):
+            return Check("resume_points", title, INCONCLUSIVE, 0, unexplained, "assignments",
+                         "RECORDER_GAP", f"{detail}, but rows are missing")  # fmt: skip
         return Check("resume_points", title, FAIL, 0, unexplained, "assignments",
                      "RESUME_UNEXPLAINED", detail)  # fmt: skip
     return Check("resume_points", title, PASS, 0, 0, "assignments")
@@ -237,9 +249,12 @@ def _handover(report: Row) -> list[Check]:
     found = []
     for group, (expected, observed) in sorted(handover_sums(report["handover"]).items()):
         value = PASS if expected == observed else FAIL
+        code = None
+        if value == FAIL and missing_evidence(report):
+            value, code = INCONCLUSIVE, "RECORDER_GAP"
         detail = "" if value == PASS else f"group {group}: {observed} repeats, {expected} expected"
         found.append(
-            Check(f"handover:{group}", title, value, expected, observed, "messages", None, detail)
+            Check(f"handover:{group}", title, value, expected, observed, "messages", code, detail)
         )
     return found
 

@@ -95,11 +95,11 @@ class Figures:
         return found
 
     @cached_property
-    def told(self) -> dict[int, dict[tuple[int, int], int]]:
-        """Per assignment the commits near its answer: (broker id, offset) and how often."""
-        found: dict[int, dict[tuple[int, int], int]] = defaultdict(dict)
+    def told(self) -> dict[int, set[tuple[int, int, int]]]:
+        """Per assignment the commits near its answer: (broker id, incarnation, offset)."""
+        found: dict[int, set[tuple[int, int, int]]] = defaultdict(set)
         for row in self.values("told"):
-            found[row["n2"]][row["n4"], row["n3"]] = row["value"]
+            found[row["n2"]].add((row["n4"], row["n5"], row["n3"]))
         return found
 
     def depths(self, family: str) -> pa.Table:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from failback.analytics.history import Assignment
 from failback.analytics.measures import Figures, Row
+from failback.analytics.partials import NULL_NUMBER
 
 MAX_ROLLBACKS: Final = 10_000
 MAX_UNEXPLAINED: Final = 100
@@ -132,8 +133,11 @@ def explain(figures: Figures, number: int, a: Assignment) -> tuple[str | None, s
         for sample in history.samples.get((a.key, "code43", a.src_bid), ())
         if sample.binc == a.src_binc and (a.src_addr is None or sample.addr == a.src_addr)
     ]
-    told = figures.told.get(number, {})
-    committed = {off for bid, off in told if bid == a.src_bid}
+    committed = {
+        off
+        for bid, binc, off in figures.told.get(number, ())
+        if bid == a.src_bid and binc in (a.src_binc, NULL_NUMBER)
+    }
     before = [sample for sample in samples if sample.t <= a.t]
     after = [sample for sample in samples if sample.t > a.t]
     if a.start_off in committed:

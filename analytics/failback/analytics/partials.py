@@ -304,7 +304,7 @@ def commit_partials(batch: pa.Table, context: Context) -> pa.Table:
     if windows is not None:
         which, number = windows
         near = sent[which]
-        key = queue.at(which).and_(n2=number, n3=off[which], n4=bid[which])
+        key = queue.at(which).and_(n2=number, n3=off[which], n4=bid[which], n5=binc[which])
         out.values(SUM, "told", key.at(near), np.ones(int(near.sum()), np.int64))
     return out.table()
 

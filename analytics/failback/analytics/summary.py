@@ -25,7 +25,7 @@ def sentence(report: Row) -> str:
         causes = first["causes"] | ({None: first["unattributed"]} if first["unattributed"] else {})
         main = max(causes, key=lambda cause: causes[cause])
         mostly = "" if len(causes) == 1 else "mostly "
-        text += f", {all_to} group `{first['group']}`, cause: {mostly}{cause_words(main)}"
+        text += f", {all_to} group `{short(first['group'])}`, cause: {mostly}{cause_words(main)}"
     lost = totals["lost"]
     text += f"; {'loss not measurable' if lost is None else f'{number(lost)} lost'}"
     produce = [row["produce_ms"] for row in report["rto"] if row["produce_ms"] is not None]
@@ -42,7 +42,7 @@ def _what_happened(report: Row) -> str:
     if not outages:
         return "The run"
     first = outages[0]
-    pair = (first["victims"] or ["?"])[0].split("/")[0]
+    pair = short((first["victims"] or ["?"])[0].split("/")[0])
     verb = "Killing" if first["kind"] == "KILL" else "Stopping"
     down = first["down_seconds"]
     lasted = "" if down is None else f" for {down:.0f} s"
@@ -61,7 +61,7 @@ def render(report: Row) -> str:
     lines = [
         f"# {_name(experiment)} / {_name(arm)}: {verdict['value']}",
         "",
-        verdict["sentence"],
+        verdict["sentence"].replace("<", "&lt;"),
         "",
         *(
             f"* {reason['code']}: {_name(reason['detail'], 200)}"
@@ -135,9 +135,15 @@ def _value(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
-def _name(text: str, limit: int = MAX_NAME) -> str:
-    """A name from outside: shortened, and nothing in it is Markdown, HTML or a second line."""
-    plain = " ".join(str(text).split())
-    for sign in "\\`|<>[]":
-        plain = plain.replace(sign, f"\\{sign}" if sign != "<" else "&lt;")
+def short(text: str, limit: int = MAX_NAME) -> str:
+    """A name from outside, on one line and not too long."""
+    plain = " ".join(str(text).split()).replace("`", "'")
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def _name(text: str, limit: int = MAX_NAME) -> str:
+    """The same, with nothing in it that is Markdown or HTML."""
+    plain = short(text, limit)
+    for sign in "\\|[]>":
+        plain = plain.replace(sign, f"\\{sign}")
+    return plain.replace("<", "&lt;")
