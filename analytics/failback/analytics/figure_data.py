@@ -22,7 +22,6 @@ from failback.analytics.figures import (
     OFFSET_SERIES,
     BoundData,
     CauseData,
-    CompareData,
     FaultBand,
     IntervalData,
     Series,
@@ -244,14 +243,6 @@ def waterfalls(report: Report) -> list[WaterfallData]:
         title = f"{row['fid']}: from the kill of {row.get('broker', 'the master')} to recovery"
         found.append(WaterfallData(title, phases))
     return found
-
-
-def compare_data(report: Report, metric: str, unit: str) -> CompareData:
-    """Points per arm of one metric of ``report["compare"]``."""
-    arms = (report.get("compare") or {}).get("arms", [])
-    return CompareData(
-        metric, unit, {arm["name"]: arm.get("values", {}).get(metric, []) for arm in arms}
-    )
 
 
 def _rate(points: Iterable[Point]) -> Series:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
@@ -163,15 +163,6 @@ class WaterfallData:
 
     title: str
     phases: Sequence[tuple[str, int | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class CompareData:
-    """Figures of several arms: metric name -> arm -> its values, one per repetition."""
-
-    metric: str
-    unit: str
-    arms: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 def timeline(data: TimelineData, theme: Theme = LIGHT) -> go.Figure:
@@ -409,24 +400,6 @@ def rto_waterfall(data: WaterfallData, theme: Theme = LIGHT) -> go.Figure:
     figure.update_layout(yaxis={"autorange": "reversed"})
     height = 190 + 36 * len(data.phases)
     return _finish(figure, data.title, "seconds after the kill", None, theme, height=height)
-
-
-def compare_arms(data: CompareData, theme: Theme = LIGHT) -> go.Figure:
-    """Every repetition as a point, the median as a line."""
-    figure = go.Figure()
-    for arm, values in data.arms.items():
-        figure.add_scatter(
-            x=[arm] * len(values), y=list(values), mode="markers", marker={"size": 9}, name=arm
-        )
-        if values:
-            figure.add_scatter(
-                x=[arm],
-                y=[sorted(values)[len(values) // 2]],
-                mode="markers",
-                showlegend=False,
-                marker={"symbol": "line-ew-open", "size": 40, "color": theme.text},
-            )
-    return _finish(figure, f"{data.metric} by arm", None, data.unit, theme, height=360)
 
 
 def _rows(

@@ -12,7 +12,6 @@ from failback.analytics import figures
 from failback.analytics.figures import (
     BoundData,
     CauseData,
-    CompareData,
     FaultBand,
     IntervalData,
     Series,
@@ -83,7 +82,6 @@ def test_phases_never_seen_are_dashed_and_intervals_keep_their_offsets() -> None
         IntervalData([("orders demo-0/0", 100, 150, 50, "OVERLAP", "rebalance", 0)])
     )
     assert (intervals.data[0].base[0], intervals.data[0].x[0]) == (100, 50)
-    assert figures.compare_arms(CompareData("dup", "messages", {"stay": [0], "go": []})).data
 
 
 @pytest.mark.parametrize("theme", [figures.LIGHT, figures.DARK])
