@@ -87,6 +87,7 @@ def start_session(scratch: str | Path) -> SparkSession:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     cores = os.cpu_count() or 2
     roots = os.pathsep.join(str(Path(path).parent) for path in failback.__path__)
     master = os.environ.get("FAILBACK_SPARK_MASTER", "local[*]")
@@ -111,9 +112,33 @@ def start_session(scratch: str | Path) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("failback")
     for name, value in settings.items():
         builder = builder.config(name, value)
-    started: SparkSession = builder.getOrCreate()
+    with _stderr_of_children_to(Path(scratch, "spark.log")):
+        started: SparkSession = builder.getOrCreate()
     started.sparkContext.setLogLevel("ERROR")
     return started
+
+
+@contextlib.contextmanager
+def _stderr_of_children_to(log: Path) -> Iterator[None]:
+    """Let the JVM that starts inside write its chatter to ``log``; show it if the start fails.
+
+    The launcher and log4j speak before any setting reaches them. The JVM keeps the descriptor it
+    was started with, this process gets its own back.
+    """
+    sys.stderr.flush()
+    ours = os.dup(2)
+    try:
+        with log.open("wb") as sink:
+            os.dup2(sink.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(ours, 2)
+    except BaseException:
+        sys.stderr.write(log.read_text(errors="replace")[-4000:])
+        raise
+    finally:
+        os.close(ours)
 
 
 class SparkEngine:
