@@ -75,8 +75,8 @@ class FakeRemoting:
 
     def _serve(self, connection: socket.socket) -> None:
         reader = FrameReader()
-        connection.settimeout(0.1)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # closed by the test, at any moment
+            connection.settimeout(0.1)
             while not self._stop.is_set():
                 try:
                     data = connection.recv(1 << 16)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from tests.support.consumelog import begin
 
 from failback.client.consumelog.errors import BadHotLog, ConsumeLogError
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, arrow_schema
 from failback.client.consumelog.ship import Shipper, processes_in_lake
 from failback.client.consumelog.writer import ConsumeLog
+from tests.support.consumelog import begin
 
 pytestmark = pytest.mark.unit
 
