@@ -128,6 +128,7 @@ async def test_closing_on_a_synchronous_timeout_can_be_switched_off() -> None:
 
 async def test_an_asynchronous_call_expires_by_the_scan_and_keeps_the_connection() -> None:
     async with RemotingPeer(silent) as peer, RemotingClient(settings=QUICK) as client:
+        await client.oneway(peer.addr, request())  # connected: connecting counts as well
         with pytest.raises(RemotingTimeout, match="within 10 ms"):
             await client.invoke_async(peer.addr, request(), 10)
         assert client.is_connected(peer.addr)
@@ -137,10 +138,11 @@ async def test_an_asynchronous_call_expires_by_the_scan_and_keeps_the_connection
 
 async def test_an_asynchronous_answer_may_come_after_the_timeout_but_before_the_scan() -> None:
     async with RemotingPeer(silent) as peer, RemotingClient() as client:
+        await client.oneway(peer.addr, request())  # connected: connecting counts as well
         call = asyncio.create_task(client.invoke_async(peer.addr, request(), 1))
-        await until(lambda: peer.received, "the request arrives")
+        await until(lambda: len(peer.received) == 2, "the request arrives")
         await asyncio.wait((call,), timeout=0.02)
-        peer.connections[0].send(peer.received[0].response(5))
+        peer.connections[0].send(peer.received[1].response(5))
         assert (await call).code == 5
 
 
