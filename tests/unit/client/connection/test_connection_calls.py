@@ -121,6 +121,7 @@ async def test_a_synchronous_timeout_closes_the_connection_and_fails_the_rest() 
 async def test_closing_on_a_synchronous_timeout_can_be_switched_off() -> None:
     settings = RemotingSettings(close_on_sync_timeout=False)
     async with RemotingPeer(silent) as peer, RemotingClient(settings=settings) as client:
+        await client.oneway(peer.addr, request())  # connected: connecting counts as well
         with pytest.raises(RemotingTimeout):
             await client.invoke(peer.addr, request(), 20)
         assert client.is_connected(peer.addr)
@@ -168,8 +169,8 @@ async def test_a_fin_fails_the_calls_under_way_at_once_by_default() -> None:
 async def test_as_in_4_9_8_calls_under_way_outlive_a_fin_until_their_timers() -> None:
     settings = replace(QUICK, fail_inflight_on_eof=False)
     async with RemotingPeer(silent) as peer, RemotingClient(settings=settings) as client:
-        pull = asyncio.create_task(client.invoke_async(peer.addr, request(11), 200))
-        sync = asyncio.create_task(client.invoke(peer.addr, request(), 100))
+        pull = asyncio.create_task(client.invoke_async(peer.addr, request(11), 2000))
+        sync = asyncio.create_task(client.invoke(peer.addr, request(), 1000))
         await until(lambda: len(peer.received) == 2, "both requests arrive")
         peer.connections[0].close()
         await until(lambda: not client.is_connected(peer.addr), "the client sees the FIN")
