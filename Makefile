@@ -33,7 +33,7 @@ test-unit test-integration test-faults test-java test-spark test-e2e: setup-test
 	@$(BIN)/python tools/run_tests.py --only $(subst test-,,$@) $(ARGS)
 
 soak: setup-test
-	@FAILBACK_SOAK=1 $(PYTEST) tests -m soak -s $(ARGS)
+	@$(PYTEST) tests -m soak -s $(ARGS)
 
 bench: setup-test
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
