@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -223,30 +223,28 @@ def forbidden_of(values: Mapping[str, pa.Table], outage: Outage) -> _Forbidden:
 
 def _attributed(history: History, classified: pa.Table) -> pa.Table:
     """Add inherited causes, the assignment, its partial view, and the fault behind each repeat."""
-    rows: list[Row] = classified.to_pylist()
     numbers = {a.holder: number for number, a in enumerate(history.assignments)}
-    inherited = _inherit(history, rows)
+    cause, inherited = _inherit(history, classified)
     zero_ms = history.folder.zero_wall_ns // 1_000_000
     a_no: list[int | None] = []
     partial: list[bool] = []
     fids: list[str | None] = []
     at_fault = _FaultFinder(history.faults)
-    for row in rows:
-        queue = GroupQueue(row["grp"], row["broker"], row["ptopic"], row["qid"])
-        number = numbers.get((queue, row["inc"], row["pqe"]))
+    names = ("grp", "broker", "ptopic", "qid", "inc", "pqe", "cls", "nth_of_copy", "bt", "store_ms")
+    for *queue, inc, pqe, cls, nth_of_copy, bt, store_ms in columns_of(classified, *names):
+        number = numbers.get((GroupQueue(*queue), inc, pqe))
         a_no.append(number)
-        same_copy = row["nth_of_copy"] > 1
-        is_dup = row["cls"] == "DUP"
         taken = None if number is None else history.assignments[number]
-        partial.append(bool(is_dup and same_copy and taken and taken.partial_view))
-        if not is_dup:
+        same_copy = cls == "DUP" and nth_of_copy > 1
+        partial.append(bool(same_copy and taken and taken.partial_view))
+        if cls != "DUP":
             fids.append(None)
         elif same_copy:
-            fids.append(at_fault(taken.t if taken else row["bt"]))
+            fids.append(at_fault(taken.t if taken else bt))
         else:
-            fids.append(at_fault((row["store_ms"] - zero_ms) * 1_000_000))
-    cause = pa.array([row["cause"] for row in rows], pa.utf8())
-    table = classified.set_column(classified.schema.get_field_index("cause"), "cause", cause)
+            fids.append(at_fault((store_ms - zero_ms) * 1_000_000))
+    at = classified.schema.get_field_index("cause")
+    table = classified.set_column(at, "cause", pa.array(cause, pa.utf8()))
     for name, values, kind in (
         ("inherited", inherited, pa.bool_()),
         ("partial_view", partial, pa.bool_()),
@@ -255,6 +253,11 @@ def _attributed(history: History, classified: pa.Table) -> pa.Table:
     ):
         table = table.append_column(name, pa.array(values, kind))
     return table
+
+
+def columns_of(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Rows of some columns, as tuples."""
+    return zip(*(table.column(name).to_pylist() for name in names), strict=True)
 
 
 class _FaultFinder:
@@ -269,38 +272,42 @@ class _FaultFinder:
         return self._fids[at] if at >= 0 else None
 
 
-def _inherit(history: History, rows: list[Row]) -> list[bool]:
-    """Give retry copies of a repeated handling that repeat's cause; changes ``rows``.
+def _inherit(history: History, classified: pa.Table) -> tuple[list[str | None], list[bool]]:
+    """Causes, with retry copies of a repeated handling given that repeat's cause; and which were.
 
     The k-th copy of a message at one retry count, by begin, comes from the k-th stored send-back,
     by time. If the handling that was sent back was itself a DUP, its retry copy is that DUP's echo.
     """
-    inherited = [False] * len(rows)
+    cause: list[str | None] = classified.column("cause").to_pylist()
+    inherited = [False] * len(cause)
     sent: dict[tuple[Any, ...], dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for back in history.sendbacks:
         identity = message_of(back)
         if identity is not None and back["ok"]:
             sent[back["grp"], *identity][back["rt_next"]].append(back)
-    of_message: dict[tuple[Any, ...], list[int]] = defaultdict(list)
-    for number, row in enumerate(rows):
-        if (row["grp"], row["lane"], row["lseq"]) in sent:
-            of_message[row["grp"], row["lane"], row["lseq"]].append(number)
+    if not sent:
+        return cause, inherited
+    of_message: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for number, message in enumerate(columns_of(classified, "grp", "lane", "lseq")):
+        if message in sent:
+            (row,) = classified.slice(number, 1).to_pylist()
+            of_message[message].append({**row, "number": number})
     for message, by_rt in sent.items():
-        mine = sorted(of_message[message], key=lambda n: (rows[n]["bt"], rows[n]["did"]))
+        mine = sorted(of_message[message], key=lambda row: (row["bt"], row["did"]))
         for rt, backs in sorted(by_rt.items()):  # ascending: an echo may have an echo
             copies = [
-                number
-                for number in mine
-                if rows[number]["rt"] == rt
-                and rows[number]["nth_of_copy"] == 1
-                and rows[number]["ptopic"].startswith(RETRY_PREFIX)
+                row
+                for row in mine
+                if row["rt"] == rt
+                and row["nth_of_copy"] == 1
+                and row["ptopic"].startswith(RETRY_PREFIX)
             ]
-            for number, back in zip(copies, _last_of_each_way(backs), strict=False):
-                source = _handling_of(back, [rows[n] for n in mine])
-                if rows[number]["cls"] == "DUP" and source and source["cls"] == "DUP":
-                    rows[number]["cause"] = source["cause"]
-                    inherited[number] = True
-    return inherited
+            for row, back in zip(copies, _last_of_each_way(backs), strict=False):
+                source = _handling_of(back, mine)
+                if row["cls"] == "DUP" and source and source["cls"] == "DUP":
+                    cause[row["number"]] = cause[source["number"]]
+                    inherited[row["number"]] = True
+    return cause, inherited
 
 
 def _last_of_each_way(backs: Sequence[Row]) -> list[Row]:
@@ -336,9 +343,7 @@ def _same_copy_repeats(repeats: pa.Table) -> pa.Table:
 def _redelivered(repeats: pa.Table) -> dict[int, tuple[int, int, int]]:
     offsets: dict[int, set[int]] = defaultdict(set)
     found = _same_copy_repeats(repeats)
-    for number, qoff in zip(
-        found.column("a_no").to_pylist(), found.column("qoff").to_pylist(), strict=True
-    ):
+    for number, qoff in columns_of(found, "a_no", "qoff"):
         if number is not None:
             offsets[number].add(qoff)
     return {number: (len(q), min(q), max(q) + 1) for number, q in offsets.items()}
@@ -351,19 +356,18 @@ def _windows(history: History, repeats: pa.Table) -> list[Window]:
     found = found.filter(pc.and_(in_figures, pc.equal(found.column("cls"), "DUP")))
     groups: dict[tuple[Any, ...], set[int]] = defaultdict(set)
     first: dict[tuple[Any, ...], int] = {}
-    columns = ("grp", "broker", "ptopic", "qid", "inc", "pqe", "a_no", "cause", "prev_inc", "fid",
-               "qoff", "bt")  # fmt: skip
-    for row in found.select(columns).to_pylist():
-        *key, qoff, bt = row.values()
-        groups[tuple(key)].add(qoff)
-        first[tuple(key)] = min(first.get(tuple(key), bt), bt)
+    names = ("grp", "broker", "ptopic", "qid", "inc", "a_no", "cause", "prev_inc", "fid")
+    for *parts, qoff, bt in columns_of(found, *names, "qoff", "bt"):
+        key = tuple(parts)
+        groups[key].add(qoff)
+        first[key] = min(first.get(key, bt), bt)
     windows = []
     for key, offsets in groups.items():
-        grp, broker, topic, qid, inc, _, number, cause, prev_inc, fid = key
+        *place, inc, number, cause, prev_inc, fid = key
         taken: Assignment | None = None if number is None else history.assignments[number]
         t = taken.t if taken else first[key]
         values = np.array(sorted(offsets), np.int64)
-        queue = GroupQueue(grp, broker, topic, qid)
+        queue = GroupQueue(*place)
         windows += [
             Window(number, queue, lo, hi, hi - lo, cause, prev_inc, inc, t, fid)
             for lo, hi in IntervalSet.of(values, values + 1)

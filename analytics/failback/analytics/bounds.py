@@ -60,11 +60,10 @@ def _bound(figures: Figures, outage: Outage, until: int | None, group: str) -> R
     terms = _terms(figures, outage, group, taken, inputs)
     bound = ceil(sum(value for _, _, value in terms) - 1e-9)
     observed = sum(
-        row["grp"] == group
-        and outage.killed <= row["bt"]
-        and (until is None or row["bt"] < until)
-        and (report_group(row["cause"]) in OFFSET_GROUPS or row["cause"] == "DELAY_REPLAY")
-        for row in figures.dups
+        outage.killed <= dup.bt
+        and (until is None or dup.bt < until)
+        and (report_group(dup.cause) in OFFSET_GROUPS or dup.cause == "DELAY_REPLAY")
+        for dup in figures.dups_of_group[group]
     )
     return {
         "fid": outage.fid,

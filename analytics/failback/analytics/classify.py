@@ -11,7 +11,7 @@ Works on candidates: deliveries of messages that a group got more than once. Def
 * Causes: the first rule that matches; inputs that a rule needs and that are missing make the cause
   null (*unattributed*), never a default.
 
-The Spark engine says the same in SQL, ``engines/stage_b.sql``; tests hold both against an oracle.
+The Spark engine says the same in SQL, ``engines/stage_b_*.sql``; tests hold both against an oracle.
 """
 
 from __future__ import annotations

@@ -7,18 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics import tables
-from failback.analytics.analysis import Analysis
+from failback.analytics.analysis import Analysis, columns_of
 from failback.analytics.history import GroupQueue
 from failback.analytics.intervals import IntervalSet
 from failback.analytics.labels import REPORT_GROUPS, report_group
-from failback.analytics.partials import OK_BIN_NS
 from failback.client.consumelog.lab_id import format_lab_id
 
 Row = dict[str, Any]
@@ -68,6 +67,36 @@ def quantile(ordered: Sequence[int], share: float) -> int | None:
     return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else None
 
 
+class Dup(NamedTuple):
+    """One unwanted delivery, as far as figures need it."""
+
+    grp: str
+    client_id: str | None
+    broker: str
+    ptopic: str
+    qid: int
+    qoff: int
+    lane: int
+    lseq: int
+    fkey: str
+    okey: str | None
+    bt: int
+    et: int | None
+    ok_end: int | None
+    store_ms: int
+    cause: str | None
+    after_success: bool | None
+    ambiguous: bool
+    nth_of_copy: int
+    a_no: int | None
+    inherited: bool
+    partial_view: bool
+
+    @property
+    def queue(self) -> GroupQueue:
+        return GroupQueue(self.grp, self.broker, self.ptopic, self.qid)
+
+
 class Figures:
     """Lookups shared by the parts of a report."""
 
@@ -75,8 +104,17 @@ class Figures:
         self.analysis = analysis
         self.warmup_end_ns = analysis.folder.warmup_end_ns
         in_figures = pc.greater_equal(analysis.repeats.column("bt"), self.warmup_end_ns)
-        self.repeats: list[Row] = analysis.repeats.filter(in_figures).to_pylist()
-        self.dups = [row for row in self.repeats if row["cls"] == "DUP"]
+        shown = analysis.repeats.filter(in_figures)
+        self.outside_assignment: int = shown.column("a_no").null_count
+        retries = shown.filter(pc.equal(shown.column("cls"), "RETRY"))
+        self.retries: Counter[str] = Counter(retries.column("grp").to_pylist())
+        dups = shown.filter(pc.equal(shown.column("cls"), "DUP"))
+        self.dups: list[Dup] = list(map(Dup._make, columns_of(dups, *Dup._fields)))
+        self.dups_of_group: dict[str, list[Dup]] = defaultdict(list)
+        self.dups_of_assignment: dict[int | None, list[Dup]] = defaultdict(list)
+        for dup in self.dups:
+            self.dups_of_group[dup.grp].append(dup)
+            self.dups_of_assignment[dup.a_no].append(dup)
         self._values: dict[str, list[Row]] = {}
 
     def values(self, family: str) -> list[Row]:
@@ -164,13 +202,12 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
     ):
         counts[depth] += hi - lo
     delivered, distinct = figures.group_sums("delivered")[name], sum(counts.values())
-    rows = [row for row in figures.repeats if row["grp"] == name]
-    dups = [row for row in rows if row["cls"] == "DUP"]
-    retry = sum(row["cls"] == "RETRY" for row in rows)
-    messages = {(row["lane"], row["lseq"], row["fkey"]) for row in dups}
-    causes = Counter(row["cause"] for row in dups if row["cause"] is not None)
-    by_group = Counter(report_group(row["cause"]) for row in dups)
-    useless = [row for row in dups if row["after_success"] is True]
+    dups = figures.dups_of_group[name]
+    retry = figures.retries[name]
+    messages = {(dup.lane, dup.lseq, dup.fkey) for dup in dups}
+    causes = Counter(dup.cause for dup in dups if dup.cause is not None)
+    by_group = Counter(report_group(dup.cause) for dup in dups)
+    useless = [dup for dup in dups if dup.after_success is True]
     order = [row for row in figures.analysis.order.to_pylist() if row["grp"] == name]
     declared = [
         group
@@ -190,8 +227,8 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
         "retry": retry,
         "dup": len(dups),
         "dup_after_success": len(useless),
-        "dup_before_success": sum(row["after_success"] is False for row in dups),
-        "dup_unknown_order": sum(row["after_success"] is None for row in dups),
+        "dup_before_success": sum(dup.after_success is False for dup in dups),
+        "dup_unknown_order": sum(dup.after_success is None for dup in dups),
         "dup_messages": len(messages),
         "lost": None if fates is None else sum(fates.get(fate, 0) for fate in LOST_FATES),
         "skipped": None if fates is None else fates.get("SKIPPED", 0),
@@ -203,14 +240,14 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
         "dup_ratio": ratio(len(dups), distinct),
         "dup_msg_ratio": ratio(len(messages), distinct),
         "amplification": ratio(delivered, distinct),
-        "wasted_seconds": seconds(sum(r["et"] - r["bt"] for r in useless if r["et"] is not None)),
+        "wasted_seconds": seconds(sum(d.et - d.bt for d in useless if d.et is not None)),
         "handler_seconds": seconds(figures.group_sums("handler_ns")[name]),
         "causes": dict(sorted(causes.items())),
         "causes_split": _split(dups),
         "report_groups": {group: by_group[group] for group in REPORT_GROUPS},
         "unattributed": by_group["unattributed"],
-        "inherited": sum(row["inherited"] for row in dups),
-        "partial_view": sum(row["partial_view"] for row in dups),
+        "inherited": sum(dup.inherited for dup in dups),
+        "partial_view": sum(dup.partial_view for dup in dups),
         "redelivery_counts": {str(k): counts[k] for k in sorted(counts)},
         "repeat_age_seconds": _ages(useless),
         "dedupe": _dedupe(figures, name, useless),
@@ -218,18 +255,18 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
     }
 
 
-def _split(dups: Iterable[Row]) -> Row:
+def _split(dups: Iterable[Dup]) -> Row:
     found: dict[str, Row] = {}
     names = {True: "after_success", False: "before_success", None: "unknown_order"}
-    for row in dups:
-        if row["cause"] is not None:
-            counts = found.setdefault(row["cause"], dict.fromkeys(names.values(), 0))
-            counts[names[row["after_success"]]] += 1
+    for dup in dups:
+        if dup.cause is not None:
+            counts = found.setdefault(dup.cause, dict.fromkeys(names.values(), 0))
+            counts[names[dup.after_success]] += 1
     return dict(sorted(found.items()))
 
 
-def _ages(useless: Sequence[Row]) -> Row:
-    ages = sorted(row["bt"] - row["ok_end"] for row in useless)
+def _ages(useless: Sequence[Dup]) -> Row:
+    ages = sorted(_age(dup) for dup in useless)
     at = np.searchsorted(np.array(ages, np.int64), np.array(AGE_EDGES_NS), "right").tolist()
     points = {
         name: quantile(ages, share)
@@ -244,9 +281,15 @@ def _ages(useless: Sequence[Row]) -> Row:
     }
 
 
-def _dedupe(figures: Figures, name: str, useless: Sequence[Row]) -> Row:
+def _age(dup: Dup) -> int:
+    """How long after the first success a useless repeat began."""
+    assert dup.ok_end is not None
+    return dup.bt - dup.ok_end
+
+
+def _dedupe(figures: Figures, name: str, useless: Sequence[Dup]) -> Row:
     """What share of provably useless repeats a memory of T seconds or N keys would have caught."""
-    ages = np.sort(np.array([row["bt"] - row["ok_end"] for row in useless], np.int64))
+    ages = np.sort(np.array([_age(dup) for dup in useless], np.int64))
     by_seconds = [
         {
             "window": seconds(edge),
@@ -257,8 +300,9 @@ def _dedupe(figures: Figures, name: str, useless: Sequence[Row]) -> Row:
     if not useless:
         return {"by_seconds": [], "by_keys": []}
     bins, total, width = _first_successes(figures, name)
-    begin = np.array([row["bt"] for row in useless], np.int64) // OK_BIN_NS
-    end = np.array([row["ok_end"] for row in useless], np.int64) // OK_BIN_NS
+    width_ns = figures.analysis.context.ok_bin_ns
+    begin = np.array([dup.bt for dup in useless], np.int64) // width_ns
+    end = np.array([dup.ok_end for dup in useless], np.int64) // width_ns
     needed = _at(bins, total, begin) - _at(bins, total, end)
     error = _at(bins, width, begin) + _at(bins, width, end)
     by_keys = []
@@ -284,18 +328,16 @@ def _first_successes(figures: Figures, name: str) -> tuple[Any, Any, Any]:
         {row["n1"]: row["value"] for row in figures.values("ok_bin") if row["grp"] == name}
     )
     everything = figures.analysis.repeats
-    mine = everything.filter(
-        pc.and_(
-            pc.equal(everything.column("grp"), name),
-            pc.equal(everything.column("status"), "SUCCESS"),
-        )
-    ).select(("lane", "lseq", "fkey", "et", "did"))
+    width_ns = figures.analysis.context.ok_bin_ns
+    good = pc.and_(
+        pc.equal(everything.column("grp"), name), pc.equal(everything.column("status"), "SUCCESS")
+    )
+    ends = columns_of(everything.filter(good), "et", "did", "lane", "lseq", "fkey")
     seen: set[tuple[Any, ...]] = set()
-    for row in sorted(mine.to_pylist(), key=lambda row: (row["et"], row["did"])):
-        message = (row["lane"], row["lseq"], row["fkey"])
-        if message in seen:
-            counts[row["et"] // OK_BIN_NS] -= 1
-        seen.add(message)
+    for et, _, *message in sorted(ends):
+        if tuple(message) in seen:
+            counts[et // width_ns] -= 1
+        seen.add(tuple(message))
     bins = np.array(sorted(counts), np.int64)
     width = np.array([counts[one] for one in bins.tolist()], np.int64)
     return bins, np.cumsum(width), width
@@ -307,16 +349,16 @@ def _at(bins: Any, values: Any, wanted: Any) -> Any:
     return np.where(at >= 0, values[np.maximum(at, 0)], 0) if bins.size else np.zeros(len(wanted))
 
 
-def _blast(figures: Figures, name: str, dups: Sequence[Row]) -> Row:
-    hit = {(row["broker"], row["ptopic"], row["qid"]) for row in dups}
+def _blast(figures: Figures, name: str, dups: Sequence[Dup]) -> Row:
+    hit = {dup.queue for dup in dups}
     depths = figures.depths("copy")
     mine = depths.filter(pc.equal(depths.column("grp"), name))
     all_ = set(zip(*(mine.column(c).to_pylist() for c in ("broker", "topic", "n1")), strict=True))
     return {
         "queues": len(hit),
         "queue_share": ratio(len(hit), len(all_)),
-        "members": len({row["client_id"] for row in dups}),
-        "keys": len({row["okey"] for row in dups if row["okey"] is not None}),
+        "members": len({dup.client_id for dup in dups}),
+        "keys": len({dup.okey for dup in dups if dup.okey is not None}),
     }
 
 
@@ -442,9 +484,8 @@ def queue_figures(figures: Figures) -> tuple[list[Row], bool]:
         row["distinct"] += hi - lo if figure else 0
         if depth > 1 and figure:
             row["depth_ranges"].append({"lo": lo, "hi": hi, "depth": depth, "epoch": epoch})
-    for dup in figures.dups:
-        key = GroupQueue(dup["grp"], dup["broker"], dup["ptopic"], dup["qid"])
-        found[key]["dup"] += 1
+    for key, count in Counter(dup.queue for dup in figures.dups).items():
+        found[key]["dup"] = count
     for window in figures.analysis.windows:
         found[window.key]["windows"].append(
             {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, Final
 
+from failback.analytics.analysis import columns_of
 from failback.analytics.history import Assignment
 from failback.analytics.measures import Figures, Row
 from failback.analytics.partials import NULL_NUMBER
@@ -75,9 +76,9 @@ def _age(figures: Figures, number: int, committed: int | None) -> float | None:
     if committed is None:
         return None
     times = [
-        row["store_ms"]
-        for row in figures.dups
-        if row["a_no"] == number and row["nth_of_copy"] > 1 and row["qoff"] < committed
+        dup.store_ms
+        for dup in figures.dups_of_assignment[number]
+        if dup.nth_of_copy > 1 and dup.qoff < committed
     ]
     return (max(times) - min(times)) / 1000 if times else None
 
@@ -194,15 +195,12 @@ def drop_figures(figures: Figures) -> list[Row]:
 
 def divergence_figures(figures: Figures) -> Row:
     """``divergence``: offsets or ids that name two messages, and where a log lost its tail."""
-    rows = figures.analysis.repeats.select(
-        ["broker", "ptopic", "qid", "epoch", "qoff", "omid", "lane", "lseq", "fkey"]
-    ).to_pylist()
+    names = ("broker", "ptopic", "qid", "epoch", "qoff", "omid", "lane", "lseq", "fkey")
     ids: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
     places: dict[bytes, set[Any]] = defaultdict(set)
-    for row in rows:
-        place = (row["broker"], row["ptopic"], row["qid"], row["epoch"], row["qoff"])
-        ids[place].add((row["omid"], row["lane"], row["lseq"], row["fkey"]))
-        places[row["omid"]].add((place[0], *place[1:3], row["qoff"]))
+    for *queue, epoch, qoff, omid, lane, lseq, fkey in columns_of(figures.analysis.repeats, *names):
+        ids[*queue, epoch, qoff].add((omid, lane, lseq, fkey))
+        places[omid].add((*queue, qoff))
     split = [names for names in ids.values() if len(names) > 1]
     moved = sum(len(found) > 1 for found in places.values())
     events = figures.analysis.history.events

@@ -34,6 +34,7 @@ MIN: Final = 3
 NULL_NUMBER: Final = -(1 << 62)
 NS: Final = 1_000_000_000
 OK_BIN_NS: Final = 10_000_000
+MAX_OK_BINS: Final = 1 << 16
 LATENCY_BIN_NS: Final = 100_000
 LATENCY_POINT_NS: Final = 100_000_000
 NAMES: Final = ("grp", "broker", "topic")
@@ -91,6 +92,8 @@ class Context:
     events: Mapping[Queue, QueueEvents]
     lives: Mapping[str, Sequence[tuple[int, int | None, int]]]
     """Per address: (first seen, until, bootTimestamp)."""
+    ok_bin_ns: int = OK_BIN_NS
+    """Width of the bins of successes: 10 ms, wider in runs of more than 11 minutes."""
     outages: tuple[Outage, ...] = ()
     resume_windows: Mapping[GroupQueue, Sequence[tuple[int, int, int]]] = field(
         default_factory=dict
@@ -103,6 +106,7 @@ def context_of(
     outages: Sequence[Outage],
     resume_windows: Mapping[GroupQueue, Sequence[tuple[int, int, int]]],
 ) -> Context:
+    end_ns = history.folder.phases.get("end_ns") or 0
     return Context(
         clocks=history.clocks,
         warmup_end_ns=history.folder.warmup_end_ns,
@@ -113,6 +117,7 @@ def context_of(
             addr: [(life.first_seen, life.until, life.boot_ms) for life in lives]
             for addr, lives in history.incarnations.items()
         },
+        ok_bin_ns=max(OK_BIN_NS, -(-end_ns // MAX_OK_BINS)),
         outages=tuple(outages),
         resume_windows=resume_windows,
     )
@@ -153,7 +158,7 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
     out.values(
         SUM,
         "ok_bin",
-        Key(grp=grp, n1=et // OK_BIN_NS).at(done),
+        Key(grp=grp, n1=et // context.ok_bin_ns).at(done),
         np.ones(int(done.sum()), np.int64),
     )
     group = Key(grp=grp)

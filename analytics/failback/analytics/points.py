@@ -103,10 +103,10 @@ def _sends(figures: Figures) -> Iterator[_Point]:
 def _duplicates(figures: Figures) -> Iterator[_Point]:
     total: Counter[int] = Counter()
     grouped: Counter[tuple[str, str, int]] = Counter()
-    for row in figures.dups:
-        at = row["bt"] // NS
+    for dup in figures.dups:
+        at = dup.bt // NS
         total[at] += 1
-        grouped[row["grp"], report_group(row["cause"]), at] += 1
+        grouped[dup.grp, report_group(dup.cause), at] += 1
     for at, count in total.items():
         yield _Point("dup_rate", None, None, None, None, at * NS, count, None)
     for (group, label, at), count in grouped.items():
@@ -115,7 +115,7 @@ def _duplicates(figures: Figures) -> Iterator[_Point]:
 
 def _staircases(figures: Figures) -> Iterator[_Point]:
     """Every copy of an offset over time, for the queues with most duplicates."""
-    dups = Counter(GroupQueue(r["grp"], r["broker"], r["ptopic"], r["qid"]) for r in figures.dups)
+    dups = Counter(dup.queue for dup in figures.dups)
     shown = set(sorted(figures.seconds, key=lambda key: (-dups[key], key))[:MAX_QUEUES])
     for family, kind in (("front", "delivered"), ("memory", "client_memory")):
         for row in figures.values(family):

@@ -147,7 +147,7 @@ def _produce_ms(figures: Figures, number: int, outage: Outage) -> float | int | 
 
 
 def _first_repeat(figures: Figures, since: int) -> float | int | None:
-    begins = [row["bt"] for row in figures.dups if row["bt"] >= since]
+    begins = [dup.bt for dup in figures.dups if dup.bt >= since]
     return millis(min(begins) - since) if begins else None
 
 

@@ -309,7 +309,7 @@ def _window(folder: RunFolder) -> Row:
 def _clock(figures: Figures) -> Row:
     clocks = figures.analysis.history.clocks
     closed = figures.analysis.folder.closed.get("clock") or {}
-    ambiguous = sum(row["ambiguous"] for row in figures.dups)
+    ambiguous = sum(dup.ambiguous for dup in figures.dups)
     return {
         "hosts": [
             {"host": host, "offset_ns": clocks.offset[host], "error_ns": clocks.error[host]}
@@ -350,7 +350,7 @@ def _quality(figures: Figures) -> Row:
         "unknown_values": stage.dropped.unknown_status,
         "foreign_rows": sum(figures.group_sums("foreign").values()),
         "trace_missing_end": None,
-        "outside_assignment": _outside(figures),
+        "outside_assignment": figures.outside_assignment,
     }
 
 
@@ -367,11 +367,6 @@ def _sampler_gap(figures: Figures) -> int | float | None:
             for before, after in itertools.pairwise(times):
                 widest = max(widest or 0, after - before)
     return measures.millis(widest)
-
-
-def _outside(figures: Figures) -> int:
-    """Candidates that no assignment row claims; the other deliveries need none."""
-    return sum(row["a_no"] is None for row in figures.repeats)
 
 
 @cache

@@ -54,7 +54,7 @@ class Unrestricted(LocalEngine):
 
         found = [
             chunk.select(tables.DELIVERY.names).cast(tables.DELIVERY)
-            for chunk in self._deliveries(context, Dropped(), full=True)
+            for chunk in self.deliveries(context, Dropped(), full=True)
         ]
         candidates = local.pa.concat_tables(found)
         whole = local.replace(inputs, produced=self._produced(candidates))

@@ -60,8 +60,7 @@ class LocalEngine:
     def stage_a(self, context: Context) -> StageA:
         dropped = Dropped()
         deliver = (
-            partials.deliver_partials(chunk, context)
-            for chunk in self._deliveries(context, dropped)
+            partials.deliver_partials(chunk, context) for chunk in self.deliveries(context, dropped)
         )
         found = [*deliver]
         passes: Iterable[tuple[str, Sequence[str], Callable[[pa.Table, Context], pa.Table]]] = (
@@ -75,9 +74,10 @@ class LocalEngine:
         depths, runs = join_depths(found)
         return StageA(depths, join_values(found), dropped, self._orphan_ends(), runs)
 
-    def _deliveries(
+    def deliveries(
         self, context: Context, dropped: Dropped, *, full: bool = False
     ) -> Iterable[pa.Table]:
+        """Normalised deliveries, chunk by chunk; ``full`` with everything stage B needs."""
         columns = deliver_columns(self._lake, full=full)
         for chunk in self._lake.chunks("deliver", columns):
             yield normalise(chunk, context, self._late_ends, dropped)
@@ -114,7 +114,7 @@ class LocalEngine:
             return tables.CLASSIFIED.empty_table()
         found = [
             _candidates(chunk, repeated, copied)
-            for chunk in self._deliveries(context, Dropped(), full=True)
+            for chunk in self.deliveries(context, Dropped(), full=True)
         ]
         candidates = pa.concat_tables(found).cast(tables.DELIVERY)
         return classify(

@@ -27,9 +27,9 @@ from failback.analytics.classify import CauseInputs, Columns
 from failback.analytics.engines.base import Forbidden, StageA
 from failback.analytics.engines.local import by_family
 from failback.analytics.epochs import FOREVER
-from failback.analytics.intervals import sweep
+from failback.analytics.intervals import IntervalSet, sweep
 from failback.analytics.lake import Lake
-from failback.analytics.normalise import Dropped
+from failback.analytics.normalise import Dropped, has_foreign
 from failback.analytics.partials import Context
 from failback.analytics.xxh64 import SURROGATE_MASK
 from failback.client.consumelog.schema import DELIVER_STATUSES, spark_ddl
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 INSTALL_PYSPARK: Final = "--engine spark needs pyspark: pip install 'failback[spark]'"
 INSTALL_JAVA: Final = "--engine spark needs Java 17: apt-get install openjdk-17-jre-headless"
 MAX_PIECES: Final = 200_000
+MAX_LITERALS: Final = 200
 _MIN_BUCKET_BITS: Final = 8
 
 _SPARK_TYPES: Final = {
@@ -185,29 +186,14 @@ class SparkEngine:
             late = fn.col("et").isNull() & fn.col("e_did").isNotNull()
             et = fn.when(late, fn.col("e_et")).otherwise(et)
             status = fn.when(late, fn.col("e_status")).otherwise(status)
-        known = fn.col("lane").isNotNull() & fn.col("lseq").isNotNull()
-        ukey = fn.when(fn.col("ukey") != "", fn.col("ukey"))
-        keys = fn.when(fn.col("keys") != "", fn.col("keys"))
-        text = fn.coalesce(ukey, keys)
-        place = [fn.col("qid").cast("string"), fn.col("qoff").cast("string")]
-        copy = fn.concat_ws("/", "broker", "ptopic", *place, fn.lower(fn.hex("omid")))
-        mask = fn.lit(SURROGATE_MASK)
-        lane = (
-            fn.when(known, fn.col("lane"))
-            .when(ukey.isNotNull(), fn.lit(-1))
-            .when(keys.isNotNull(), fn.lit(-2))
-            .otherwise(fn.lit(-3))
-        )
-        lseq = fn.when(known, fn.col("lseq")).otherwise(
-            fn.xxhash64(fn.coalesce(text, copy)).bitwiseAND(mask)
-        )
+        lane, lseq, fkey = self._identity()
         odd = ~fn.col("status_n").isin(*DELIVER_STATUSES)
         rows = self._with_epochs(rows, context)
         rows = rows.withColumns(
             {
-                "lane_n": lane.cast("bigint"),
-                "lseq_n": lseq.cast("bigint"),
-                "fkey": fn.when(known, fn.lit("")).otherwise(fn.coalesce(text, copy)),
+                "lane_n": lane,
+                "lseq_n": lseq,
+                "fkey": fkey,
                 "grp_n": _group(context, fn.col("grp"), fn.col("client_id")),
                 "bt_n": fn.col("bt") + shift,
                 "et_n": et,
@@ -235,6 +221,33 @@ class SparkEngine:
             fn.when(odd, fn.lit("UNKNOWN")).otherwise(fn.col("status_n")).alias("status"),
             bad.alias("bad"),
         )  # fmt: skip
+
+    def _identity(self) -> tuple[Column, Column, Column]:
+        """(lane, lseq, fkey): the LAB_ID, else UNIQ_KEY, else KEYS, else the copy.
+
+        Where every row has a LAB_ID the columns stay what they are: then filters on them reach the
+        files, and the long keys are not read at all.
+        """
+        from pyspark.sql import functions as fn
+
+        if not has_foreign(self._lake):
+            return fn.col("lane"), fn.col("lseq"), fn.lit("")
+        known = fn.col("lane").isNotNull() & fn.col("lseq").isNotNull()
+        ukey = fn.when(fn.col("ukey") != "", fn.col("ukey"))
+        keys = fn.when(fn.col("keys") != "", fn.col("keys"))
+        place = [fn.col("qid").cast("string"), fn.col("qoff").cast("string")]
+        copy = fn.concat_ws("/", "broker", "ptopic", *place, fn.lower(fn.hex("omid")))
+        text = fn.coalesce(ukey, keys, copy)
+        lane = (
+            fn.when(known, fn.col("lane"))
+            .when(ukey.isNotNull(), fn.lit(-1))
+            .when(keys.isNotNull(), fn.lit(-2))
+            .otherwise(fn.lit(-3))
+        )
+        surrogate = fn.xxhash64(text).bitwiseAND(fn.lit(SURROGATE_MASK))
+        lseq = fn.when(known, fn.col("lseq")).otherwise(surrogate)
+        fkey = fn.when(known, fn.lit("")).otherwise(text)
+        return lane.cast("bigint"), lseq.cast("bigint"), fkey
 
     def _with_epochs(self, rows: DataFrame, context: Context) -> DataFrame:
         from pyspark.sql import functions as fn
@@ -340,9 +353,12 @@ class SparkEngine:
             return tables.CLASSIFIED.empty_table()
         candidates = self._candidates(context, messages, copies).persist()
         try:
-            self._views(context, candidates, inputs)
-            query = resources.files(__package__).joinpath("stage_b.sql").read_text("utf-8")
-            found = self._spark.sql(query).toArrow()
+            self._views(context, candidates, messages, inputs)
+            # A checkpoint and not a cache: both statements have a WITH clause, Spark joins the
+            # clauses into one plan and finds nothing cached in it, so all windows ran three times.
+            held = self._spark.sql(_sql("stage_b_class")).localCheckpoint()
+            held.createOrReplaceTempView("held")
+            found = self._spark.sql(_sql("stage_b_cause")).toArrow()
         finally:
             candidates.unpersist()
         return tables.sorted_table(found, tables.CLASSIFIED)
@@ -355,10 +371,11 @@ class SparkEngine:
         self._small(copy_pieces).createOrReplaceTempView("recopied")
         self._deliveries(context).createOrReplaceTempView("normalised")
         columns = ", ".join(f"d.{name}" for name in tables.DELIVERY.names)
+        coarse = _coarse(messages, copies)
         return self._spark.sql(
             f"""
             SELECT {columns} FROM normalised d
-            WHERE d.bad NOT IN (1, 2) AND (
+            WHERE d.bad NOT IN (1, 2) AND ({coarse}) AND (
               EXISTS (SELECT /*+ BROADCAST(r) */ 1 FROM repeated r
                       WHERE r.grp = d.grp AND r.n1 = d.lane
                         AND r.piece = shiftright(d.lseq, {message_bits})
@@ -371,7 +388,25 @@ class SparkEngine:
             """
         )
 
-    def _views(self, context: Context, candidates: DataFrame, inputs: CauseInputs) -> None:
+    def _sent_again(self, messages: pa.Table) -> DataFrame:
+        """Send attempts of the candidates' messages."""
+        bits, pieces = _pieces(_union_of_lanes(messages), ("n1",))
+        self._small(pieces).createOrReplaceTempView("wanted")
+        self._raw("produce").createOrReplaceTempView("produce")
+        coarse = _coarse(messages, messages.slice(0, 0))
+        return self._spark.sql(
+            f"""
+            SELECT d.lane, d.lseq, d.att, d.ukey, d.res FROM produce d
+            WHERE ({coarse}) AND EXISTS (
+              SELECT /*+ BROADCAST(r) */ 1 FROM wanted r
+              WHERE r.n1 = d.lane AND r.piece = shiftright(d.lseq, {bits})
+                AND r.lo <= d.lseq AND d.lseq < r.hi)
+            """
+        )
+
+    def _views(
+        self, context: Context, candidates: DataFrame, messages: pa.Table, inputs: CauseInputs
+    ) -> None:
         from pyspark.sql import functions as fn
 
         candidates.createOrReplaceTempView("cand")
@@ -384,12 +419,10 @@ class SparkEngine:
             }
         )
         self._small(errors).createOrReplaceTempView("clock_error")
-        wanted = candidates.where("lane >= 0").select("lane", "lseq").distinct()
         doubtful = fn.col("res").isin(*sorted(partials.DOUBTFUL_RESULTS))
         degraded = fn.when(fn.col("res") == "OK_DEGRADED", fn.col("att"))
         (
-            self._raw("produce")
-            .join(wanted, ["lane", "lseq"], "left_semi")
+            self._sent_again(messages)
             .groupBy("lane", "lseq")
             .agg(
                 fn.countDistinct("ukey").alias("ukeys"),
@@ -433,6 +466,10 @@ class SparkEngine:
             fn.min(fn.when(first, fn.col("okey"))).alias("first_key"),
         )
         return tables.sorted_table(found.toArrow(), tables.ORDER)
+
+
+def _sql(name: str) -> str:
+    return resources.files("failback.analytics.engines").joinpath(f"{name}.sql").read_text("utf-8")
 
 
 def _shift(context: Context, host: Column) -> Column:
@@ -521,6 +558,39 @@ def _sweep_group(runs: pa.Table) -> pa.Table:
     keys = runs.select(list(tables.KEY)).take(pa.array(found.number))
     columns = [*keys.columns, found.lo, found.hi, found.depth, found.figure_depth]
     return pa.table(columns, names=tables.DEPTHS.names).cast(tables.DEPTHS)
+
+
+def _union_of_lanes(messages: pa.Table) -> pa.Table:
+    """What any group got twice, per lane."""
+    c = Columns(messages)
+    lane, lo, hi = c.ints("n1"), c.ints("lo"), c.ints("hi")
+    found = [
+        (one, *pair)
+        for one in np.unique(lane[lane >= 0]).tolist()
+        for pair in IntervalSet.of(lo[lane == one], hi[lane == one])
+    ]
+    columns = zip(*found, strict=True) if found else ([], [], [])
+    return pa.table(
+        dict(zip(("n1", "lo", "hi"), (pa.array(x, pa.int64()) for x in columns), strict=True))
+    )
+
+
+def _coarse(messages: pa.Table, copies: pa.Table) -> str:
+    """A predicate that every candidate meets and that row-group statistics can judge."""
+    lanes = _spans(messages, ("n1",))
+    queues = _spans(copies, ("n1",))
+    if not (lanes or queues) or len(lanes) + len(queues) > MAX_LITERALS:
+        return "true"
+    parts = [f"d.lane = {n} AND d.lseq >= {lo} AND d.lseq < {hi}" for n, lo, hi in lanes]
+    parts += [f"d.qid = {n} AND d.qoff >= {lo} AND d.qoff < {hi}" for n, lo, hi in queues]
+    return " OR ".join(f"({part})" for part in parts)
+
+
+def _spans(depths: pa.Table, names: Sequence[str]) -> list[tuple[int, int, int]]:
+    """Least and greatest of the ranges of each key."""
+    joined = depths.group_by(list(names)).aggregate([("lo", "min"), ("hi", "max")])
+    columns = (joined.column(name).to_pylist() for name in (*names, "lo_min", "hi_max"))
+    return sorted(zip(*columns, strict=True))
 
 
 def _pieces(depths: pa.Table, names: Sequence[str]) -> tuple[int, pa.Table]:

@@ -1,0 +1,178 @@
+"""The Spark engine against the cases, the oracle, the local engine and known answers."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from failback.analytics import report as reports
+from failback.analytics.analysis import Analysis
+from failback.analytics.engines.local import LocalEngine
+from failback.analytics.engines.spark import SparkEngine, why_not
+from failback.analytics.jobs.bench import Plan, generate
+from failback.analytics.report import read_report, report_many
+from tests.support.agreement import assert_agrees
+from tests.support.cases import CASES
+from tests.support.histories import random_history
+from tests.support.oracle import Oracle
+from tests.support.run_analysis import analysed
+from tests.support.run_builder import merged
+from tests.support.spark_session import two_threads
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# pyspark's own sockets to its JVM are closed by its finalisers, after the test that used them.
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+HISTORIES = 60
+WARM = {"engine", "created", "timings"}
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    problem = why_not()
+    if problem:
+        pytest.skip(problem)
+    yield from two_threads(tmp_path_factory.mktemp("spark"))
+
+
+@pytest.fixture(scope="module")
+def everything(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Analysis, Analysis, Oracle]:
+    """All cases and many random histories as the groups of one run: local, spark, oracle."""
+    builders = [build()[0] for build in CASES.values()]
+    builders += [random_history(Random(seed), warmup=False) for seed in range(HISTORIES)]
+    whole = merged(builders)
+    folder = whole.write(tmp_path_factory.mktemp("runs") / "merged", parts=3, manifest=False)
+    on_spark = analysed(folder, lambda lake: SparkEngine(lake, spark))
+    return analysed(folder, LocalEngine), on_spark, Oracle(whole)
+
+
+def test_the_21_cases(everything: tuple[Analysis, Analysis, Oracle]) -> None:
+    _, on_spark, _ = everything
+    rows = on_spark.repeats.to_pylist()
+    for number, (name, build) in enumerate(CASES.items()):
+        _, expected = build()
+        mine = [row for row in rows if row["grp"].split("@")[0] == f"g{number}"]
+        causes = Counter(row["cause"] for row in mine if row["cls"] == "DUP")
+        assert dict(causes) == expected.causes, name
+        assert sum(row["cls"] == "RETRY" for row in mine) == expected.retry, name
+
+
+def test_the_oracle_agrees(everything: tuple[Analysis, Analysis, Oracle]) -> None:
+    _, on_spark, oracle = everything
+    assert_agrees(on_spark, oracle)
+
+
+def test_both_engines_give_equal_tables(everything: tuple[Analysis, Analysis, Oracle]) -> None:
+    local, on_spark, _ = everything
+    assert_equal_tables(local, on_spark)
+
+
+def assert_equal_tables(a: Analysis, b: Analysis) -> None:
+    assert a.repeats.equals(b.repeats)
+    assert a.order.equals(b.order)
+    assert a.stage_a.dropped == b.stage_a.dropped
+    assert a.stage_a.orphan_ends == b.stage_a.orphan_ends
+    for mine, theirs in (
+        (a.stage_a.values, b.stage_a.values),
+        (a.stage_a.depths, b.stage_a.depths),
+    ):
+        assert set(mine) == set(theirs)
+        for family, table in mine.items():
+            assert table.equals(theirs[family]), family
+
+
+@pytest.mark.parametrize("shape", ["windows", "scattered", "tail"])
+def test_engines_and_truth_agree_on_generated_runs(
+    shape: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal reports but for engine, time and timings; every count as it was made."""
+    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    plan = Plan(
+        rows=60_000,
+        groups=2,
+        dup_shape=shape,
+        truncations=1,
+        foreign_share=0.01,
+        rate_skew="zipf:1.1",
+        seed=7,
+    )
+    truth = generate(plan, tmp_path / "run")
+    found: dict[str, dict[str, Any]] = {}
+    for engine in ("local", "spark"):
+        (paths,) = report_many([tmp_path / "run"], engine, tmp_path / engine)
+        found[engine] = read_report(paths.json)
+    kept = {
+        engine: {key: value for key, value in document.items() if key not in WARM}
+        for engine, document in found.items()
+    }
+    # How finely the batches were cut is the engine's own affair; everything else is the run's.
+    for document in kept.values():
+        document["quality"].pop("runs_per_row")
+    assert json.dumps(kept["local"]) == json.dumps(kept["spark"])
+    for group in found["spark"]["groups"]:
+        wanted = truth["groups"][group["group"]]
+        assert {name: group[name] for name in ("delivered", "dup", "causes")} == {
+            name: wanted[name] for name in ("delivered", "dup", "causes")
+        }
+    by_queue = {(q["group"], str(q["qid"])): q["dup"] for q in found["spark"]["queues"]}
+    for group, row in truth["groups"].items():
+        for number, queue in row["queues"].items():
+            assert by_queue[group, number] == queue["dup"]
+
+
+def test_the_session_of_the_caller_is_borrowed(spark: SparkSession) -> None:
+    from failback.analytics.engines.spark import session
+
+    with session() as borrowed:
+        assert borrowed is spark
+    assert spark.range(3).count() == 3  # and not stopped
+
+
+def test_the_surrogate_of_foreign_messages_is_sparks_hash(spark: SparkSession) -> None:
+    from failback.analytics.xxh64 import SURROGATE_MASK, surrogates
+
+    texts = ["", "a", "7F0000010000000000000000000012AB", *("x" * n + "é" for n in range(70))]
+    rows = spark.createDataFrame([(text,) for text in texts], "t string")
+    found = [row.h & SURROGATE_MASK for row in rows.selectExpr("xxhash64(t) AS h").collect()]
+    assert found == surrogates(texts).tolist()
+
+
+def test_parquet_of_every_table_reads_equal_in_both_engines(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Nulls, dictionaries, fixed-size binary and lists survive, in Arrow and in Spark."""
+    import pyarrow.parquet as pq
+
+    from failback.client.consumelog.schema import TABLES, spark_ddl
+    from tests.support.run_builder import RunBuilder
+
+    samples = {"N": "näme", "s": "t\n", "T": 5, "l": 1 << 40, "i": 7, "b": True}
+    samples |= {"id": b"i" * 16, "x": b"\0\xff", "S": ["a", "b"]}  # type: ignore[dict-item]
+    b = RunBuilder("tables")
+    for name, table in TABLES.items():
+        b.add(name, **{column.name: samples[column.kind] for column in table.own})
+        b.add(name, **{c.name: samples[c.kind] for c in table.own if not c.nullable})
+    folder = b.write(tmp_path / "r")
+    for name in TABLES:
+        (path,) = (folder / "lake" / f"table={name}" / "run=tables").iterdir()
+        arrow = pq.read_table(path, partitioning=None).to_pylist()
+        rows = spark.read.schema(spark_ddl(name)).parquet(str(path)).collect()
+        found = [
+            {k: bytes(v) if isinstance(v, bytearray) else v for k, v in row.asDict().items()}
+            for row in rows
+        ]
+        assert found == arrow, name
