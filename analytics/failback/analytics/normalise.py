@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from failback.analytics.epochs import FOREVER, Queue
@@ -119,6 +120,7 @@ def normalise(batch: pa.Table, context: Context, ends: Ends, dropped: Dropped) -
         "bt": bt,
         "et": pa.array(et, pa.int64(), mask=~ended),
         "status": status,
+        "done": pc.equal(status.cast(pa.utf8()), "SUCCESS"),
         "store_ms": rows["store_ms"],
     }
     if "rt" in batch.schema.names:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, Final
 
-from failback.analytics.analysis import columns_of
+import numpy as np
+
+from failback.analytics.classify import Columns
 from failback.analytics.history import Assignment
+from failback.analytics.intervals import Ints
 from failback.analytics.measures import Figures, Row
 from failback.analytics.partials import NULL_NUMBER
 
@@ -195,17 +198,16 @@ def drop_figures(figures: Figures) -> list[Row]:
 
 def divergence_figures(figures: Figures) -> Row:
     """``divergence``: offsets or ids that name two messages, and where a log lost its tail."""
-    names = ("broker", "ptopic", "qid", "epoch", "qoff", "omid", "lane", "lseq", "fkey")
-    ids: dict[tuple[Any, ...], set[Any]] = defaultdict(set)
-    places: dict[bytes, set[Any]] = defaultdict(set)
-    for *queue, epoch, qoff, omid, lane, lseq, fkey in columns_of(figures.analysis.repeats, *names):
-        ids[*queue, epoch, qoff].add((omid, lane, lseq, fkey))
-        places[omid].add((*queue, qoff))
-    split = [names for names in ids.values() if len(names) > 1]
-    moved = sum(len(found) > 1 for found in places.values())
+    c = Columns(figures.analysis.repeats)
+    queue = c.dense("broker", "ptopic", "qid")
+    place = c.dense_with(queue, "epoch", "qoff")
+    names = _distinct(place, c.dense_with(place, "omid", "lane", "lseq", "fkey"))
+    places = _distinct(c.dense("omid"), c.dense_with(queue, "omid", "qoff"))
+    split = names[names > 1]
+    moved = int((places > 1).sum())
     events = figures.analysis.history.events
     return {
-        "conflicts": len(split) + moved,
+        "conflicts": split.size + moved,
         "truncation_events": [
             {
                 "broker": queue.broker,
@@ -217,5 +219,11 @@ def divergence_figures(figures: Figures) -> Row:
             for queue, found in sorted(events.items())
             for boot_ms, cut in zip(found.boot_ms, found.cut, strict=True)
         ],
-        "truncation_artefacts": sum(len(names) - 1 for names in split),
+        "truncation_artefacts": int((split - 1).sum()),
     }
+
+
+def _distinct(owner: Ints, member: Ints) -> Ints:
+    """How many distinct members each owner has; an owner is known by its members."""
+    _, first = np.unique(member, return_index=True)
+    return np.bincount(owner[first])

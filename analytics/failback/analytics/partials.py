@@ -55,7 +55,7 @@ TAKEN_RESULTS: Final = frozenset({"OK", "SENT", *COMMIT_KINDS})
 
 DELIVER_COLUMNS: Final = (
     "grp", "broker", "ptopic", "qid", "epoch", "qoff", "lane", "lseq", "inc", "pqe", "bt", "et",
-    "status",
+    "done",
 )  # fmt: skip
 PRODUCE_COLUMNS: Final = (
     "host", "topic", "broker", "qid", "bid", "addr", "lane", "lseq", "res", "due", "t0", "t1",
@@ -132,7 +132,7 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
     grp, broker, topic = rows.codes("grp"), rows.codes("broker"), rows.codes("ptopic")
     qid, qoff, bt, et = rows["qid"], rows["qoff"], rows["bt"], rows["et"]
     ended = rows.valid("et")
-    done = ended & rows.equals("status", "SUCCESS")
+    done = ended & rows.true("done")
     figure = bt >= context.warmup_end_ns
     queue = Key(grp=grp, broker=broker, topic=topic, n1=qid)
     epoch_queue = queue.and_(n2=rows["epoch"])

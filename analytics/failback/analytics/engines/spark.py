@@ -306,7 +306,11 @@ class SparkEngine:
         return values.get("known", tables.VALUES.empty_table())
 
     def stage_a(self, context: Context) -> StageA:
-        deliver = self._deliveries(context).select(*partials.DELIVER_COLUMNS, "bad")
+        from pyspark.sql import functions as fn
+
+        deliver = self._deliveries(context)
+        deliver = deliver.withColumn("done", fn.col("status") == "SUCCESS")
+        deliver = deliver.select(*partials.DELIVER_COLUMNS, "bad")
         found = _mapped(deliver, lambda batch: _deliver_batch(batch, context))
         for table, columns, function in (
             ("produce", partials.PRODUCE_COLUMNS, partials.produce_partials),
@@ -505,7 +509,8 @@ def _deliver_batch(batch: pa.Table, context: Context) -> pa.Table:
     if odd.any():
         ones = np.ones(int(odd.sum()), np.int64)
         out.values(partials.SUM, "bad", partials.Key(n1=bad[odd]), ones)
-    good = batch.filter(pa.array((bad == 0) | (bad == 3)))
+    impossible = (bad == 1) | (bad == 2)
+    good = batch.filter(pa.array(~impossible)) if impossible.any() else batch
     return pa.concat_tables([out.table(), partials.deliver_partials(good, context)])
 
 
