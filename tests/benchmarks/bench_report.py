@@ -3,8 +3,9 @@
 Run: ``python -m tests.benchmarks.bench_report [--rows N] [--rounds R] [--engines LIST]``. CPU
 seconds of the whole process tree count, because other work may share the machine; the least of the
 rounds is taken. ``local`` and ``spark`` are whole analyses with causes over deliveries, sends and
-scans; ``local-a`` is stage A of the deliveries alone, what DuckDB's GROUP BY over five keys answers
-as well. Also prints the wall time of ``failback report`` with each engine, session start included.
+scans; ``local-a`` is what DuckDB's GROUP BY over five keys answers as well: how often each offset
+was handled, Parquet read included (aim: at most half of DuckDB's
+time). Also prints the wall time of ``failback report`` with each engine, session start included.
 """
 
 import argparse

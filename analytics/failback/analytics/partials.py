@@ -576,6 +576,8 @@ class Key:
             values = part.codes if isinstance(part, Codes) else part
             least = int(values.min())
             width = int(values.max()) - least + 1
+            if width == 1:
+                continue  # the same everywhere
             if width > 4 * count + 1024:  # scattered numbers: their ranks are enough
                 unique, values = np.unique(values, return_inverse=True)
                 least, width = 0, unique.size
@@ -584,6 +586,8 @@ class Key:
                 span = unique.size
             code = code * width + (values - least)
             span *= width
+        if span == 1:
+            return code, np.zeros(1, np.int64)
         if span > 4 * count + 1024:
             _, first, dense = np.unique(code, return_index=True, return_inverse=True)
             return dense, first

@@ -192,14 +192,20 @@ def truth_of(plan: Plan, told: Sequence[QueueStory]) -> dict[str, Any]:
     group = {
         "delivered": sum(map(_delivered, told)),
         "dup": sum(sum(story.causes.values()) for story in told),
+        "repeated_offsets": sum(max(0, min(s.frontier, _last(s)) - s.start) for s in told),
         "causes": dict(sorted(causes.items())),
         "queues": queues,
     }
     return {"run": plan.run, "groups": {f"g{number}": group for number in range(plan.groups)}}
 
 
+def _last(story: QueueStory) -> int:
+    """End of the offsets of the queue's last life."""
+    return story.end + int(story.resent.size)
+
+
 def _delivered(story: QueueStory) -> int:
-    return story.frontier + story.end - story.start + int(story.resent.size)
+    return story.frontier + _last(story) - story.start
 
 
 def _end_ns(story: QueueStory) -> int:
@@ -526,46 +532,48 @@ def _answers(folder: Path, make: Callable[[Any], Any]) -> Mapping[str, Any]:
 
 
 def run_local_a(folder: Path) -> Mapping[str, Any]:
-    """Stage A of the deliveries alone, reading included: how often each message was handled."""
+    """The intervals of stage A: how often each offset was handled, reading included."""
     from failback.analytics import partials
-    from failback.analytics.engines.local import LocalEngine, join_depths, join_values
-    from failback.analytics.history import read_history
+    from failback.analytics.engines.local import join_depths
     from failback.analytics.lake import open_lake
-    from failback.analytics.normalise import Dropped
     from failback.analytics.run_folder import read_run_folder
 
     run = read_run_folder(folder)
-    lake = open_lake(run.lake, run.run_id, ("deliver", "deliver_end", "assign", "commit"))
-    context = partials.context_of(read_history(run, lake), (), {})
-    chunks = LocalEngine(lake).deliveries(context, Dropped())
-    found = [partials.deliver_partials(chunk, context) for chunk in chunks]
-    depths, _ = join_depths(found)
-    delivered = join_values(found)["delivered"].to_pylist()
-    messages = depths["message"]
-    again = pc.multiply(
-        pc.subtract(messages.column("depth"), 1),
-        pc.subtract(messages.column("hi"), messages.column("lo")),
-    )
+    lake = open_lake(run.lake, run.run_id, ("deliver",))
+    found = []
+    for chunk in lake.chunks("deliver", _COPY_COLUMNS):
+        rows = partials.Rows(chunk)
+        names = {"grp": "grp", "broker": "broker", "topic": "ptopic"}
+        key = partials.Key(**{name: rows.codes(column) for name, column in names.items()})
+        out = partials.Partials()
+        everything = np.ones(rows.count, bool)
+        out.intervals("copy", key.and_(n1=rows["qid"]), rows["qoff"], everything)
+        found.append(out.table())
+    copies = join_depths(found)[0]["copy"]
+    span = pc.subtract(copies.column("hi"), copies.column("lo"))
+    again = pc.multiply(pc.subtract(copies.column("depth"), 1), span)
     dups: Counter[str] = Counter()
-    for grp, count in zip(messages.column("grp").to_pylist(), again.to_pylist(), strict=True):
+    for grp, count in zip(copies.column("grp").to_pylist(), again.to_pylist(), strict=True):
         dups[grp] += count
-    return {row["grp"]: {"delivered": row["value"], "dup": dups[row["grp"]]} for row in delivered}
+    return {grp: {"repeated_offsets": count} for grp, count in dups.items()}
 
 
 def run_duckdb(folder: Path) -> Mapping[str, Any]:
-    """The opponent: count repeats of a message with one GROUP BY over five keys. No causes."""
+    """The opponent: the same count with one GROUP BY over five keys."""
     import duckdb
 
     files = f"{folder}/lake/table=deliver/run=*/*.parquet"
     with duckdb.connect(":memory:") as db:
         rows = db.execute(
-            f"""SELECT grp, sum(n) AS delivered, sum(n - 1) AS dup
-                FROM (SELECT grp, ltopic, lane, lseq, CASE WHEN lane IS NULL THEN ukey END AS ukey,
-                             count(*) AS n
+            f"""SELECT grp, sum(n - 1) AS repeated
+                FROM (SELECT {", ".join(_COPY_COLUMNS)}, count(*) AS n
                       FROM read_parquet('{files}', hive_partitioning = false) GROUP BY ALL)
                 GROUP BY grp"""
         ).fetchall()
-    return {grp: {"delivered": int(delivered), "dup": int(dup)} for grp, delivered, dup in rows}
+    return {grp: {"repeated_offsets": int(repeated)} for grp, repeated in rows}
+
+
+_COPY_COLUMNS: Final = ("grp", "broker", "ptopic", "qid", "qoff")
 
 
 ENGINES: Final[dict[str, Callable[[Path], Mapping[str, Any]]]] = {

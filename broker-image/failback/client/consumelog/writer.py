@@ -28,6 +28,11 @@ from failback.client.consumelog.schema import ASSIGN_END_COLUMNS, DELIVER_END_CO
 _SYNC_SECONDS: Final = 1.0
 _FRAME_BYTES: Final = hot_format.FRAME.size
 _WORD_BYTES: Final = hot_format.WORD.size
+# Looked up once: these run twice per message.
+_store_word: Final = hot_format.WORD.pack_into
+_crc32: Final = zlib.crc32
+_wall_ns: Final = time.time_ns
+_monotonic_ns: Final = time.monotonic_ns
 _DELIVER: Final = TABLES["deliver"].code
 _DELIVER_END: Final = TABLES["deliver_end"].code
 _UNKNOWN_AT_BEGIN: Final = {"deliver": DELIVER_END_COLUMNS, "assign": ASSIGN_END_COLUMNS}
@@ -48,8 +53,8 @@ def _put(mapped: mmap.mmap, position: int, payload: bytes) -> int:
     start = position + _FRAME_BYTES
     end = start + len(payload)
     mapped[start:end] = payload
-    hot_format.WORD.pack_into(mapped, position + _WORD_BYTES, zlib.crc32(payload))
-    hot_format.WORD.pack_into(mapped, position, len(payload))  # now, and only now, it exists
+    _store_word(mapped, position + _WORD_BYTES, _crc32(payload))
+    _store_word(mapped, position, len(payload))  # now, and only now, it exists
     return end
 
 
@@ -137,7 +142,9 @@ class ConsumeLog:
                 if value is None and not nullable:
                     raise ValueError(f"table {table} needs column {name}")
         with self._lock:
-            return self._store(code, time.monotonic_ns(), values)
+            now = _monotonic_ns()
+            self._append(now, (code, self._seq + 1, _wall_ns(), now, *values))
+            return self._seq
 
     def deliver_begin(
         self,
@@ -170,40 +177,16 @@ class ConsumeLog:
         Positional and without checks: this runs once per message.
         """
         with self._lock:
+            now = _monotonic_ns()
             did = self._did + 1
-            now = time.monotonic_ns()
-            self._store(
-                _DELIVER,
+            self._append(
                 now,
                 (
-                    did,
-                    call_id,
-                    grp,
-                    client_id,
-                    self.proc_no,
-                    pqe,
-                    pull_id,
-                    broker,
-                    ptopic,
-                    qid,
-                    qoff,
-                    phy,
-                    omid,
-                    ukey,
-                    keys,
-                    lane,
-                    lseq,
-                    okey,
-                    kseq,
-                    ltopic,
-                    rt,
-                    origin_id,
-                    born_ms,
-                    store_ms,
-                    crc,
-                    now,
+                    _DELIVER, self._seq + 1, _wall_ns(), now, did, call_id, grp, client_id,
+                    self.proc_no, pqe, pull_id, broker, ptopic, qid, qoff, phy, omid, ukey, keys,
+                    lane, lseq, okey, kseq, ltopic, rt, origin_id, born_ms, store_ms, crc, now,
                 ),
-            )
+            )  # fmt: skip
             self._did = did
             return did
 
@@ -212,8 +195,21 @@ class ConsumeLog:
     ) -> None:
         """Store how the handler call of ``did`` ended, after it returned."""
         with self._lock:
-            now = time.monotonic_ns()
-            self._store(_DELIVER_END, now, (did, now, status, applied, remove_result))
+            now = _monotonic_ns()
+            self._append(
+                now,
+                (
+                    _DELIVER_END,
+                    self._seq + 1,
+                    _wall_ns(),
+                    now,
+                    did,
+                    now,
+                    status,
+                    applied,
+                    remove_result,
+                ),
+            )
 
     def close(self) -> None:
         """Free the lock of the current file, cut its unused end, stop the write-back thread."""
@@ -235,23 +231,23 @@ class ConsumeLog:
     ) -> None:
         self.close()
 
-    def _store(self, code: int, now: int, values: tuple[Any, ...] | list[Any]) -> int:
-        """Write one record at the tail; the length word comes last, then the tail moves."""
+    def _append(self, now: int, record: tuple[Any, ...]) -> None:
+        """Write one record at the tail; the length word comes last, then the tail and seq move."""
         if now >= self._rotate_at and self._position > self._first_record:
             self._open_next()
-        seq = self._seq + 1
-        payload = self._encode((code, seq, time.time_ns(), now, *values))
-        if self._position + _FRAME_BYTES + len(payload) > self._limit:
+        payload = self._encode(record)
+        start = self._position + _FRAME_BYTES
+        if start + len(payload) > self._limit:
             self._open_next()
-            if self._position + _FRAME_BYTES + len(payload) > self._limit:
+            start = self._position + _FRAME_BYTES
+            if start + len(payload) > self._limit:
                 raise ConsumeLogError(f"a row of {len(payload)} bytes is too long", self.path)
         if self._map is None:
             raise ConsumeLogError("closed", self.path)
         if self._sync_error is not None:
             raise ConsumeLogError(f"write-back failed: {self._sync_error}", self.path)
         self._position = _put(self._map, self._position, payload)
-        self._seq = seq
-        return seq
+        self._seq += 1
 
     def _open_next(self) -> None:
         """Make, fill and map the next file, then let go of the old one."""
@@ -280,7 +276,7 @@ class ConsumeLog:
         self._fd, self._map, self._index, self.path = fd, mapped, index, path
         # The zero length that ends the file always has room.
         self._limit = self._segment_bytes - _WORD_BYTES
-        self._rotate_at = time.monotonic_ns() + self._segment_ns
+        self._rotate_at = _monotonic_ns() + self._segment_ns
         self._position = self._first_record = first_record
 
     def _finish_file(self) -> None:
