@@ -12,8 +12,8 @@ acted is read off the assignments that followed:
 19  retries delivered again            (retries/s)·I_d
 ==  =================================  =========================
 
-R is the sum over the affected queues of their highest one-second consume rate, measured within
-30 s of the outage; W the widest hole below finished messages that was seen; D runs from the kill
+Each applies per queue. R is the queue's highest one-second consume rate, measured within 30 s of
+the outage; W the widest hole below finished messages that was seen; D runs from the kill
 to the last affected queue's first assignment on the returned master. A run above its bound is a
 bug or an unknown mechanism, and says so.
 """
@@ -58,7 +58,7 @@ def _bound(figures: Figures, outage: Outage, until: int | None, group: str) -> R
     ]
     inputs = _inputs(figures, outage, group, taken)
     terms = _terms(figures, outage, group, taken, inputs)
-    bound = ceil(sum(value for _, _, value in terms) - 1e-9)
+    bound = ceil(sum(value for _, value in terms.values()) - 1e-9)
     observed = sum(
         outage.killed <= dup.bt
         and (until is None or dup.bt < until)
@@ -68,8 +68,8 @@ def _bound(figures: Figures, outage: Outage, until: int | None, group: str) -> R
     return {
         "fid": outage.fid,
         "group": group,
-        "mechanism": "rows " + "+".join(name for name, _, _ in terms),
-        "formula": " + ".join(formula for _, formula, _ in terms),
+        "mechanism": "rows " + "+".join(terms),
+        "formula": " + ".join(formula for formula, _ in terms.values()),
         "inputs": inputs,
         "bound": bound,
         "observed": observed,
@@ -89,27 +89,33 @@ def _inputs(
         value = system.get(name)
         return float(_DEFAULTS[name] if value is None else value) / 1000 * folder.time_scale
 
-    queues = sorted({a.key for a in taken})
-    back = {
-        key: min(a.t for a in mine)
-        for key in queues
-        if (mine := [a for a in taken if a.key == key and _from_returned(a, outage)])
+    first, last = _window(outage, taken)
+    rates = {
+        key: _peak_rate(figures, key, first // NS, last // NS) for key in {a.key for a in taken}
     }
-    ends = [*back.values()] or [outage.accepted if outage.accepted is not None else outage.killed]
-    last = max(ends) // NS
-    first = outage.killed // NS
+    busy = [key for key, rate in rates.items() if rate]
     return {
-        "R": float(sum(_peak_rate(figures, key, first, last) for key in queues)),
-        "Q": float(len(queues)),
-        "QW": float(sum(_widest_hole(figures, key) for key in queues)),
-        "D": round((max(ends) - outage.killed) / NS, 3),
+        "R": float(sum(rates.values())),
+        "Q": float(len(busy)),
+        "QW": float(sum(_widest_hole(figures, key) for key in busy)),
+        "D": round((last - first) / NS, 3),
         "I_b": interval("flush_interval_ms"),
         "I_c": interval("client_commit_interval_ms"),
         "I_s": interval("slave_sync_interval_ms"),
         "I_d": interval("delay_flush_interval_ms"),
         "I_hb": HEARTBEAT_SECONDS * folder.time_scale,
-        "retries_per_s": float(_retry_rate(figures, group, first, last)),
+        "retries_per_s": float(_retry_rate(figures, group, first // NS, last // NS)),
     }
+
+
+def _window(outage: Outage, taken: Sequence[Assignment]) -> tuple[int, int]:
+    """From the kill to the last queue's first assignment on the returned master, else to ACCEPT."""
+    back: dict[GroupQueue, int] = {}
+    for a in taken:
+        if _from_returned(a, outage):
+            back[a.key] = min(back.get(a.key, a.t), a.t)
+    accepted = outage.killed if outage.accepted is None else outage.accepted
+    return outage.killed, max(back.values(), default=accepted)
 
 
 def _from_returned(a: Assignment, outage: Outage) -> bool:
@@ -127,21 +133,37 @@ def _terms(
     group: str,
     taken: Sequence[Assignment],
     i: Mapping[str, float],
-) -> list[tuple[str, str, float]]:
-    """The mechanisms that can have acted: row number, formula, messages."""
-    terms: list[tuple[str, str, float]] = []
-    if any(a.src_bid is not None and a.src_bid > 0 for a in taken):
-        terms.append(("5", "R·(I_s + c) + Q·W", i["R"] * (i["I_s"] + i["I_c"]) + i["QW"]))
-    if any(_from_returned(a, outage) for a in taken):
-        value = i["R"] * (i["D"] + i["I_b"] + i["I_c"]) + i["QW"]
-        terms.append(("1+2+3+6", "R·(D + I_b + I_c) + Q·W", value))
-    elif any(a.src_bid == 0 for a in taken) or (taken and not terms):
-        terms.append(("2+3", "R·I_c + Q·W", i["R"] * i["I_c"] + i["QW"]))
-    if taken and _members(figures, group) > 1:
-        terms.append(("11", "R·I_hb", i["R"] * i["I_hb"]))
-    if i["retries_per_s"]:
-        terms.append(("19", "(retries/s)·I_d", i["retries_per_s"] * i["I_d"]))
-    return terms or [("8", "0", 0.0)]
+) -> dict[str, tuple[str, float]]:
+    """The mechanisms that can have acted: by row number the formula, and messages summed up.
+
+    Every queue is judged by its own assignments, with its own rate and hole: a queue that moved on
+    the slave does not widen the bound of one that only came back.
+    """
+    first, last = _window(outage, taken)
+    by_queue: dict[GroupQueue, list[Assignment]] = defaultdict(list)
+    for a in taken:
+        by_queue[a.key].append(a)
+    terms: dict[str, tuple[str, float]] = {}
+
+    def add(name: str, formula: str, value: float) -> None:
+        if value:
+            terms[name] = (formula, terms.get(name, ("", 0.0))[1] + value)
+
+    for key, mine in sorted(by_queue.items()):
+        rate, hole = _peak_rate(figures, key, first // NS, last // NS), _widest_hole(figures, key)
+        returned = any(_from_returned(a, outage) for a in mine)
+        from_slave = any(a.src_bid is not None and a.src_bid > 0 for a in mine)
+        if from_slave:
+            add("5", "R·(I_s + c) + Q·W", rate * (i["I_s"] + i["I_c"]) + hole)
+        if returned:
+            value = rate * (i["D"] + i["I_b"] + i["I_c"]) + hole
+            add("1+2+3+6", "R·(D + I_b + I_c) + Q·W", value)
+        if not returned and not from_slave:
+            add("2+3", "R·I_c + Q·W", rate * i["I_c"] + hole)
+        if _members(figures, group) > 1:
+            add("11", "R·I_hb", rate * i["I_hb"])
+    add("19", "(retries/s)·I_d", i["retries_per_s"] * i["I_d"])
+    return terms or {"8": ("0", 0.0)}
 
 
 def _members(figures: Figures, group: str) -> int:
