@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from failback.client.consumelog.schema import TABLES, arrow_schema
-from failback.client.consumelog.ship import write_parquet
 
 MS = 1_000_000
 ZERO_WALL_NS = 1_700_000_000_000 * MS
@@ -396,9 +396,9 @@ class RunBuilder:
             }
             meta = {**(schema.metadata or {}), b"failback.segment": json.dumps(segment).encode()}
             path = folder / "lake" / f"table={table}" / f"run={self.name}"
-            write_parquet(
-                found.replace_schema_metadata(meta), path / f"part-{proc:05d}-{part:08d}.parquet"
-            )
+            path.mkdir(parents=True, exist_ok=True)
+            whole = found.replace_schema_metadata(meta)
+            pq.write_table(whole, path / f"part-{proc:05d}-{part:08d}.parquet")
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

@@ -377,9 +377,14 @@ def report_schema() -> Row:
     return found
 
 
+@cache
+def _validator() -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(report_schema())
+
+
 def check_report(document: Row) -> None:
     """Raise ``jsonschema.ValidationError`` where a report does not match its schema."""
-    jsonschema.validate(document, report_schema(), cls=jsonschema.Draft202012Validator)
+    _validator().validate(document)
 
 
 def read_report(path: Path) -> Row:

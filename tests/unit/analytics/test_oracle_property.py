@@ -19,7 +19,7 @@ from tests.support.run_analysis import analysed
 from tests.support.run_builder import RunBuilder
 
 SEEDS = st.integers(0, 1 << 32)
-BOUNDED = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+BOUNDED = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 FULL = settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -62,7 +62,7 @@ class Unrestricted(LocalEngine):
 
 
 @pytest.mark.unit
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=SEEDS)
 def test_leaving_singles_out_of_stage_b_changes_nothing(seed: int) -> None:
     builder: RunBuilder = random_history(Random(seed))
