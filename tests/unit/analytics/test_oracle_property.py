@@ -19,7 +19,9 @@ from tests.support.run_analysis import analysed
 from tests.support.run_builder import RunBuilder
 
 SEEDS = st.integers(0, 1 << 32)
-BOUNDED = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+BOUNDED = settings(
+    max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+)
 FULL = settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
 
 
