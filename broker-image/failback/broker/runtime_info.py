@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 from failback.broker.config import BrokerConfig
 from failback.broker.statistics import BrokerStatistics
-from failback.protocol.codes import VERSION, VERSION_DESCRIPTION
+from failback.protocol.codes import SCHEDULE_TOPIC, VERSION, VERSION_DESCRIPTION
 
 if TYPE_CHECKING:
     from failback.broker.delay_offsets import DelayOffsets
     from failback.broker.store.message_store import MessageStore
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 _NO_POOL = 2**31 - 1
 """What 4.9 says for its off-heap buffers when it has no pool of them."""
 

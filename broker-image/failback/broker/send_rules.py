@@ -11,13 +11,12 @@ from typing import Final
 
 from failback.broker.topics import (
     OFFSET_MOVED_TOPIC,
-    SCHEDULE_TOPIC,
     SELF_TEST_TOPIC,
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_HALF_TOPIC,
     TRANS_OP_HALF_TOPIC,
 )
-from failback.protocol.codes import ResponseCode
+from failback.protocol.codes import SCHEDULE_TOPIC, ResponseCode
 from failback.protocol.message import (
     CLUSTER,
     DELAY,

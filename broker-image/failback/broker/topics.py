@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from failback.broker.json_config import load_json_config, persist_json_config
-from failback.protocol.codes import PERM_INHERIT, PERM_READ, PERM_WRITE
+from failback.protocol.codes import PERM_INHERIT, PERM_READ, PERM_WRITE, SCHEDULE_TOPIC
 from failback.protocol.route import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ AUTO_CREATE_TOPIC: Final = "TBW102"
 SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
 BENCHMARK_TOPIC: Final = "BenchmarkTest"
 OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 TRANS_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"

@@ -197,3 +197,6 @@ PULL_SUSPEND: Final = 2
 PULL_SUBSCRIPTION: Final = 4
 PULL_CLASS_FILTER: Final = 8
 PULL_LITE: Final = 16
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+"""Where delayed messages wait; the name is RocketMQ's own (TopicValidator, 4.9.8)."""

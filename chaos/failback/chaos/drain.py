@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from failback.chaos.session import Session
 from failback.chaos.view import Member
 from failback.chaos.wire import WireConnection
+from failback.protocol.codes import SCHEDULE_TOPIC
 from failback.protocol.errors import FailbackError
-
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,6 @@ from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 _MOST_PENDING: Final = 8192  # entries; a recovery of many records must not gather them all
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEVEL: Final = re.compile(r"(\d+)([smhd])")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from failback.broker.store.config import ENTRY_BYTES, StoreConfig
 from failback.broker.store.consume_queue import ConsumeQueue
-from failback.broker.store.dispatch import SCHEDULE_TOPIC
 from failback.broker.store.files import TEMPORARY_PREFIX, Files
 from failback.broker.store.mapped_file import MappedFileQueue, OpenFiles
 from failback.broker.store.record import HEAD_BYTES, MAX_TOPIC_BYTES
 from failback.broker.store.results import MessageIllegal
+from failback.protocol.codes import SCHEDULE_TOPIC
 
 
 class QueueTable:
