@@ -216,9 +216,13 @@ def read_history(folder: RunFolder, lake: Lake) -> History:
 def add_events(
     history: History, known: Mapping[tuple[Queue, int], int]
 ) -> dict[Queue, QueueEvents]:
-    """Set the truncation events from what was ``known`` before each start (see :func:`starts`)."""
+    """Set the truncation events from what was ``known`` before each start (see :func:`starts`).
+
+    A queue only grows while its master lives: of samples of one instant the smallest is the first.
+    """
+    began = starts(history)
     first_max: dict[tuple[Queue, int], int] = {}
-    for row in sorted(history.queue_samples, key=lambda row: row["t"]):
+    for row in sorted(history.queue_samples, key=lambda row: (row["t"], row["max"])):
         if row["bid"] == 0 and row["binc"] is not None:
             queue = Queue(row["broker"], row["ptopic"], row["qid"])
             first_max.setdefault((queue, row["binc"]), row["max"])
@@ -227,7 +231,7 @@ def add_events(
         if row["bid"] != 0:
             continue
         queue = Queue(row["broker"], row["ptopic"], row["qid"])
-        for start in starts(history):
+        for start in began:
             if (
                 start.broker == queue.broker
                 and row["t"] < start.t_ns
@@ -235,7 +239,7 @@ def add_events(
             ):
                 at = (queue, start.boot_ms)
                 highest[at] = max(highest.get(at, 0), row["max"])
-    history.events = find_events(starts(history), first_max, highest)
+    history.events = find_events(began, first_max, highest)
     return history.events
 
 
@@ -344,7 +348,8 @@ def _resets(history: History) -> dict[GroupQueue, list[Reset]]:
         kinds = chunk.column("kind").to_pylist()
         for at in [index for index, kind in enumerate(kinds) if kind == "ADMIN_RESET"]:
             row = chunk.slice(at, 1).to_pylist()[0]
-            key = GroupQueue(row["grp"], row["broker"], row["ptopic"], row["qid"])
+            grp = history.group_name(row["grp"], row["client_id"])
+            key = GroupQueue(grp, row["broker"], row["ptopic"], row["qid"])
             t = row["t"] + history.clocks.shift_of(row["host"])
             found[key].append(Reset(t, row["off"]))
     return {key: sorted(resets) for key, resets in found.items()}
