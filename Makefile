@@ -7,11 +7,11 @@ SRC := operator broker-image chaos analytics tests tools
 ARGS ?=
 
 .PHONY: help demo test soak lint format bench clean setup setup-test \
-        test-unit test-integration test-faults test-java test-spark test-e2e
+        test-unit test-integration test-faults test-java test-spark test-e2e test-kube
 
 help:
 	@echo "make demo        kill a master under load, with and without a consumer handover; report (ARGS=--quick, ARGS='--engine apache')"
-	@echo "make test        lint and every test tier;  make test-unit|integration|faults|java|spark|e2e runs one"
+	@echo "make test        lint and every test tier;  make test-unit|integration|faults|java|spark|e2e|kube runs one"
 	@echo "make bench       figures, as ratios against the opponent in the same run"
 	@echo "make soak        the full counts: SIGKILLs, crash points, property examples"
 	@echo "make lint        ruff, mypy --strict, import contracts;  make format rewrites"
@@ -29,7 +29,7 @@ demo: setup
 test: setup-test
 	@$(BIN)/python tools/run_tests.py $(ARGS)
 
-test-unit test-integration test-faults test-java test-spark test-e2e: setup-test
+test-unit test-integration test-faults test-java test-spark test-e2e test-kube: setup-test
 	@$(BIN)/python tools/run_tests.py --only $(subst test-,,$@) $(ARGS)
 
 soak: setup-test

@@ -40,6 +40,7 @@ TIERS: dict[str, list[Command]] = {
     "java": [pytest("java")],
     "spark": [pytest("spark")],
     "e2e": [pytest("e2e")],
+    "kube": [pytest("kube")],
 }
 NEEDS = {"java": ["java-setup"], "e2e": ["java-setup"]}
 
