@@ -1,0 +1,169 @@
+"""What a pass sees: objects of the API server and answers of brokers and name servers. Pure data.
+
+``None`` means *unknown* wherever an answer of a broker or name server is meant: nobody answered
+within the time limit. Unknown is a value: nothing is ever destroyed because of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Object = Mapping[str, Any]
+"""One Kubernetes object, as JSON data."""
+Key = tuple[str, str]
+"""Kind and name of an object, in the one namespace of a pass."""
+Member = tuple[int, int]
+"""Pair index and ordinal of a broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod as the API server shows it."""
+
+    name: str
+    uid: str
+    phase: str = "Pending"
+    ready: bool = False
+    deleting: bool = False
+    ip: str = ""
+    node: str = ""
+    started_at: float | None = None
+    """Unix time of ``status.startTime``."""
+    ready_since: float | None = None
+    """Unix time since which the pod is ready."""
+    restart_hash: str = ""
+    restarted_at: str = ""
+    """Template annotations ``failback.dev/restart-hash`` and ``failback.dev/restarted-at``."""
+    revision: str = ""
+    """Label ``controller-revision-hash``."""
+    role: str = ""
+    """Label ``failback.dev/role``."""
+    restarts: int = 0
+    problem: str = ""
+    """``ImagePullError``, ``Unschedulable``, ``CrashLoop`` or empty."""
+    message: str = ""
+    """The platform's words for ``problem``, exit code and last words of a crash included."""
+    prefix: str = ""
+    """Verdict of the init container ``verify``: ``Verified``, ``Unverified``, ``Diverged``,
+    ``SlaveAhead``, ``TooFarBehind`` or empty."""
+    prefix_message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A PersistentVolumeClaim of a member."""
+
+    name: str
+    uid: str
+    phase: str = "Pending"
+    requested: str = ""
+    capacity: str = ""
+    resizing: bool = False
+    needs_restart: bool = False
+    """Condition ``FileSystemResizePending``."""
+    storage_class: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Answers of one broker process; each part is ``None`` while unknown."""
+
+    address: str
+    config: Mapping[str, str] | None = None
+    """GET_BROKER_CONFIG (26)."""
+    config_version: int | None = None
+    """Counter of the data version in that answer's header."""
+    runtime: Mapping[str, str] | None = None
+    """GET_BROKER_RUNTIME_INFO (28)."""
+    end: int | None = None
+    """``commitLogMaxOffset`` of 28, in bytes."""
+    end_changed_at: float | None = None
+    """Unix time when ``end`` was last seen to change."""
+    start: int | None = None
+    """``commitLogMinOffset`` of 28."""
+    topics: Mapping[str, Mapping[str, Any]] | None = None
+    """GET_ALL_TOPIC_CONFIG (21): topic name → its configuration in RocketMQ's field names."""
+    groups: Mapping[str, Mapping[str, Any]] | None = None
+    """GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201): group name → its configuration."""
+    offsets: Mapping[str, Mapping[int, int]] | None = None
+    """GET_ALL_CONSUMER_OFFSET (43): ``topic@group`` → queue → offset."""
+    offsets_at: float | None = None
+    metrics: Mapping[str, float] | None = None
+    """Gauges of ``/metrics`` that planning needs, by name; engine failback only."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberView:
+    """All that is known of one member."""
+
+    pair: int
+    ordinal: int
+    statefulset: Object | None = None
+    config_map: Object | None = None
+    claim: Claim | None = None
+    pod: Pod | None = None
+    broker: Broker | None = None
+    """``None`` when there is no pod to ask."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What one name server says."""
+
+    name_server: str
+    brokers: Mapping[str, Mapping[int, str]] | None = None
+    """GET_BROKER_CLUSTER_INFO (106): broker name → broker id → address."""
+    permissions: Mapping[str, int] | None = None
+    """Broker name → lowest ``perm`` of its queue data over the topics asked for (105)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairLag:
+    """Backlog of one pair, asked for only while it drains."""
+
+    empty: bool
+    remaining: Sequence[str] = ()
+    """``group@topic: lag``, largest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedCluster:
+    """Everything one pass over a BrokerCluster sees."""
+
+    at: float
+    """Unix time of the pass."""
+    objects: Mapping[Key, Object] = field(default_factory=dict)
+    """Children that carry our owner reference: StatefulSets, ConfigMaps, Services, budgets."""
+    foreign: frozenset[Key] = frozenset()
+    """Objects of names we need that belong to somebody else."""
+    members: Mapping[Member, MemberView] = field(default_factory=dict)
+    """Members that have any object, wanted or not."""
+    name_servers: Sequence[str] | None = None
+    """``host:port`` in index order; ``None`` when the NameServer resource does not exist."""
+    routes: Sequence[Route] = ()
+    master_since: Mapping[int, float] = field(default_factory=dict)
+    """Pair → Unix time since which all answering name servers agree on one id-0 address."""
+    budgets: Mapping[int, int] = field(default_factory=dict)
+    """Pair → ``disruptionsAllowed`` of its PodDisruptionBudget."""
+    lags: Mapping[int, PairLag] = field(default_factory=dict)
+    """Pairs that leave → what is not consumed yet; a pair is missing while unknown."""
+    leases: Mapping[str, Object] = field(default_factory=dict)
+    topics: Sequence[Object] = ()
+    """Topic resources of the cluster."""
+    groups: Sequence[Object] = ()
+    """SubscriptionGroup resources of the cluster."""
+    role_switches: Sequence[Object] = ()
+    experiments: Sequence[Object] = ()
+    snapshot: Mapping[str, Mapping[int, int]] | None = None
+    """Offset snapshot of a running RoleSwitch, from its ConfigMap."""
+    served_kinds: frozenset[str] = frozenset()
+    """Optional kinds that the API server serves: ``PodMonitor``, ``SparkApplication``."""
+    fenced_nodes: frozenset[str] = frozenset()
+    """uids named by ``failback.dev/node-fenced``."""
+
+    def member(self, pair: int, ordinal: int) -> MemberView:
+        """Return what is known of a member; an empty view when nothing is."""
+        return self.members.get((pair, ordinal)) or MemberView(pair, ordinal)
