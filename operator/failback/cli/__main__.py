@@ -38,6 +38,10 @@ def _light_command(words: list[str]) -> tuple[Main, list[str]] | None:
         from failback.cli.install_conf import main as install_conf
 
         return install_conf, words[2:]
+    if words[:2] == ["tools", "verify-prefix"]:
+        from failback.cli.verify_prefix import main as verify_prefix
+
+        return verify_prefix, words[2:]
     if words[:1] == ["workload"]:
         from failback.chaos.workload import main as workload
 

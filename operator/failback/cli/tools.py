@@ -27,3 +27,17 @@ def install_conf(
     from failback.cli.install_conf import main
 
     raise typer.Exit(main(["--from", str(source), "--to", str(target)]))
+
+
+@app.command("verify-prefix")
+@guarded
+def verify_prefix(
+    conf: Annotated[Path, typer.Option("--conf", help="The broker's configuration file.")],
+    seconds: Annotated[float, typer.Option("--seconds", help="Wait so long for the master.")] = 60,
+    records: Annotated[int, typer.Option("--records", help="Compare the last so many.")] = 64,
+) -> None:
+    """Check that a slave's log is the beginning of its master's."""
+    from failback.cli.verify_prefix import main
+
+    words = ["--conf", str(conf), "--seconds", str(seconds), "--records", str(records)]
+    raise typer.Exit(main(words))

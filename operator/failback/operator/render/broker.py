@@ -121,7 +121,7 @@ def _pod(cluster: BrokerCluster, pair: Pair, ordinal: int, context: Context) -> 
         **common.placement(
             spec.pod_template, spec.anti_affinity.mode, scope, spec.anti_affinity.topology_key
         ),
-        "initContainers": [common.conf_container(home, "broker.conf", context, shared)],
+        "initContainers": _init_containers(cluster, home, context, shared),
         "containers": [_container(cluster, pair, name, home, http_port, context, shared)],
         "volumes": common.volumes(name),
     }
@@ -135,6 +135,18 @@ def _pod(cluster: BrokerCluster, pair: Pair, ordinal: int, context: Context) -> 
         found["shareProcessNamespace"] = True
         found["readinessGates"] = [{"conditionType": REGISTERED_GATE}]
     return found
+
+
+def _init_containers(
+    cluster: BrokerCluster, home: str, context: Context, shared: Object
+) -> list[Object]:
+    """Return the steps before the broker; the same for every role, so that a switch of roles
+    needs no other template."""
+    steps = [common.conf_container(home, "broker.conf", context, shared)]
+    if cluster.spec.lifecycle.verify_seconds:
+        seconds = str(cluster.spec.lifecycle.verify_seconds)
+        steps.append(common.verify_container(home, seconds, context, shared))
+    return steps
 
 
 def _container(

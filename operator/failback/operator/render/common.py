@@ -15,6 +15,8 @@ _LOCKED: Final[Object] = {
     "capabilities": {"drop": ["ALL"]},
 }
 _USERS: Final = {"failback": 10001, "apache": 3000}  # rocketmq-docker, Dockerfile-alpine: uid 3000
+VERIFIED_RECORDS: Final = "64"
+"""How many last records of a slave are compared with its master's."""
 INIT: Final = ["failback-init", "--", "failback"]
 
 
@@ -136,6 +138,21 @@ def conf_container(home: str, file: str, context: Context, shared: Object) -> Ob
         "image": context.tools_image,
         "command": list(INIT),
         "args": ["tools", "install-conf", "--from", source, "--to", target],
+        **copy.deepcopy(shared),
+    }
+
+
+def verify_container(home: str, seconds: str, context: Context, shared: Object) -> Object:
+    """Return the init container that refuses to start a slave whose log is not its master's."""
+    conf = f"{home}/conf/broker.conf"
+    return {
+        "name": "verify",
+        "image": context.tools_image,
+        "command": list(INIT),
+        "args": [
+            *("tools", "verify-prefix", "--conf", conf),
+            *("--seconds", seconds, "--records", VERIFIED_RECORDS),
+        ],
         **copy.deepcopy(shared),
     }
 

@@ -1,0 +1,40 @@
+"""The termination message of a container: what it tells when its logs may already be gone.
+
+The kubelet reads up to 4096 bytes of ``/dev/termination-log`` into the container's status. On a
+machine without one nothing is written: the file is never created.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+VARIABLE: Final = "FAILBACK_TERMINATION_LOG"
+"""Environment variable that names another file; that one is created."""
+DEFAULT_PATH: Final = "/dev/termination-log"
+MAX_BYTES: Final = 4096
+
+
+def write_termination(
+    document: Mapping[str, Any], environment: Mapping[str, str] = os.environ
+) -> bool:
+    """Write ``document`` as one line of JSON; false where there is no such file to write.
+
+    Raises:
+        ValueError: It is longer than the kubelet reads.
+    """
+    line = json.dumps(document, separators=(",", ":")).encode() + b"\n"
+    if len(line) > MAX_BYTES:
+        raise ValueError(f"a termination message has at most {MAX_BYTES} bytes, not {len(line)}")
+    named = environment.get(VARIABLE)
+    path = Path(named or DEFAULT_PATH)
+    if named is None and not path.exists():
+        return False
+    try:
+        path.write_bytes(line)
+    except OSError:
+        return False
+    return True

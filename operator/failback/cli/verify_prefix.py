@@ -1,0 +1,73 @@
+"""``failback tools verify-prefix``: refuse to start a slave whose log is not its master's.
+
+An init container of every pod of a broker. Masters and empty logs pass at once, before anything
+of the network is imported. Exit codes: 0 the broker may start, 2 bad input, 3 it must not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from failback.cli.termination import write_termination
+
+_MAY_START: Final = 0
+_USER_ERROR: Final = 2
+_MUST_NOT_START: Final = 3
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run; print the verdict as one line of JSON and leave it as termination message."""
+    parser = argparse.ArgumentParser(
+        prog="failback tools verify-prefix",
+        description="Check that a slave's log is the beginning of its master's.",
+    )
+    parser.add_argument("--conf", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--seconds", type=float, default=60.0, help="wait for the master")
+    parser.add_argument("--records", type=int, default=64, help="compare the last so many")
+    options = parser.parse_args(argv)
+    try:
+        verdict, code = _check(_properties(options.conf), options.seconds, options.records)
+    except (OSError, ValueError) as error:
+        print(f"verify-prefix: {options.conf}: {error}", file=sys.stderr)
+        return _USER_ERROR
+    print(json.dumps(verdict), flush=True)
+    write_termination(verdict)
+    return code
+
+
+def _properties(conf: Path) -> dict[str, str]:
+    import javaproperties
+
+    with conf.open(encoding="utf-8") as lines:
+        return dict(javaproperties.load(lines))
+
+
+def _check(
+    properties: Mapping[str, str], seconds: float, records: int
+) -> tuple[dict[str, Any], int]:
+    if properties.get("brokerRole", "").endswith("_MASTER"):
+        return {"prefix": "Master"}, _MAY_START
+    if not _has_log(properties):
+        return {"prefix": "Empty"}, _MAY_START
+    import asyncio
+
+    from failback.broker.prefix import PrefixSettings, verify_prefix
+    from failback.protocol.errors import ConfigError
+
+    try:
+        settings = PrefixSettings.of(properties)
+    except ConfigError as error:
+        raise ValueError(str(error)) from error
+    verdict = asyncio.run(verify_prefix(settings, seconds=seconds, records=records))
+    return verdict.to_json(), _MAY_START if verdict.prefix.may_start else _MUST_NOT_START
+
+
+def _has_log(properties: Mapping[str, str]) -> bool:
+    root = properties.get("storePathRootDir", "")
+    log = Path(properties.get("storePathCommitLog") or f"{root}/commitlog")
+    return log.is_dir() and any(path.name.isdecimal() for path in log.iterdir())
