@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from failback.client.clock import LoopClock
 from failback.client.consumer import PushConsumer
 from failback.client.hook import ConsumeHook, ProduceRecord, PullRecord, StartOffset
 from failback.client.instance import ClientManager
@@ -20,7 +19,7 @@ from failback.client.settings import ClientSettings
 from failback.protocol.message import MessageExt
 from failback.protocol.route import MessageQueue
 from tests.support.fake_cluster import FakeBroker, FakeCluster
-from tests.support.virtual_time import now
+from tests.support.virtual_time import LoopClock, now
 
 GROUP = "billing"
 TOPIC = "orders"

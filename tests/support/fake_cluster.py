@@ -44,7 +44,7 @@ from tests.support.virtual_time import MemoryServer, MemoryTransport, network, n
 LEVEL_SECONDS = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600)
 
 EPOCH_MS = 1_700_000_000_000
-"""Wall time at virtual time 0, as ``failback.client.clock.LoopClock`` has it."""
+"""Wall time at virtual time 0, as ``tests.support.virtual_time.LoopClock`` has it."""
 
 Answer = RemotingCommand | None
 Override = Callable[[RemotingCommand], Answer]

@@ -18,11 +18,30 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec
 
+from failback.client.clock import Clock
+
 P = ParamSpec("P")
 Address = tuple[str, int]
 
 LATENCY_SECONDS = 0.0005
 """One way, per write. Above zero, so that a loop that answers itself makes time pass."""
+
+
+class LoopClock(Clock):
+    """All three readings from the running loop: for loops with virtual time.
+
+    Args:
+        epoch_ms: The wall time at loop time 0.
+    """
+
+    def __init__(self, epoch_ms: int = 1_700_000_000_000) -> None:
+        self._epoch_ms = epoch_ms
+
+    def wall_ms(self) -> int:
+        return self._epoch_ms + round(self.now() * 1000)
+
+    def mono_ns(self) -> int:
+        return round(self.now() * 1_000_000_000)
 
 
 class NothingLeftToHappen(RuntimeError):

@@ -26,21 +26,4 @@ class Clock:
         return asyncio.get_running_loop().time()
 
 
-class LoopClock(Clock):
-    """All three readings from the running loop: for loops with virtual time.
-
-    Args:
-        epoch_ms: The wall time at loop time 0.
-    """
-
-    def __init__(self, epoch_ms: int = 1_700_000_000_000) -> None:
-        self._epoch_ms = epoch_ms
-
-    def wall_ms(self) -> int:
-        return self._epoch_ms + round(self.now() * 1000)
-
-    def mono_ns(self) -> int:
-        return round(self.now() * 1_000_000_000)
-
-
 REAL_CLOCK = Clock()

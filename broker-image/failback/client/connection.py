@@ -340,12 +340,6 @@ class RemotingClient:
         name = entry._transport.get_extra_info("sockname")
         return (name[0], name[1]) if name else None
 
-    def close_connection(self, addr: str, reason: str = "closed by this side") -> None:
-        """Close the connection to ``addr``, if there is one; calls under way on it fail."""
-        entry = self._table.get(addr)
-        if isinstance(entry, _Connection):
-            entry.close(reason)
-
     async def close(self) -> None:
         """Close everything; what was handed in before is still written, for up to a second."""
         self._is_closed = True

@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from failback.chaos.wire import WireConnection
-from failback.client.consumelog.ship import processes_in_lake
 from tests.support.chaos_lab import (
     LocalCluster,
     experiment,
@@ -27,6 +26,7 @@ from tests.support.chaos_lab import (
     run_arm_command,
     run_failback,
 )
+from tests.support.consumelog import processes_in_lake
 from tests.support.kill_evidence import scan
 from tests.support.leftovers import processes_of
 from tests.support.processes import failback_environment

@@ -313,6 +313,14 @@ def test_a_quiet_fault_window_counts_only_if_traffic_was_asked_for(tmp_path: Pat
         assert codes(made(b, tmp_path / str(rate))) == code
 
 
+def test_the_silence_of_a_stopped_consumer_is_no_missing_traffic(tmp_path: Path) -> None:
+    b = clean()
+    b.run["workload"] = {"topics": [{"name": "T", "ratePerSecond": 400}]}
+    b.fault("CLIENT_TERM", 1000, pair=None, broker=None, bid=None, role=None, addr=None)
+    b.fault("CLIENT_START", 4000, pair=None, broker=None, bid=None, role=None, addr=None)
+    assert codes(made(b, tmp_path / "r")) == []
+
+
 def test_a_delivery_outside_any_assignment_is_unattributed(tmp_path: Path) -> None:
     b = clean()
     b.deliver(0, 30, 31, proc=2, pqe=7)

@@ -23,7 +23,7 @@ def test_the_worked_example_is_generated_byte_by_byte() -> None:
     generated = generate(
         experiment, experiment.arm("flush-5s"), 0, run_dir="runs/kill-then-restart/flush-5s-000"
     )
-    golden = DATA / "kill-then-restart.flush-5s.0.json"  # chaos.md §5.2, one key per line
+    golden = DATA / "kill-then-restart.flush-5s.0.json"  # one key per line
     assert to_json(generated) == golden.read_text()
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from failback.client.consumelog.reader import read_hot
-from failback.client.consumelog.ship import Shipper, processes_in_lake
+from failback.client.consumelog.ship import Shipper
+from tests.support.consumelog import processes_in_lake
 
 # A child writes as fast as it can and prints each seq *after* it was stored; so whatever the
 # parent read from the pipe must be in the files.

@@ -284,49 +284,6 @@ class Shipper:
         path.unlink()
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRows:
-    """What the lake holds of one process."""
-
-    proc_no: int
-    proc: str
-    role: str
-    host: str
-    records: int
-    last_seq: int
-    torn: int
-
-    @property
-    def missing(self) -> int:
-        """Records below ``last_seq`` that are nowhere; 0 when complete."""
-        return self.last_seq - self.records
-
-
-def processes_in_lake(
-    lake: Path, run: str, tables: Iterable[str] = TABLES
-) -> dict[int, ProcessRows]:
-    """Add up the segment metadata of a run, per process number.
-
-    ``last_seq`` is the highest seq that reached the lake; the tail behind it can only be seen by
-    comparing with the writer's own last seq, where that is known.
-    """
-    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    for meta in segment_metadata(lake, run, tables):
-        found[meta["proc_no"]].append(meta)
-    return {
-        proc_no: ProcessRows(
-            proc_no=proc_no,
-            proc=metas[0]["proc"],
-            role=metas[0]["role"],
-            host=metas[0]["host"],
-            records=sum(meta["records"] for meta in metas),
-            last_seq=max(meta["seq_hi"] for meta in metas),
-            torn=len({meta["index"] for meta in metas if meta["torn"]}),
-        )
-        for proc_no, metas in sorted(found.items())
-    }
-
-
 def segment_metadata(
     lake: Path, run: str, tables: Iterable[str] = TABLES
 ) -> Iterable[dict[str, Any]]:
