@@ -24,6 +24,8 @@ EXTRAS: Final = {
     "jinja2": "analytics",
     "javaproperties": "broker",
     "jsonschema": "analytics",
+    "kopf": "operator",
+    "kubernetes": "operator",
     "numpy": "analytics",
     "pandas": "spark",
     "plotly": "analytics",
@@ -45,6 +47,7 @@ _CODES: Final = {
     "Aborted": INCONCLUSIVE,
     "RunFolderError": USER_ERROR,
 }
+_LONGEST: Final = 300
 _WORST_FIRST: Final = (NOT_HEALED, USER_ERROR, REFUSED, FAIL, INCONCLUSIVE, PASS)
 
 _Parameters = ParamSpec("_Parameters")
@@ -107,8 +110,14 @@ def explain(error: Exception) -> tuple[str, int]:
         return str(error), _CODES.get(type(error).__name__, FAIL)
     if isinstance(error, FileNotFoundError) and error.filename:
         return f"{error.filename}: no such file or folder", USER_ERROR
-    text = f"{type(error).__name__}: {error}"
+    text = f"{type(error).__name__}: {_shortened(str(error))}"
     return f"internal error: {text} (failback --debug shows where)", INCONCLUSIVE
+
+
+def _shortened(text: str) -> str:
+    """Return the first line of a message, without the plans and stacks that engines append."""
+    first = text.strip().partition("\n")[0]
+    return first if len(first) <= _LONGEST else f"{first[:_LONGEST]}..."
 
 
 def missing_extra(module: str) -> str:

@@ -97,6 +97,14 @@ def test_an_internal_error_is_one_line_unless_debug_is_on(
         broken()
 
 
+def test_an_engines_plan_is_cut_from_its_error() -> None:
+    line, _ = explain(ValueError("no column okey\n== SQL ==\nSELECT ..."))
+    assert line == "internal error: ValueError: no column okey (failback --debug shows where)"
+    line, _ = explain(ValueError("x" * 5000))
+    assert len(line) < 400
+    assert "xxx..." in line
+
+
 def test_ctrl_c_is_inconclusive() -> None:
     @guarded
     def interrupted() -> None:
