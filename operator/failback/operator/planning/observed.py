@@ -29,6 +29,8 @@ class Pod:
     deleting: bool = False
     ip: str = ""
     node: str = ""
+    node_uid: str = ""
+    """uid of that node, where the operator may read nodes."""
     started_at: float | None = None
     """Unix time of ``status.startTime``."""
     ready_since: float | None = None
@@ -49,6 +51,9 @@ class Pod:
     """Verdict of the init container ``verify``: ``Verified``, ``Unverified``, ``Diverged``,
     ``SlaveAhead``, ``TooFarBehind`` or empty."""
     prefix_message: str = ""
+    tail_bytes: int | None = None
+    """Of a diverged member: bytes of its log from the first that the master's log lacks or has
+    differently (``ownEnd`` minus ``differsAt``, or minus ``masterEnd``, of that verdict)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +85,12 @@ class Broker:
     """GET_BROKER_RUNTIME_INFO (28)."""
     end: int | None = None
     """``commitLogMaxOffset`` of 28, in bytes."""
+    end_at: float | None = None
+    """Unix time of the answer that ``end`` is from; ``None`` = the time of the pass."""
     end_changed_at: float | None = None
     """Unix time when ``end`` was last seen to change."""
+    stalled_since: float | None = None
+    """Of a slave: Unix time since which it is behind its master's end and does not move."""
     start: int | None = None
     """``commitLogMinOffset`` of 28."""
     topics: Mapping[str, Mapping[str, Any]] | None = None
@@ -91,6 +100,8 @@ class Broker:
     offsets: Mapping[str, Mapping[int, int]] | None = None
     """GET_ALL_CONSUMER_OFFSET (43): ``topic@group`` → queue → offset."""
     offsets_at: float | None = None
+    offsets_before: Mapping[str, Mapping[int, int]] | None = None
+    """The same answer of three sync periods ago, or older."""
     metrics: Mapping[str, float] | None = None
     """Gauges of ``/metrics`` that planning needs, by name; engine failback only."""
 
@@ -146,6 +157,8 @@ class ObservedCluster:
     routes: Sequence[Route] = ()
     master_since: Mapping[int, float] = field(default_factory=dict)
     """Pair → Unix time since which all answering name servers agree on one id-0 address."""
+    recent_masters: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """Pair → addresses seen as id 0 at any name server within the last 60 s, sorted."""
     budgets: Mapping[int, int] = field(default_factory=dict)
     """Pair → ``disruptionsAllowed`` of its PodDisruptionBudget."""
     lags: Mapping[int, PairLag] = field(default_factory=dict)
@@ -159,6 +172,20 @@ class ObservedCluster:
     experiments: Sequence[Object] = ()
     snapshot: Mapping[str, Mapping[int, int]] | None = None
     """Offset snapshot of a running RoleSwitch, from its ConfigMap."""
+    snapshot_uid: str = ""
+    """uid of that ConfigMap."""
+    masterless_since: Mapping[int, float] = field(default_factory=dict)
+    """Pair → Unix time since which every name server that answers lists no id 0 of it; a pair is
+    missing while some name server lists one, or none answers."""
+    order_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Name server → topic → value in its namespace ``ORDER_TOPIC_CONFIG`` (219); name servers
+    that do not answer are missing."""
+    topic_lags: Mapping[tuple[str, int], Mapping[int, int]] = field(default_factory=dict)
+    """Topic and pair → read queue → messages that its slowest group has yet to consume (208 of
+    every group of 300). Asked only for topics that lose read queues; missing while unknown."""
+    refused: Mapping[str, str] = field(default_factory=dict)
+    """Address → why that broker refused the last PutTopic or PutGroup of this resource for good
+    (a code that repetition does not change); kept until the resource's generation changes."""
     served_kinds: frozenset[str] = frozenset()
     """Optional kinds that the API server serves: ``PodMonitor``, ``SparkApplication``."""
     fenced_nodes: frozenset[str] = frozenset()
@@ -167,3 +194,18 @@ class ObservedCluster:
     def member(self, pair: int, ordinal: int) -> MemberView:
         """Return what is known of a member; an empty view when nothing is."""
         return self.members.get((pair, ordinal)) or MemberView(pair, ordinal)
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedNameServer:
+    """Everything one pass over a NameServer sees."""
+
+    at: float
+    """Unix time of the pass."""
+    objects: Mapping[Key, Object] = field(default_factory=dict)
+    foreign: frozenset[Key] = frozenset()
+    pods: Mapping[int, Pod] = field(default_factory=dict)
+    """Replica index → its pod."""
+    answers: Mapping[str, bool] = field(default_factory=dict)
+    """Address → whether it answers 106; an address is missing while unknown."""
+    served_kinds: frozenset[str] = frozenset()

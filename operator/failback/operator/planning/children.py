@@ -1,0 +1,139 @@
+"""Drift of children: which desired object is missing, outdated or changed by somebody. Pure.
+
+An apply that changes nothing is still a request, so desired and observed are compared first:
+by a hash of the whole desired object (it catches fields that are no longer wanted), then field
+by field of ours (it catches what somebody else changed).
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from failback.operator.kinds.base import parse_quantity
+from failback.operator.planning.observed import Key, Object
+from failback.operator.planning.types import Action, Apply, Delete
+
+HASH: Final = "failback.dev/applied-hash"
+_QUANTITIES: Final = frozenset({"requests", "limits", "sizeLimit"})
+_FREE_TO_DELETE: Final = frozenset({"PodDisruptionBudget", "PodMonitor"})
+
+
+def key_of(manifest: Object) -> Key:
+    """Return kind and name of an object."""
+    return manifest["kind"], manifest["metadata"]["name"]
+
+
+def by_key(manifests: Iterable[Object]) -> dict[Key, Object]:
+    """Return objects by kind and name, in their order."""
+    return {key_of(manifest): manifest for manifest in manifests}
+
+
+def finished(manifest: Object, have: Object | None = None) -> dict[str, Any]:
+    """Return the object as it is applied: claim templates as they stand, and its hash.
+
+    Claim templates of a StatefulSet are immutable: while the stored ones differ, they are kept
+    until the object is made anew.
+    """
+    done = copy.deepcopy(dict(manifest))
+    if have is not None and "volumeClaimTemplates" in done.get("spec", {}):
+        _keep_claim_templates(done["spec"], have.get("spec", {}))
+    text = json.dumps(done, sort_keys=True, separators=(",", ":"))
+    annotations = dict(done["metadata"].get("annotations", {}))
+    annotations[HASH] = hashlib.sha256(text.encode()).hexdigest()[:16]
+    done["metadata"]["annotations"] = annotations
+    return done
+
+
+def _keep_claim_templates(spec: dict[str, Any], have: Mapping[str, Any]) -> None:
+    stored = {item["metadata"]["name"]: item for item in have.get("volumeClaimTemplates", ())}
+    for template in spec["volumeClaimTemplates"]:
+        found = stored.get(template["metadata"]["name"])
+        if found is not None:
+            template["spec"]["resources"] = {
+                "requests": dict(found["spec"]["resources"]["requests"])
+            }
+
+
+def drift(want: Object, have: Object | None) -> str | None:
+    """Say why ``want`` (as :func:`finished`) must be applied, or ``None``.
+
+    ``missing``, ``outdated`` (we want something else than what we applied last) or ``drifted``
+    (somebody changed a field of ours).
+    """
+    if have is None:
+        return "missing"
+    metadata = have["metadata"]
+    if metadata.get("deletionTimestamp"):
+        return None  # its end wakes the pass that makes it again
+    if metadata.get("annotations", {}).get(HASH) != want["metadata"]["annotations"][HASH]:
+        return "outdated"
+    return None if _contains(have, _compared(want)) else "drifted"
+
+
+def _compared(want: Object) -> dict[str, Any]:
+    """Return the fields that are compared: those that the server stores as they were sent."""
+    fields = {key: value for key, value in want.items() if key not in ("apiVersion", "kind")}
+    fields["metadata"] = {
+        key: value
+        for key, value in want["metadata"].items()
+        if key in ("labels", "annotations", "ownerReferences")
+    }
+    if "spec" in fields:
+        fields["spec"] = {
+            key: value for key, value in fields["spec"].items() if key != "volumeClaimTemplates"
+        }
+    return fields
+
+
+def _contains(have: Any, want: Any, quantity: bool = False) -> bool:
+    """Tell whether ``have`` holds every field of ``want``; lists item by item, by position.
+
+    The server drops what is empty and writes quantities its own way (``1000m`` is ``1``).
+    """
+    if want in ({}, [], "") and have is None:
+        return True
+    if isinstance(want, Mapping):
+        return isinstance(have, Mapping) and all(
+            _contains(have.get(key), value, quantity or key in _QUANTITIES)
+            for key, value in want.items()
+        )
+    if isinstance(want, (list, tuple)):
+        if not isinstance(have, (list, tuple)) or len(have) != len(want):
+            return False
+        return all(map(_contains, have, want))
+    if quantity and isinstance(want, str) and isinstance(have, str):
+        return parse_quantity(have) == parse_quantity(want)
+    return bool(have == want)
+
+
+def plan_children(
+    desired: Iterable[Object], objects: Mapping[Key, Object]
+) -> tuple[tuple[Action, ...], dict[Key, str]]:
+    """Return what brings the children towards ``desired``, and why, by object.
+
+    Members' objects are never deleted here: that is the business of an operation.
+    """
+    actions: list[Action] = []
+    reasons: dict[Key, str] = {}
+    wanted = by_key(desired)
+    for key, manifest in sorted(wanted.items(), key=lambda item: _small_first(item[0])):
+        ready = finished(manifest, objects.get(key))
+        reason = drift(ready, objects.get(key))
+        if reason is not None:
+            reasons[key] = reason
+            actions.append(Apply(ready))
+    for key, have in sorted(objects.items()):
+        if key in wanted or key[0] not in _FREE_TO_DELETE:
+            continue
+        if not have["metadata"].get("deletionTimestamp"):
+            actions.append(Delete(key, have["metadata"]["uid"]))
+    return tuple(actions), reasons
+
+
+def _small_first(key: Key) -> tuple[bool, Key]:
+    """Sort key: what pods need (ConfigMaps, Services) before the pods."""
+    return key[0] == "StatefulSet", key
