@@ -6,10 +6,10 @@ always the old or the new one. Source: KVConfigManager, apache/rocketmq 4.9.8.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
+from failback.client.files import replace_file
 from failback.protocol.body import Body
 from failback.protocol.errors import ConfigError, ProtocolError
 
@@ -61,21 +61,5 @@ class KVConfigManager:
         return None if table is None else dict(table)
 
     def _replace(self, table: dict[str, dict[str, str]]) -> None:
-        write_atomically(self._path, _KVConfigFile(table).to_json(pretty=True))
+        replace_file(self._path, _KVConfigFile(table).to_json(pretty=True))
         self._table = table
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Replace a file: write beside it, fsync, rename, fsync the folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".tmp")
-    with beside.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -14,8 +14,9 @@ from typing import Final
 
 import javaproperties
 
+from failback.client.files import replace_file
 from failback.namesrv.config import NamesrvConfig
-from failback.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager, write_atomically
+from failback.namesrv.kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from failback.namesrv.routes import UNIT_FLAG, UNIT_SUB_FLAG, Registration, RouteInfoManager
 from failback.protocol import headers
 from failback.protocol.body import Body
@@ -249,7 +250,7 @@ class Processor:
             remark = "Can not update config in black list."
             return request.response(ResponseCode.NO_PERMISSION, remark)
         config = self.config.updated(changes)
-        write_atomically(config.config_store_path, config.to_file_text().encode())
+        replace_file(config.config_store_path, config.to_file_text().encode())
         self.config = config
         logger.info("updated configuration keys=%s", sorted(changes))
         return request.response(ResponseCode.SUCCESS)

@@ -19,6 +19,7 @@ from typing import Any, Final
 from failback.chaos import processes
 from failback.chaos.errors import GuardRefused, NotHealed, RunFolderError
 from failback.chaos.ledger import read_ledger
+from failback.client.files import replace_file
 
 RUN_SCHEMA: Final = "failback.run/1"
 CLOSED_SCHEMA: Final = "failback.closed/1"
@@ -130,7 +131,7 @@ class RunFolder:
     # --- abort flag ------------------------------------------------------------------------------
 
     def ask_to_abort(self, why: str) -> None:
-        atomic_write(self.path / "abort", why.encode())
+        replace_file(self.path / "abort", why.encode())
 
     def abort_reason(self) -> str:
         """Who asked to stop and why; empty when nobody did."""
@@ -151,7 +152,7 @@ class RunFolder:
 
     def write_json(self, name: str, content: Mapping[str, Any]) -> None:
         text = json.dumps(content, indent=2, ensure_ascii=False, sort_keys=False)
-        atomic_write(self.path / name, text.encode() + b"\n")
+        replace_file(self.path / name, text.encode() + b"\n")
 
     def read_json(self, name: str) -> dict[str, Any]:
         try:
@@ -165,7 +166,7 @@ class RunFolder:
     def write_bytes(self, name: str, data: bytes) -> None:
         target = self.path / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(target, data)
+        replace_file(target, data)
 
     def append_line(self, name: str, record: Mapping[str, Any]) -> None:
         """Append one synced JSON line."""
@@ -208,21 +209,6 @@ def hash_of_files(hashes: Mapping[str, str]) -> str:
     """sha256 over ``<sha256>  <path>`` lines sorted by path: what a report embeds."""
     lines = "".join(f"{hashes[name]}  {name}\n" for name in sorted(hashes))
     return hashlib.sha256(lines.encode()).hexdigest()
-
-
-def atomic_write(path: Path, data: bytes) -> None:
-    """Write under another name, sync, rename, sync the directory."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 class ClusterLease:

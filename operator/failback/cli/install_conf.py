@@ -15,6 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from failback.client.files import replace_file
+
 VARIABLES: Final = ("POD_IP", "POD_NAME", "POD_NAMESPACE", "HOME")
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _USER_ERROR: Final = 2
@@ -43,18 +45,7 @@ def fill_in(text: str, environment: Mapping[str, str]) -> str:
 def install(source: Path, target: Path, environment: Mapping[str, str]) -> None:
     """Fill in ``source`` and put it at ``target``, durably and in one step."""
     text = fill_in(source.read_text(encoding="utf-8"), environment)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f"{target.name}.installing")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(target)
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    replace_file(target, text.encode())
 
 
 def main(argv: Sequence[str]) -> int:

@@ -1,0 +1,36 @@
+"""A file is replaced whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from failback.client.files import replace_file
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_new_content_stands_alone(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "table.json"
+    replace_file(path, b"old and long")
+    replace_file(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert os.listdir(path.parent) == ["table.json"]
+
+
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "table.json"
+    path.write_bytes(b"old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        replace_file(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["table.json"]
