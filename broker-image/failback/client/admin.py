@@ -144,6 +144,27 @@ class AdminClient:
         answer = await self.ask(addr, RequestCode.GET_KVLIST_BY_NAMESPACE, header)
         return KVTable.from_json(answer.body).table
 
+    async def kv(self, addr: str, namespace: str, key: str) -> str | None:
+        """One value at the name server ``addr``; ``None`` when there is none (22)."""
+        header = headers.GetKVConfigRequestHeader(namespace, key)
+        try:
+            answer = await self.ask(addr, RequestCode.GET_KV_CONFIG, header)
+        except BrokerError as error:
+            if error.code == ResponseCode.QUERY_NOT_FOUND:
+                return None
+            raise
+        return from_ext(headers.GetKVConfigResponseHeader, answer.ext_fields).value
+
+    async def put_kv(self, addr: str, namespace: str, key: str, value: str) -> None:
+        """Store a value at the name server ``addr``; they do not tell each other."""
+        header = headers.PutKVConfigRequestHeader(namespace, key, value)
+        await self.ask(addr, RequestCode.PUT_KV_CONFIG, header)
+
+    async def delete_kv(self, addr: str, namespace: str, key: str) -> None:
+        """Forget a value at the name server ``addr``; success too when there is none."""
+        header = headers.DeleteKVConfigRequestHeader(namespace, key)
+        await self.ask(addr, RequestCode.DELETE_KV_CONFIG, header)
+
     # --- topics and groups of one broker ---
 
     async def create_topic(self, addr: str, config: TopicConfig) -> None:

@@ -244,6 +244,19 @@ async def test_a_killed_name_server_has_its_key_values_and_learns_its_routes_ane
             assert await route_of(admin, "T") is not None
 
 
+async def test_key_values_are_stored_read_and_forgotten_one_by_one(
+    namesrv: NamesrvProcess,
+) -> None:
+    async with AdminClient([namesrv.addr]) as admin:
+        assert await admin.kv(namesrv.addr, "ORDER_TOPIC_CONFIG", "paid") is None
+        await admin.put_kv(namesrv.addr, "ORDER_TOPIC_CONFIG", "paid", "orders-0:8;orders-1:4")
+        await admin.put_kv(namesrv.addr, "ORDER_TOPIC_CONFIG", "other", "orders-0:1")
+        assert await admin.kv(namesrv.addr, "ORDER_TOPIC_CONFIG", "paid") == "orders-0:8;orders-1:4"
+        await admin.delete_kv(namesrv.addr, "ORDER_TOPIC_CONFIG", "paid")
+        await admin.delete_kv(namesrv.addr, "ORDER_TOPIC_CONFIG", "paid")
+        assert await admin.kv_list(namesrv.addr, "ORDER_TOPIC_CONFIG") == {"other": "orders-0:1"}
+
+
 def test_a_taken_port_names_the_address_and_its_holder(
     namesrv: NamesrvProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:

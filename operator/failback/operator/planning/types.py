@@ -121,7 +121,7 @@ class DeleteGroup:
 
 @dataclass(frozen=True, slots=True)
 class PutKv:
-    """PUT_KV_CONFIG (100) at every name server; an empty value is DELETE_KV_CONFIG (101)."""
+    """PUT_KV_CONFIG (100) at every name server; an empty value is DELETE_KV_CONFIG (102)."""
 
     name_servers: tuple[str, ...]
     namespace: str
@@ -131,7 +131,10 @@ class PutKv:
 
 @dataclass(frozen=True, slots=True)
 class CommitOffsets:
-    """UPDATE_CONSUMER_OFFSET (15) per (topic@group, queue, offset), read back by 43."""
+    """UPDATE_CONSUMER_OFFSET (15) per (topic@group, queue, offset), read back by 43.
+
+    43 is asked right before: a value that has grown past ``offset`` since is not lowered.
+    """
 
     address: str
     offsets: tuple[tuple[str, int, int], ...]
