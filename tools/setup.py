@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MINIMUM_PYTHON = (3, 11)
 MINIMUM_JAVA = 17
 EXTRAS = {"demo": "all", "test": "dev"}
+_WAIT_FOR_APT = ("-o", "DPkg::Lock::Timeout=600")  # another set-up may be installing
 
 
 class SetupError(Exception):
@@ -83,7 +84,7 @@ def apt_install(packages: list[str], what: str) -> None:
     environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     for command in (
         [apt, "update", "-qq"],
-        [apt, "install", "-y", "-qq", "--no-install-recommends", *packages],
+        [apt, "install", "-y", "-qq", "--no-install-recommends", *_WAIT_FOR_APT, *packages],
     ):
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode and command[1] == "install":

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import http.client
-import os
 import secrets
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ruamel.yaml import YAML
+from tools.setup_kube import build_server, need_etcd
 
 from tests.support.kube_lab.api import Api, ApiError, Object
 from tests.support.kube_lab.audit import POLICY, AuditLog
@@ -59,7 +58,8 @@ class ControlPlane:
         self._token = secrets.token_hex(16)
         self._ports = {name: free_port() for name in ("etcd", "peer", "api")}
         self._write_files()
-        executable = build_or_find()
+        need_etcd()
+        executable = build_server()
         self.etcd = Server("etcd", self._etcd_command(), folder)
         self.api_server = Server("kube-apiserver", self._api_command(executable), folder)
         self.controllers = Server("controllers", self._controllers_command(executable), folder)
@@ -225,14 +225,5 @@ def _is_established(definition: Object) -> bool:
     return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
 
 
-def build_or_find() -> Path:
-    """Return the control plane's executable, made ready (built, etcd installed) when it is not."""
-    sys.path.insert(0, str(ROOT)) if str(ROOT) not in sys.path else None
-    from tools.setup_kube import build_server, need_etcd
-
-    need_etcd()
-    return build_server()
-
-
 def _openssl(*arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True, env=dict(os.environ))
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)

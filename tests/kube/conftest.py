@@ -1,0 +1,32 @@
+"""Fixtures of the Kubernetes tests: one control plane per run, one namespace per test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.kube_lab.control_plane import ControlPlane
+from tests.support.kube_lab.namespaces import Namespace
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A real API server with its store and controllers."""
+    plane = ControlPlane(Path(tmp_path_factory.mktemp("kube")))
+    try:
+        plane.start()
+        yield plane
+    finally:
+        plane.stop()
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> Iterator[Namespace]:
+    """A namespace of the test's own."""
+    found = Namespace(control_plane)
+    try:
+        yield found
+    finally:
+        found.clean_up()
