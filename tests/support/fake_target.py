@@ -80,7 +80,7 @@ class FakeTarget:
 
     def signal(self, victim: ProcessIdentity, signum: int) -> SignalReceipt:
         current = next(each.identity for each in self.members if each.pod == victim.pod)
-        if current is None or (current.pid, current.ticks) != (victim.pid, victim.ticks):
+        if current is None or not current.same(victim):
             raise TargetError(f"signal to pid {victim.pid}", "the chosen process is REPLACED")
         issued = now()
         self.calls.append(("signal", victim.pod, signum))

@@ -24,7 +24,7 @@ from failback.chaos.fleet import CONSUMER, WorkloadProcess
 from failback.chaos.ledger import CONTINUE, RELEASE, START_CONSUMERS
 from failback.chaos.recorder import FaultRecord
 from failback.chaos.session import Session
-from failback.chaos.target import Deadline
+from failback.chaos.target import Deadline, FileStat
 from failback.chaos.victims import Mode, Selector, choose
 from failback.chaos.view import Member, ProcessIdentity, ProcessState, Role, Stamp
 from failback.chaos.wire import WireConnection, now, split_address
@@ -33,6 +33,7 @@ from failback.protocol.errors import FailbackError, RemotingTimeout
 logger = logging.getLogger(__name__)
 
 EFFECT_SECONDS: Final = 15.0
+STORE_SECONDS: Final = 60.0
 K5_SECONDS: Final = 3.0
 PAUSE_PROOF_SECONDS: Final = 3.0
 OFFSET_FILE: Final = "config/consumerOffset.json"
@@ -174,7 +175,7 @@ def pause_broker(session: Session, record: FaultRecord, duration_seconds: float)
     member, identity = _victim(record)
     record.undo = session.ledger.add(
         CONTINUE,
-        {"pod": member.pod, "pid": identity.pid, "ticks": identity.ticks},
+        _named(member, identity),
         record.fid,
     )
     crash_point("ledger-written")
@@ -305,6 +306,8 @@ def _await_death(
     if not right:
         name = signal.Signals(asked).name
         record.doubt(f"asked {name}, but {member.pod} ended by {record.rungs['K3']}")
+    if death.doubt:
+        record.doubt(death.doubt)
 
 
 def _shutdown_code(
@@ -318,8 +321,8 @@ def _shutdown_code(
     """K4: a clean stop deletes the store's ``abort`` file and writes the offset file."""
     assert record.issued is not None
     issued_wall = record.issued[0].wall_ns
-    abort = session.target.stat_store(member, ABORT_FILE)
-    offsets = session.target.stat_store(member, OFFSET_FILE)
+    abort = _stat(session, member, ABORT_FILE)
+    offsets = _stat(session, member, OFFSET_FILE)
     _keep_files(session, record, member)
     written_later = offsets is not None and offsets.mtime_ns > issued_wall
     if must_run:
@@ -339,17 +342,31 @@ def _shutdown_code(
         record.doubt(f"{OFFSET_FILE} was written after the signal (before: {file_before})")
 
 
+def _stat(session: Session, member: Member, path: str) -> FileStat | None:
+    """Facts of a store file of a dead broker. Where the platform has to start its container again
+    before anybody can look inside, this waits for it."""
+    deadline = Deadline.after(STORE_SECONDS)
+    while True:
+        try:
+            return session.target.stat_store(member, path)
+        except TargetError:
+            if deadline.over():
+                raise
+        session.check()
+        time.sleep(0.2)
+
+
 def _keep_files(session: Session, record: FaultRecord, member: Member) -> None:
     """The files that the next start will load."""
     for path in (OFFSET_FILE, f"{OFFSET_FILE}.bak", "config/delayOffset.json"):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, TargetError):
             data = session.target.read_store(member, path)
             name = path.removeprefix("config/")
             session.folder.write_bytes(f"snap/{record.fid}-gone/{member.pod}/{name}", data)
 
 
 def _offset_file_time(session: Session, member: Member) -> int | None:
-    found = session.target.stat_store(member, OFFSET_FILE)
+    found = _stat(session, member, OFFSET_FILE)
     return found.mtime_ns if found else None
 
 
@@ -433,6 +450,13 @@ def _finish_effect(session: Session, record: FaultRecord, kind: str) -> None:
     crash_point("effect-proved")
 
 
+def _named(member: Member, identity: ProcessIdentity) -> dict[str, Any]:
+    """One process for the ledger: enough to find exactly it again."""
+    named = {"pod": member.pod, "pid": identity.pid, "ticks": identity.ticks}
+    where = {"container": identity.container, "uid": identity.uid}
+    return named | {key: value for key, value in where.items() if value}
+
+
 def _describe(member: Member, identity: ProcessIdentity) -> dict[str, Any]:
     return {
         "pair": member.pair,
@@ -443,6 +467,7 @@ def _describe(member: Member, identity: ProcessIdentity) -> dict[str, Any]:
         "pid": identity.pid,
         "ticks": identity.ticks,
         "boot_ms": identity.boot_ms,
+        **({"container": identity.container, "uid": identity.uid} if identity.container else {}),
     }
 
 

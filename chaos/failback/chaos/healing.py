@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from failback.chaos import processes
 from failback.chaos.errors import TargetError
 from failback.chaos.fleet import stop_orphan
 from failback.chaos.ledger import (
@@ -26,7 +25,7 @@ from failback.chaos.ledger import (
     UndoLedger,
 )
 from failback.chaos.target import Target
-from failback.chaos.view import Member, ProcessState
+from failback.chaos.view import Member, ProcessIdentity, ProcessState
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
@@ -102,15 +101,21 @@ def _release(target: Target, args: Mapping[str, Any], deadline: float) -> dict[s
 
 def _continue(target: Target, args: Mapping[str, Any], deadline: float) -> dict[str, Any] | None:
     """SIGCONT exactly the process that was stopped; one that is gone needs none."""
-    pid, ticks = int(args["pid"]), int(args["ticks"])
-    state = processes.state_of(pid, ticks)
+    victim = ProcessIdentity(
+        str(args["pod"]),
+        int(args["pid"]),
+        int(args["ticks"]),
+        container=str(args.get("container", "")),
+        uid=str(args.get("uid", "")),
+    )
+    state = target.process_state(victim)
     if state is ProcessState.STOPPED:
-        processes.send_signal(pid, ticks, signal.SIGCONT)
+        target.signal(victim, signal.SIGCONT)
         end = min(deadline, time.monotonic() + 10)
         while state is ProcessState.STOPPED and time.monotonic() < end:
             time.sleep(0.02)
-            state = processes.state_of(pid, ticks)
-    return None if state is ProcessState.STOPPED else {"pid": pid, "state": state.value}
+            state = target.process_state(victim)
+    return None if state is ProcessState.STOPPED else {"pid": victim.pid, "state": state.value}
 
 
 def _start_consumers(

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 from failback.chaos import processes
 from failback.chaos.catalogue import CATALOGUE
 from failback.chaos.errors import TargetError
+from failback.chaos.facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
 from failback.chaos.target import Deadline, FileStat
 from failback.chaos.view import (
     ClusterView,
@@ -32,8 +33,7 @@ from failback.chaos.view import (
     Stamp,
     StopReceipt,
 )
-from failback.chaos.wire import WireConnection, now
-from failback.protocol.errors import FailbackError
+from failback.chaos.wire import now
 
 RUNNING_STATES: Final = frozenset({"Running", "Ready"})
 _POLL_SECONDS: Final = 0.02
@@ -109,7 +109,7 @@ class LocalTarget:
         reply = self._control.call("view")
         entry = self._cluster_entry(reply)
         nameservers = tuple(entry["nameservers"])
-        registered = _ask_nameservers(nameservers)
+        registered = ask_nameservers(nameservers)
         pairs = tuple(self._pair(each) for each in entry["pairs"])
         return ClusterView(
             cluster=self._cluster,
@@ -117,7 +117,7 @@ class LocalTarget:
             engine=str(entry.get("engine", "failback")),
             nameservers=nameservers,
             pairs=pairs,
-            conflicts=tuple(_conflicts(pairs, registered)),
+            conflicts=tuple(conflicts(pairs, registered)),
         )
 
     def identity(self, member: Member) -> ProcessIdentity:
@@ -127,7 +127,7 @@ class LocalTarget:
         pid, ticks = int(pod["pid"]), int(pod["ticks"])
         if not processes.alive(pid, ticks):
             raise TargetError(f"identity of {member.pod}", f"pid {pid} is gone")
-        return ProcessIdentity(member.pod, pid, ticks, _boot_ms(member.address))
+        return ProcessIdentity(member.pod, pid, ticks, boot_ms_of(member.address))
 
     def process_state(self, victim: ProcessIdentity) -> ProcessState:
         return processes.state_of(victim.pid, victim.ticks)
@@ -200,8 +200,7 @@ class LocalTarget:
         while True:
             with contextlib.suppress(TargetError):
                 found = self.identity(member)
-                different = (found.pid, found.ticks) != (previous.pid, previous.ticks)
-                if different and found.boot_ms is not None:
+                if not found.same(previous) and found.boot_ms is not None:
                     return found
             if deadline.over():
                 raise TargetError(
@@ -260,7 +259,7 @@ class LocalTarget:
         address = str(pod["address"])
         running = pod.get("state") in RUNNING_STATES and bool(pod.get("pid"))
         ordinal = int(pod.get("ordinal", index))
-        config, boot_ms = _ask_broker(address) if running else ({}, None)
+        config, boot_ms = ask_broker(address) if running else ({}, None)
         broker_id = int(config.get("brokerId", ordinal))
         identity = None
         if running:
@@ -300,61 +299,6 @@ def _death(entry: Mapping[str, Any]) -> DeathRecord:
         code=None if by_signal else os.WEXITSTATUS(status),
         seen=Stamp(int(entry["wall_ns"]), int(entry["mono_ns"])),
     )
-
-
-def _ask_broker(address: str) -> tuple[dict[str, str], int | None]:
-    """Configuration and boot time as the broker says; empty when it does not answer."""
-    try:
-        with WireConnection(address) as connection:
-            config = connection.broker_config(timeout=1.0)
-            return config, boot_time(connection.runtime_info(timeout=1.0))
-    except FailbackError:
-        return {}, None
-
-
-def _boot_ms(address: str) -> int | None:
-    try:
-        with WireConnection(address) as connection:
-            return boot_time(connection.runtime_info(timeout=1.0))
-    except FailbackError:
-        return None
-
-
-def boot_time(runtime: Mapping[str, str]) -> int | None:
-    """bootTimestamp of a code 28 answer, in milliseconds: the broker's incarnation."""
-    value = runtime.get("bootTimestamp", "")
-    return int(value) if value.isdigit() else None
-
-
-def _ask_nameservers(addresses: Sequence[str]) -> dict[str, dict[str, dict[int, str]] | None]:
-    """Tables of every name server; ``None`` for one that does not answer."""
-    tables: dict[str, dict[str, dict[int, str]] | None] = {}
-    for address in addresses:
-        try:
-            with WireConnection(address) as connection:
-                tables[address] = connection.cluster_addresses()
-        except FailbackError:
-            tables[address] = None
-    return tables
-
-
-def _conflicts(
-    pairs: Sequence[Pair], registered: Mapping[str, dict[str, dict[int, str]] | None]
-) -> Iterator[str]:
-    """Sentences about running masters that a name server does not show, or shows elsewhere."""
-    for pair in pairs:
-        masters = [member for member in pair.members if member.role == "master" and member.running]
-        for master in masters:
-            for nameserver, table in registered.items():
-                if table is None:
-                    yield f"name server {nameserver} does not answer"
-                    continue
-                shown = table.get(master.broker_name, {}).get(0)
-                if shown != master.address:
-                    yield (
-                        f"{master.pod} at {master.address} says it is id 0 of "
-                        f"{master.broker_name}, name server {nameserver} shows {shown or 'none'}"
-                    )
 
 
 def _pause(seconds: float = _POLL_SECONDS) -> None:

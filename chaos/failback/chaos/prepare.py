@@ -330,7 +330,7 @@ def snapshot(session: Session, when: str) -> None:
     for member in view.members if view else ():
         folder = f"snap/{when}/{member.pod}"
         for path in SNAPSHOT_FILES:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, TargetError):
                 data = session.target.read_store(member, path)
                 session.folder.write_bytes(f"{folder}/{Path(path).name}", data)
         try:

@@ -654,7 +654,7 @@ class Recorder:
             found = self._target.identity(member)
         except FailbackError:
             return False
-        same = (found.pid, found.ticks) == (previous.pid, previous.ticks)
+        same = found.same(previous)
         if record.fault == "pause":
             if not same:
                 record.doubt(f"pid {previous.pid} was replaced by {found.pid} while paused")
@@ -665,6 +665,8 @@ class Recorder:
         newer = found.boot_ms is not None and found.boot_ms > (previous.boot_ms or 0)
         if not newer:
             record.doubt(f"boot time {found.boot_ms} is not newer than {previous.boot_ms}")
+        if found.uid != previous.uid:
+            record.doubt(f"pod {previous.pod} was replaced: its container did not restart in place")
         record.rungs["K7"] = f"pid {found.pid}"
         self.fault_row(
             record,
@@ -738,7 +740,8 @@ class Recorder:
         with self._lock:
             return any(
                 record.identity is not None
-                and (record.identity.pod, record.identity.pid) == (pod, death.pid)
+                and (record.identity.pod, record.identity.pid, record.identity.ticks)
+                == (pod, death.pid, death.ticks)
                 and record.issued is not None
                 for record in self.faults.values()
             )

@@ -35,13 +35,26 @@ class ProcessIdentity:
     """One process, never equal for two: a pid alone is re-used, a pid with its start ticks is not.
 
     ``boot_ms`` is the broker's own bootTimestamp (code 28), ``None`` for a process that is no
-    broker or did not answer.
+    broker or did not answer. On Kubernetes a pid counts inside its container, so ``container``
+    names that container's incarnation and ``uid`` the pod's; both are empty elsewhere.
     """
 
     pod: str
     pid: int
     ticks: int
     boot_ms: int | None = None
+    container: str = ""
+    uid: str = ""
+
+    def same(self, other: ProcessIdentity) -> bool:
+        """Whether both name one process, whatever it answered about itself."""
+        return (self.pod, self.pid, self.ticks, self.container, self.uid) == (
+            other.pod,
+            other.pid,
+            other.ticks,
+            other.container,
+            other.uid,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +121,8 @@ class SignalReceipt:
 class DeathRecord:
     """How a process ended, from its parent's wait status.
 
-    ``signal`` is ``None`` for an exit, ``code`` is ``None`` for a death by signal.
+    ``signal`` is ``None`` for an exit, ``code`` is ``None`` for a death by signal. ``doubt`` says
+    why it may have died of something else than what it was sent; empty when nothing says so.
     """
 
     pid: int
@@ -116,6 +130,7 @@ class DeathRecord:
     signal: int | None
     code: int | None
     seen: Stamp
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True)

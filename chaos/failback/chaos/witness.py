@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from failback.chaos.local import boot_time
+from failback.chaos.facts import boot_time
 from failback.chaos.target import Target
 from failback.chaos.view import Member, Stamp
 from failback.chaos.wire import (

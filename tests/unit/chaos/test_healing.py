@@ -14,11 +14,21 @@ import pytest
 from failback.chaos import processes
 from failback.chaos.healing import undo_open
 from failback.chaos.ledger import CONTINUE, RELEASE, START_CONSUMERS, STOP_WORKLOAD, UndoLedger
-from failback.chaos.view import ProcessState
+from failback.chaos.view import ProcessIdentity, ProcessState, SignalReceipt
 from tests.support.fake_target import FakeTarget
 from tests.support.polling import wait_until
 
 pytestmark = pytest.mark.unit
+
+
+class HostTarget(FakeTarget):
+    """A target whose victims are processes of this host."""
+
+    def process_state(self, victim: ProcessIdentity) -> ProcessState:
+        return processes.state_of(victim.pid, victim.ticks)
+
+    def signal(self, victim: ProcessIdentity, signum: int) -> SignalReceipt:
+        return processes.send_signal(victim.pid, victim.ticks, signum)
 
 
 @pytest.fixture
@@ -63,7 +73,7 @@ def test_a_stopped_process_is_continued_twice_without_harm(
     wait_until(lambda: processes.state_of(pid, ticks) is ProcessState.STOPPED, "stopped")
     for _ in range(2):
         ledger.add(CONTINUE, {"pod": "p", "pid": pid, "ticks": ticks}, "f1")
-        assert undo_open(ledger, FakeTarget(), seconds=10)["still_open"] == []
+        assert undo_open(ledger, HostTarget(), seconds=10)["still_open"] == []
     assert processes.state_of(pid, ticks) is not ProcessState.STOPPED
 
 
@@ -72,7 +82,7 @@ def test_a_stranger_with_the_pid_is_left_alone(ledger: UndoLedger, child: tuple[
     processes.send_signal(pid, ticks, signal.SIGSTOP)
     wait_until(lambda: processes.state_of(pid, ticks) is ProcessState.STOPPED, "stopped")
     ledger.add(CONTINUE, {"pod": "p", "pid": pid, "ticks": ticks + 1}, "f1")
-    assert undo_open(ledger, FakeTarget(), seconds=0)["still_open"] == []
+    assert undo_open(ledger, HostTarget(), seconds=0)["still_open"] == []
     assert processes.state_of(pid, ticks) is ProcessState.STOPPED
 
 
