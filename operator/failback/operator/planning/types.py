@@ -314,8 +314,9 @@ class Shape:
     """Members whose StatefulSet has no replicas now."""
     read_forced: frozenset[int] = frozenset()
     """Pairs whose slaves serve reads whatever the spec says (failover ``SlaveReadOnly``)."""
-    live: Mapping[Member, Mapping[str, str]] = field(default_factory=dict)
-    """Live keys that a member's ConfigMap keeps for now, because its turn has not come."""
+    live: Mapping[Member, Mapping[str, str | None]] = field(default_factory=dict)
+    """Live keys that a member's ConfigMap keeps for now, because its turn has not come;
+    ``None`` = the file has no such line yet."""
     overlay: Mapping[str, str] = field(default_factory=dict)
     """``config`` of the running experiment's arm, over the cluster's."""
     engine: Mapping[str, Any] = field(default_factory=dict)

@@ -46,6 +46,8 @@ def statefulset(
     ordinal: int,
     properties: Mapping[str, str],
     context: Context,
+    *,
+    stopped: bool = False,
 ) -> Object:
     """Return the StatefulSet of one member: one replica, replaced only on purpose."""
     name = member_name(cluster, pair.index, ordinal)
@@ -62,7 +64,7 @@ def statefulset(
         "kind": "StatefulSet",
         "metadata": common.metadata(cluster, name, context, marks),
         "spec": {
-            "replicas": 0 if is_held(cluster, pair.index, ordinal) else 1,
+            "replicas": 0 if stopped or is_held(cluster, pair.index, ordinal) else 1,
             "serviceName": service_name(cluster),
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},

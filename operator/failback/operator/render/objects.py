@@ -6,11 +6,12 @@ process. Names are functions of the resource's name and the indices.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from failback.operator.kinds.base import Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
+from failback.operator.planning.types import Shape
 from failback.operator.render import common
 from failback.operator.render.broker import member_labels, statefulset
 from failback.operator.render.config import (
@@ -31,6 +32,7 @@ from failback.operator.render.nameserver import (
 )
 from failback.operator.render.nameserver import statefulset as name_server_statefulset
 from failback.operator.render.service import broker_service, name_server_services
+from failback.operator.render.shaped import live_values, shaped_cluster, shaped_pair
 
 
 def render_name_server(name_server: NameServer, context: Context) -> list[Object]:
@@ -60,20 +62,20 @@ def render_cluster(
     cluster: BrokerCluster,
     name_servers: Sequence[str],
     context: Context,
-    *,
-    draining: Collection[int] = (),
+    shape: Shape | None = None,
 ) -> list[Object]:
     """Return the objects of one BrokerCluster; none while it is suspended.
 
     Args:
         name_servers: `host:port` of every name server, in index order.
-        draining: Indices of pairs that only serve reads now.
+        shape: How the objects deviate from the spec now; ``None`` = not at all.
     """
     if cluster.spec.suspend:
         return []
+    cluster = shaped_cluster(cluster, shape)
     found = [broker_service(cluster, context)]
-    for index in range(cluster.spec.pairs):
-        found += _pair(cluster, index, name_servers, context, index in draining)
+    for index in range(cluster.spec.pairs if shape is None else shape.pairs):
+        found += _pair(cluster, index, name_servers, context, shape)
     monitor = cluster.spec.metrics.pod_monitor
     if context.pod_monitors and monitor.enabled:
         marks = common.labels(cluster, "broker", cluster=cluster.name)
@@ -87,20 +89,24 @@ def _pair(
     index: int,
     name_servers: Sequence[str],
     context: Context,
-    draining: bool,
+    shape: Shape | None,
 ) -> Iterator[Object]:
-    pair = cluster.pair(index)
+    pair = shaped_pair(cluster, index, shape)
+    closed = shape is not None and index in shape.closed
     if cluster.spec.pod_disruption_budget.enabled:
         yield pair_budget(cluster, index, context)
     for ordinal in pair.ordinals:
+        draining = closed and pair.broker_id(ordinal) == 0
         properties = broker_properties(
             cluster, pair, ordinal, name_servers, context, draining=draining
         )
+        properties = live_values(pair, ordinal, properties, shape)
+        stopped = shape is not None and (index, ordinal) in shape.stopped
         name = member_name(cluster, index, ordinal)
         marks = member_labels(cluster, index, ordinal, context)
         text = properties_text(properties)
         yield config_map(cluster, name, "broker.conf", text, marks, context)
-        yield statefulset(cluster, pair, ordinal, properties, context)
+        yield statefulset(cluster, pair, ordinal, properties, context, stopped=stopped)
 
 
 def name_servers_of(

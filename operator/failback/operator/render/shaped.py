@@ -1,0 +1,56 @@
+"""The spec as it is rendered at this moment of the cluster's life: spec and :class:`Shape`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from failback.operator.kinds.base import Engine
+from failback.operator.kinds.broker_cluster import BrokerCluster, Pair
+from failback.operator.planning.types import Shape
+
+_OF_ANY_ENGINE = ("image_pull_policy", "image_pull_secrets")
+
+
+def shaped_cluster(cluster: BrokerCluster, shape: Shape | None) -> BrokerCluster:
+    """Return the cluster with the engine of the shape: an arm's, or the one that is held."""
+    if shape is None or not shape.engine:
+        return cluster
+    engine = _engine(cluster.spec.engine, shape.engine)
+    return cluster.model_copy(update={"spec": cluster.spec.model_copy(update={"engine": engine})})
+
+
+def shaped_pair(cluster: BrokerCluster, index: int, shape: Shape | None) -> Pair:
+    """Return pair ``index`` with the shape's slaves, master, configuration and reads."""
+    pair = cluster.pair(index)
+    if shape is None:
+        return pair
+    pair.slaves = shape.slaves.get(index, pair.slaves)
+    pair.master_member = shape.masters.get(index, pair.master_member)
+    pair.config = {**pair.config, **shape.overlay}
+    return pair
+
+
+def live_values(
+    pair: Pair, ordinal: int, properties: Mapping[str, str], shape: Shape | None
+) -> dict[str, str]:
+    """Return a member's properties with the live values of the shape: forced reads, held keys."""
+    found = dict(properties)
+    if shape is None:
+        return found
+    if pair.index in shape.read_forced and pair.broker_id(ordinal) != 0:
+        found["slaveReadEnable"] = "true"
+    for key, value in shape.live.get((pair.index, ordinal), {}).items():
+        if value is None:
+            found.pop(key, None)
+        else:
+            found[key] = value
+    return found
+
+
+def _engine(engine: Engine, over: Mapping[str, Any]) -> Engine:
+    fields = engine.model_dump(by_alias=True, exclude_none=True)
+    if over.get("type", engine.type) != engine.type:
+        kept = engine.model_dump(by_alias=True, include=set(_OF_ANY_ENGINE))
+        return Engine.model_validate({**kept, **over})
+    return Engine.model_validate({**fields, **over})
