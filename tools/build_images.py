@@ -1,0 +1,114 @@
+"""Build the images with docker, podman or buildah, whichever works here: what ``make images`` does.
+
+Tags are ``failback/TARGET:VERSION``. Times in the images are those of the last commit, so that two
+builds of one commit are equal where the builder can rewrite time stamps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGETS = ("broker", "operator", "chaos", "analytics")
+BUILDERS = ("docker", "podman", "buildah")
+
+
+class BuildError(Exception):
+    """What is missing; the message is the one line to show."""
+
+
+def works(builder: str) -> bool:
+    """Tell whether ``builder`` is installed and, for docker, has its daemon."""
+    if shutil.which(builder) is None:
+        return False
+    question = [builder, "info"] if builder != "buildah" else [builder, "--version"]
+    return subprocess.run(question, capture_output=True, check=False).returncode == 0
+
+
+def choose(wanted: str | None) -> str:
+    """Return the builder to use."""
+    candidates = (wanted,) if wanted else BUILDERS
+    found = next((each for each in candidates if works(each)), None)
+    if found is None:
+        raise BuildError(f"none of these works here: {', '.join(candidates)}")
+    return found
+
+
+def git(*words: str) -> str:
+    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
+
+
+def version() -> str:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        return str(tomllib.load(file)["project"]["version"])
+
+
+def source_date() -> str:
+    """Return the time of the last commit, in seconds."""
+    return os.environ.get("SOURCE_DATE_EPOCH") or git("log", "-1", "--format=%ct") or "1577836800"
+
+
+def command(builder: str, target: str, options: argparse.Namespace) -> list[str]:
+    """Return the command that builds one target."""
+    arguments = {
+        "SOURCE_DATE_EPOCH": source_date(),
+        "VERSION": version(),
+        "REVISION": git("rev-parse", "HEAD") or "unknown",
+    }
+    if options.base:
+        arguments["PYTHON_IMAGE"] = options.base
+    tag = f"{options.repository}/{target}:{version()}"
+    words = {
+        "docker": ["docker", "build"],
+        "podman": ["podman", "build", "--format", "docker", "--layers"],
+        "buildah": ["buildah", *options.storage, "bud", "--format", "docker", "--layers"],
+    }[builder]
+    words = [*words, *options.pass_on, "--file", "Dockerfile", "--target", target, "--tag", tag]
+    if builder != "docker":
+        words += ["--timestamp", arguments["SOURCE_DATE_EPOCH"]]
+    for name, value in arguments.items():
+        words += ["--build-arg", f"{name}={value}"]
+    return [*words, "."]
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
+    parser.add_argument("--builder", choices=BUILDERS, help="default: the first that works")
+    parser.add_argument("--base", help="base image instead of python:3.11-slim-bookworm")
+    parser.add_argument("--repository", default="failback", help="first part of the tags")
+    parser.add_argument("--storage", action="append", default=[], help="option for buildah itself")
+    parser.add_argument("--pass-on", action="append", default=[], help="option for the build")
+    options = parser.parse_args(argv)
+    unknown = set(options.targets) - set(TARGETS)
+    if unknown:
+        parser.error(f"unknown target {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}")
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parse(argv)
+    try:
+        builder = choose(options.builder)
+    except BuildError as error:
+        print(f"images: {error}", file=sys.stderr)
+        return 2
+    for target in options.targets or TARGETS:
+        print(f"images: {target} with {builder}", flush=True)
+        done = subprocess.run(command(builder, target, options), cwd=ROOT, check=False)
+        if done.returncode:
+            print(f"images: {target} failed", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
