@@ -24,7 +24,10 @@ from failback.operator.kinds.base import (
     parse_quantity,
 )
 from failback.operator.kinds.broker_cluster import BrokerCluster, Pair
+from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.kinds.name_server import NameServer
+from failback.operator.kinds.reconsumption_report import ReconsumptionReport
+from failback.operator.kinds.role_switch import RoleSwitch
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
 from failback.operator.rules import Violation, violations
@@ -33,13 +36,16 @@ __all__ = [
     "API_VERSION",
     "KINDS",
     "BrokerCluster",
+    "ChaosExperiment",
     "Engine",
     "Invalid",
     "Metadata",
     "Model",
     "NameServer",
     "Pair",
+    "ReconsumptionReport",
     "Resource",
+    "RoleSwitch",
     "SubscriptionGroup",
     "Topic",
     "Violation",
@@ -53,6 +59,9 @@ KINDS: Final[dict[str, type[Resource]]] = {
     "BrokerCluster": BrokerCluster,
     "Topic": Topic,
     "SubscriptionGroup": SubscriptionGroup,
+    "RoleSwitch": RoleSwitch,
+    "ChaosExperiment": ChaosExperiment,
+    "ReconsumptionReport": ReconsumptionReport,
 }
 
 

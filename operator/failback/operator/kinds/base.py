@@ -1,27 +1,31 @@
 """What the kinds share: the model base, metadata, engine, pod template, quantities.
 
 Field names are camelCase in YAML and snake_case here. Types are strict, as the API server's
-schema is: ``"1"`` is no integer and ``5000`` no string.
+schema is: ``"1"`` is no integer and ``5000`` no string. The docstring under a field is what
+``kubectl explain`` shows, so it speaks to the person who writes the YAML.
 """
 
 from __future__ import annotations
 
 import re
 from decimal import Decimal
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 API_VERSION: Final = "failback.dev/v1alpha1"
 
-_QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$")
+_QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
+_QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?\Z")
 _QUANTITY_FACTORS: Final[dict[str, Decimal]] = {
     "": Decimal(1),
     "m": Decimal("0.001"),
     **{unit: Decimal(1000) ** (power + 1) for power, unit in enumerate("kMGTPE")},
     **{f"{unit}i": Decimal(1024) ** (power + 1) for power, unit in enumerate("KMGTPE")},
 }
+_ADDRESS_PATTERN: Final = r"^[^;:\s]+:[0-9]{2,5}$"
+_DECIMAL_PATTERN: Final = r"^[0-9]{1,9}(\.[0-9]{1,9})?$"
 
 
 def parse_quantity(text: str) -> Decimal:
@@ -37,16 +41,66 @@ def parse_quantity(text: str) -> Decimal:
 
 
 def _check_quantity(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
-        raise ValueError(f"must be a quantity such as 500m or 1Gi, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        quotes = "; put it in quotes" if isinstance(value, float) else ""
+        raise ValueError(f"must be a quantity such as 500m or 1Gi, got {value!r}{quotes}")
     parse_quantity(str(value))
     return str(value)
 
 
-Quantity = Annotated[str, BeforeValidator(_check_quantity)]
+def _check_size(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"must be a quantity such as 20Gi, got {value!r}; put it in quotes")
+    return _check_quantity(value)
+
+
+def _check_address(value: object) -> str:
+    if not isinstance(value, str) or not re.match(_ADDRESS_PATTERN, value):
+        raise ValueError(f'must be host:port, got "{value}"')
+    return value
+
+
+def _check_decimal(value: object) -> str:
+    if not isinstance(value, str) or not re.match(_DECIMAL_PATTERN, value):
+        raise ValueError(f'must be a decimal number in quotes such as "0.05", got {value!r}')
+    return value
+
+
+Quantity = Annotated[
+    str,
+    BeforeValidator(_check_quantity),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "pattern": _QUANTITY_PATTERN,
+            "x-kubernetes-int-or-string": True,
+        }
+    ),
+]
+"""CPU, memory: a whole number or a text with a unit."""
+Size = Annotated[
+    str,
+    BeforeValidator(_check_size),
+    WithJsonSchema({"type": "string", "pattern": _QUANTITY_PATTERN, "maxLength": 32}),
+]
+"""Size of a volume, always a text: rules compare it as ``quantity()``."""
+Address = Annotated[
+    str,
+    BeforeValidator(_check_address),
+    WithJsonSchema({"type": "string", "pattern": _ADDRESS_PATTERN, "maxLength": 270}),
+]
+"""``host:port``."""
+DecimalText = Annotated[
+    str,
+    BeforeValidator(_check_decimal),
+    WithJsonSchema({"type": "string", "pattern": _DECIMAL_PATTERN, "maxLength": 19}),
+]
+"""A decimal number as text, because floating point numbers don't compare reliably."""
 FlushDiskType = Literal["ASYNC_FLUSH", "SYNC_FLUSH"]
 MasterRole = Literal["ASYNC_MASTER", "SYNC_MASTER"]
 PropertyValue = Annotated[str, Field(max_length=1024)]
+Text = Annotated[str, Field(max_length=1024)]
+Word = Annotated[str, Field(max_length=253)]
 Spread = Literal["preferred", "required", "none"]
 
 
@@ -67,6 +121,7 @@ class Metadata(Model):
 
     name: str = Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=253)
     namespace: str = Field(default="default", pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+    generate_name: str | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     uid: str = ""
@@ -85,75 +140,155 @@ class Named(Model):
     """A reference to an object of the same namespace."""
 
     name: str = Field(min_length=1, max_length=253)
+    """Name of the object."""
 
 
 class Engine(Model):
-    """Which broker runs: ours or Apache's. Stores and wire are interchangeable."""
+    """Which broker runs: Failback's or Apache's. Stores and wire are interchangeable.
+
+    A change restarts pods one by one; from apache 5.x back to 4.x or to failback is refused.
+    """
 
     type: Literal["failback", "apache"] = "failback"
+    """Whose program runs."""
     image: str | None = Field(default=None, min_length=1, max_length=512)
+    """Image of the container. Unset: the chart's image for this type and version."""
     version: str | None = Field(default=None, min_length=1, max_length=32)
     """Required for apache (4.9.x or 5.x.y); for failback the release of the operator."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
+    """When the node pulls the image."""
     image_pull_secrets: list[Named] = Field(default=[], max_length=8)
+    """Secrets of this namespace with the credentials of the registry."""
     rules: Literal["compat", "guarded"] | None = None
-    """Unset means compat: exactly RocketMQ 4.9.8. Only for failback."""
+    """Unset means compat: exactly RocketMQ 4.9.8, flaws included. guarded adds the
+    counter-measures against re-consumption. Only for failback."""
     java_options: str | None = Field(default=None, max_length=1024)
     """Options put last on the JVM's command line. Only for apache."""
 
 
 class Resources(Model):
-    """Requests and limits of the container."""
+    """Requests and limits of the container, as in a Pod. A change restarts pods."""
 
-    requests: dict[str, Quantity] = {}
-    limits: dict[str, Quantity] = {}
+    requests: dict[str, Quantity] = Field(default={}, max_length=16)
+    """What the scheduler reserves, by resource name."""
+    limits: dict[str, Quantity] = Field(default={}, max_length=16)
+    """What the container may use at most, by resource name."""
 
 
 class EnvironmentVariable(Model):
     """One more variable of the container, after the operator's own."""
 
     name: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$", max_length=256)
-    value: str | None = None
+    """Name of the variable; the operator's own names are refused."""
+    value: str | None = Field(default=None, max_length=4096)
+    """Value of the variable."""
     value_from: dict[str, Any] | None = None
+    """Source of the value, as in a Pod."""
 
 
 class PodTemplate(Model):
-    """What the user adds to the pods. Any change restarts them."""
+    """What is added to the pods. A change restarts them one by one."""
 
     labels: dict[str, str] = Field(default={}, max_length=32)
+    """Further labels. Prefixes failback.dev/ and app.kubernetes.io/ are the operator's."""
     annotations: dict[str, str] = Field(default={}, max_length=32)
-    node_selector: dict[str, str] = {}
+    """Further annotations. Prefixes failback.dev/ and app.kubernetes.io/ are the operator's."""
+    node_selector: dict[str, str] = Field(default={}, max_length=32)
+    """Labels that a node must have."""
     tolerations: list[dict[str, Any]] = Field(default=[], max_length=16)
+    """Taints that the pods tolerate, as in a Pod."""
     affinity: dict[str, Any] | None = None
+    """Affinity as in a Pod; antiAffinity of this object is added to it."""
     topology_spread_constraints: list[dict[str, Any]] = Field(default=[], max_length=8)
-    priority_class_name: str | None = None
-    service_account_name: str | None = None
+    """Topology spread constraints as in a Pod."""
+    priority_class_name: Word | None = None
+    """PriorityClass of the pods."""
+    service_account_name: Word | None = None
+    """ServiceAccount of the pods. They need no rights of their own."""
     env: list[EnvironmentVariable] = Field(default=[], max_length=64)
+    """Further variables of the container."""
     security_context: dict[str, Any] = {}
+    """Merged over the pod's security context. Weakening it gives a warning."""
 
 
 class Switch(Model):
     """A feature that is on or off."""
 
     enabled: bool = True
+    """Whether it is on."""
 
 
 class PodMonitor(Model):
     """Whether a PodMonitor (Prometheus operator) is made, and how often it is scraped."""
 
     enabled: bool = False
-    interval: str = Field(default="15s", pattern=r"^[0-9]+(ms|s|m)$")
-    labels: dict[str, str] = {}
+    """Needs the CRD podmonitors.monitoring.coreos.com, else a warning says so."""
+    interval: str = Field(default="15s", pattern=r"^[0-9]+(ms|s|m)$", max_length=16)
+    """Time between two scrapes."""
+    labels: dict[str, str] = Field(default={}, max_length=32)
+    """Labels of the PodMonitor, by which a Prometheus selects it."""
 
 
 class Metrics(Model):
     """How the pods' metrics are collected."""
 
     pod_monitor: PodMonitor = Field(default_factory=PodMonitor)
+    """Collection by the Prometheus operator."""
+
+
+class Status(BaseModel):
+    """Base of what the operator reports. Written by it alone, never decoded strictly."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel, frozen=True, use_attribute_docstrings=True, extra="forbid"
+    )
+
+
+class Condition(Status):
+    """One statement about the object, in the shape of ``metav1.Condition``."""
+
+    type: str = Field(max_length=316)
+    """What the statement is about."""
+    status: Literal["True", "False", "Unknown"]
+    """Whether it holds."""
+    reason: str = Field(max_length=1024)
+    """One CamelCase word for programs."""
+    message: str = Field(default="", max_length=512)
+    """A sentence for people. Holds no time and no counter."""
+    observed_generation: int | None = Field(default=None, ge=0)
+    """The metadata.generation that this was found at."""
+    last_transition_time: str = Field(json_schema_extra={"format": "date-time"})
+    """When the status last changed."""
+
+
+Conditions = Annotated[
+    list[Condition],
+    Field(
+        default=[],
+        max_length=16,
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
+    ),
+]
+
+
+class CommonStatus(Status):
+    """What every kind reports."""
+
+    observed_generation: int | None = Field(default=None, ge=0)
+    """The metadata.generation that was carried out and read back completely."""
+    operator_version: str | None = Field(default=None, max_length=64)
+    """Version of the operator that wrote this."""
+    conditions: Conditions
 
 
 class Resource(Model):
     """A whole object: every kind adds its ``spec``."""
+
+    status_model: ClassVar[type[Status]] = CommonStatus
+    """The schema of ``status``."""
 
     api_version: Literal["failback.dev/v1alpha1"] = API_VERSION
     kind: str

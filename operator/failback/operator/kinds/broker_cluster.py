@@ -6,11 +6,12 @@ process of a pair; its ordinal is its identity for ever, its role is configurati
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
 from failback.operator.kinds.base import (
+    Address,
     Engine,
     FlushDiskType,
     MasterRole,
@@ -19,12 +20,14 @@ from failback.operator.kinds.base import (
     Named,
     PodTemplate,
     PropertyValue,
-    Quantity,
     Resource,
     Resources,
+    Size,
     Spread,
+    Status,
     Switch,
 )
+from failback.operator.kinds.broker_cluster_status import BrokerClusterStatus
 
 _ROCKETMQ_NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
@@ -44,62 +47,89 @@ class Sync(Model):
     """How many members must hold a message before it is acknowledged (engine 5.x only)."""
 
     in_sync_replicas: int | None = Field(default=None, ge=1, le=4)
+    """Members that hold a message before SYNC_MASTER acknowledges it, the master among them.
+    Unset: 2. Engine apache 5.x only, else a warning."""
 
 
 class Storage(Model):
     """The volume of each member."""
 
     type: Literal["persistent", "ephemeral"] = "persistent"
-    size: Quantity = "20Gi"
-    """At least 4Gi when persistent: one commit log file of 1 GiB is pre-allocated ahead."""
-    storage_class_name: str | None = None
+    """persistent: a volume claim per member. ephemeral: gone with the pod. Immutable."""
+    size: Size = "20Gi"
+    """At least 4Gi when persistent: one commit log file of 1 GiB is pre-allocated ahead. Grows
+    live where the storage class allows it, never shrinks."""
+    storage_class_name: str | None = Field(default=None, max_length=253)
+    """StorageClass of the claims. Unset: the cluster's default class. Immutable."""
     delete_claim: bool = False
+    """Whether claims, and with them all messages, go when the object is deleted."""
 
 
 class AntiAffinity(Model):
     """Which brokers may share a node."""
 
     scope: Literal["pair", "cluster"] = "pair"
+    """pair: members of one pair keep apart. cluster: all brokers do."""
     mode: Spread = "preferred"
-    topology_key: str = "kubernetes.io/hostname"
+    """preferred: if possible. required: else the pod stays pending. none: anywhere."""
+    topology_key: str = Field(default="kubernetes.io/hostname", min_length=1, max_length=317)
+    """Label of nodes that share a fate."""
 
 
 class PairOverride(Model):
     """What one pair has differently. Unset fields take the cluster's value."""
 
     index: int = Field(ge=0, le=63)
+    """Index of the pair, from 0."""
     slaves_per_pair: int | None = Field(default=None, ge=0, le=3)
+    """As spec.slavesPerPair."""
     master_role: MasterRole | None = None
+    """As spec.masterRole."""
     flush_disk_type: FlushDiskType | None = None
+    """As spec.flushDiskType."""
     slave_read_enable: bool | None = None
+    """As spec.slaveReadEnable."""
     config: dict[str, PropertyValue] = Field(default={}, max_length=128)
+    """Further keys of broker.conf, over those of spec.config."""
     resources: Resources | None = None
-    storage_size: Quantity | None = None
-    node_selector: dict[str, str] = Field(default={})
+    """As spec.resources."""
+    storage_size: Size | None = None
+    """As spec.storage.size."""
+    node_selector: dict[str, str] = Field(default={}, max_length=32)
+    """Labels that a node of this pair must have, over those of spec.podTemplate."""
     master_member: int = Field(default=0, ge=0, le=3)
-    """The ordinal that holds brokerId 0. Written by a RoleSwitch."""
+    """The ordinal that holds brokerId 0. Written by a RoleSwitch; an edit by hand is reported
+    and not acted on."""
 
 
 class UpdateStrategy(Model):
-    """How pods are replaced when their template changes."""
+    """How pods are replaced when their template changes: slaves first, one pair at a time."""
 
     type: Literal["RollingUpdate", "OnDelete"] = "RollingUpdate"
+    """OnDelete: the operator only lists them in status.pendingRestarts."""
     min_ready_seconds: int = Field(default=10, ge=0, le=600)
+    """How long a replaced member must be ready before the next goes."""
     pair_timeout_seconds: int = Field(default=600, ge=60, le=7200)
+    """How long one pair may take before OperationTimedOut is reported."""
     drain_master: bool = True
+    """Whether a master stops taking messages before it is replaced."""
 
 
 class Failover(Model):
-    """What happens when a master is gone. ``None``: wait for its return."""
+    """What happens when a master is gone."""
 
     mode: Literal["None", "Manual", "SlaveReadOnly"] = "None"
+    """None: wait for its return. Manual: a RoleSwitch of mode Forced is allowed. SlaveReadOnly:
+    slaveReadEnable is on while a master is away. Nothing is ever promoted by itself."""
 
 
 class Lifecycle(Model):
     """Start and stop of a member."""
 
     termination_grace_period_seconds: int = Field(default=60, ge=10, le=3600)
+    """Seconds between SIGTERM and SIGKILL."""
     drain_seconds: int = Field(default=45, ge=0, le=3590)
+    """How long a stopping master waits for its slaves; at most the grace period less 10."""
     liveness_probe: bool | None = None
     """Unset: on for failback, off for apache. Turn it off to freeze a broker."""
     verify_seconds: int = Field(default=60, ge=0, le=600)
@@ -110,7 +140,9 @@ class Networking(Model):
     """Under which address brokers announce themselves."""
 
     broker_address: Literal["dns", "podIP", "external"] = "dns"
-    external_template: str | None = Field(default=None, max_length=253)
+    """dns: the member's stable name. podIP: changes with every pod. external: the template."""
+    external_template: str | None = Field(default=None, min_length=1, max_length=253)
+    """Address for brokerAddress external; {cluster} {pair} {ordinal} {namespace} are filled in."""
     listen_port: int = Field(default=10911, ge=1026, le=65534)
     """Immutable. The fast port is 2 below, the HA port 1 above."""
 
@@ -118,37 +150,76 @@ class Networking(Model):
 class BrokerClusterSpec(Model):
     """What is wanted of the brokers."""
 
-    cluster_name: str | None = Field(default=None, pattern=_ROCKETMQ_NAME)
-    broker_name_prefix: str | None = Field(default=None, pattern=_ROCKETMQ_NAME)
+    cluster_name: str | None = Field(default=None, pattern=_ROCKETMQ_NAME, max_length=64)
+    """The RocketMQ cluster name. Unset: metadata.name. Immutable."""
+    broker_name_prefix: str | None = Field(default=None, pattern=_ROCKETMQ_NAME, max_length=64)
+    """Pair i has the broker name PREFIX-i. Unset: metadata.name. Immutable."""
     engine: Engine = Field(default_factory=Engine)
+    """Whose broker runs. A change restarts the pods one by one."""
     name_server_ref: Named | None = None
-    name_server_addresses: list[str] | None = Field(default=None, max_length=9)
+    """The NameServer of this namespace. Exactly one of this and nameServerAddresses."""
+    name_server_addresses: list[Address] | None = Field(default=None, max_length=9)
+    """host:port of name servers that run elsewhere. Changed live."""
     pairs: int = Field(default=1, ge=1, le=64)
+    """How many pairs run. A pair that leaves is drained first; unread messages block it."""
     slaves_per_pair: int = Field(default=1, ge=0, le=3)
+    """How many slaves each master has."""
     master_role: MasterRole = "ASYNC_MASTER"
+    """SYNC_MASTER acknowledges a message only when a slave has it. Restarts masters."""
     sync: Sync = Field(default_factory=Sync)
+    """How many members must hold a message (engine apache 5.x only)."""
     flush_disk_type: FlushDiskType = "ASYNC_FLUSH"
+    """SYNC_FLUSH acknowledges a message only when it is on the disk. Restarts brokers."""
     slave_flush_disk_type: FlushDiskType | None = None
+    """The same for slaves. Unset: as flushDiskType."""
     slave_read_enable: bool = False
-    """Set on the master (it suggests the slave) and on the slaves (they serve)."""
+    """Whether a broker may send readers that are far behind to a slave. Changed live, without a
+    restart: on the slaves first (they serve), then on the master (it suggests them); off in the
+    reverse order. RocketMQ's default is false."""
     config: dict[str, PropertyValue] = Field(default={}, max_length=128)
-    """Further keys of ``broker.conf``."""
+    """Further keys of broker.conf, values as text. Some change live, the others restart brokers;
+    keys that have a field of their own are refused."""
     storage: Storage = Field(default_factory=Storage)
+    """The volume of each member."""
     resources: Resources = Field(default_factory=_default_resources)
+    """Requests and limits of the container. A change restarts the pods one by one."""
     pod_template: PodTemplate = Field(default_factory=PodTemplate)
+    """What is added to the pods. A change restarts them one by one."""
     anti_affinity: AntiAffinity = Field(default_factory=AntiAffinity)
-    pair_overrides: list[PairOverride] = Field(default=[], max_length=64)
+    """Which brokers may share a node."""
+    pair_overrides: list[PairOverride] = Field(
+        default=[],
+        max_length=64,
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["index"],
+        },
+    )
+    """What single pairs have differently, by index."""
     update_strategy: UpdateStrategy = Field(default_factory=UpdateStrategy)
+    """How pods are replaced when their template changes."""
     failover: Failover = Field(default_factory=Failover)
+    """What happens when a master is gone."""
     lifecycle: Lifecycle = Field(default_factory=Lifecycle)
+    """Start and stop of a member."""
     pod_disruption_budget: Switch = Field(default_factory=Switch)
+    """A budget per pair that lets evictions take one member at a time."""
     networking: Networking = Field(default_factory=Networking)
+    """Under which address brokers announce themselves."""
     metrics: Metrics = Field(default_factory=Metrics)
+    """How metrics are collected."""
     suspend: bool = False
+    """While true the operator changes nothing but the status."""
 
 
 class BrokerCluster(Resource):
-    """Pairs of brokers, their roles, configuration and storage."""
+    """Pairs of brokers, their roles, configuration and storage.
+
+    Conditions: Ready, ConfigApplied, RolesConsistent, ReplicationHealthy, MetadataSynced,
+    ScalingDown, Reconciling, Paused, Warning.
+    """
+
+    status_model: ClassVar[type[Status]] = BrokerClusterStatus
 
     kind: Literal["BrokerCluster"] = "BrokerCluster"
     spec: BrokerClusterSpec

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from failback.operator.kinds.base import (
+    CommonStatus,
     Engine,
     Metrics,
     Model,
@@ -15,6 +16,7 @@ from failback.operator.kinds.base import (
     Resource,
     Resources,
     Spread,
+    Status,
     Switch,
 )
 
@@ -27,22 +29,47 @@ class NameServerSpec(Model):
     """What is wanted of the name servers."""
 
     replicas: int = Field(default=2, ge=1, le=9)
+    """How many name servers run. Brokers register at all of them."""
     engine: Engine = Field(default_factory=Engine)
+    """Whose name server runs. A change restarts the pods one by one."""
     port: int = Field(default=9876, ge=1024, le=65535)
-    """Immutable. The local runtime chooses a free port of its own instead."""
+    """Port for brokers and clients. Immutable. The local runtime chooses a free port instead."""
     config: dict[str, PropertyValue] = Field(default={}, max_length=64)
-    """Further keys of ``namesrv.conf``."""
+    """Further keys of namesrv.conf. A change restarts the pods one by one."""
     resources: Resources = Field(default_factory=_default_resources)
+    """Requests and limits of the container. A change restarts the pods one by one."""
     pod_template: PodTemplate = Field(default_factory=PodTemplate)
+    """What is added to the pods. A change restarts them one by one."""
     anti_affinity: Spread = "preferred"
-    """Whether two name servers may share a node."""
+    """Whether two name servers may share a node (kubernetes.io/hostname)."""
     pod_disruption_budget: Switch = Field(default_factory=Switch)
+    """A budget that lets evictions take one name server at a time."""
     metrics: Metrics = Field(default_factory=Metrics)
+    """How metrics are collected."""
     suspend: bool = False
+    """While true the operator changes nothing but the status."""
+
+
+class NameServerStatus(CommonStatus):
+    """What was last seen of the name servers."""
+
+    replicas: int | None = Field(default=None, ge=0)
+    """Name servers that exist."""
+    ready_replicas: int | None = Field(default=None, ge=0)
+    """Name servers that are ready."""
+    selector: str | None = Field(default=None, max_length=512)
+    """Label selector of the pods, for the scale subresource."""
+    addresses: list[str] = Field(default=[], max_length=9)
+    """host:port of each, derived from the spec and DNS, never from which pods are ready."""
 
 
 class NameServer(Resource):
-    """N stateless name servers with stable addresses."""
+    """N stateless name servers with stable addresses.
+
+    Conditions: Ready, Reconciling, Paused, Warning.
+    """
+
+    status_model: ClassVar[type[Status]] = NameServerStatus
 
     kind: Literal["NameServer"] = "NameServer"
     spec: NameServerSpec = Field(default_factory=NameServerSpec)

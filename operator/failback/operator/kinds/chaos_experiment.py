@@ -1,0 +1,340 @@
+"""ChaosExperiment: one fault plan with its workload, run once per arm and repetition.
+
+This is the schema of the object, not the deep check: which fault takes which parameter, and
+whether two faults hit one victim at once, is for the harness to say, which reads the same YAML.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from failback.operator.kinds.base import (
+    CommonStatus,
+    DecimalText,
+    Model,
+    Named,
+    PropertyValue,
+    Resource,
+    Resources,
+    Status,
+    Word,
+)
+from failback.operator.kinds.workload import Workload
+
+_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+
+class FaultTarget(Model):
+    """Who is hit: a broker by pair and role, or the members of a consumer group."""
+
+    pair: str | None = Field(default=None, max_length=128)
+    """Broker name of the pair."""
+    pair_selector: str | None = Field(default=None, max_length=253)
+    """Chooses pairs by label instead of by name."""
+    group: str | None = Field(default=None, max_length=120)
+    """Consumer group whose members are hit."""
+    role: Literal["master", "slave"] | None = None
+    """Role of the broker at the moment of the fault."""
+    mode: Literal["one", "all", "fixed", "fixed-percent", "random-max-percent"] | None = None
+    """How many of those that match; the last three need value."""
+    value: float | None = Field(default=None, ge=0)
+    """A number for fixed, per cent for fixed-percent and random-max-percent."""
+
+
+class FaultParameters(Model):
+    """Parameters of the fault. Each fault takes some of them; others are refused by the run."""
+
+    after: str | None = Field(default=None, max_length=96)
+    """Wait for an instant of another fault, RUNG:FAULT, such as accept:f1."""
+    down_seconds: float | None = Field(default=None, ge=0, le=86400)
+    """How long the broker is held down. Unset: until the platform restarts it."""
+    duration_seconds: float | None = Field(default=None, ge=0, le=86400)
+    """How long the effect lasts."""
+    grace_seconds: float | None = Field(default=None, ge=0, le=86400)
+    """Time between SIGTERM and SIGKILL."""
+    restart: bool | None = None
+    """Whether the broker starts again."""
+    signal: Literal["KILL", "TERM"] | None = None
+    """Signal that ends the consumers."""
+    rolling: bool | None = None
+    """Whether consumers go one after the other."""
+    min_served: int | None = Field(default=None, ge=1)
+    """Messages that the slave must have served before the rung counts."""
+    restart_after: str | None = Field(default=None, max_length=96)
+    """Wait with the restart for an instant of another fault, RUNG:FAULT."""
+    restart_after_seconds: float | None = Field(default=None, ge=0, le=86400)
+    """Time until the restart."""
+
+
+class Fault(Model):
+    """One fault of the plan."""
+
+    id: str = Field(pattern=_NAME, max_length=63)
+    """Name by which results and other faults speak of it."""
+    fault: str = Field(min_length=1, max_length=63)
+    """Name from the catalogue: failback run --list."""
+    at: float = Field(default=0.0, ge=0, le=86400)
+    """Seconds after the end of the warm-up, or after the instant that with.after names."""
+    jitter_seconds: float = Field(default=0.0, ge=0, le=3600)
+    """Up to so many seconds later, drawn from the seed."""
+    target: FaultTarget = Field(default_factory=FaultTarget)
+    """Who is hit."""
+    with_: FaultParameters = Field(default_factory=FaultParameters, alias="with")
+    """Parameters of the fault."""
+
+
+class SteadyState(Model):
+    """What must hold before the first fault, and again after the last."""
+
+    min_produce_per_second: float | None = Field(default=None, ge=0)
+    """Messages acknowledged per second. Unset: not asked."""
+    max_lag_messages: int | None = Field(default=None, ge=0)
+    """Messages that the groups are behind. Unset: not asked."""
+    max_sync_age_seconds: float | None = Field(default=None, gt=0)
+    """Age of the slaves' metadata. Unset: not asked."""
+    hold_seconds: float = Field(default=10.0, ge=0)
+    """How long it must hold."""
+    timeout_seconds: float = Field(default=120.0, gt=0)
+    """How long it may take."""
+
+
+class Drain(Model):
+    """The end of a run: producers are stopped and consumers catch up."""
+
+    timeout_seconds: float = Field(default=120.0, gt=0, le=3600)
+    """How long it may take; longer makes the run inconclusive."""
+    quiet_seconds: float = Field(default=5.0, ge=0, le=3600)
+    """How long nothing may arrive before the run counts as drained."""
+
+
+class Expectation(Model):
+    """One check on a figure of the report."""
+
+    metric: str = Field(min_length=1, max_length=253)
+    """Path in report.json, such as totals.lost."""
+    group: str | None = Field(default=None, max_length=120)
+    """Only this consumer group."""
+    arm: str | None = Field(default=None, max_length=40)
+    """Only this arm."""
+    op: Literal["<=", ">=", "==", ">", "<", "between", "within-bound"]
+    """Comparison; within-bound takes the predicted bound as its value."""
+    value: int | float | list[float] | None = Field(
+        default=None, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
+    )
+    """A number; two numbers for between; nothing for within-bound."""
+
+
+class Thresholds(Model):
+    """The most that the verdict Pass allows."""
+
+    max_duplicate_ratio: DecimalText | None = None
+    """Duplicates per distinct message, a decimal in quotes. Unset: not judged."""
+    max_lost: int = Field(default=0, ge=0)
+    """Messages that were acknowledged and never consumed."""
+    max_out_of_order_first: int | None = Field(default=None, ge=0)
+    """First deliveries that overtook an older message. Unset: not judged."""
+
+
+class Guard(Model):
+    """What must hold before anything is injected."""
+
+    max_pairs_down: int = Field(default=1, ge=1, le=64)
+    """How many pairs may be hit at once."""
+    require_namespace_label: bool = True
+    """Whether the namespace must have the label failback.dev/chaos-allowed=true."""
+    consent: list[Word] = Field(default=[], max_length=8)
+    """Words that permit what is dangerous, such as role-swap."""
+
+
+class Arm(Model):
+    """One configuration under test: only what differs from the cluster and from spec.workload."""
+
+    name: str = Field(pattern=_NAME, max_length=40)
+    """Name of the arm."""
+    engine: Literal["failback", "apache"] | None = None
+    """Whose broker runs in this arm."""
+    broker_config: dict[str, PropertyValue] = Field(default={}, max_length=128)
+    """Keys of broker.conf, laid over the cluster's while the arm runs."""
+    client_switches: dict[str, bool | int | float | str] = Field(default={}, max_length=64)
+    """Settings of the workload's clients."""
+    workload: dict[str, Any] = {}
+    """Changes of spec.workload; topics and groups are merged by name."""
+    faults: list[Fault] = Field(default=[], max_length=16)
+    """Faults after those of the experiment."""
+    expect: list[Expectation] = Field(default=[], max_length=32)
+    """Checks of this arm only."""
+
+
+class RunVolume(Model):
+    """Where run folders are kept."""
+
+    claim_name: str = Field(default="failback-runs", min_length=1, max_length=253)
+    """A PersistentVolumeClaim of this namespace."""
+
+
+class JobSettings(Model):
+    """The Job that runs the experiment. Ignored by failback run."""
+
+    image: str | None = Field(default=None, min_length=1, max_length=512)
+    """Image of the Job. Unset: the chart's."""
+    resources: Resources | None = None
+    """Requests and limits of the Job. Unset: the chart's."""
+    service_account_name: str = Field(default="failback-chaos", min_length=1, max_length=253)
+    """ServiceAccount of the Job; it has the right to inject, the operator has not."""
+    run_volume: RunVolume = Field(default_factory=RunVolume)
+    """Where run folders are kept."""
+
+
+def _base_arm() -> list[Arm]:
+    return [Arm(name="base")]
+
+
+class ChaosExperimentSpec(Model):
+    """What is done to the cluster, and what is expected. Immutable but for abort.
+
+    The same YAML runs without Kubernetes: failback run FILE.
+    """
+
+    cluster_ref: Named
+    """The BrokerCluster of this namespace."""
+    seed: int | None = Field(default=None, ge=0, le=2**63 - 1)
+    """Everything random comes from it. Unset: drawn once and written to the status."""
+    repetitions: int = Field(default=1, ge=1, le=50)
+    """Runs per arm."""
+    arms: list[Arm] = Field(
+        default_factory=_base_arm,
+        max_length=8,
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
+    )
+    """The configurations that are compared. One run per arm and repetition."""
+    faults: list[Fault] = Field(default=[], max_length=16)
+    """The plan of faults of every arm."""
+    workload: Workload
+    """Producers and consumers of the run."""
+    steady_state: SteadyState = Field(default_factory=SteadyState)
+    """What must hold before the first fault, and again after the last."""
+    warmup_seconds: float = Field(default=30.0, ge=0, le=3600)
+    """Traffic before run zero, left out of all figures."""
+    cooldown_seconds: float = Field(default=60.0, ge=0, le=3600)
+    """Traffic after the last fault has healed."""
+    drain: Drain = Field(default_factory=Drain)
+    """The end of a run."""
+    time_scale: DecimalText = "1.0"
+    """Scales every interval of broker, client and harness together, from 0.05 to 1.0, a decimal in
+    quotes. Only engine failback."""
+    expect: list[Expectation] = Field(default=[], max_length=32)
+    """Checks on figures of the report."""
+    thresholds: Thresholds = Field(default_factory=Thresholds)
+    """The most that the verdict Pass allows."""
+    guard: Guard = Field(default_factory=Guard)
+    """What must hold before anything is injected."""
+    on_not_honest: Literal["stop", "continue"] = "stop"
+    """What to do when a fault could not be proved."""
+    recover_timeout_seconds: float = Field(default=300.0, gt=0, le=86400)
+    """How long recovery may take."""
+    scan_timeout_seconds: float = Field(default=300.0, gt=0, le=86400)
+    """How long reading the brokers' logs may take."""
+    heal_deadline_seconds: float = Field(default=300.0, gt=0, le=86400)
+    """How long undoing may take before it is reported as failed."""
+    timeout_seconds: float | None = Field(default=None, gt=0)
+    """How long one run may take. Unset: twice the sum of its phases."""
+    abort: bool = False
+    """Set to true to stop and heal. Never false again."""
+    backend: Literal["native"] = "native"
+    """Who injects the faults."""
+    job: JobSettings = Field(default_factory=JobSettings)
+    """The Job that runs the experiment."""
+
+
+class ResolvedTarget(Status):
+    """A broker that was hit."""
+
+    pair: str | None = Field(default=None, max_length=253)
+    """Broker name of the pair."""
+    member: str | None = Field(default=None, max_length=253)
+    """Name of the member."""
+    broker_id: int | None = None
+    """Its broker id at that moment."""
+    address: str | None = Field(default=None, max_length=300)
+    """Its host:port."""
+    pod: str | None = Field(default=None, max_length=253)
+    """Its pod."""
+
+
+class TimelineEntry(Status):
+    """One instant of a run."""
+
+    t: float | None = None
+    """Seconds after run zero."""
+    event: str = Field(max_length=253)
+    """What happened."""
+    pod: str | None = Field(default=None, max_length=253)
+    """To which pod."""
+    broker_id: int | None = None
+    """With which broker id."""
+
+
+class RunResult(Status):
+    """The end of one run."""
+
+    arm: str = Field(max_length=40)
+    """Name of the arm."""
+    repetition: int = Field(ge=0)
+    """Number of the repetition, from 0."""
+    verdict: str | None = Field(default=None, max_length=32)
+    """Pass, Fail or Inconclusive."""
+    report_uri: str | None = Field(default=None, alias="reportURI", max_length=1024)
+    """Where the run folder or its report is."""
+    run: str | None = Field(default=None, max_length=512)
+    """Name of the run folder on the run volume."""
+    run_sha256: str | None = Field(default=None, max_length=64)
+    """Digest of the run folder's manifest."""
+    reasons: list[str] = Field(default=[], max_length=32)
+    """Why it is not Pass."""
+
+
+class ChaosExperimentStatus(CommonStatus):
+    """How far the experiment is."""
+
+    phase: str | None = Field(default=None, max_length=32)
+    """Pending, SteadyState, Injecting, Recovering, Draining, Completed, Aborted or Failed."""
+    active_arm: str | None = Field(default=None, max_length=40)
+    """The arm that is laid over the cluster now."""
+    active_repetition: int | None = Field(default=None, ge=0)
+    """The repetition that runs now, from 0."""
+    seed: int | None = Field(default=None, ge=0, le=2**63 - 1)
+    """The seed of all runs."""
+    started_at: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When the first Job was made."""
+    finished_at: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When the last one ended."""
+    blocked_by: list[str] = Field(default=[], max_length=32)
+    """What the next step waits for."""
+    resolved_targets: list[ResolvedTarget] = Field(default=[], max_length=64)
+    """The brokers that were hit."""
+    timeline: list[TimelineEntry] = Field(default=[], max_length=200)
+    """What happened when."""
+    timeline_truncated: bool | None = None
+    """Whether more happened than the timeline holds."""
+    verdict: str | None = Field(default=None, max_length=32)
+    """The worst of all runs: Pass, Fail or Inconclusive."""
+    runs: list[RunResult] = Field(default=[], max_length=400)
+    """The runs that have ended."""
+
+
+class ChaosExperiment(Resource):
+    """One fault plan with its workload, run once per arm and repetition.
+
+    Conditions: Injected (every fault was honest), Recovered (everything is healed),
+    SteadyStateRestored, Paused, Warning.
+    """
+
+    status_model: ClassVar[type[Status]] = ChaosExperimentStatus
+
+    kind: Literal["ChaosExperiment"] = "ChaosExperiment"
+    spec: ChaosExperimentSpec

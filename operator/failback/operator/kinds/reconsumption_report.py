@@ -1,0 +1,193 @@
+"""ReconsumptionReport: one analysis of run folders, its figures in the status."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from failback.operator.kinds.base import (
+    CommonStatus,
+    DecimalText,
+    Model,
+    Named,
+    Resource,
+    Resources,
+    Status,
+    Word,
+)
+
+_MASTER = r"^(local\[([1-9][0-9]*|\*)\]|k8s://\S+)$"
+_URI = r"^(s3a|hdfs|file)://\S+$"
+RunName = Annotated[str, Field(min_length=1, max_length=512)]
+
+
+def _driver_resources() -> Resources:
+    return Resources.model_validate({"requests": {"cpu": "1", "memory": "2Gi"}})
+
+
+class ReportInputs(Model):
+    """Run folders that no experiment of this namespace made."""
+
+    claim_name: str | None = Field(default=None, min_length=1, max_length=253)
+    """A PersistentVolumeClaim of this namespace that holds them."""
+    uri: str | None = Field(default=None, max_length=1024, pattern=_URI)
+    """Where else they are: s3a://, hdfs:// or file://."""
+    runs: list[RunName] = Field(default=[], max_length=64)
+    """Names of run folders. Empty: all."""
+
+
+class SparkExecutor(Model):
+    """The executors of a Spark job."""
+
+    instances: int = Field(default=2, ge=1, le=256)
+    """How many run."""
+    resources: Resources = Field(default_factory=_driver_resources)
+    """Requests and limits of each."""
+
+
+class Spark(Model):
+    """How Spark runs. Only for engine spark."""
+
+    mode: Literal["job", "sparkApplication"] = "job"
+    """job: a Job with the driver in its pod. sparkApplication: an object for the Spark operator."""
+    master: str = Field(default="local[*]", max_length=253, pattern=_MASTER)
+    """local[N], local[*] or k8s://ADDRESS."""
+    image: str | None = Field(default=None, min_length=1, max_length=512)
+    """Image of driver and executors. Unset: the chart's."""
+    service_account_name: str = Field(default="failback-spark", min_length=1, max_length=253)
+    """ServiceAccount of the driver."""
+    driver: Resources = Field(default_factory=_driver_resources)
+    """Requests and limits of the driver."""
+    executor: SparkExecutor = Field(default_factory=SparkExecutor)
+    """The executors, where they are pods of their own."""
+    conf: dict[str, Word] = Field(default={}, max_length=64)
+    """Further Spark settings."""
+
+
+class Definitions(Model):
+    """What counts as the same message."""
+
+    key: Literal["lid", "messageId", "businessKey"] = "lid"
+    """lid: the identity that the workload writes. messageId: RocketMQ's. businessKey: KEYS."""
+    window: str | None = Field(default=None, max_length=32, pattern=r"^[0-9]+(ms|s|m|h)$")
+    """Two deliveries further apart are no duplicates. Unset: no limit."""
+    ignore_retry_topics: bool = False
+    """Whether deliveries from retry topics are left out."""
+
+
+class ReportThresholds(Model):
+    """The most that the verdict Pass allows. Unset: not judged."""
+
+    max_duplicate_ratio: DecimalText | None = None
+    """Duplicates per distinct message, a decimal in quotes."""
+    max_lost: int | None = Field(default=None, ge=0)
+    """Messages that were acknowledged and never consumed."""
+    max_out_of_order: int | None = Field(default=None, ge=0)
+    """First deliveries that overtook an older message."""
+
+
+class ReportJob(Model):
+    """The Job that counts."""
+
+    image: str | None = Field(default=None, min_length=1, max_length=512)
+    """Image of the Job for engine local. Unset: the chart's."""
+    resources: Resources | None = None
+    """Requests and limits of the Job for engine local. Unset: the chart's."""
+
+
+class ReconsumptionReportSpec(Model):
+    """What is counted, and how it is judged. Immutable as a whole."""
+
+    experiment_ref: Named | None = None
+    """The ChaosExperiment of this namespace. Exactly one of this and inputs."""
+    inputs: ReportInputs | None = None
+    """Run folders that no experiment of this namespace made."""
+    engine: Literal["auto", "spark", "local"] = "auto"
+    """Who counts; results are equal. auto chooses by the size of the input."""
+    spark: Spark = Field(default_factory=Spark)
+    """How Spark runs."""
+    definitions: Definitions = Field(default_factory=Definitions)
+    """What counts as the same message."""
+    thresholds: ReportThresholds = Field(default_factory=ReportThresholds)
+    """The most that the verdict Pass allows."""
+    compare_with: list[Word] = Field(default=[], max_length=8)
+    """Other ReconsumptionReports of this namespace to set beside it."""
+    artifact_uri: str | None = Field(default=None, max_length=1024)
+    """Where pages and tables go. Unset: the run's folder report/."""
+    job: ReportJob = Field(default_factory=ReportJob)
+    """The Job that counts."""
+
+
+class RtoSeconds(Status):
+    """How long nothing could be done."""
+
+    produce: float | None = Field(default=None, ge=0)
+    """Until producers were served again."""
+    consume: float | None = Field(default=None, ge=0)
+    """Until consumers were served again."""
+
+
+class ReconsumptionReportStatus(CommonStatus):
+    """The figures. Rows and pages stay in files."""
+
+    phase: str | None = Field(default=None, max_length=32)
+    """Waiting, Running, Done or Failed."""
+    started_at: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When the Job was made."""
+    finished_at: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When it ended."""
+    blocked_by: list[str] = Field(default=[], max_length=32)
+    """What the next step waits for."""
+    verdict: str | None = Field(default=None, max_length=32)
+    """Pass, Fail or Inconclusive."""
+    reasons: list[str] = Field(default=[], max_length=32)
+    """Why it is not Pass."""
+    produced: int | None = Field(default=None, ge=0)
+    """Messages that were acknowledged."""
+    delivered: int | None = Field(default=None, ge=0)
+    """Deliveries to handlers."""
+    distinct: int | None = Field(default=None, ge=0)
+    """Different messages among them."""
+    duplicates: int | None = Field(default=None, ge=0)
+    """Deliveries beyond the first."""
+    duplicate_ratio: str | None = Field(default=None, max_length=32)
+    """Duplicates per distinct message, as a decimal text."""
+    max_redelivery: int | None = Field(default=None, ge=0)
+    """How often the most repeated message came again."""
+    lost: int | None = Field(default=None, ge=0)
+    """Messages that were acknowledged and never consumed."""
+    out_of_order: int | None = Field(default=None, ge=0)
+    """First deliveries that overtook an older message."""
+    rewound_offsets: int | None = Field(default=None, ge=0)
+    """Offsets by which queues fell back."""
+    rto_seconds: RtoSeconds | None = None
+    """How long nothing could be done."""
+    by_cause: dict[str, int] = Field(default={}, max_length=32)
+    """Duplicates by their cause."""
+    per_group: list[dict[str, Any]] = Field(default=[], max_length=64)
+    """The same figures by consumer group."""
+    per_pair: list[dict[str, Any]] = Field(default=[], max_length=64)
+    """The same figures by pair."""
+    bound: int | None = Field(default=None, ge=0)
+    """Duplicates that the theory allows at most."""
+    bounds_exceeded: bool | None = None
+    """Whether more were counted than the theory allows."""
+    rule_set: str | None = Field(default=None, max_length=32)
+    """The brokers' rules: compat or guarded."""
+    run_sha256: str | None = Field(default=None, max_length=64)
+    """Digest of the input."""
+    artifact_uri: str | None = Field(default=None, max_length=1024)
+    """Where pages and tables are."""
+
+
+class ReconsumptionReport(Resource):
+    """One analysis of run folders: how many messages came again, and why.
+
+    Conditions: Complete (the figures are here), WithinThresholds (the verdict is Pass).
+    """
+
+    status_model: ClassVar[type[Status]] = ReconsumptionReportStatus
+
+    kind: Literal["ReconsumptionReport"] = "ReconsumptionReport"
+    spec: ReconsumptionReportSpec

@@ -1,0 +1,87 @@
+"""RoleSwitch: one swap of master and slave in one pair, carried out once."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from failback.operator.kinds.base import CommonStatus, Model, Named, Resource, Status
+
+
+class RoleSwitchSpec(Model):
+    """Which member becomes master, and how. Immutable as a whole."""
+
+    cluster_ref: Named
+    """The BrokerCluster of this namespace."""
+    pair: int = Field(ge=0, le=63)
+    """Index of the pair."""
+    target_member: int = Field(ge=0, le=3)
+    """Ordinal of the member that becomes master. It must not be master already."""
+    mode: Literal["Planned", "Forced"] = "Planned"
+    """Planned: the old master is alive and hands over. Forced: it is gone for good; needs
+    failover.mode Manual on the cluster, and may lose what was not replicated."""
+    max_lag_bytes: int = Field(default=0, ge=0)
+    """How many bytes of the log the target may lack when the old master stops."""
+    offset_policy: Literal["CopyMax", "WaitSync", "None"] = "CopyMax"
+    """What happens to consumer offsets. CopyMax: the larger value of both members goes to the
+    target. WaitSync: wait until the slave has copied them. None: nothing, so that the
+    re-consumption of a careless switch can be measured."""
+    timeout_seconds: int = Field(default=600, ge=60, le=7200)
+    """How long the whole switch may take."""
+    on_timeout: Literal["Rollback", "Fail"] = "Rollback"
+    """Rollback gives the roles back while that is still possible, Fail stops where it is."""
+    ttl_seconds_after_finished: int | None = Field(default=None, ge=60)
+    """This object is deleted so long after its end. Unset: it stays."""
+
+
+class RoleSwitchStep(Status):
+    """One step of the switch."""
+
+    name: str = Field(max_length=64)
+    """Name of the step."""
+    started_at: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When it began."""
+    finished_at: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When it ended."""
+    evidence: dict[str, Any] | None = None
+    """What was read back from brokers and name servers."""
+
+
+class RoleSwitchStatus(CommonStatus):
+    """How far the switch is."""
+
+    phase: str | None = Field(default=None, max_length=32)
+    """Pending, Running, RollingBack, Complete or Failed."""
+    from_member: str | None = Field(default=None, max_length=253)
+    """The member that was master."""
+    to_member: str | None = Field(default=None, max_length=253)
+    """The member that becomes master."""
+    steps: list[RoleSwitchStep] = Field(default=[], max_length=16)
+    """The steps so far, in order."""
+    blocked_by: list[str] = Field(default=[], max_length=32)
+    """What the next step waits for."""
+    started_at: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When the switch left Pending."""
+    finished_at: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When it ended."""
+    write_outage_seconds: float | None = Field(default=None, ge=0)
+    """How long the pair took no messages."""
+    read_outage_seconds: float | None = Field(default=None, ge=0)
+    """How long the pair served no consumer."""
+    offsets_copied: int | None = Field(default=None, ge=0)
+    """Consumer offsets that were raised on the target."""
+    offsets_lowered: int | None = Field(default=None, ge=0)
+    """Consumer offsets that the policy refused to lower."""
+
+
+class RoleSwitch(Resource):
+    """One swap of master and slave in one pair, carried out once.
+
+    Conditions: Complete, Failed, Safe (False says why messages may be lost or come again).
+    """
+
+    status_model: ClassVar[type[Status]] = RoleSwitchStatus
+
+    kind: Literal["RoleSwitch"] = "RoleSwitch"
+    spec: RoleSwitchSpec

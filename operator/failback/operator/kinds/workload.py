@@ -1,0 +1,134 @@
+"""The workload of a ChaosExperiment: producers and consumer groups of a run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from failback.operator.kinds.base import Model
+
+_NAME = r"^[%|a-zA-Z0-9_-]+$"
+
+
+class Burst(Model):
+    """A rate that rises for one second at a time."""
+
+    every_seconds: float = Field(gt=0)
+    """Time from one burst to the next."""
+    factor: float = Field(gt=1)
+    """How many times as high the rate is."""
+
+
+class TopicLoad(Model):
+    """What is produced to one topic."""
+
+    name: str = Field(min_length=1, max_length=127, pattern=_NAME)
+    """Name of the topic; it is created if need be."""
+    queues: int = Field(default=8, ge=1, le=1024)
+    """Queues per pair."""
+    rate_per_second: float = Field(default=400.0, gt=0)
+    """Messages per second, over all producers. A late message keeps its planned time."""
+    burst: Burst | None = None
+    """A rate that rises for one second at a time."""
+    body_bytes: int = Field(default=512, ge=64, le=4 * 1024 * 1024)
+    """Size of a body."""
+    keys: int = Field(default=1000, ge=1)
+    """Different ordering keys."""
+    ordered: bool = False
+    """Whether messages of one key go to one queue."""
+    preload_messages: int = Field(default=0, ge=0)
+    """Sent as fast as the brokers take them before the rate begins, as a backlog to start with."""
+
+
+class Handler(Model):
+    """How long a handler takes and how often it asks for a retry."""
+
+    mean_ms: float = Field(default=1.0, ge=0)
+    """Mean time per message."""
+    jitter_ms: float = Field(default=0.0, ge=0)
+    """Spread of that time."""
+    fail_ratio: float = Field(default=0.0, ge=0, le=1)
+    """Share of messages that are sent back for a retry."""
+
+
+class Start(Model):
+    """When members start."""
+
+    spread_seconds: float = Field(default=30.0, ge=0, le=300)
+    """They start spread over this time, each at a moment drawn from the seed."""
+
+
+class WorkloadGroup(Model):
+    """One consumer group; each member is a process of its own."""
+
+    name: str = Field(min_length=1, max_length=120, pattern=_NAME)
+    """Name of the group."""
+    topic: str = Field(max_length=127)
+    """The topic that it consumes, one of workload.topics."""
+    members: int = Field(default=1, ge=1, le=64)
+    """How many consumers it has."""
+    model: Literal["push"] = "push"
+    """Kind of consumer."""
+    message_model: Literal["CLUSTERING", "BROADCASTING"] = "CLUSTERING"
+    """Whether members share the messages or each gets all."""
+    handler: Handler = Field(default_factory=Handler)
+    """How long a handler takes and how often it asks for a retry."""
+    threads: int = Field(default=20, ge=1, le=1000)
+    """Handlers that run at once in one member."""
+    pull_threshold_for_queue: int = Field(default=1000, ge=1, le=65535)
+    """Messages that a member caches per queue."""
+    consume_from: Literal["LAST", "FIRST"] = "FIRST"
+    """Where a group without offsets begins."""
+    max_reconsume_times: int = Field(default=-1, ge=-1, le=16)
+    """Retries of a message; -1 leaves it to the broker."""
+    start: Start = Field(default_factory=Start)
+    """When members start."""
+
+
+class LogOptions(Model):
+    """The consume log."""
+
+    mode: Literal["full"] = "full"
+    """full: one row per delivery."""
+    segment_bytes: int = Field(default=4 * 1024 * 1024, ge=65536, le=1 << 30)
+    """Size at which a file is sealed."""
+    segment_seconds: float = Field(default=5.0, gt=0, le=3600)
+    """Age at which a file is sealed."""
+
+
+class Workload(Model):
+    """Producers and consumer groups of a run."""
+
+    topics: list[TopicLoad] = Field(
+        min_length=1,
+        max_length=16,
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
+    )
+    """What is produced."""
+    producers: int = Field(default=1, ge=1, le=64)
+    """Producer processes."""
+    send_timeout_ms: int = Field(default=3000, ge=100)
+    """How long a producer waits for an acknowledgement."""
+    retries: int = Field(default=2, ge=0, le=16)
+    """How often a producer tries again."""
+    groups: list[WorkloadGroup] = Field(
+        default=[],
+        max_length=16,
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["name"],
+        },
+    )
+    """Who consumes."""
+    clients: Literal["python"] = "python"
+    """Whose clients run."""
+    processes: Literal["separate"] = "separate"
+    """separate: each member is a process of its own."""
+    log: LogOptions = Field(default_factory=LogOptions)
+    """The consume log."""
+    switches: dict[str, bool | int | float | str] = Field(default={}, max_length=64)
+    """Settings of all clients."""
