@@ -201,7 +201,9 @@ def live_hash(member: MemberView) -> str:
     """Return 8 hex digits over the live keys of the member's file that its answer confirms."""
     wanted = properties(member.config_map)
     answer = (member.broker.config if member.broker else None) or {}
-    live = [key for key in sorted(wanted) if (row := config_keys().get(key)) and row.change == "live"]
+    live = [
+        key for key in sorted(wanted) if (row := config_keys().get(key)) and row.change == "live"
+    ]
     verified = [key for key in live if same_value(key, answer.get(key, ""), wanted[key])]
     if not verified:
         return ""

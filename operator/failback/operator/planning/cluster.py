@@ -1,0 +1,263 @@
+"""Decide what a BrokerCluster needs now: one pass, from observation to actions and status. Pure.
+
+Depends on its arguments only. Nothing is destroyed on what is not known, at most one operation
+runs, and once nothing is left to do the plan holds no action and an unchanged status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.planning import cluster_status, conditions, facts, operations, warnings
+from failback.operator.planning.children import by_key, plan_children
+from failback.operator.planning.conditions import Verdict
+from failback.operator.planning.encoding import (
+    condition,
+    find_condition,
+    merge_conditions,
+    names,
+    operation_from_status,
+    operation_to_status,
+)
+from failback.operator.planning.observed import Key, Object, ObservedCluster
+from failback.operator.planning.shaping import shape_of
+from failback.operator.planning.types import Action, Advance, Event, Operation, Plan, Shape
+from failback.operator.planning.view import ClusterView
+from failback.operator.render import common
+from failback.operator.render.context import Context
+from failback.operator.render.objects import render_cluster
+from failback.operator.rules import violations
+
+PAUSE: Final = "failback.dev/pause-reconciliation"
+_SOON: Final = 0.05
+"""Seconds until the pass after one that opened or moved an operation."""
+_WAITING: Final = 5.0
+"""Seconds until the next look at something that is not as wanted."""
+
+
+def plan_cluster(
+    cluster: BrokerCluster,
+    status: Mapping[str, Any],
+    observed: ObservedCluster,
+    context: Context,
+    now: float,
+) -> Plan:
+    """Return what brings the cluster towards its spec, and the status to write."""
+    broken = violations(cluster)
+    if broken:
+        text = "; ".join(f"{item.rule} {item.path}: {item.message}" for item in broken[:3])
+        return _only_status(cluster, status, context, now, "InvalidSpec", text)
+    addresses = _name_servers(observed)
+    if addresses is None:
+        return _only_status(cluster, status, context, now, "NameServerMissing", _missing(cluster))
+    running = _running(status)
+    shape = shape_of(cluster, status, observed, running)
+    desired = _render(cluster, addresses, context, shape)
+    taken = sorted(key for key in desired if key in observed.foreign)
+    if taken:
+        text = names(f"{kind}/{name} belongs to somebody else" for kind, name in taken)
+        return _only_status(cluster, status, context, now, "NameTaken", text)
+    paused = is_paused(cluster)
+    actions, drift = plan_children(desired.values(), observed.objects)
+    if paused:
+        view = ClusterView(cluster, status, observed, shape, desired, {}, running, now)
+        return Plan(status=_status(view, context, paused=True, settled=False))
+    advance = _operate(cluster, status, observed, desired, running, now)
+    view = ClusterView(cluster, status, observed, shape, desired, drift, advance.operation, now)
+    moved = advance.operation != running
+    every: tuple[Action, ...] = (*actions, *advance.actions)
+    new = _status(view, context, paused=False, settled=not every and advance.operation is None)
+    return Plan(
+        actions=every,
+        status=new,
+        operation_first=moved and bool(every),
+        events=(*advance.events, *_operation_events(running, advance), *_events(view, new)),
+        wake_after=_wake_after(view, advance, moved, new),
+    )
+
+
+def is_paused(cluster: BrokerCluster) -> bool:
+    """Tell whether nothing but the status may be written."""
+    return cluster.spec.suspend or cluster.metadata.annotations.get(PAUSE) == "true"
+
+
+def _missing(cluster: BrokerCluster) -> str:
+    reference = cluster.spec.name_server_ref
+    return f"there is no NameServer {reference.name if reference else ''}".rstrip()
+
+
+def _name_servers(observed: ObservedCluster) -> list[str] | None:
+    """Return the addresses to render: those given, else the last that members were told."""
+    if observed.name_servers is not None:
+        return list(observed.name_servers)
+    for _, member in sorted(observed.members.items()):
+        known = facts.properties(member.config_map).get("namesrvAddr")
+        if known:
+            return known.split(";")
+    return None
+
+
+def _running(status: Mapping[str, Any]) -> Operation | None:
+    """Return the running operation; one of a type this release does not know is given up."""
+    found = operation_from_status(status)
+    return found if found is not None and found.type in operations.OPERATIONS else None
+
+
+def _render(
+    cluster: BrokerCluster, addresses: list[str], context: Context, shape: Shape
+) -> dict[Key, Object]:
+    return by_key(render_cluster(cluster, addresses, context, shape=shape))
+
+
+def _operate(
+    cluster: BrokerCluster,
+    status: Mapping[str, Any],
+    observed: ObservedCluster,
+    desired: Mapping[Key, Object],
+    running: Operation | None,
+    now: float,
+) -> Advance:
+    """Advance the running operation, or open the one whose cause comes first."""
+    chosen = operations.choose(cluster, status, observed, running, now)
+    if chosen is None or chosen != running:
+        return Advance(chosen, wake_after=_SOON)
+    return operations.advance(cluster, observed, desired, chosen, now)
+
+
+def _operation_events(running: Operation | None, advance: Advance) -> tuple[Event, ...]:
+    after = advance.operation
+    found = []
+    if running is not None and (after is None or after.id != running.id):
+        found.append(Event("OperationFinished", f"{running.type} {running.id}"))
+    if after is not None and (running is None or after.id != running.id):
+        found.append(Event("OperationStarted", f"{after.type} {after.id}"))
+    if after is not None and after.blocked_by:
+        before = running.blocked_by if running is not None and running.id == after.id else ()
+        if set(after.blocked_by) != set(before):
+            text = f"{after.type} at {after.step} waits for {names(after.blocked_by)}"
+            found.append(Event("OperationBlocked", text, warning=True))
+    return tuple(found)
+
+
+def _verdicts(view: ClusterView, version: str) -> list[Verdict]:
+    ready = conditions.ready(view)
+    if view.observed.name_servers is None:
+        ready = Verdict("Ready", False, "NameServerMissing", _missing(view.cluster))
+    return [
+        ready,
+        conditions.config_applied(view),
+        conditions.roles_consistent(view),
+        conditions.replication_healthy(view),
+        conditions.metadata_synced(view),
+        conditions.scaling_down(view),
+        conditions.reconciling(view),
+        warnings.warning(view, version),
+    ]
+
+
+def _status(view: ClusterView, context: Context, *, paused: bool, settled: bool) -> dict[str, Any]:
+    """Return the whole status; fields that are not ours to say stay as they were."""
+    version = common.engine_version(view.cluster.spec.engine, context)
+    verdicts = [*_verdicts(view, version), _paused(paused)]
+    found = {
+        **view.previous,
+        "operatorVersion": context.version,
+        "replicas": cluster_status.pairs_present(view),
+        "readyPairs": cluster_status.ready_pairs(view),
+        "selector": cluster_status.selector(view),
+        "pendingRestarts": cluster_status.pending_restarts(view),
+        "pairs": cluster_status.pairs(view),
+    }
+    if settled:
+        found["observedGeneration"] = view.cluster.metadata.generation
+    found.pop("currentOperation", None)
+    if view.operation is not None:
+        found["currentOperation"] = operation_to_status(view.operation)
+    found, truncated = cluster_status.trimmed(found)
+    if truncated:
+        more = ("StatusTruncated", "member detail is left out")
+        verdicts = [
+            warnings.joined([more]) if item.type == "Warning" else item for item in verdicts
+        ]
+    found["conditions"] = _conditions(view.cluster, view.previous, verdicts, view.now)
+    return found
+
+
+def _paused(value: bool) -> Verdict:
+    return Verdict("Paused", value, "Requested" if value else "None")
+
+
+def _conditions(
+    cluster: BrokerCluster, previous: Mapping[str, Any], verdicts: list[Verdict], now: float
+) -> list[dict[str, Any]]:
+    generation = cluster.metadata.generation
+    found = [
+        condition(
+            previous,
+            item.type,
+            item.value,
+            item.reason,
+            item.message,
+            now=now,
+            generation=generation,
+        )
+        for item in verdicts
+    ]
+    return merge_conditions(previous, found)
+
+
+def _only_status(
+    cluster: BrokerCluster,
+    previous: Mapping[str, Any],
+    context: Context,
+    now: float,
+    reason: str,
+    message: str,
+) -> Plan:
+    """Return a plan that says why nothing is done; the children stay as they are."""
+    verdicts = [Verdict("Ready", False, reason, message), _paused(is_paused(cluster))]
+    found = {
+        **previous,
+        "operatorVersion": context.version,
+        "conditions": _conditions(cluster, previous, verdicts, now),
+    }
+    events: tuple[Event, ...] = ()
+    if _turned(previous, "Ready", reason):
+        events = (Event(reason, message, warning=True),)
+        if reason == "InvalidSpec" and ".config" in message:
+            events = (*events, Event("ConfigRejected", message, warning=True))
+    return Plan(status=found, events=events)
+
+
+def _turned(previous: Mapping[str, Any], kind: str, reason: str) -> bool:
+    """Tell whether a condition gives this reason for the first time."""
+    before = find_condition(previous, kind)
+    return before is None or before["reason"] != reason
+
+
+def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
+    """Return the events of conditions that turned in this pass."""
+    found = []
+    for kind, reason, event in (
+        ("RolesConsistent", "TwoMasters", "TwoMastersDetected"),
+        ("ReplicationHealthy", "Diverged", "SlaveDiverged"),
+        ("ReplicationHealthy", "SlaveAhead", "SlaveDiverged"),
+        ("MetadataSynced", "SlaveAheadOfMaster", "SlaveAheadOfMaster"),
+    ):
+        now = find_condition(new, kind)
+        if now and now["reason"] == reason and _turned(view.previous, kind, reason):
+            found.append(Event(event, now["message"], warning=True))
+    return tuple(found)
+
+
+def _wake_after(
+    view: ClusterView, advance: Advance, moved: bool, new: Mapping[str, Any]
+) -> float | None:
+    if moved:
+        return _SOON
+    if advance.operation is not None:
+        return advance.wake_after
+    ready = find_condition(new, "Ready")
+    return None if ready and ready["status"] == "True" else _WAITING
