@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from failback.chaos.catalogue import CATALOGUE
-from failback.chaos.errors import TargetError
-from failback.chaos.target import Deadline, FileStat
+from failback.chaos.errors import GuardRefused, TargetError
+from failback.chaos.target import Deadline, FileStat, Injection
 from failback.chaos.view import (
     ClusterView,
     DeathRecord,
@@ -56,6 +56,7 @@ class FakeTarget:
         )
         self.conflicts: tuple[str, ...] = ()
         self.engine = "failback"
+        self.refusal: GuardRefused | None = None
 
     def view(self) -> ClusterView:
         return ClusterView(
@@ -124,6 +125,11 @@ class FakeTarget:
 
     def pod_state(self, pod: str) -> str:
         return "Held" if pod in self.held else "Ready"
+
+    def refuse_unsafe(self, injection: Injection) -> None:
+        self.calls.append(("refuse_unsafe", injection))
+        if self.refusal is not None:
+            raise self.refusal
 
     def read_store(self, member: Member, path: str) -> bytes:
         if path not in self.files:

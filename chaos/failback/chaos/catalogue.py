@@ -51,7 +51,7 @@ class FaultKind:
     parameters: tuple[Parameter, ...] = ()
     lasts: str | None = None
     rungs: tuple[str, ...] = ()
-    supported_by: frozenset[str] = frozenset({"local"})
+    supported_by: frozenset[str] = frozenset({"local", "kubernetes"})
     engines: frozenset[str] = frozenset({"failback", "apache"})
 
     def parameter(self, name: str) -> Parameter | None:

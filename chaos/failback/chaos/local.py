@@ -20,7 +20,7 @@ from failback.chaos import processes
 from failback.chaos.catalogue import CATALOGUE
 from failback.chaos.errors import TargetError
 from failback.chaos.facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
-from failback.chaos.target import Deadline, FileStat
+from failback.chaos.target import Deadline, FileStat, Injection
 from failback.chaos.view import (
     ClusterView,
     DeathRecord,
@@ -161,6 +161,9 @@ class LocalTarget:
         with Path(path).open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 yield LogLine(line.rstrip("\n"), stamp)
+
+    def refuse_unsafe(self, injection: Injection) -> None:
+        """Nothing to refuse: who runs ``failback up`` made this cluster for experiments."""
 
     # --- acting ----------------------------------------------------------------------------------
 

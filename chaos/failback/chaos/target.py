@@ -49,6 +49,18 @@ class FileStat:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What is about to be injected, for the guards. ``seconds`` is how long its effect lasts."""
+
+    fault: str
+    seconds: float = 0.0
+    others_in_effect: bool = False
+    """Another fault of the run is not healed yet, so the cluster is not what it should be."""
+    require_label: bool = True
+    consent: frozenset[str] = frozenset()
+
+
 class Target(Protocol):
     """One running cluster, as a fault injector needs it."""
 
@@ -105,6 +117,9 @@ class Target(Protocol):
 
     def log_lines(self, member: Member, since_ns: int) -> Iterator[LogLine]:
         """Lines of the member's log, oldest first."""
+
+    def refuse_unsafe(self, injection: Injection) -> None:
+        """Raise ``GuardRefused`` when the platform says that this must not be done now."""
 
     def close(self) -> None:
         """Let go of sockets; the cluster stays as it is."""

@@ -1,0 +1,1 @@
+"""Faults on clusters that run on Kubernetes: the target, its guards and its lease."""
