@@ -1,7 +1,7 @@
 """``python -m failback.chaos``: discovery, and the process of one repetition.
 
 python -m failback.chaos discover
-python -m failback.chaos run-arm FILE --arm A --repetition N --run-dir DIR --root DIR ...
+python -m failback.chaos run-arm FILE --arm A --repetition N --run-dir DIR --place JSON ...
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--seed", type=int, required=True)
     run.add_argument("--time-scale", type=float, default=1.0)
     run.add_argument("--run-dir", type=Path, required=True)
-    where = run.add_mutually_exclusive_group(required=True)
-    where.add_argument("--root", type=Path)
-    where.add_argument("--control-socket", type=Path)
+    run.add_argument("--place", required=True, help="where the cluster is, as JSON")
+    run.add_argument("--progress-address", default="", help="answer GET /run at host:port")
     options = parser.parse_args(argv)
     if options.command == "discover":
         from failback.chaos import discover
 
         print(json.dumps(discover(), indent=2))
         return 0
+    from failback.chaos.place import Place
     from failback.chaos.run import child_main
 
     logging.basicConfig(
@@ -49,8 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         seed=options.seed,
         time_scale=options.time_scale,
         run_dir=options.run_dir,
-        control_socket=options.control_socket,
-        root=options.root,
+        place=Place.from_json(options.place),
+        progress_address=options.progress_address,
         emit=_emit,
     )
 

@@ -53,6 +53,7 @@ def begin_faults(configuration: Configuration = None, secrets: Secrets = None) -
     session = _session(configuration)
     _guarded(lambda: await_slaves(session))
     zero = now()
+    session.stage = sessions.INJECTING
     session.rec.zero = zero
     session.rec.log.write("life", state="RUN_ZERO")
     session.progress("run zero")
@@ -107,6 +108,7 @@ def kill_broker(
 
     def act() -> dict[str, Any]:
         intended = faults.wait_for_time(session, fid, at_seconds, after)
+        session.refuse_unsafe("kill")
         record = faults.open_record(
             session, fid, "kill", faults.pick(session, pair, role), intended
         )
@@ -136,6 +138,7 @@ def terminate_broker(
 
     def act() -> dict[str, Any]:
         intended = faults.wait_for_time(session, fid, at_seconds, after)
+        session.refuse_unsafe("terminate")
         record = faults.open_record(
             session, fid, "terminate", faults.pick(session, pair, role), intended
         )
@@ -160,6 +163,7 @@ def pause_broker(
 
     def act() -> dict[str, Any]:
         intended = faults.wait_for_time(session, fid, at_seconds, after)
+        session.refuse_unsafe("pause", duration_seconds)
         record = faults.open_record(
             session, fid, "pause", faults.pick(session, pair, role), intended
         )
@@ -272,6 +276,7 @@ def recover(
     session = _session(configuration)
 
     def act() -> dict[str, Any]:
+        session.stage = sessions.RECOVERING
         session.progress("waiting for recovery")
         results = session.results
         if not session.wait_for(session.all_healed, timeout_seconds):
@@ -308,6 +313,7 @@ def drain(
     session = _session(configuration)
 
     def act() -> dict[str, Any]:
+        session.stage = sessions.DRAINING
         session.progress("draining")
         result = drain_groups(session, timeout_seconds, quiet_seconds)
         session.results.drained = result.drained

@@ -6,15 +6,27 @@ catalogue is checked in :mod:`failback.chaos.spec`; this module only says what o
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 API_VERSION = "failback.dev/v1alpha1"
 KIND = "ChaosExperiment"
 MAX_SEED = 2**64 - 1
 _NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+
+_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+
+
+def _decimal(value: object) -> object:
+    """A decimal number as text becomes a number: so it stands in the Kubernetes object."""
+    return float(value) if isinstance(value, str) and _DECIMAL.fullmatch(value) else value
+
+
+Decimal = Annotated[float, BeforeValidator(_decimal)]
 
 
 class Model(BaseModel):
@@ -159,7 +171,7 @@ class Expectation(Model):
 
 
 class Thresholds(Model):
-    max_duplicate_ratio: float | None = Field(default=None, ge=0)
+    max_duplicate_ratio: Decimal | None = Field(default=None, ge=0)
     max_lost: int = Field(default=0, ge=0)
     max_out_of_order_first: int | None = Field(default=None, ge=0)
 
@@ -196,7 +208,7 @@ class Spec(Model):
     warmup_seconds: float = Field(default=30.0, ge=0)
     cooldown_seconds: float = Field(default=60.0, ge=0)
     drain: Drain = Drain()
-    time_scale: float = Field(default=1.0, ge=0.05, le=1.0)
+    time_scale: Decimal = Field(default=1.0, ge=0.05, le=1.0)
     expect: tuple[Expectation, ...] = ()
     thresholds: Thresholds = Thresholds()
     guard: Guard = Guard()
@@ -207,6 +219,8 @@ class Spec(Model):
     timeout_seconds: float | None = Field(default=None, gt=0)
     abort: bool = False
     backend: Literal["native"] = "native"
+    job: dict[str, Any] = {}
+    """How Kubernetes runs it; nothing here reads it."""
 
 
 class ChaosExperimentResource(Model):

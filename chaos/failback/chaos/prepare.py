@@ -20,7 +20,7 @@ from failback.chaos.errors import Aborted, GuardRefused, TargetError
 from failback.chaos.fleet import Fleet, WorkloadProcess
 from failback.chaos.recorder import Recorder
 from failback.chaos.runfolder import RUN_SCHEMA
-from failback.chaos.session import RECORDER_PROC_NO, Session
+from failback.chaos.session import RECORDER_PROC_NO, STEADY_STATE, Session
 from failback.chaos.spec import check_engine, check_target
 from failback.chaos.victims import require_consistent_roles
 from failback.chaos.view import ClusterView, Member
@@ -32,6 +32,7 @@ from failback.protocol.route import SubscriptionGroupConfig
 logger = logging.getLogger(__name__)
 
 MAX_DISK_RATIO: Final = 0.9
+DEFAULT_PAUSE_SECONDS: Final = 60.0
 ROUTE_SECONDS: Final = 30.0
 PRELOAD_SECONDS: Final = 60.0
 ASSIGN_SECONDS: Final = 60.0
@@ -69,6 +70,7 @@ def prepare(session: Session) -> None:
     session.rec.start(session.view)
     _start_workload(session)
     _warm_up(session)
+    session.stage = STEADY_STATE
     write_run_json(session)
 
 
@@ -100,6 +102,9 @@ def check_guards(session: Session) -> ClusterView:
             known = ", ".join(pair.name for pair in view.pairs)
             raise GuardRefused("TargetMatches", f"{fault.id}: no pair {name}, there is {known}")
     _check_disks(view)
+    for fault in session.arm.faults:
+        seconds = fault.with_.get("durationSeconds", DEFAULT_PAUSE_SECONDS)
+        session.refuse_unsafe(fault.fault, float(seconds))
     return view
 
 
@@ -408,7 +413,11 @@ def run_document(session: Session) -> dict[str, Any]:
             for each in source.expect
         ],
         "thresholds": experiment.spec.thresholds.model_dump(mode="json", by_alias=True),
-        "target": {"kind": session.target.kind, "cluster": experiment.cluster},
+        "target": {
+            "kind": session.target.kind,
+            "cluster": experiment.cluster,
+            "namespace": view.namespace if view else experiment.namespace,
+        },
     }
 
 

@@ -7,6 +7,7 @@ says; :func:`run_here` is what the process does.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import signal
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -29,8 +30,9 @@ from failback.chaos.errors import ExitCode, GuardRefused, NotHealed, RunFolderEr
 from failback.chaos.generate import generate, run_folder_name, to_json, validate
 from failback.chaos.healing import undo_open
 from failback.chaos.ledger import UndoLedger
-from failback.chaos.local import ControlSocket, LocalTarget
-from failback.chaos.runfolder import CLOSED_SCHEMA, ClusterLease, FolderState, RunFolder
+from failback.chaos.place import Place
+from failback.chaos.progress import serve_progress
+from failback.chaos.runfolder import CLOSED_SCHEMA, FolderState, RunFolder
 from failback.chaos.schedule import plan_run, run_id
 from failback.chaos.session import Progress, Session
 from failback.chaos.spec import ChaosExperiment, ResolvedArm, parse_experiment
@@ -83,8 +85,10 @@ def run_arm(
     *,
     control_socket: Path | None = None,
     root: Path | None = None,
+    place: Place | None = None,
     run_dir: Path | None = None,
     runs: Path | None = None,
+    progress_address: str = "",
     progress: Progress = lambda _: None,
 ) -> RunOutcome:
     """Run one repetition in a process of its own and wait for it.
@@ -94,8 +98,10 @@ def run_arm(
         arm: Name of the arm.
         repetition: From 0.
         control_socket, root: One of the two says which local runtime.
+        place: Says where the cluster is, instead of the two.
         run_dir: The run folder; made if absent. Default: ``runs/<experiment>/<arm>-<repetition>``.
         runs: Folder of all runs, when ``run_dir`` is not given; ``runs`` by default.
+        progress_address: ``host:port`` at which the run answers ``GET /run``; empty for nowhere.
         progress: Called with one line of text at a time.
 
     Raises:
@@ -115,12 +121,16 @@ def run_arm(
         *("--time-scale", repr(experiment.spec.time_scale)),
         *("--run-dir", str(folder)),
     ]
-    if control_socket is not None:
-        command += ["--control-socket", str(control_socket)]
-    elif root is not None:
-        command += ["--root", str(root)]
-    else:
+    if place is None:
+        place = Place(
+            root=str(root.absolute()) if root else "",
+            control_socket=str(control_socket) if control_socket else "",
+        )
+    if place == Place():
         raise ConfigError("target", "give the runtime's root or its control socket")
+    command += ["--place", place.to_json()]
+    if progress_address:
+        command += ["--progress-address", progress_address]
     reply = _supervise(command, folder, progress)
     return _outcome_of(reply, folder)
 
@@ -134,7 +144,7 @@ def _supervise(command: Sequence[str], folder: Path, progress: Progress) -> dict
         )
     reply: dict[str, Any] = {}
     assert process.stdout is not None
-    with process.stdout as lines:
+    with process.stdout as lines, _terminated_as_interrupted():
         while True:
             try:
                 for line in lines:
@@ -149,6 +159,23 @@ def _supervise(command: Sequence[str], folder: Path, progress: Progress) -> dict
                 process.send_signal(signal.SIGTERM)
     reply.setdefault("exit_code", process.wait())
     return reply
+
+
+@contextlib.contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM like Ctrl-C: a container's stop is passed on to the run, which undoes and ends."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _json_line(line: str) -> dict[str, Any]:
@@ -195,9 +222,9 @@ def run_here(
     arm: ResolvedArm,
     repetition: int,
     *,
-    target: Target,
-    lease_folder: Path,
+    place: Place,
     run_dir: Path,
+    progress_address: str = "",
     progress: Progress = lambda _: None,
 ) -> RunOutcome:
     """Run one repetition in this process; raises like :func:`run_arm`."""
@@ -208,9 +235,9 @@ def run_here(
     if folder.is_closed():
         raise ConfigError("run_dir", f"{run_dir} holds a finished run; choose another folder")
     folder.create()
+    target, lease = place.connect(experiment.cluster)
     chaos_toolkit = generate(experiment, arm, repetition, run_dir=str(run_dir), target=target.kind)
     validate(chaos_toolkit)
-    lease = ClusterLease(lease_folder, experiment.cluster)
     lease.take(run_dir)
     session = Session(
         experiment=experiment,
@@ -225,11 +252,12 @@ def run_here(
         started=started,
     )
     sessions.register(session)
+    server = serve_progress(session, progress_address) if progress_address else None
     try:
         folder.open()
         folder.write_bytes("experiment.yaml", experiment.source.encode())
         folder.write_bytes("experiment.json", to_json(chaos_toolkit).encode())
-        folder.write_json("target.json", _target_note(target, experiment, lease_folder))
+        folder.write_json("target.json", _target_note(target, experiment, place))
         journal = run_experiment(
             chaos_toolkit,
             settings={"runtime": chaos_toolkit["runtime"]},
@@ -240,6 +268,8 @@ def run_here(
         )
         return _finish(session, journal)
     finally:
+        if server is not None:
+            server.shutdown()
         sessions.forget(session)
         healed = not session.ledger.open_entries()
         lease.give_back(healed=healed and (folder.is_closed() or session.refused is not None))
@@ -352,14 +382,10 @@ def _sentence(checks: Sequence[Check], left: Sequence[str], folder: Path) -> str
     return ""
 
 
-def _target_note(target: Target, experiment: ChaosExperiment, lease_folder: Path) -> dict[str, Any]:
+def _target_note(target: Target, experiment: ChaosExperiment, place: Place) -> dict[str, Any]:
     control = getattr(target, "control_path", None)
-    return {
-        "kind": target.kind,
-        "cluster": experiment.cluster,
-        "root": str(lease_folder),
-        "control_socket": str(control) if control else None,
-    }
+    known = json.loads(place.to_json()) | ({"control_socket": str(control)} if control else {})
+    return {"kind": target.kind, "cluster": experiment.cluster, **known}
 
 
 def _run_dir(runs: Path, experiment: ChaosExperiment, arm: str, repetition: int) -> Path:
@@ -388,8 +414,7 @@ def heal(run_dir: Path, *, progress: Progress = lambda _: None, seconds: float =
         progress("nothing to heal")
         return ExitCode.PASS
     note = folder.read_json("target.json")
-    target = _target_of(note)
-    lease = ClusterLease(Path(note["root"]), str(note["cluster"]))
+    target, lease = Place.of_note(note).connect(str(note["cluster"]))
     lease.take(run_dir, healing=True)
     left: list[str] = []
     try:
@@ -443,18 +468,6 @@ def _close_aborted(folder: RunFolder, left: list[str]) -> None:
     )
 
 
-def _target_of(note: Mapping[str, Any]) -> LocalTarget:
-    socket_path = note.get("control_socket")
-    root = Path(str(note["root"]))
-    try:
-        control = ControlSocket.of_root(root)
-    except TargetError:
-        if not socket_path:
-            raise
-        control = ControlSocket(Path(str(socket_path)))
-    return LocalTarget(control, str(note["cluster"]))
-
-
 def abort(run_dir: Path, why: str = "asked to abort") -> None:
     """Set the abort flag of a live run; it ends in order within seconds.
 
@@ -478,8 +491,8 @@ def child_main(
     seed: int,
     time_scale: float,
     run_dir: Path,
-    control_socket: Path | None,
-    root: Path | None,
+    place: Place,
+    progress_address: str = "",
     emit: Callable[[Mapping[str, Any]], None],
 ) -> int:
     """Run one repetition and emit progress, then an outcome or an error, as plain objects."""
@@ -498,18 +511,13 @@ def child_main(
     try:
         experiment = parse_experiment(source.read_text(encoding="utf-8"))
         experiment = experiment.with_seed(seed).with_time_scale(time_scale)
-        control = ControlSocket(control_socket) if control_socket else None
-        if control is None:
-            assert root is not None
-            control = ControlSocket.of_root(root)
-        target = LocalTarget(control, experiment.cluster)
         outcome = run_here(
             experiment,
             experiment.arm(arm),
             repetition,
-            target=target,
-            lease_folder=root or control.path.parent,
+            place=place,
             run_dir=run_dir,
+            progress_address=progress_address,
             progress=progress,
         )
     except FailbackError as error:

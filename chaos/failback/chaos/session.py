@@ -20,12 +20,13 @@ from typing import Any, Final
 from failback.chaos.board import HEALED
 from failback.chaos.errors import Aborted
 from failback.chaos.fleet import Fleet, WorkloadProcess
+from failback.chaos.lease import Lease
 from failback.chaos.ledger import UndoLedger
 from failback.chaos.recorder import FaultRecord, Recorder
-from failback.chaos.runfolder import ClusterLease, RunFolder
+from failback.chaos.runfolder import RunFolder
 from failback.chaos.schedule import Schedule
 from failback.chaos.spec import ChaosExperiment, ResolvedArm
-from failback.chaos.target import Target
+from failback.chaos.target import Injection, Target
 from failback.chaos.view import ClusterView, Member, Stamp
 from failback.chaos.wire import now
 from failback.protocol.errors import FailbackError
@@ -34,6 +35,12 @@ logger = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
 RECORDER_PROC_NO: Final = 0
+PENDING: Final = "Pending"
+STEADY_STATE: Final = "SteadyState"
+INJECTING: Final = "Injecting"
+RECOVERING: Final = "Recovering"
+DRAINING: Final = "Draining"
+"""Stages of a run, as a ChaosExperiment's status names them."""
 
 
 @dataclass(slots=True)
@@ -76,7 +83,7 @@ class Session:
         folder: RunFolder,
         target: Target,
         schedule: Schedule,
-        lease: ClusterLease | None,
+        lease: Lease | None,
         progress: Progress = lambda _: None,
         started: Stamp | None = None,
     ) -> None:
@@ -99,6 +106,7 @@ class Session:
         self.start_offsets: dict[tuple[str, str, int], int] = {}
         """Where the queues ended when the run began: (broker name, topic, queue) to offset."""
         self.in_rollback = False
+        self.stage = PENDING
         self.closed = False
         self.recorder_proc = secrets.token_bytes(16)
         self.recorder: Recorder | None = None
@@ -224,6 +232,21 @@ class Session:
             self.rec.board.get(fid, HEALED) is not None
             for fid, record in self.faults().items()
             if record.issued is not None
+        )
+
+    def refuse_unsafe(self, fault: str, seconds: float = 0.0) -> None:
+        """Ask every guard once more. Raises ``GuardRefused``; ``seconds`` are unscaled."""
+        guard = self.experiment.spec.guard
+        if self.lease is not None:
+            self.lease.require()
+        self.target.refuse_unsafe(
+            Injection(
+                fault=fault,
+                seconds=self.scaled(seconds),
+                others_in_effect=any(each.in_effect for each in self.faults().values()),
+                require_label=guard.require_namespace_label,
+                consent=frozenset(guard.consent),
+            )
         )
 
     def group_topics(self) -> dict[str, str]:

@@ -29,7 +29,8 @@ VERSION: Final = "v1alpha1"
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _ERROR_CHANNEL: Final = 3
-_stream: Any = stream  # neither of the two has types
+_config: Any = config  # none of the three has types
+_stream: Any = stream
 _Watch: Any = watch.Watch
 
 
@@ -66,9 +67,9 @@ class KubeApi:
         configuration = client.Configuration()
         try:
             if kubeconfig is None and _inside_a_pod():
-                config.load_incluster_config(client_configuration=configuration)
+                _config.load_incluster_config(client_configuration=configuration)
             else:
-                config.load_kube_config(kubeconfig, client_configuration=configuration)
+                _config.load_kube_config(kubeconfig, client_configuration=configuration)
         except (ConfigException, OSError) as error:
             raise TargetError("find the Kubernetes API server", str(error)) from error
         return cls(configuration, namespace)

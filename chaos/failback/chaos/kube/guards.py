@@ -61,7 +61,7 @@ def require_survivable_pause(pods: Sequence[Object], injection: Injection) -> No
 def liveness_window(pod: Object) -> float | None:
     """Seconds until the kubelet ends a broker that does not answer; ``None`` without a probe."""
     containers = pod["spec"].get("containers") or ()
-    broker = next((each for each in containers if each["name"] == CONTAINER), {})
+    broker: Object = next((each for each in containers if each["name"] == CONTAINER), {})
     probe = broker.get("livenessProbe")
     if not probe:
         return None
