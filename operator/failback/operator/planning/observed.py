@@ -42,6 +42,8 @@ class Pod:
     """Label ``controller-revision-hash``."""
     role: str = ""
     """Label ``failback.dev/role``."""
+    image: str = ""
+    """``spec.containers[name=broker].image``."""
     restarts: int = 0
     problem: str = ""
     """``ImagePullError``, ``Unschedulable``, ``CrashLoop`` or empty."""
@@ -172,6 +174,8 @@ class ObservedCluster:
     experiments: Sequence[Object] = ()
     snapshot: Mapping[str, Mapping[int, int]] | None = None
     """Offset snapshot of a running RoleSwitch, from its ConfigMap."""
+    snapshot_label: str = ""
+    """Which snapshot that is."""
     snapshot_uid: str = ""
     """uid of that ConfigMap."""
     masterless_since: Mapping[int, float] = field(default_factory=dict)

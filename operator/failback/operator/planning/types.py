@@ -180,6 +180,8 @@ class SaveSnapshot:
     name: str
     owner: Object
     offsets: Mapping[str, Mapping[int, int]]
+    label: str = ""
+    """Which snapshot of which switch this is; read back as ``snapshot_label``."""
 
 
 Action = (

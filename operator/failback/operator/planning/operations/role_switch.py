@@ -1,0 +1,312 @@
+"""RoleSwitch: master and slave of one pair change places. Pure.
+
+::
+
+    Planned  Preflight TakeLease DrainWrites Replicate SyncOffsets | StopOldMaster StartNewMaster
+             ApplyOffsets OpenWrites RejoinOldMaster Verify Finished
+    Forced   Preflight TakeLease | StopOldMaster StartNewMaster OpenWrites RejoinOldMaster Verify
+             Finished
+
+Left of the bar a time-out or the deletion of the RoleSwitch leads to RollBack, right of it the
+only way is forward. The step in the cluster's status is the truth; the RoleSwitch's ``steps`` are
+its diary. Every pass either changes what is remembered or acts on the cluster, never both: so
+whatever an action relies on was in the status before, and an operator that dies at any point
+finds all it needs there. ``Finished`` holds the result until the RoleSwitch shows it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.planning import predicates
+from failback.operator.planning.observed import Key, Object, ObservedCluster
+from failback.operator.planning.switching import handover, takeover
+from failback.operator.planning.switching.pair import LEASE_SECONDS, Outcome, PairView, waiting
+from failback.operator.planning.switching.preflight import preflight
+from failback.operator.planning.switching.request import (
+    ENDED,
+    find,
+    member_label,
+    open_operation,
+    reference,
+    requests,
+    step_ended,
+)
+from failback.operator.planning.switching.request import TYPE as TYPE
+from failback.operator.planning.types import Advance, Event, Operation, Shape, TakeLease
+
+PRIORITY: Final = 1
+ABANDONABLE: Final = False
+
+ROLL_BACK: Final = "RollBack"
+FINISHED: Final = "Finished"
+PLANNED: Final = (
+    "Preflight",
+    "TakeLease",
+    "DrainWrites",
+    "Replicate",
+    "SyncOffsets",
+    "StopOldMaster",
+    "StartNewMaster",
+    "ApplyOffsets",
+    "OpenWrites",
+    "RejoinOldMaster",
+    "Verify",
+)
+FORCED: Final = tuple(
+    step
+    for step in PLANNED
+    if step not in ("DrainWrites", "Replicate", "SyncOffsets", "ApplyOffsets")
+)
+UNDOABLE: Final = frozenset(PLANNED[: PLANNED.index("StopOldMaster")])
+HELD_BY_OBJECT: Final = frozenset(PLANNED[PLANNED.index("StopOldMaster") : 9])
+"""Steps during which the RoleSwitch object must not go: its snapshot is still needed."""
+NEEDS_OFFSETS: Final = frozenset({"SyncOffsets", "ApplyOffsets"})
+"""Steps that want GET_ALL_CONSUMER_OFFSET (43) of the pair asked in every pass."""
+_STOPPED: Final = frozenset(PLANNED[PLANNED.index("StopOldMaster") : 9])
+_CLOSED: Final = frozenset(PLANNED[2:8])
+_SWITCHED: Final = frozenset(PLANNED[7:])
+_SOON: Final = 0.0
+
+
+def cause(
+    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
+) -> Operation | None:
+    """Return the operation of the oldest RoleSwitch that may begin now."""
+    for request in requests(cluster, observed):
+        if request.phase in ENDED or request.deleted_at is not None or now > request.deadline:
+            continue
+        found = preflight(cluster, observed, request, now, status=status)
+        # What the plan of the cluster is about to replace is no obstacle: it asks by priority.
+        if not found.refused and set(found.blocked) <= {"NoOtherOperation"}:
+            return open_operation(cluster, request, found.old_master, PLANNED[0], now)
+    return None
+
+
+def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
+    """Return the shape at the operation's step: who is master, who is stopped, what is closed."""
+    pair, step, data = operation.pair or 0, operation.step, operation.data
+    switched = step in _SWITCHED or (step == "StartNewMaster" and "recorded" in data)
+    masters = dict(shape.masters)
+    if step != FINISHED and step != PLANNED[0]:
+        masters[pair] = data["to"] if switched else data["from"]
+    closed = shape.closed - {pair} if step in _OPEN else shape.closed
+    if step in _CLOSED:
+        closed |= {pair}
+    stopped = set(shape.stopped)
+    if step in _STOPPED or (step == "RejoinOldMaster" and "settled" not in data):
+        stopped.add((pair, data["from"]))
+        stopped |= {(pair, ordinal) for ordinal in data.get("stopped", ())}
+    return dataclasses.replace(shape, masters=masters, closed=closed, stopped=frozenset(stopped))
+
+
+_OPEN: Final = frozenset({"OpenWrites", "RejoinOldMaster", "Verify", ROLL_BACK})
+
+
+def advance(
+    cluster: BrokerCluster,
+    observed: ObservedCluster,
+    desired: Mapping[Key, Object],
+    operation: Operation,
+    now: float,
+) -> Advance:
+    """Return what the switch wants of this pass."""
+    request = find(cluster, observed, operation.data["uid"])
+    view = PairView(cluster, observed, operation, now, desired, request)
+    if operation.step == FINISHED:
+        shown = request is None or request.phase in ENDED
+        return Advance(None if shown else operation)
+    if operation.step in UNDOABLE:
+        why = _why_undo(view)
+        if why is not None:
+            return _undo(view, *why)
+    elif operation.step != ROLL_BACK and view.lease_is_taken:
+        return Advance(operation.blocked("LeaseHeld"))
+    return _carry(view, _STEPS[operation.step](view))
+
+
+# --- what a step's outcome means ----------------------------------------------------------------
+
+
+def _carry(view: PairView, outcome: Outcome) -> Advance:
+    operation = view.operation
+    if outcome.failed is not None:
+        return _undo(view, *outcome.failed)
+    if outcome.done:
+        return _next(view, outcome.evidence)
+    if outcome.data:
+        kept = {**operation.data, **outcome.data}
+        data = {key: value for key, value in kept.items() if value is not None}
+        return Advance(dataclasses.replace(operation, data=data), wake_after=_SOON)
+    if operation.step == PLANNED[0]:  # nothing was written yet: it waits as a Pending object
+        return Advance(None)
+    actions = (*_renewal(view), *outcome.actions)
+    return Advance(operation.blocked(*outcome.blocked), actions)
+
+
+def _renewal(view: PairView) -> tuple[TakeLease, ...]:
+    """Return the renewal of the lease, from the step after taking it until it is let go."""
+    idle = view.operation.step in ("TakeLease", ROLL_BACK) or "verified" in view.data
+    if idle or not view.lease_is_due:
+        return ()
+    return (TakeLease(view.lease_name, view.data["uid"], LEASE_SECONDS),)
+
+
+def _next(view: PairView, evidence: Mapping[str, Any]) -> Advance:
+    """Return the operation at the step that follows."""
+    operation = view.operation
+    if operation.step == ROLL_BACK:
+        return _finish(
+            view, "Failed", operation.data["reason"], operation.data["message"], evidence
+        )
+    steps = FORCED if view.forced else PLANNED
+    position = steps.index(operation.step) + 1
+    if position == len(steps):
+        return _finish(view, "Complete", "Complete", "", evidence)
+    following = steps[position]
+    diary = step_ended(operation.data["steps"], evidence, following, view.now)
+    moved = operation.at_step(following, view.now, steps=diary)
+    what = f"{following} of {_title(view)}"
+    events = _events(view, "RoleSwitchStep", what)
+    if operation.step == PLANNED[0]:
+        events = _events(view, "RoleSwitchStarted", _title(view)) + events
+    found = evidence.get("prefix")
+    if operation.step == "RejoinOldMaster" and found in takeover.REFUSED:
+        tail = evidence.get("tailBytes")
+        lost = f", {tail} bytes of its log only it has" if tail is not None else ""
+        old = member_label(view.cluster, view.pair, view.data["from"])
+        events += _events(view, "SlaveDiverged", f"{old} is {found}{lost}", warning=True)
+    return Advance(moved, events=events, wake_after=_SOON)
+
+
+def _why_undo(view: PairView) -> tuple[str, str] | None:
+    """Return reason and message when a switch that can still be undone must be."""
+    if view.request is None or view.request.deleted_at is not None:
+        return "RolledBack", "the RoleSwitch was deleted"
+    if view.overdue:
+        reason = "TimedOut" if view.data["onTimeout"] == "Fail" else "RolledBack"
+        waited = f"{view.operation.step} did not end within {view.data['timeoutSeconds']} s"
+        return reason, waited
+    if view.operation.step not in PLANNED[:2] and view.lease_is_taken:
+        return "LeaseHeld", f"somebody else holds Lease {view.lease_name}"
+    return None
+
+
+def _undo(view: PairView, reason: str, message: str) -> Advance:
+    """Return the operation at RollBack, or at its end when nothing was begun."""
+    if view.operation.step in PLANNED[:2] and not view.lease_is_ours:
+        return _finish(view, "Failed", reason, message, {})
+    diary = step_ended(view.operation.data["steps"], {"failed": message}, ROLL_BACK, view.now)
+    moved = view.operation.at_step(ROLL_BACK, view.now, steps=diary, reason=reason, message=message)
+    return Advance(moved, wake_after=_SOON)
+
+
+def _finish(
+    view: PairView, phase: str, reason: str, message: str, evidence: Mapping[str, Any]
+) -> Advance:
+    diary = step_ended(view.operation.data["steps"], evidence, None, view.now)
+    moved = view.operation.at_step(
+        FINISHED, view.now, steps=diary, phase=phase, reason=reason, message=message
+    )
+    if phase == "Complete":
+        write = view.data.get("writeOutageSeconds", 0)
+        read = view.data.get("readOutageSeconds", 0)
+        text = f"{_title(view)}: no writes for {write} s, no reads for {read} s"
+        events = _events(view, "RoleSwitchFinished", text)
+    else:
+        text = f"{_title(view)}: {reason}: {message}"
+        undone = view.operation.step == ROLL_BACK
+        kind = "RoleSwitchRolledBack" if undone else "RoleSwitchFailed"
+        events = _events(view, kind, text, warning=True)
+    return Advance(moved, events=events, wake_after=_SOON)
+
+
+def _title(view: PairView) -> str:
+    old = member_label(view.cluster, view.pair, view.data["from"])
+    new = member_label(view.cluster, view.pair, view.data["to"])
+    return f"{view.data['name']} ({old} to {new})"
+
+
+def _events(
+    view: PairView, reason: str, message: str, *, warning: bool = False
+) -> tuple[Event, ...]:
+    """Return an event about the cluster and one about the RoleSwitch."""
+    about = {
+        **{
+            key: value
+            for key, value in reference(view.data["name"], view.data["uid"]).items()
+            if key in ("apiVersion", "kind", "name", "uid")
+        },
+        "namespace": view.cluster.namespace,
+    }
+    return (
+        Event(reason, message, warning=warning),
+        Event(reason, message, warning=warning, about=about),
+    )
+
+
+# --- the first and the last step ----------------------------------------------------------------
+
+
+def _preflight(view: PairView) -> Outcome:
+    """Ask everything once more, now that the operation stands in the status."""
+    if view.request is None:
+        return waiting("RequestKnown")
+    found = preflight(
+        view.cluster,
+        view.observed,
+        view.request,
+        view.now,
+        status={},
+        operation=view.operation,
+    )
+    if found.refused:
+        return Outcome(failed=("Preflight", found.refused))
+    if found.old_master != view.data["from"]:
+        return waiting("SingleMaster")
+    since = view.observed.masterless_since.get(view.pair)
+    if view.forced and since is not None and "masterlessSince" not in view.data:
+        return Outcome(data={"masterlessSince": since})
+    evidence = {"master": member_label(view.cluster, view.pair, found.old_master)}
+    return Outcome(done=not found.blocked, blocked=found.blocked, evidence=evidence)
+
+
+def _verify(view: PairView) -> Outcome:
+    """Wait until the pair is whole again, then let go of lease and snapshot.
+
+    A slave that may not rejoin, or that stays away beyond the time limit, is not waited for.
+    """
+    if "verified" in view.data:
+        return takeover.let_go(view)
+    names = ["SingleMaster"]
+    late = view.overdue and view.step_seconds > (
+        view.cluster.spec.update_strategy.pair_timeout_seconds
+    )
+    if view.data.get("rejoined", True) and not late:
+        names.append("MetadataEqual")
+    false = predicates.evaluate(
+        names, view.cluster, view.observed, view.now, pair=view.pair, operation=view.operation
+    )
+    labels = takeover.role_labels(view)
+    if false or labels:
+        return waiting(*(false or ("RoleLabels",)), actions=labels)
+    return Outcome(data={"verified": True})
+
+
+_STEPS: Final[Mapping[str, Callable[[PairView], Outcome]]] = {
+    "Preflight": _preflight,
+    "TakeLease": handover.take_lease,
+    "DrainWrites": handover.drain_writes,
+    "Replicate": handover.replicate,
+    "SyncOffsets": handover.sync_offsets,
+    "StopOldMaster": takeover.stop_old_master,
+    "StartNewMaster": takeover.start_new_master,
+    "ApplyOffsets": takeover.apply_offsets,
+    "OpenWrites": takeover.open_writes,
+    "RejoinOldMaster": takeover.rejoin_old_master,
+    "Verify": _verify,
+    ROLL_BACK: handover.roll_back,
+}
