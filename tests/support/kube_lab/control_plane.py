@@ -221,7 +221,7 @@ class ControlPlane:
 
 
 def _is_established(definition: Object) -> bool:
-    conditions = definition.get("status", {}).get("conditions", ())
+    conditions = definition.get("status", {}).get("conditions") or ()
     return any(item["type"] == "Established" and item["status"] == "True" for item in conditions)
 
 
