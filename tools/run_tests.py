@@ -59,7 +59,7 @@ class Background:
     """A tier that runs beside the others, at low priority, with its output in a file."""
 
     def __init__(self, name: str) -> None:
-        self._output = tempfile.TemporaryFile("w+", prefix=f"failback-{name}-")
+        self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by close()
         [command] = TIERS[name]
         nice = ["nice", "-n", "10"] if shutil.which("nice") else []
         self._process = subprocess.Popen(

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
+from tests.support.kube_lab.node_process import NodeProcess, see_names
 
 
 @pytest.fixture(scope="session")
@@ -20,6 +21,18 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
         yield plane
     finally:
         plane.stop()
+
+
+@pytest.fixture(scope="session")
+def node(control_plane: ControlPlane) -> Iterator[NodeProcess]:
+    """A node that runs the pods of all namespaces; their names resolve in this process."""
+    found = NodeProcess(control_plane)
+    try:
+        found.start()
+        see_names(found.hosts_file)
+        yield found
+    finally:
+        found.stop()
 
 
 @pytest.fixture

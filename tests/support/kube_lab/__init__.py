@@ -1,37 +1,55 @@
 """A real Kubernetes for tests: etcd, kube-apiserver, kube-controller-manager and a node of ours.
 
-Fixtures (tests/kube/conftest.py):
+Fixtures (tests/kube/conftest.py); ask for ``node`` whenever pods must run or get Ready:
 
-    control_plane   session  ControlPlane: api (admin client), kubeconfig, audit (AuditLog),
-                             restart_api_server(), pause/kill of its servers
-    node            session  Node: runs the pods that are bound to it as real processes;
-                             pids(), kill_container(), log_file(). Ask for it when pods must run
+    control_plane   session  ControlPlane
+    node            session  NodeProcess: runs the pods of all namespaces as real processes
     namespace       test     Namespace with a name of its own, cleaned up afterwards
-    misbehaving     test     MisbehavingProxy in front of the API server, with a kubeconfig
+    proxy           test     MisbehavingProxy between a client under test and the API server
 
-What to call:
+Control plane:
 
-    control_plane.api               Api: get, list, create, apply, patch, delete, wait (below)
-    control_plane.kubeconfig        path, of system:masters
-    namespace.name                  "t-..."; also the default of namespace.api
-    namespace.api                   Api whose default namespace is this one
-    namespace.identity("op", rules) Identity of a new ServiceAccount with a Role of these rules:
-                                    .kubeconfig (path), .token, .user_agent is yours to choose
-    namespace.kubectl("get", "pods")          kubectl with -n NAME; returns Completed (out, err)
-    namespace.helm("install", ...)            helm with --namespace NAME
-    namespace.pretend_pods()        pods of this namespace become Ready without any process
-    control_plane.audit.mark()      position in the audit log, then
-    control_plane.audit.writes(since=mark, user_agent="failback", namespace=..., user=...)
+    control_plane.api                   Api of the administrator (default namespace "default")
+    control_plane.kubeconfig, .url, .ca_file
+    control_plane.audit.mark()          a position, then
+    control_plane.audit.writes(since=mark, user_agent="failback", user=identity.user,
+                               namespace="", resource="pods/status") -> [Write(verb, resource,
+                               name, code, user_agent, ...)];  .counts(since=mark) by user agent
+    control_plane.api_server.kill(); control_plane.start_api_server();  .pause() / .resume()
+    control_plane.install_definition(crd)      a CRD added late; restart_controllers() makes the
+                                               garbage collector know it
 
-    api.get("pods", name), api.list("apps/v1", "statefulsets") are spelt by kind:
-    api.get("Pod", "a-0"); api.list("StatefulSet", labels="a=b"); api.create(obj);
-    api.apply(obj, manager="me", force=True); api.patch("Pod", name, body, kind_of="merge");
-    api.delete("Pod", name, grace=0); api.wait("Pod", name, lambda pod: ..., seconds=30)
-    Every refusal is an ApiError with .code, .reason and .message.
+Namespace:
 
-Custom resource definitions are taken from charts/failback/crds-src/*.yaml and applied before the
+    namespace.name, namespace.kubeconfig (administrator, this namespace), namespace.folder
+    namespace.api                       Api whose default namespace is this one
+    namespace.identity("op", rules, cluster_rules=..., server=proxy.url) -> Identity
+                                        (name, user, token, kubeconfig) of a new ServiceAccount
+    namespace.identity_of("op")         of one that exists, such as a chart's
+    namespace.kubectl("get", "pods", stdin="", check=True) -> Completed(code, out, err)
+    namespace.helm("install", ...)      commands of another identity: namespace.commands(identity)
+    namespace.pretend_pods()            before any pod: they become Ready without a process
+
+Api: get(kind, name), find (or None), list(kind, labels=, fields=, namespace="*"), create(obj),
+replace(obj), apply(obj, manager=, force=, dry_run=), patch(kind, name, body, type="merge" |
+"strategic" | "json", subresource="status"), delete(kind, name, grace=, propagation=),
+wait(kind, name, condition, seconds=60), wait_gone(kind, name). Kinds are spelt as in manifests.
+Every refusal is an ApiError with code, reason, message and the whole status.
+
+Node:
+
+    node.pid(ns, pod, container=""), node.pids(...)   PID 1 of the container, then its children
+    node.kill_container(ns, pod)        SIGKILL of PID 1: the whole container dies
+    node.kill_program(ns, pod, signum)  signal what failback-init runs: the broker itself
+    node.claim_folder(ns, claim), node.pod_folder(ns, pod)   folders of this machine
+    StorageClasses "standard" (default, grows) and "fixed" (never grows); claims that are deleted
+    take their data along. Images are not pulled; a container without a command starts what the
+    project's Dockerfile says for the stage of the image's name; the tag "does-not-exist" gives
+    ImagePullBackOff. Logs and exec work through the API server (WebSocket clients only).
+
+Once ``node`` was asked for, the test process and everything that it starts afterwards (an operator
+under test) resolve the DNS names of pods and services, by a private mount of /etc/hosts.
+
+Custom resource definitions are those of charts/failback/crds-src/*.yaml, applied before the
 controller manager starts, so that garbage collection knows the kinds from the beginning.
-
-The test process sees the pods' DNS names (a private mount of /etc/hosts made by ``node``), and so
-does every process that it starts afterwards, such as an operator under test.
 """

@@ -7,7 +7,7 @@ import json
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -208,11 +208,14 @@ class Api:
         namespace: str | None = None,
         what: str = "",
     ) -> Object:
-        """Return the object once it is there and ``condition`` holds for it."""
+        """Return the object once it is there and ``condition`` holds for it.
+
+        A condition that misses a field (``KeyError``, ``IndexError``) does not hold yet.
+        """
         deadline = time.monotonic() + seconds * SCALE
         while True:
             found = self.find(kind, name, namespace=namespace)
-            if found is not None and condition(found):
+            if found is not None and _holds(condition, found):
                 return found
             if time.monotonic() > deadline:
                 shown = json.dumps((found or {}).get("status"), indent=1)
@@ -278,9 +281,16 @@ class Api:
         prefix, plural = path.split()
         return prefix, plural, namespaced
 
-    def _served(self) -> list[str]:
+    def _served(self) -> Sequence[str]:
         groups = self.request("GET", "/apis")["groups"]
         return ["v1", *(group["preferredVersion"]["groupVersion"] for group in groups)]
+
+
+def _holds(condition: Callable[[Object], object], found: Object) -> bool:
+    try:
+        return bool(condition(found))
+    except (KeyError, IndexError):
+        return False
 
 
 def _decode(answer: bytes) -> Any:

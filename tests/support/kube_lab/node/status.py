@@ -1,0 +1,157 @@
+"""What the API server is told about a pod. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.support.kube_lab.api import Object
+
+
+@dataclass(slots=True)
+class ContainerState:
+    """One container as the node knows it; ``state`` and ``last`` are shaped as in the API."""
+
+    name: str
+    image: str
+    state: Object = field(default_factory=dict)
+    last: Object = field(default_factory=dict)
+    restarts: int = 0
+    ready: bool = False
+    started: bool = False
+    container_id: str = ""
+
+    def waits(self, reason: str, message: str = "") -> None:
+        """Go to ``waiting``; what ended before becomes the last state."""
+        if "terminated" in self.state:
+            self.last = self.state
+        waiting = {"reason": reason, **({"message": message} if message else {})}
+        self.state = {"waiting": waiting}
+        self.ready = self.started = False
+
+    def runs(self, container_id: str, now: str) -> None:
+        """Go to ``running``."""
+        if "terminated" in self.state:
+            self.last = self.state
+        self.state = {"running": {"startedAt": now}}
+        self.container_id = container_id
+        self.ready = self.started = False
+
+    def ended(self, code: int, message: str, now: str) -> None:
+        """Go to ``terminated``."""
+        began = self.state.get("running", {}).get("startedAt", now)
+        terminated: Object = {
+            "exitCode": code,
+            "reason": "Completed" if code == 0 else "Error",
+            "startedAt": began,
+            "finishedAt": now,
+            "containerID": self.container_id,
+        }
+        if message:
+            terminated["message"] = message
+        self.state = {"terminated": terminated}
+        self.ready = self.started = False
+
+    @property
+    def code(self) -> int | None:
+        """The exit code when it has ended."""
+        return self.state["terminated"]["exitCode"] if "terminated" in self.state else None
+
+    def report(self) -> Object:
+        """Return the entry of ``containerStatuses``."""
+        found: Object = {
+            "name": self.name,
+            "image": self.image,
+            "imageID": "",
+            "state": self.state or {"waiting": {"reason": "PodInitializing"}},
+            "lastState": self.last,
+            "restartCount": self.restarts,
+            "ready": self.ready,
+            "started": self.started,
+        }
+        if self.container_id:
+            found["containerID"] = self.container_id
+        return found
+
+
+def pod_status(
+    pod: Object,
+    inits: Sequence[ContainerState],
+    containers: Sequence[ContainerState],
+    *,
+    phase: str,
+    address: str,
+    node_address: str,
+    started: str,
+    now: str,
+) -> Object:
+    """Return the status to report.
+
+    Conditions keep their ``lastTransitionTime`` from ``pod`` unless they change; conditions of
+    others, such as readiness gates, are read and not written.
+    """
+    old = {item["type"]: item for item in pod.get("status", {}).get("conditions", ())}
+    initialized = all(state.code == 0 for state in inits)
+    ready = phase == "Running" and all(state.ready for state in containers)
+    gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates", ())]
+    closed = [gate for gate in gates if old.get(gate, {}).get("status") != "True"]
+    wanted = {
+        "PodScheduled": (True, "", ""),
+        "Initialized": (initialized or phase == "Succeeded", "ContainersNotInitialized", ""),
+        "ContainersReady": (ready, *_why(phase, containers)),
+        "Ready": (
+            (ready and not closed),
+            *(_why(phase, containers) if not ready else _why_gates(closed)),
+        ),
+    }
+    conditions = [
+        _condition(kind, value, reason, message, old.get(kind), now)
+        for kind, (value, reason, message) in wanted.items()
+    ]
+    found: Object = {
+        "phase": phase,
+        "conditions": conditions,
+        "hostIP": node_address,
+        "hostIPs": [{"ip": node_address}],
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "startTime": started,
+        "containerStatuses": [state.report() for state in containers],
+        "qosClass": pod.get("status", {}).get("qosClass", "BestEffort"),
+    }
+    if inits:
+        found["initContainerStatuses"] = [state.report() for state in inits]
+    return found
+
+
+def final_phase(containers: Iterable[ContainerState]) -> str:
+    """Return the phase of a pod whose containers have all ended for good."""
+    return "Succeeded" if all(state.code == 0 for state in containers) else "Failed"
+
+
+def _why(phase: str, containers: Sequence[ContainerState]) -> tuple[str, str]:
+    if phase in ("Succeeded", "Failed"):
+        return ("PodCompleted" if phase == "Succeeded" else "PodFailed"), ""
+    unready = [state.name for state in containers if not state.ready]
+    return "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
+
+
+def _why_gates(closed: Sequence[str]) -> tuple[str, str]:
+    if not closed:
+        return "", ""
+    return "ReadinessGatesNotReady", f'corresponding condition of pod readiness gate "{closed[0]}"'
+
+
+def _condition(
+    kind: str, value: bool, reason: str, message: str, old: Object | None, now: str
+) -> Object:
+    status = "True" if value else "False"
+    since = now
+    if old is not None and old.get("status") == status:
+        since = old.get("lastTransitionTime", now)
+    # Explicit nulls: a merge patch would keep the reason of a former state.
+    told: dict[str, Any] = {"reason": None, "message": None}
+    if not value:
+        told = {"reason": reason or None, "message": message or None}
+    return {"type": kind, "status": status, "lastTransitionTime": since, **told}
