@@ -83,7 +83,7 @@ COPY --from=operator-files /opt/failback /opt/failback
 USER 10001:10001
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=5s --start-period=1m --retries=6 CMD ["python3", "-IS", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/healthz', timeout=4)"]
-CMD ["operator"]
+CMD ["operator", "run"]
 
 # --- chaos: runs one arm of an experiment, then ends; its exit code is its health ------------------
 FROM runtime AS chaos

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from failback.cli.errors import guarded
+from failback.cli.output import say
+from failback.protocol.errors import ConfigError
 
 app = typer.Typer(help="Small commands that containers run.", no_args_is_help=True)
 
@@ -41,3 +43,41 @@ def verify_prefix(
 
     words = ["--conf", str(conf), "--seconds", str(seconds), "--records", str(records)]
     raise typer.Exit(main(words))
+
+
+@app.command("remove-finalizers")
+@guarded
+def remove_finalizers(
+    namespace: Annotated[
+        list[str] | None, typer.Option("--namespace", help="Where; may be repeated. None = all.")
+    ] = None,
+    stop: Annotated[
+        str, typer.Option("--stop", help="NAMESPACE/NAME of the operator's Deployment.")
+    ] = "",
+) -> None:
+    """Stop the operator and free its custom resources: before it is uninstalled."""
+    from failback.operator import release
+
+    api = release.api_client()
+    if stop:
+        release.stop_deployment(api, *_namespaced(stop), say)
+    count = release.remove_finalizers(api, namespace or [], say)
+    say(f"{count} finalizers removed")
+
+
+@app.command("allow-chaos")
+@guarded
+def allow_chaos(
+    namespace: Annotated[list[str], typer.Option("--namespace", help="May be repeated.")],
+) -> None:
+    """Label namespaces so that experiments may run in them."""
+    from failback.operator import release
+
+    release.allow_chaos(release.api_client(), namespace, say)
+
+
+def _namespaced(text: str) -> tuple[str, str]:
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name):
+        raise ConfigError("--stop", f'expected NAMESPACE/NAME, got "{text}"')
+    return namespace, name

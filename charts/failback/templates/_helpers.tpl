@@ -1,0 +1,111 @@
+{{- define "failback.labels" -}}
+app.kubernetes.io/name: failback-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end }}
+
+{{- define "failback.selector" -}}
+app.kubernetes.io/name: failback-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end }}
+
+{{/* The namespaces to look after, as {"names": [...]}; scope cluster: none, which means all. */}}
+{{- define "failback.watched" -}}
+{{- if eq .Values.rbac.scope "cluster" -}}
+{{ dict "names" list | toJson }}
+{{- else -}}
+{{ dict "names" (.Values.watchNamespaces | default (list .Release.Namespace) | uniq) | toJson }}
+{{- end -}}
+{{- end }}
+
+{{/* The namespaces of an account: its own list, else the watched ones, else the release's. */}}
+{{- define "failback.accountNamespaces" -}}
+{{- $watched := (include "failback.watched" .root | fromJson).names -}}
+{{ dict "names" (.own | default $watched | default (list .root.Release.Namespace) | uniq) | toJson }}
+{{- end }}
+
+{{- define "failback.clusterName" -}}
+{{ printf "%s-%s" .name .root.Release.Namespace | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "failback.image" -}}
+{{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
+{{- end }}
+
+{{/* An image for custom resources: with the chart's version where no tag or digest is given. */}}
+{{- define "failback.taggedImage" -}}
+{{- if or (contains "@" .image) (contains ":" (splitList "/" .image | last)) -}}
+{{ .image }}
+{{- else -}}
+{{ printf "%s:%s" .image .root.Chart.AppVersion }}
+{{- end -}}
+{{- end }}
+
+{{- define "failback.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end }}
+
+{{- define "failback.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end }}
+
+{{/* What hook Jobs share with the operator: its image, who runs it and where. */}}
+{{- define "failback.hookPod" -}}
+restartPolicy: Never
+automountServiceAccountToken: true
+enableServiceLinks: false
+securityContext:
+  {{- include "failback.podSecurity" . | nindent 2 }}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+volumes:
+  - {name: scratch, emptyDir: {sizeLimit: 64Mi}}
+  - {name: run, emptyDir: {sizeLimit: 16Mi}}
+{{- end }}
+
+{{- define "failback.hookContainer" -}}
+image: {{ include "failback.image" . }}
+imagePullPolicy: {{ .Values.image.pullPolicy }}
+command: [failback-init, "--", failback]
+securityContext:
+  {{- include "failback.containerSecurity" . | nindent 2 }}
+env:
+  - {name: HOME, value: /home/rocketmq}
+  - {name: TMPDIR, value: /home/rocketmq/scratch}
+resources:
+  requests: {cpu: 50m, memory: 128Mi}
+  limits: {memory: 256Mi}
+volumeMounts:
+  - {name: scratch, mountPath: /home/rocketmq/scratch}
+  - {name: run, mountPath: /run/failback}
+{{- end }}
+
+{{- define "failback.uninstallHook" }}
+    helm.sh/hook: pre-delete
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
+{{- define "failback.labelHook" }}
+    helm.sh/hook: post-install,post-upgrade
+    helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}

@@ -1,0 +1,89 @@
+{{/* What the operator may do: the same rules in a Role per namespace or in one ClusterRole. */}}
+{{- define "failback.operatorRules" -}}
+- apiGroups: [failback.dev]
+  resources: [nameservers, brokerclusters, topics, subscriptiongroups, roleswitches, chaosexperiments, reconsumptionreports]
+  verbs: [get, list, watch, patch]
+- apiGroups: [failback.dev]
+  resources: [nameservers/status, brokerclusters/status, topics/status, subscriptiongroups/status, roleswitches/status, chaosexperiments/status, reconsumptionreports/status]
+  verbs: [get, patch]
+- apiGroups: [failback.dev]
+  resources: [roleswitches]
+  verbs: [delete]
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [services, configmaps]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, patch, delete]
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [pods/status]
+  verbs: [patch]
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: ["", events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, list, watch, create, update, delete]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch, delete]
+{{- if .Values.podMonitors.enabled }}
+- apiGroups: [monitoring.coreos.com]
+  resources: [podmonitors]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+{{- if .Values.spark.operator.enabled }}
+- apiGroups: [sparkoperator.k8s.io]
+  resources: [sparkapplications]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
+{{- end }}
+
+{{/* What an experiment's Job may do. */}}
+{{- define "failback.chaosRules" -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, delete]
+- apiGroups: [""]
+  resources: [pods/exec]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, create, delete]
+- apiGroups: [failback.dev]
+  resources: [brokerclusters]
+  verbs: [get, patch]
+- apiGroups: [failback.dev]
+  resources: [roleswitches]
+  verbs: [get, create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, create, update]
+{{- if .Values.chaos.chaosMesh.enabled }}
+- apiGroups: [chaos-mesh.org]
+  resources: [podchaos, networkchaos, iochaos, timechaos]
+  verbs: [get, create, delete]
+{{- end }}
+{{- end }}
+
+{{/* What a Spark driver may do for its executors. */}}
+{{- define "failback.sparkRules" -}}
+- apiGroups: [""]
+  resources: [pods, configmaps, services, persistentvolumeclaims]
+  verbs: [get, list, watch, create, delete, deletecollection]
+{{- end }}
