@@ -81,7 +81,7 @@ def open_session(folder: Path, target: FakeTarget) -> Iterator[Session]:
         groups={"billing": "orders"},
         time_scale=1.0,
     )
-    session.recorder._view = session.view
+    session.recorder.sightings.view = session.view
     session.recorder.zero = now()
     session.fleet = FakeFleet()  # type: ignore[assignment]
     sessions.register(session)

@@ -20,8 +20,8 @@ from failback.chaos import faults, healing, probes
 from failback.chaos import session as sessions
 from failback.chaos.drain import drain as drain_groups
 from failback.chaos.failpoints import crash_point
+from failback.chaos.fault_record import FaultRecord
 from failback.chaos.prepare import await_slaves
-from failback.chaos.recorder import FaultRecord
 from failback.chaos.scan import scan_stores as scan
 from failback.chaos.session import Session
 from failback.chaos.view import Role

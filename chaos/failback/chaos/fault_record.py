@@ -58,6 +58,3 @@ class FaultRecord:
 def reference(identity: ProcessIdentity | None) -> str | None:
     """Return how rows name a process: pod, pid and start time."""
     return f"{identity.pod}/{identity.pid}/{identity.ticks}" if identity else None
-
-
-__all__ = ["EFFECT", "FaultRecord", "Recorder"]

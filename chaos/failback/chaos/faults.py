@@ -20,9 +20,9 @@ from failback.chaos.board import EFFECT, HEALED
 from failback.chaos.catalogue import parse_rung
 from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
+from failback.chaos.fault_record import FaultRecord
 from failback.chaos.fleet import CONSUMER, WorkloadProcess
 from failback.chaos.ledger import CONTINUE, RELEASE, START_CONSUMERS
-from failback.chaos.recorder import FaultRecord
 from failback.chaos.session import Session
 from failback.chaos.target import Deadline, FileStat
 from failback.chaos.victims import Mode, Selector, choose

@@ -297,7 +297,7 @@ def _start_workload(session: Session) -> None:
         on_started=lambda process: _remember(session, process),
     )
     session.fleet = fleet
-    session.rec.send_ok_after = fleet.send_ok_after
+    session.rec.matcher.send_ok_after = fleet.send_ok_after
     fleet.start_producers()
     preloading = sum(topic.preload_messages for topic in session.arm.workload.topics)
     if preloading:

@@ -111,7 +111,7 @@ def unsteady(
             why.append(f"produced {rate:.0f} of {min_produce_per_second:g} messages per second")
     if max_lag_messages is not None:
         for group in session.group_topics():
-            lag = session.rec.group_lag(group)
+            lag = session.rec.sightings.group_lag(group)
             if lag is None or lag > max_lag_messages:
                 why.append(f"{group} lags {lag} messages, {max_lag_messages} allowed")
     if max_sync_age_seconds is not None and session.view is not None:
@@ -119,7 +119,7 @@ def unsteady(
         for pair in session.view.pairs:
             if len(pair.members) < 2:
                 continue
-            age = session.rec.sync_age_seconds(pair.name)
+            age = session.rec.sightings.sync_age_seconds(pair.name)
             if age is None or age > limit:
                 shown = "unknown" if age is None else f"{age:.1f} s"
                 why.append(f"{pair.name}: slave table is {shown} old, {limit:g} s allowed")
@@ -197,7 +197,7 @@ def sync_age_seconds(
     pair: str, configuration: Configuration = None, secrets: Secrets = None
 ) -> float:
     """Age of the master's offset table as the slave shows it."""
-    age = _session(configuration).rec.sync_age_seconds(pair)
+    age = _session(configuration).rec.sightings.sync_age_seconds(pair)
     if age is None:
         raise ActivityFailed(f"{pair}: no synchronisation was seen yet")
     return age
@@ -207,7 +207,7 @@ def group_lag_messages(
     group: str, configuration: Configuration = None, secrets: Secrets = None
 ) -> int:
     """Messages that a group has not committed, by the newest samples."""
-    lag = _session(configuration).rec.group_lag(group)
+    lag = _session(configuration).rec.sightings.group_lag(group)
     if lag is None:
         raise ActivityFailed(f"{group}: nothing was sampled yet")
     return lag

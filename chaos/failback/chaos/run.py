@@ -436,6 +436,27 @@ def heal(run_dir: Path, *, progress: Progress = lambda _: None, seconds: float =
     return ExitCode.PASS
 
 
+def runs_to_heal(path: Path) -> list[Path]:
+    """Return ``path`` if it is a run folder, else every run folder below that is not closed and
+    healed.
+
+    Raises:
+        RunFolderError: There is no such folder.
+    """
+    if not path.is_dir():
+        raise RunFolderError(f"{path}: no run folder")
+    if any((path / name).exists() for name in ("undo.jsonl", "experiment.json")):
+        return [path]
+    found = {each.parent for each in path.rglob("undo.jsonl")}
+    found |= {each.parent for each in path.rglob("target.json")}
+    return [
+        each
+        for each in sorted(found)
+        if UndoLedger(each).open_entries()
+        or not (RunFolder(each).is_closed() or (each / "refused.json").exists())
+    ]
+
+
 def _close_aborted(folder: RunFolder, left: list[str]) -> None:
     """closed.json of a run whose harness did not live to write it."""
     try:

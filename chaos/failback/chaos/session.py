@@ -19,10 +19,11 @@ from typing import Any, Final
 
 from failback.chaos.board import HEALED
 from failback.chaos.errors import Aborted
+from failback.chaos.fault_record import FaultRecord
 from failback.chaos.fleet import Fleet, WorkloadProcess
 from failback.chaos.lease import Lease
 from failback.chaos.ledger import UndoLedger
-from failback.chaos.recorder import FaultRecord, Recorder
+from failback.chaos.recorder import Recorder
 from failback.chaos.runfolder import RunFolder
 from failback.chaos.schedule import Schedule
 from failback.chaos.spec import ChaosExperiment, ResolvedArm

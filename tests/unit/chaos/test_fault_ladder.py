@@ -12,7 +12,7 @@ import pytest
 
 from failback.chaos import faults
 from failback.chaos.errors import TargetError
-from failback.chaos.recorder import FaultRecord
+from failback.chaos.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.chaos.view import DeathRecord, ProcessIdentity, ProcessState
 from failback.chaos.wire import now
@@ -167,7 +167,7 @@ def test_a_port_that_still_accepts_is_not_gone(session: Session, target: FakeTar
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         target.replace_member(0, address=f"127.0.0.1:{port}")
-        session.view = session.rec._view = target.view()
+        session.view = session.rec.sightings.view = target.view()
         dies(target, session, by=signal.SIGKILL)
         record = kill(session, target)
     assert record.rungs["K6"] is False

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from failback.chaos.board import SLAVE_SYNCED
+from failback.chaos.fault_record import FaultRecord
 from failback.chaos.probes import recorder_is_recording
-from failback.chaos.recorder import FaultRecord
 from failback.chaos.session import Session
 from failback.chaos.verdict import Verdict, merge
 from failback.chaos.view import ProcessIdentity, Stamp
@@ -99,7 +99,7 @@ def test_a_fault_is_healed_when_everything_was_seen_again(
     session.rec.on_event(answered(target, 2_000))
     assert "pull_ok_ns" in record.observed
     assert "healed_ns" not in record.observed  # nothing was sent yet, and the process is the old
-    session.rec.send_ok_after = lambda after: after + 5
+    session.rec.matcher.send_ok_after = lambda after: after + 5
     session.rec.on_event(answered(target, 2_000))
     assert "healed_ns" not in record.observed
     target.replace_member(0, identity=ProcessIdentity("demo-0-0", 200, 9, 2_000))
@@ -114,7 +114,7 @@ def test_a_new_process_with_an_old_boot_time_is_doubtful(
 ) -> None:
     record = fault(session, target)
     target.replace_member(0, identity=ProcessIdentity("demo-0-0", 200, 9, 500))
-    assert session.rec._new_identity(record, target.members[0], record.identity)  # type: ignore[arg-type]
+    assert session.rec.matcher._new_identity(record, target.members[0], record.identity)  # type: ignore[arg-type]
     assert record.honest is False
 
 
@@ -158,17 +158,17 @@ def test_a_slave_s_synchronisation_is_the_marker_written_after_the_return(
     after = time.monotonic_ns() // 1_000_000 + 1
     session.rec.on_event(offsets(target, 1, 1, marker=after))
     assert "slave_sync_ns" in record.observed
-    age = session.rec.sync_age_seconds("pair-0")
+    age = session.rec.sightings.sync_age_seconds("pair-0")
     assert age is not None
     assert age < 60
 
 
 def test_the_lag_of_a_group_is_its_own_topics(session: Session, target: FakeTarget) -> None:
-    assert session.rec.group_lag("billing") is None
+    assert session.rec.sightings.group_lag("billing") is None
     queues = {("orders", 0): (0, 10), ("orders", 1): (4, 9), ("other", 0): (0, 99)}
     session.rec.on_event(QueueEvent(target.members[0].address, queues, now()))
     session.rec.on_event(offsets(target, 0, 7))
-    assert session.rec.group_lag("billing") == 3 + 5
+    assert session.rec.sightings.group_lag("billing") == 3 + 5
 
 
 class Stuck(Watcher):
