@@ -104,6 +104,7 @@ ONLY_ABORT: Final = "only abort may change, and only to true"
 TARGET: Final = "one of pair and pairSelector; this mode needs a value"
 FAULT_IDS: Final = "fault ids are unique"
 REPORT_INPUT: Final = "exactly one of experimentRef and inputs"
+ONE_INPUT: Final = "exactly one of claimName and uri"
 TIME_SCALE: Final = "timeScale must be from 0.05 to 1.0"
 
 
@@ -439,7 +440,7 @@ _REPORT: Final = (
         "ReconsumptionReport",
         "spec.inputs",
         "has(self.claimName) != has(self.uri)",
-        "exactly one of claimName and uri",
+        ONE_INPUT,
     ),
 )
 RULES: Final[tuple[Rule, ...]] = (

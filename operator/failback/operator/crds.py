@@ -372,7 +372,7 @@ def _at(schema: Schema, path: str) -> Schema:
 def _yaml_text(document: Schema) -> str:
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # declared as None
     yaml.width = 100
     stream = io.StringIO()
     yaml.dump(document, stream)

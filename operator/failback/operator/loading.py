@@ -1,8 +1,8 @@
 """Resource files: YAML with places, checked as a whole before anything is started.
 
-Every refusal is one :class:`ConfigError` that names file, line, object and field. Objects of
-other kinds of ``failback.dev/v1alpha1`` (a ChaosExperiment beside its cluster) are handed
-back raw: their owner decodes them.
+Every refusal is one :class:`ConfigError` that names file, line, object and field. Objects that
+no runtime process stands for (a ChaosExperiment beside its cluster) are checked as well and
+handed back as documents.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Resources:
 
     items: tuple[Resource, ...]
     others: tuple[Document, ...] = ()
-    """Objects of kinds that other packages own."""
+    """Objects that are no part of a running cluster: switches, experiments, reports."""
     warnings: tuple[str, ...] = field(default=())
 
     def of(self, kind: type[_Kind]) -> tuple[_Kind, ...]:
@@ -106,10 +106,11 @@ def load_resources(paths: Sequence[Path | str], *, namespace: str | None = None)
         if namespace is not None and isinstance(document.data.get("metadata"), dict):
             document.data["metadata"]["namespace"] = namespace
         _check_header(document)
+        resource = _decode(document)
         if document.data["kind"] in OTHER_KINDS:
             others.append(document)
         else:
-            ours.append((document, _decode(document)))
+            ours.append((document, resource))
     if not ours and not others:
         where = ", ".join(map(str, paths)) or "no file"
         raise ConfigError("resources", "no object found", file=where)
@@ -215,9 +216,8 @@ def _check_header(document: Document) -> None:
     version, kind = document.data.get("apiVersion"), document.data.get("kind")
     if version != API_VERSION:
         raise document.error(("apiVersion",), f'must be {API_VERSION}, got "{version}"')
-    known = (*KINDS, *OTHER_KINDS)
-    if kind not in known:
-        hint = did_you_mean(str(kind), known)
+    if kind not in KINDS:
+        hint = did_you_mean(str(kind), KINDS)
         raise document.error(("kind",), f'unknown kind "{kind}"{hint}')
 
 

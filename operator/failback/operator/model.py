@@ -90,7 +90,8 @@ def decode(document: Mapping[str, Any]) -> Resource:
         raise _invalid(model, error.errors(include_url=False)) from None
     broken = violations(resource)
     if broken:
-        raise Invalid(path_parts(broken[0].path), broken[0].message)
+        first = broken[0]
+        raise Invalid(path_parts(first.field or first.path), first.detail or first.message)
     return resource
 
 

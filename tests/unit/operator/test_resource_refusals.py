@@ -224,16 +224,48 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         load_resources([tmp_path / "none.yaml"])
 
 
-def test_other_kinds_are_handed_back_raw(tmp_path: Path) -> None:
+EXPERIMENT = """\
+---
+apiVersion: failback.dev/v1alpha1
+kind: ChaosExperiment
+metadata: {name: kill}
+spec:
+  clusterRef: {name: demo}
+  workload: {topics: [{name: orders}]}
+"""
+
+
+def test_objects_that_are_not_run_are_checked_and_handed_back(tmp_path: Path) -> None:
     file = tmp_path / "all.yaml"
-    experiment = (
-        "---\napiVersion: failback.dev/v1alpha1\nkind: ChaosExperiment\n"
-        "metadata: {name: kill}\nspec: {anything: [1, true]}\n"
-    )
-    file.write_text(HEAD + experiment)
+    file.write_text(HEAD + EXPERIMENT)
     resources = load_resources([file])
     assert [item.label for item in resources.items] == ["NameServer/main", "BrokerCluster/demo"]
-    assert resources.others[0].data["spec"] == {"anything": [1, True]}
+    assert resources.others[0].data["spec"]["workload"] == {"topics": [{"name": "orders"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        ("repetition: 2", 'spec.repetition: unknown field, did you mean "repetitions"?'),
+        (
+            "timeScale: 0.5",
+            'spec.timeScale: must be a decimal number in quotes such as "0.05", got 0.5',
+        ),
+        ('timeScale: "2"', "spec.timeScale: timeScale must be from 0.05 to 1.0"),
+        (
+            "faults: [{id: f1, fault: kill, with: {downSecond: 3}}]",
+            'spec.faults[0].with.downSecond: unknown field, did you mean "downSeconds"?',
+        ),
+        (
+            "faults: [{id: f1, fault: kill}, {id: f1, fault: kill}]",
+            'spec.faults[1].id: "f1" is used twice',
+        ),
+        ("arms: [{name: a}, {name: a}]", 'spec.arms[1].name: "a" is used twice'),
+    ],
+)
+def test_a_wrong_field_of_an_experiment_is_named(tmp_path: Path, spec: str, sentence: str) -> None:
+    text = f"{HEAD}{EXPERIMENT}  {spec}\n"
+    assert refusal(tmp_path, text) == f"cluster.yaml:17: ChaosExperiment/kill: {sentence}"
 
 
 def test_what_is_legal_but_unwise_gives_warnings(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ class Model(BaseModel):
 class Metadata(Model):
     """The object's ``metadata``: what people write, and what an API server adds."""
 
-    name: str = Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_length=253)
+    name: str = Field(pattern=r"^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", max_length=253)
     namespace: str = Field(default="default", pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
     generate_name: str | None = None
     labels: dict[str, str] = {}

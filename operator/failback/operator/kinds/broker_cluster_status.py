@@ -16,10 +16,10 @@ class CurrentOperation(Status):
     """Identity of this piece of work."""
     type: str = Field(max_length=64)
     """What is done: Roll, ScaleDown, Switch, ..."""
-    pair: str | None = Field(default=None, max_length=253)
-    """Broker name of the pair."""
-    member: str | None = Field(default=None, max_length=253)
-    """The member that is worked on."""
+    pair: int | None = Field(default=None, ge=0)
+    """Index of the pair."""
+    member: int | None = Field(default=None, ge=0)
+    """Ordinal of the member that is worked on."""
     step: str | None = Field(default=None, max_length=64)
     """The step that was begun last."""
     started_at: str | None = Field(default=None, json_schema_extra={"format": "date-time"})

@@ -159,7 +159,7 @@ class Arm(Model):
     """Keys of broker.conf, laid over the cluster's while the arm runs."""
     client_switches: dict[str, bool | int | float | str] = Field(default={}, max_length=64)
     """Settings of the workload's clients."""
-    workload: dict[str, Any] = {}
+    workload: dict[str, Any] = Field(default={})
     """Changes of spec.workload; topics and groups are merged by name."""
     faults: list[Fault] = Field(default=[], max_length=16)
     """Faults after those of the experiment."""

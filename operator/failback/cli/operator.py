@@ -1,0 +1,53 @@
+"""``failback operator``: what belongs to the Kubernetes operator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from failback.cli.errors import guarded
+from failback.cli.output import say
+
+app = typer.Typer(help="The Kubernetes operator and its definitions.", no_args_is_help=True)
+
+
+@app.callback()
+def operator() -> None:
+    """The Kubernetes operator and its definitions."""
+
+
+@app.command("crds")
+@guarded
+def crds(
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write one file per kind into this folder.")
+    ] = None,
+) -> None:
+    """Print the CustomResourceDefinitions, or write them as files."""
+    from failback.operator.crds import crd_files
+
+    files = crd_files()
+    if out is None:
+        print("---\n".join(files.values()), end="")
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (out / name).write_text(text, encoding="utf-8")
+        say(str(out / name))
+
+
+@app.command("fields")
+@guarded
+def fields(
+    out: Annotated[Path | None, typer.Option("--out", help="Write into this file.")] = None,
+) -> None:
+    """Print the reference of every field as Markdown."""
+    from failback.operator.field_reference import reference
+
+    if out is None:
+        print(reference(), end="")
+    else:
+        out.write_text(reference(), encoding="utf-8")
+        say(str(out))

@@ -1,0 +1,77 @@
+"""The API server and the Python twins refuse the same objects, in the same words."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from failback.operator.crds import plural_of
+from failback.operator.model import validate
+from tests.support.kube_lab.api import ApiError
+from tests.support.kube_lab.namespaces import Namespace
+from tests.support.rule_cases import CASES, Case
+
+pytestmark = pytest.mark.kube
+
+Told = set[tuple[str, str]]
+
+
+def ours(case: Case) -> Told:
+    old = None if case.old is None else case.document(case.old)
+    return {(each.path, each.message) for each in validate(case.kind, case.document(case.new), old)}
+
+
+def asked(namespace: Namespace, case: Case) -> Told:
+    """Return path and message of everything that the API server refuses about the case."""
+    folder = f"/apis/failback.dev/v1alpha1/namespaces/{namespace.name}/{plural_of(case.kind)}"
+    new = case.document(case.new, namespace.name)
+    verb, path = "POST", folder
+    if case.old is not None:
+        stored = namespace.api.create(case.document(case.old, namespace.name))
+        new["metadata"]["resourceVersion"] = stored["metadata"]["resourceVersion"]
+        verb, path = "PUT", f"{folder}/{case.name}"
+    try:
+        query = {"dryRun": "All", "fieldValidation": "Strict"}
+        namespace.api.request(verb, path, new, query=query)
+    except ApiError as refusal:
+        assert refusal.reason == "Invalid", refusal
+        return {
+            (
+                "" if cause["field"] == "<nil>" else cause["field"],
+                re.sub(r'^Invalid value: ("object": )?', "", cause["message"]),
+            )
+            for cause in refusal.status["details"]["causes"]
+        }
+    return set()
+
+
+def test_both_give_the_same_verdicts_in_the_same_words(namespace: Namespace) -> None:
+    differing = {}
+    for case in CASES:
+        here, there = ours(case), asked(namespace, case)
+        # What the schema refuses has the server's own words.
+        same = bool(here) == bool(there) if "schema" in case.rules else here == there
+        if not same:
+            differing[str(case)] = {"python": here, "server": there}
+    assert differing == {}
+
+
+def test_the_word_of_the_server_names_object_path_and_rule(namespace: Namespace) -> None:
+    with pytest.raises(ApiError) as refused:
+        namespace.api.create(
+            {
+                "apiVersion": "failback.dev/v1alpha1",
+                "kind": "BrokerCluster",
+                "metadata": {"name": "orders"},
+                "spec": {
+                    "nameServerRef": {"name": "main"},
+                    "masterRole": "SYNC_MASTER",
+                    "slavesPerPair": 0,
+                },
+            }
+        )
+    assert refused.value.message == (
+        'BrokerCluster.failback.dev "orders" is invalid: spec: Invalid value:'
+        " SYNC_MASTER needs a slave"
+    )

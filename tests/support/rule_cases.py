@@ -1,0 +1,276 @@
+"""One table of objects for both sides of validation: the API server and the Python twins.
+
+A case is an object, perhaps a stored predecessor, and the rules that it breaks. ``schema`` stands
+for what the structural schema refuses; there only the verdict has to agree, not the words.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+Spec = dict[str, Any]
+
+BASES: Final[dict[str, Spec]] = {
+    "NameServer": {},
+    "BrokerCluster": {"nameServerRef": {"name": "main"}},
+    "Topic": {"clusterRef": {"name": "orders"}},
+    "SubscriptionGroup": {"clusterRef": {"name": "orders"}},
+    "RoleSwitch": {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": 1},
+    "ChaosExperiment": {
+        "clusterRef": {"name": "orders"},
+        "workload": {"topics": [{"name": "ORDER_PAID"}]},
+    },
+    "ReconsumptionReport": {"experimentRef": {"name": "kill-master"}},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An object and what is wrong with it."""
+
+    number: int
+    kind: str
+    new: Spec
+    old: Spec | None
+    rules: tuple[str, ...]
+    name: str
+
+    def document(self, spec: Spec, namespace: str = "default") -> dict[str, Any]:
+        """Return the whole object with one of the two specs."""
+        return {
+            "apiVersion": "failback.dev/v1alpha1",
+            "kind": self.kind,
+            "metadata": {"name": self.name, "namespace": namespace},
+            "spec": copy.deepcopy(spec),
+        }
+
+    def __str__(self) -> str:
+        """Return the name of the test."""
+        return f"{self.kind}-{self.number}-{'-'.join(self.rules) or 'fine'}"
+
+
+def _merged(kind: str, changes: Mapping[str, Any]) -> Spec:
+    spec = {**copy.deepcopy(BASES[kind]), **changes}
+    return {key: value for key, value in spec.items() if value is not None}
+
+
+_ROWS: list[tuple[str, tuple[str, ...], Mapping[str, Any], Mapping[str, Any] | None, str]] = []
+
+
+def _row(
+    kind: str,
+    rules: str,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    old: Mapping[str, Any] | None = None,
+    name: str = "",
+) -> None:
+    _ROWS.append((kind, tuple(rules.split()), changes or {}, old, name))
+
+
+def _cluster(rules: str, old: Mapping[str, Any] | None = None, **changes: Any) -> None:
+    _row("BrokerCluster", rules, changes, old=old)
+
+
+_FAULT: Final = {"id": "f1", "fault": "kill", "target": {"pair": "orders-0"}}
+_APACHE: Final = {"type": "apache", "version": "4.9.7"}
+
+_row("NameServer", "")
+_row("NameServer", "", {"replicas": 3, "config": {"serverWorkerThreads": "8"}}, old={})
+_row("NameServer", "NS1", {"port": 9877}, old={})
+_row("NameServer", "NS1", name="n" * 41)
+_row("NameServer", "", name="n" * 40)
+_row("NameServer", "NM1", name="1st")
+_row("NameServer", "NM1", name="a.b")
+_row("NameServer", "NS2", {"config": {"listenPort": "1"}})
+_row("NameServer", "NS2", {"config": {"a-b": "1"}})
+_row("NameServer", "NS2", {"config": {"orderMessageEnable": "true\nlistenPort=1"}})
+_row("NameServer", "schema", {"replicas": 0})
+_row("NameServer", "schema", {"replicas": "2"})
+_row("NameServer", "EN1", {"engine": {"type": "apache"}})
+_row("NameServer", "", {"engine": _APACHE})
+_row("NameServer", "PT1", {"podTemplate": {"env": [{"name": "POD_IP", "value": "x"}]}})
+_row("NameServer", "PT2", {"podTemplate": {"labels": {"failback.dev/x": "y"}}})
+_row("NameServer", "PT2", {"podTemplate": {"annotations": {"app.kubernetes.io/x": "y"}}})
+
+_cluster("")
+_cluster("", old={}, pairs=3, slaveReadEnable=True, nameServerRef={"name": "other"})
+_row("BrokerCluster", "BC1", name="c" * 41)
+_row("BrokerCluster", "NM1", name="2nd")
+_cluster("BC2", nameServerRef=None)
+_cluster("BC2", nameServerAddresses=["ns:9876"])
+_cluster("", nameServerRef=None, nameServerAddresses=["ns-0.ns:9876", "10.0.0.1:9876"])
+_cluster("schema", nameServerRef=None, nameServerAddresses=["ns;9876"])
+_cluster("BC3", old={}, clusterName="a")
+_cluster("BC3", old={"clusterName": "a"}, clusterName="b")
+_cluster("BC3", old={"clusterName": "a"})
+_cluster("", old={"clusterName": "a"}, clusterName="a")
+_cluster("BC3", old={"brokerNamePrefix": "a"}, brokerNamePrefix="b")
+_cluster("BC4", old={}, storage={"type": "ephemeral"})
+_cluster("BC4", old={}, storage={"storageClassName": "fast"})
+_cluster("BC4", old={"storage": {"storageClassName": "slow"}}, storage={"storageClassName": "fast"})
+_cluster("BC5", old={"storage": {"size": "20Gi"}}, storage={"size": "10Gi"})
+_cluster("", old={"storage": {"size": "20Gi"}}, storage={"size": "20480Mi"})
+_cluster("", old={"storage": {"size": "20Gi"}}, storage={"size": "21Gi", "deleteClaim": True})
+_cluster("BC6", masterRole="SYNC_MASTER", slavesPerPair=0)
+_cluster("", masterRole="SYNC_MASTER")
+_cluster("BC6", masterRole="SYNC_MASTER", pairOverrides=[{"index": 0, "slavesPerPair": 0}])
+_cluster("BC6", slavesPerPair=0, pairOverrides=[{"index": 0, "masterRole": "SYNC_MASTER"}])
+_cluster("BC7", sync={"inSyncReplicas": 3})
+_cluster("", sync={"inSyncReplicas": 2})
+_cluster("BC8", config={"brokerRole": "SLAVE"})
+_cluster("BC8", config={"storePathIndex": "/x"})
+_cluster("BC8", pairOverrides=[{"index": 1, "config": {"namesrvAddr": "x:1"}}])
+_cluster("BC9", config={"file reserved": "48"})
+_cluster("BC9", config={"k" * 65: "48"})
+_cluster("BC9", config={"fileReservedTime": "48\nbrokerId=1"})
+_cluster("BC9", pairOverrides=[{"index": 1, "config": {"9x": "1"}}])
+_cluster("BC8 BC9", config={"storePath.x": "1"})
+_cluster("", config={"fileReservedTime": "48", "noSuchKey": "x"})
+_cluster("schema", config={"fileReservedTime": 48})
+_cluster("schema", config={"fileReservedTime": "x" * 1025})
+_cluster("schema", config={f"key{number}": "x" for number in range(129)})
+_cluster("BC10", pairOverrides=[{"index": 0, "slavesPerPair": 1, "masterMember": 2}])
+_cluster("", pairOverrides=[{"index": 0, "slavesPerPair": 2, "masterMember": 2}])
+_cluster("BC11", pairOverrides=[{"index": 0, "masterMember": 2}])
+_cluster("", pairOverrides=[{"index": 0, "masterMember": 1}, {"index": 9}])
+_cluster("schema", pairOverrides=[{"index": 0}, {"index": 0, "masterMember": 1}])
+_cluster("schema", pairOverrides=[{"index": 64}])
+_cluster("BC12", networking={"brokerAddress": "external"})
+_cluster("BC12", networking={"externalTemplate": "{pair}.example.org"})
+_cluster("", networking={"brokerAddress": "external", "externalTemplate": "{pair}.example.org"})
+_cluster("BC12", old={}, networking={"listenPort": 20911})
+_cluster("BC13", lifecycle={"terminationGracePeriodSeconds": 30, "drainSeconds": 25})
+_cluster("", lifecycle={"terminationGracePeriodSeconds": 30, "drainSeconds": 20})
+_cluster("BC14", storage={"size": "3Gi"})
+_cluster("", storage={"type": "ephemeral", "size": "1Gi"})
+_cluster("BC14", pairOverrides=[{"index": 0, "storageSize": "100Mi"}])
+_cluster("schema", storage={"size": "much"})
+_cluster("schema", storage={"size": 21474836480})
+_cluster("", resources={"requests": {"cpu": 2, "memory": "1.5Gi"}})
+_cluster("schema", resources={"requests": {"cpu": 0.5}})
+_cluster("schema", resources={"requests": {"cpu": "half"}})
+_cluster("EN1", engine={"javaOptions": "-Xmx1g"})
+_cluster("EN1", engine={"type": "apache", "version": "4.8.0"})
+_cluster("EN1", engine={**_APACHE, "rules": "guarded"})
+_cluster("", engine={**_APACHE, "rules": "compat", "javaOptions": "-Xmx1g"})
+_cluster("", engine={"rules": "guarded"})
+_cluster("PT1", podTemplate={"env": [{"name": "FAILBACK_X", "value": "y"}]})
+_cluster("", podTemplate={"env": [{"name": "TZ", "value": "UTC"}], "labels": {"team": "shop"}})
+_cluster("PT2", podTemplate={"labels": {"app.kubernetes.io/name": "y"}})
+_cluster("PT2", podTemplate={"annotations": {"failback.dev/restarted-at": "y"}})
+_cluster("schema", masterRole="SLAVE")
+_cluster("schema", slavesPerPair=4)
+_cluster("schema", slaveReadEnable="yes")
+
+_row("Topic", "")
+_row(
+    "Topic",
+    "",
+    {"topicName": "%RETRY%a|b_c-D", "readQueueNums": 16},
+    old={"topicName": "%RETRY%a|b_c-D"},
+)
+_row("Topic", "TP1", {"writeQueueNums": 9})
+_row("Topic", "TP2", {"clusterRef": {"name": "b"}}, old={})
+_row("Topic", "TP2", {"topicName": "T"}, old={})
+_row("Topic", "TP2", old={"topicName": "T"})
+_row("Topic", "TP3", {"topicName": "a b"})
+_row("Topic", "TP3", {"topicName": "TBW102"})
+_row("Topic", "TP3", name="t" * 128)
+_row("Topic", "", {"topicName": "T"}, name="t" * 128)
+_row("Topic", "NM1", name="a.b")
+_row("Topic", "schema", {"topicName": "t" * 128})
+_row("Topic", "schema", {"perm": 3})
+_row("Topic", "schema", {"clusterRef": None})
+
+_row("SubscriptionGroup", "")
+_row("SubscriptionGroup", "", {"retryMaxTimes": 3, "brokerId": 1}, old={})
+_row("SubscriptionGroup", "TP2", {"clusterRef": {"name": "b"}}, old={})
+_row("SubscriptionGroup", "TP2", {"groupName": "G"}, old={})
+_row("SubscriptionGroup", "SG1", {"groupName": "g" * 121})
+_row("SubscriptionGroup", "SG1", name="g" * 121)
+_row("SubscriptionGroup", "", {"groupName": "g" * 120})
+_row("SubscriptionGroup", "SG3", {"groupName": "a.b"})
+_row("SubscriptionGroup", "SG2", {"removeOffsets": True})
+_row("SubscriptionGroup", "", {"removeOffsets": True, "deletionPolicy": "Delete"})
+_row("SubscriptionGroup", "NM1", name="a.b")
+_row("SubscriptionGroup", "schema", {"retryMaxTimes": -2})
+
+_row("RoleSwitch", "")
+_row("RoleSwitch", "", {}, old={"mode": "Planned"})
+_row("RoleSwitch", "ON1", {"targetMember": 2}, old={})
+_row("RoleSwitch", "ON1", {"ttlSecondsAfterFinished": 60}, old={})
+_row("RoleSwitch", "NM1", name="a.b")
+_row("RoleSwitch", "schema", {"pair": None})
+_row("RoleSwitch", "schema", {"offsetPolicy": "Copy"})
+
+_CHAOS: Final = "ChaosExperiment"
+_row(_CHAOS, "")
+_row(_CHAOS, "", {"faults": [_FAULT, {**_FAULT, "id": "f2", "at": 60.5}]})
+_row(_CHAOS, "", {"faults": [_FAULT], "abort": True}, old={"faults": [_FAULT], "abort": False})
+_row(_CHAOS, "", {"abort": True}, old={})
+_row(_CHAOS, "CX1", old={"abort": True})
+_row(_CHAOS, "CX1", {"seed": 7}, old={})
+_row(_CHAOS, "CX1", {"seed": 7}, old={"seed": 8})
+_row(_CHAOS, "CX1", {"faults": [_FAULT], "abort": True}, old={})
+_row(_CHAOS, "CX1", {"faults": [{**_FAULT, "with": {"downSeconds": 1}}]}, old={"faults": [_FAULT]})
+_row(_CHAOS, "CX1", {"workload": {"topics": [{"name": "T", "queues": 4}]}},
+     old={"workload": {"topics": [{"name": "T"}]}})  # fmt: skip
+_row(_CHAOS, "CX1", {"arms": [{"name": "a", "workload": {"producers": 2}}]},
+     old={"arms": [{"name": "a", "workload": {"producers": 3}}]})  # fmt: skip
+_row(_CHAOS, "CX1", {"arms": [{"name": "a", "clientSwitches": {"x": 1}}]},
+     old={"arms": [{"name": "a", "clientSwitches": {"x": True}}]})  # fmt: skip
+_row(_CHAOS, "CX1", {"expect": [{"metric": "m", "op": "==", "value": 1}]},
+     old={"expect": [{"metric": "m", "op": "==", "value": 2}]})  # fmt: skip
+_row(_CHAOS, "", {"arms": [{"name": "a", "workload": {"producers": 2}}], "abort": True},
+     old={"arms": [{"name": "a", "workload": {"producers": 2}}]})  # fmt: skip
+_row(_CHAOS, "CX2", {"faults": [{**_FAULT, "target": {"pair": "a", "pairSelector": "b"}}]})
+_row(_CHAOS, "CX2", {"faults": [{**_FAULT, "target": {"pair": "a", "mode": "fixed"}}]})
+_row(_CHAOS, "", {"faults": [{**_FAULT, "target": {"pair": "a", "mode": "fixed", "value": 2}}]})
+_row(_CHAOS, "CX2", {"arms": [{"name": "a", "faults": [
+    {**_FAULT, "target": {"group": "g", "mode": "fixed-percent"}}]}]})  # fmt: skip
+_row(_CHAOS, "CX3", {"faults": [_FAULT, _FAULT]})
+_row(_CHAOS, "CX4", name="x" * 64)
+_row(_CHAOS, "CX5", {"timeScale": "1.5"})
+_row(_CHAOS, "CX5", {"timeScale": "0.01"})
+_row(_CHAOS, "", {"timeScale": "0.05"})
+_row(_CHAOS, "schema", {"timeScale": 0.5})
+_row(_CHAOS, "schema", {"timeScale": "half"})
+_row(_CHAOS, "BC8", {"arms": [{"name": "a", "brokerConfig": {"brokerRole": "SLAVE"}}]})
+_row(_CHAOS, "BC9", {"arms": [{"name": "a", "brokerConfig": {"a b": "1"}}]})
+_row(_CHAOS, "", {"arms": [{"name": "a", "brokerConfig": {"fileReservedTime": "1"}}]})
+_row(_CHAOS, "schema", {"arms": [{"name": "a"}, {"name": "a"}]})
+_row(_CHAOS, "schema", {"workload": {"topics": [{"name": "T"}, {"name": "T"}]}})
+_row(_CHAOS, "schema", {"workload": {"topics": []}})
+_row(_CHAOS, "schema", {"seed": -1})
+_row(_CHAOS, "", {"seed": 2**63 - 1})
+_row(_CHAOS, "NM1", name="a.b")
+
+_REPORT: Final = "ReconsumptionReport"
+_row(_REPORT, "")
+_row(_REPORT, "", {}, old={"engine": "auto"})
+_row(_REPORT, "ON1", {"engine": "local"}, old={})
+_row(_REPORT, "RR1", {"experimentRef": None})
+_row(_REPORT, "RR1", {"inputs": {"claimName": "runs"}})
+_row(_REPORT, "", {"experimentRef": None, "inputs": {"uri": "s3a://b/p", "runs": ["a/b"]}})
+_row(_REPORT, "RR2", {"experimentRef": None, "inputs": {"uri": "s3a://b/p", "claimName": "a"}})
+_row(_REPORT, "schema", {"experimentRef": None, "inputs": {"uri": "http://b/p"}})
+_row(_REPORT, "schema", {"spark": {"master": "yarn"}})
+_row(_REPORT, "schema", {"thresholds": {"maxDuplicateRatio": 0.01}})
+_row(_REPORT, "", {"thresholds": {"maxDuplicateRatio": "0.01", "maxLost": 0}})
+_row(_REPORT, "NM1", name="a.b")
+
+CASES: Final[tuple[Case, ...]] = tuple(
+    Case(
+        number,
+        kind,
+        _merged(kind, changes),
+        None if old is None else _merged(kind, old),
+        rules,
+        name or f"case-{number}",
+    )
+    for number, (kind, rules, changes, old, name) in enumerate(_ROWS)
+)
