@@ -21,17 +21,35 @@ def register(app: typer.Typer) -> None:
     app.command("report")(report)
 
 
+def _write_summary(path: Path, reports: list[Path]) -> None:
+    """Write the figures as the status of a ReconsumptionReport has them."""
+    from json import loads
+
+    from failback.analytics.status_summary import TRIMMABLE, status_of
+    from failback.cli.termination import VARIABLE, fit, write_termination
+
+    read = [loads(each.read_text(encoding="utf-8")) for each in reports]
+    where = reports[0].parent if len(reports) == 1 else reports[0].parent.parent
+    document = fit(status_of(read, where.absolute().as_uri()), TRIMMABLE)
+    write_termination(document, {VARIABLE: str(path)})
+
+
 @guarded
 def report(
     run: Annotated[list[Path], typer.Argument(help="Run folder; several share one session.")],
     engine: EngineOption = "auto",
     out: Annotated[Path | None, typer.Option(help="Where to write (default: RUN/report).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+    summary: Annotated[
+        Path | None, typer.Option("--summary", help="Leave the figures here in at most 4 KiB.")
+    ] = None,
 ) -> None:
     """Count what a run delivered twice, say why, and write the report."""
     from failback.analytics.report import report_many
 
     done = report_many(run, engine, out)
+    if summary is not None:
+        _write_summary(summary, [each.json for each in done])
     rows = [
         {
             **row_of(each.json),

@@ -1,9 +1,11 @@
-"""``failback run``: experiments on the local runtime, and what to do when one was killed."""
+"""``failback run``: experiments, and what to do when one was killed."""
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,11 +15,20 @@ from failback.cli.bundled import EXPERIMENTS, bundled
 from failback.cli.cluster import JsonOption, RootOption, open_root
 from failback.cli.errors import explain, fail, guarded, worst
 from failback.cli.output import print_json, print_table, say
+from failback.cli.termination import fit, write_termination
 from failback.cli.verdicts import print_verdicts, row_of
 
 if TYPE_CHECKING:
+    from failback.chaos.place import Place
     from failback.chaos.run import RunOutcome
     from failback.chaos.spec import ChaosExperiment
+
+
+class Target(StrEnum):
+    """Where the cluster of an experiment runs."""
+
+    local = "local"
+    kube = "kube"
 
 
 def register(app: typer.Typer) -> None:
@@ -35,6 +46,15 @@ def run(
         int | None, typer.Option("--repetition", help="Only this repetition, from 0.")
     ] = None,
     root: RootOption = None,
+    target: Annotated[
+        Target, typer.Option("--target", help="Where the cluster of the experiment runs.")
+    ] = Target.local,
+    namespace: Annotated[
+        str, typer.Option("--namespace", help="With --target kube: not the experiment's own.")
+    ] = "",
+    kubeconfig: Annotated[
+        str, typer.Option("--kubeconfig", help="With --target kube: not the usual one.")
+    ] = "",
     runs: Annotated[Path, typer.Option("--runs", help="Folder of run folders.")] = Path("runs"),
     time_scale: Annotated[
         float | None, typer.Option(help="Scale all timers (the brokers' must match).")
@@ -45,26 +65,28 @@ def run(
     list_names: Annotated[bool, typer.Option("--list", help="List bundled experiments.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and show the plan.")] = False,
     heal: Annotated[
-        Path | None, typer.Option("--heal", metavar="RUN", help="Undo what a killed run left.")
+        Path | None,
+        typer.Option("--heal", metavar="RUN", help="Undo what a killed run (or all below) left."),
     ] = None,
     abort: Annotated[
         Path | None, typer.Option("--abort", metavar="RUN", help="Stop a live run in order.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Run an experiment against the cluster of `failback up`, then report on it."""
+    """Run an experiment against a running cluster, then report on it."""
     if list_names:
         print_table(("NAME", "FILE"), [(name, bundled(file)) for name, file in EXPERIMENTS.items()])
         return
     if heal is not None:
-        from failback.chaos.run import heal as heal_run
-
-        raise typer.Exit(heal_run(heal, progress=say))
+        raise typer.Exit(_heal(heal))
     if abort is not None:
         from failback.chaos.run import abort as abort_run
 
         abort_run(abort)
         return
+    from failback.chaos.place import Place
+    from failback.chaos.summary import refused
+
     plan = _load(experiment, time_scale, seed)
     repetitions = range(plan.spec.repetitions) if repetition is None else [repetition]
     wanted = [
@@ -78,8 +100,24 @@ def run(
     if dry_run:
         _show_plan(plan, wanted)
         return
-    outcomes = _run_all(plan, wanted, open_root(root).path, runs, json)
+    if target is Target.kube:
+        place = Place(namespace=namespace or plan.namespace, kubeconfig=kubeconfig)
+    else:
+        place = Place(root=str(open_root(root).path.absolute()))
+    try:
+        outcomes = _run_all(plan, wanted, place, runs, json)
+    except Exception as error:
+        line, code = explain(error)
+        write_termination(refused(code, line))
+        raise
     _conclude(outcomes, report_engine if not no_report else None, json)
+
+
+def _heal(path: Path) -> int:
+    """Heal one run, or every run below a folder of runs; the worst code of them."""
+    from failback.chaos.run import heal, runs_to_heal
+
+    return worst(heal(each, progress=say) for each in runs_to_heal(path))
 
 
 def _load(name: str, time_scale: float | None, seed: int | None) -> ChaosExperiment:
@@ -115,10 +153,11 @@ def _show_plan(plan: ChaosExperiment, wanted: Sequence[tuple[str, int]]) -> None
 def _run_all(
     plan: ChaosExperiment,
     wanted: Sequence[tuple[str, int]],
-    root: Path,
+    place: Place,
     runs: Path,
     json: bool,
 ) -> list[RunOutcome]:
+    from failback.chaos.progress import DEFAULT_PORT
     from failback.chaos.run import run_arm
 
     outcomes = []
@@ -129,7 +168,15 @@ def _run_all(
             if not json:
                 say(f"{name} {time.monotonic() - started:6.1f} s  {line}")
 
-        outcome = run_arm(plan, name, number, root=root, runs=runs, progress=progress)
+        outcome = run_arm(
+            plan,
+            name,
+            number,
+            place=place,
+            runs=runs,
+            progress_address=f"{_own_address()}:{DEFAULT_PORT}" if place.is_kubernetes else "",
+            progress=progress,
+        )
         outcomes.append(outcome)
         if outcome.message:
             fail(outcome.message)
@@ -153,6 +200,8 @@ def _conclude(outcomes: Sequence[RunOutcome], report_engine: str | None, json: b
             raise typer.Exit(worst([*codes, code])) from None
         codes += [each.exit_code for each in done]
         rows = [{**row_of(each.json), "html": str(each.html or "")} for each in done]
+    if len(outcomes) == 1:
+        _leave_summary(outcomes[0], rows, worst(codes))
     if json:
         print_json(rows or [_plain(outcome) for outcome in outcomes])
     elif rows:
@@ -163,6 +212,35 @@ def _conclude(outcomes: Sequence[RunOutcome], report_engine: str | None, json: b
         for outcome in outcomes:
             say(f"{outcome.arm}-{outcome.repetition}: {outcome.verdict}  {outcome.run_dir}")
     raise typer.Exit(worst(codes))
+
+
+def _own_address() -> str:
+    """A pod's own address where there is one: pods of one machine may share all others."""
+    return os.environ.get("POD_IP", "0.0.0.0")
+
+
+def _leave_summary(outcome: RunOutcome, rows: Sequence[dict[str, Any]], code: int) -> None:
+    """Leave the run's summary as the container's termination message, where there is one."""
+    from json import loads
+
+    from failback.chaos.summary import TRIMMABLE, reasons_of, summarize
+
+    plain = _plain(outcome)
+    verdict, reasons, uri = outcome.verdict, reasons_of(plain), ""
+    if rows:
+        verdict, uri = rows[0]["verdict"], Path(rows[0]["html"]).absolute().parent.as_uri()
+        reasons += [f"{each['code']}: {each['detail']}" for each in rows[0]["reasons"]]
+    evidence = Path(outcome.run_dir, "evidence.jsonl")
+    lines = evidence.read_text(encoding="utf-8").splitlines() if evidence.exists() else []
+    document = summarize(
+        plain,
+        map(loads, lines),
+        exit_code=code,
+        verdict=verdict,
+        reasons=reasons or ([outcome.message] if outcome.message else []),
+        report_uri=uri,
+    )
+    write_termination(fit(document, TRIMMABLE))
 
 
 def _plain(outcome: RunOutcome) -> dict[str, Any]:

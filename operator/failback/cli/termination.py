@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ def write_termination(
     Raises:
         ValueError: It is longer than the kubelet reads.
     """
-    line = json.dumps(document, separators=(",", ":")).encode() + b"\n"
+    line = _line(document)
     if len(line) > MAX_BYTES:
         raise ValueError(f"a termination message has at most {MAX_BYTES} bytes, not {len(line)}")
     named = environment.get(VARIABLE)
@@ -38,3 +38,20 @@ def write_termination(
     except OSError:
         return False
     return True
+
+
+def fit(document: Mapping[str, Any], trimmable: Sequence[str]) -> dict[str, Any]:
+    """Shorten lists of ``document`` until it has room; ``truncated`` says that it was done.
+
+    The first of ``trimmable`` loses all its entries before the next one loses any.
+    """
+    found = dict(document)
+    for name in trimmable:
+        while len(_line(found)) > MAX_BYTES and found.get(name):
+            found[name] = found[name][:-1]
+            found["truncated"] = True
+    return found
+
+
+def _line(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, separators=(",", ":")).encode() + b"\n"
