@@ -57,10 +57,11 @@ def api_client() -> ApiClient:
     """Connect with the pod's account, or with the kubeconfig outside a cluster."""
     from kubernetes import client, config
 
+    untyped: Any = config
     try:
-        config.load_incluster_config()
+        untyped.load_incluster_config()
     except config.ConfigException:
-        config.load_kube_config()
+        untyped.load_kube_config()
     return client.ApiClient()
 
 

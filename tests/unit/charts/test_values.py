@@ -1,0 +1,90 @@
+"""The chart's values, their schema and the dashboards, as files."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from tests.support.processes import ROOT
+
+pytestmark = pytest.mark.unit
+
+CHART = ROOT / "charts" / "failback"
+VALUES: dict[str, Any] = YAML(typ="safe").load((CHART / "values.yaml").read_text())
+SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+
+
+def closed_objects(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Return every object of the schema that lists its properties, with its path."""
+    if "properties" in schema:
+        yield path, schema
+    for name, inner in schema.get("properties", {}).items():
+        yield from closed_objects(inner, f"{path}.{name}" if path else name)
+
+
+def value_at(path: str) -> Any:
+    found: Any = VALUES
+    for name in filter(None, path.split(".")):
+        found = found[name]
+    return found
+
+
+def test_the_defaults_follow_the_schema() -> None:
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+    jsonschema.validate(VALUES, SCHEMA)
+
+
+@pytest.mark.parametrize(("path", "schema"), list(closed_objects(SCHEMA)))
+def test_schema_and_values_know_the_same_names(path: str, schema: dict[str, Any]) -> None:
+    assert schema["additionalProperties"] is False
+    if path == "image.pullSecrets":
+        return
+    extra = {"global"} if not path else {"claims"} if path == "resources" else set()
+    assert set(schema["properties"]) - extra == set(value_at(path))
+
+
+@pytest.mark.parametrize("path", [path for path, _ in closed_objects(SCHEMA)])
+def test_a_name_that_is_unknown_is_refused_everywhere(path: str) -> None:
+    values = json.loads(json.dumps(VALUES))
+    target = values
+    for name in filter(None, path.split(".")):
+        target = target[name]
+    target["nosuch"] = 1
+    with pytest.raises(jsonschema.ValidationError, match="'nosuch' was unexpected"):
+        jsonschema.validate(values, SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("replicas", 2),
+        ("replicas", -1),
+        ("logFormat", "xml"),
+        ("resyncSeconds", 0),
+        ("watchNamespaces", ["a", "a"]),
+        ("watchNamespaces", ["Shop"]),
+        ("rbac", {"scope": "everything"}),
+        ("runs", {"size": "ten"}),
+        ("podMonitors", {"interval": "often"}),
+        ("nodeSelector", {"disk": 1}),
+    ],
+)
+def test_a_value_that_means_nothing_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**VALUES, name: value}, SCHEMA)
+
+
+def test_two_replicas_are_allowed_with_a_leader() -> None:
+    jsonschema.validate({**VALUES, "replicas": 2, "leaderElection": {"enabled": True}}, SCHEMA)
+
+
+def test_every_value_is_used_by_a_template() -> None:
+    templates = "".join(path.read_text() for path in sorted((CHART / "templates").iterdir()))
+    top = set(re.findall(r"\.Values\.(\w+)", templates))
+    assert top == set(VALUES)
