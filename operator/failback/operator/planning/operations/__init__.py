@@ -1,0 +1,130 @@
+"""The operations of a cluster: their order, which begins next, which gives way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Protocol
+
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.planning.observed import Key, Object, ObservedCluster
+from failback.operator.planning.operations import (
+    live_config,
+    resize,
+    resync,
+    role_switch,
+    roll,
+    scale_down,
+    scale_up,
+)
+from failback.operator.planning.types import Advance, Operation, Shape
+
+
+class OperationModule(Protocol):
+    """What each module of this package offers."""
+
+    @property
+    def TYPE(self) -> str:  # noqa: N802 (a constant of the module)
+        """Name in ``status.currentOperation.type``."""
+
+    @property
+    def PRIORITY(self) -> int:  # noqa: N802
+        """The lower goes first."""
+
+    @property
+    def ABANDONABLE(self) -> bool:  # noqa: N802
+        """Whether a cause of higher priority may end it, to be planned afresh later."""
+
+    def cause(
+        self,
+        cluster: BrokerCluster,
+        status: Mapping[str, Any],
+        observed: ObservedCluster,
+        now: float,
+    ) -> Operation | None:
+        """Return the operation that the observation calls for, at its first step."""
+
+    def advance(
+        self,
+        cluster: BrokerCluster,
+        observed: ObservedCluster,
+        desired: Mapping[Key, Object],
+        operation: Operation,
+        now: float,
+    ) -> Advance:
+        """Return what the operation wants of this pass."""
+
+    def reshape(self, shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
+        """Return the shape as the operation at its step needs it."""
+
+
+_FOUND: tuple[OperationModule, ...] = (
+    role_switch,
+    resync,
+    scale_down,
+    resize,
+    roll,
+    scale_up,
+    live_config,
+)
+OPERATIONS: Final[Mapping[str, OperationModule]] = {
+    module.TYPE: module for module in sorted(_FOUND, key=lambda module: module.PRIORITY)
+}
+"""Type → module, highest priority first."""
+
+
+def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
+    """Return the shape as the running operation needs it."""
+    return OPERATIONS[operation.type].reshape(shape, cluster, operation)
+
+
+def advance(
+    cluster: BrokerCluster,
+    observed: ObservedCluster,
+    desired: Mapping[Key, Object],
+    operation: Operation,
+    now: float,
+) -> Advance:
+    """Return what the running operation wants of this pass."""
+    return OPERATIONS[operation.type].advance(cluster, observed, desired, operation, now)
+
+
+def choose(
+    cluster: BrokerCluster,
+    status: Mapping[str, Any],
+    observed: ObservedCluster,
+    running: Operation | None,
+    now: float,
+) -> Operation | None:
+    """Return the operation of this pass: the running one, or the most urgent cause.
+
+    A running operation that may be abandoned gives way to a more urgent cause at the end of its
+    step; ``data.giveWay`` asks one that closed a pair to open it first.
+    """
+    if running is None:
+        return _cause(cluster, status, observed, now, below=None)
+    module = OPERATIONS[running.type]
+    if not module.ABANDONABLE or running.data.get("giveWay"):
+        return running
+    urgent = _cause(cluster, status, observed, now, below=module.PRIORITY)
+    if urgent is not None and running.type == roll.TYPE:
+        limit = cluster.spec.update_strategy.pair_timeout_seconds
+        return roll.give_way(running, observed, urgent, now, limit) or urgent
+    if urgent is None and running.type == scale_up.TYPE and scale_up.only_waits(running):
+        urgent = live_config.cause(cluster, status, observed, now)
+    return urgent or running
+
+
+def _cause(
+    cluster: BrokerCluster,
+    status: Mapping[str, Any],
+    observed: ObservedCluster,
+    now: float,
+    below: int | None,
+) -> Operation | None:
+    for module in OPERATIONS.values():
+        if below is not None and below <= module.PRIORITY:
+            return None
+        found = module.cause(cluster, status, observed, now)
+        if found is not None:
+            return found
+    return None

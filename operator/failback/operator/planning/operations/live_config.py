@@ -1,0 +1,344 @@
+"""LiveConfig: set live keys in running brokers, and repair what somebody set otherwise. Pure.
+
+Per member: ConfigMap, then 25, then 26, in one plan for all members, in an order that holds:
+carrying out stops at the first failure. The reverse order could lose a change at the next start
+of a pod. ``slaveReadEnable`` is turned on at the slaves before the master suggests them, and off
+at the master before the slaves refuse; other keys go to the slaves first.
+
+A member that does not answer gets its ConfigMap, so that a new pod starts right. What the next
+members must wait for then waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from failback.operator.catalogue import quirk
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.planning import children, facts, live_keys, predicates, present
+from failback.operator.planning.live_keys import PERMISSION, READ
+from failback.operator.planning.observed import Key, Member, Object, ObservedCluster
+from failback.operator.planning.operations.turn import Turn, member_label, timed
+from failback.operator.planning.types import (
+    Action,
+    Advance,
+    Apply,
+    Event,
+    Operation,
+    SetConfig,
+    Shape,
+    operation_id,
+)
+from failback.operator.render.config import member_name, properties_text
+
+TYPE: Final = "LiveConfig"
+PRIORITY: Final = 7
+ABANDONABLE: Final = True
+
+ACCEPT: Final = "failback.dev/accept-quirk"
+MAX_ATTEMPTS: Final = 3
+"""Passes that sent the same value to the same broker, before it counts as refused."""
+AGAIN_SECONDS: Final = 5.0
+"""Pause before the same value is sent to the same broker once more."""
+RETRY_SECONDS: Final = 60.0
+"""How long a refused value is left alone."""
+_ENABLE: Final[tuple[str, ...]] = ("NotPaused", "NameServersReachable", "PrefixVerified")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one member needs."""
+
+    member: Member
+    file: Mapping[str, str | None] = field(default_factory=dict)
+    """Lines of its ConfigMap; ``None`` = the line goes."""
+    broker: Mapping[str, str] = field(default_factory=dict)
+    """Values to set in its process."""
+
+    def without(self, keys: frozenset[str]) -> Change:
+        """Return the change without some keys."""
+        file = {key: value for key, value in self.file.items() if key not in keys}
+        broker = {key: value for key, value in self.broker.items() if key not in keys}
+        return Change(self.member, file, broker)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """All that is to be done now, in order, and what keeps the rest waiting."""
+
+    changes: tuple[Change, ...] = ()
+    blocked: tuple[str, ...] = ()
+
+
+def cause(
+    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
+) -> Operation | None:
+    """Return a LiveConfig when a file or a broker has another live value than wanted."""
+    work = work_of(cluster, status, observed, now)
+    if not work.changes and not work.blocked:
+        return None
+    why = [f"{member_label(cluster, c.member)}{sorted(c.broker)}" for c in work.changes]
+    return Operation(
+        id=operation_id(TYPE, None, cluster.metadata.generation, " ".join(why)),
+        type=TYPE,
+        step="SetConfig",
+        started_at=now,
+        step_started_at=now,
+        blocked_by=work.blocked if not work.changes else (),
+        data={"changes": _told(cluster, observed, work.changes, {})},
+    )
+
+
+def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
+    """Change nothing: ConfigMaps are applied member by member with the requests."""
+    return shape
+
+
+def advance(
+    cluster: BrokerCluster,
+    observed: ObservedCluster,
+    desired: Mapping[Key, Object],
+    operation: Operation,
+    now: float,
+) -> Advance:
+    """Return the files and requests of this pass; ended when every answer (26) is as wanted."""
+    turn = Turn(cluster, observed, desired, operation, now)
+    work = work_of(cluster, {}, observed, now)
+    rejected = _rejected(turn)
+    kept = (_without_rejected(cluster, change, rejected) for change in work.changes)
+    changes = tuple(change for change in kept if change.file or change.broker)
+    if changes:
+        return timed(turn, _send(turn, changes, work.blocked))
+    if work.blocked or rejected:
+        waits = (*work.blocked, *(("RejectedKey",) if rejected else ()))
+        return timed(turn, turn.stay(*waits, wake=5.0))
+    return Advance(None, events=_events(turn))
+
+
+def _send(turn: Turn, changes: tuple[Change, ...], blocked: tuple[str, ...]) -> Advance:
+    """Send everything, or what the last pass could not, or give a value up."""
+    first = f"{changes[0].member} {sorted(changes[0].file)} {sorted(changes[0].broker.items())}"
+    sent = turn.data.get("sent") or {}
+    again = sent.get("first") == first
+    if again and turn.now - sent["at"] < AGAIN_SECONDS:
+        return turn.stay(*blocked, wake=AGAIN_SECONDS)
+    attempts = sent["attempts"] + 1 if again else 1
+    if attempts > MAX_ATTEMPTS and changes[0].broker:
+        return _reject(turn, changes[0], blocked)
+    told = _told(turn.cluster, turn.observed, changes, turn.data.get("changes") or {})
+    return turn.stay(
+        *blocked,
+        actions=_actions(turn, changes),
+        sent={"first": first, "at": turn.now, "attempts": attempts},
+        changes=told,
+    )
+
+
+# --- what is to be done -------------------------------------------------------------------------
+
+
+def work_of(
+    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
+) -> Work:
+    """Return every change that may be made now, pair by pair in index order."""
+    shape = present.base_shape(cluster, status, observed)
+    changes: list[Change] = []
+    blocked: list[str] = []
+    permission = False
+    for pair in range(shape.pairs):
+        standing = present.ordinals(observed, pair)
+        master = shape.masters[pair]
+        found = [
+            Change(
+                member,
+                live_keys.file_changes(cluster, shape, observed, member),
+                live_keys.broker_changes(cluster, shape, observed, member),
+            )
+            for member in ((pair, ordinal) for ordinal in standing)
+            if observed.member(*member).config_map is not None
+        ]
+        waits = _may_enable(cluster, observed, pair, master, found, now)
+        blocked += [name for name in waits if name not in blocked]
+        enables = cluster.pair(pair).slave_read_enable or not any(map(_reads, found))
+        changes += _in_order(shape, observed, master, found, enables=enables, withhold=bool(waits))
+        if not permission:
+            repair = _permission(observed, pair, standing)
+            permission = bool(repair)
+            changes += repair
+    return Work(tuple(change for change in changes if change.file or change.broker), tuple(blocked))
+
+
+def _reads(change: Change) -> bool:
+    return READ in change.file or READ in change.broker
+
+
+def _may_enable(
+    cluster: BrokerCluster,
+    observed: ObservedCluster,
+    pair: int,
+    master: int,
+    found: list[Change],
+    now: float,
+) -> tuple[str, ...]:
+    """Return what forbids to turn reads of slaves on now; a forced failover asks nothing more."""
+    if not any(map(_reads, found)) or not cluster.pair(pair).slave_read_enable:
+        return ()
+    names = _ENABLE
+    slaves = [view for (p, o), view in observed.members.items() if p == pair and o != master]
+    if all(view.broker is not None and view.broker.config is not None for view in slaves):
+        names = (*_ENABLE, "MetadataEqual")
+    found_false = predicates.evaluate(names, cluster, observed, now, pair=pair, master=master)
+    engine = cluster.spec.engine
+    accepted = {item.strip() for item in cluster.metadata.annotations.get(ACCEPT, "").split(",")}
+    drops = quirk("dropsTopicsOnSync", engine.type, engine.version or "")
+    if drops and "dropsTopicsOnSync" not in accepted:
+        return (*found_false, "EngineQuirk")
+    return found_false
+
+
+def _in_order(
+    shape: Shape,
+    observed: ObservedCluster,
+    master: int,
+    found: list[Change],
+    *,
+    enables: bool,
+    withhold: bool,
+) -> Iterator[Change]:
+    """Yield a pair's changes in the order in which they are safe.
+
+    Nobody may be sent to a slave that would refuse: the master is the last to suggest and the
+    first to stop. It waits for all slaves, and they for it, while one does not answer.
+    """
+    waits: set[int] = set()
+    everyone = {change.member[1] for change in found}
+    silent = {o for o in everyone if _is_silent(observed, (found[0].member[0], o))}
+    if withhold:
+        waits = everyone
+    elif any(map(_reads, found)) and found[0].member[0] not in shape.read_forced:
+        if enables and silent - {master}:
+            waits = {master}
+        elif not enables and master in silent:
+            waits = everyone - {master}
+    for change in sorted(found, key=lambda c: ((c.member[1] == master) == enables, -c.member[1])):
+        yield change.without(frozenset({READ})) if change.member[1] in waits else change
+
+
+def _is_silent(observed: ObservedCluster, member: Member) -> bool:
+    broker = observed.member(*member).broker
+    return broker is None or broker.config is None
+
+
+def _permission(observed: ObservedCluster, pair: int, standing: tuple[int, ...]) -> list[Change]:
+    """Return one request for a member whose permission is not what its file says."""
+    for ordinal in standing:
+        view = observed.member(pair, ordinal)
+        want = facts.properties(view.config_map).get(PERMISSION)
+        config = (view.broker.config if view.broker else None) or {}
+        if want is not None and PERMISSION in config and config[PERMISSION] != want:
+            return [Change((pair, ordinal), {}, {PERMISSION: want})]
+    return []
+
+
+# --- files and requests -------------------------------------------------------------------------
+
+
+def _actions(turn: Turn, changes: tuple[Change, ...]) -> tuple[Action, ...]:
+    found: list[Action] = []
+    for change in changes:
+        found += _file(turn, change.member, change.file)
+        broker = turn.observed.member(*change.member).broker
+        if change.broker and broker is not None:
+            found.append(SetConfig(change.member, broker.address, dict(change.broker)))
+    return tuple(found)
+
+
+def _file(turn: Turn, member: Member, lines: Mapping[str, str | None]) -> list[Action]:
+    """Return the apply of a member's ConfigMap with some lines changed."""
+    key = ("ConfigMap", member_name(turn.cluster, *member))
+    rendered = turn.desired.get(key)
+    if not lines or rendered is None:
+        return []
+    found: dict[str, str | None] = {**facts.properties(rendered), **lines}
+    text = properties_text({name: value for name, value in found.items() if value is not None})
+    manifest = {**rendered, "data": {**rendered["data"], "broker.conf": text}}
+    return [Apply(children.finished(manifest, turn.observed.objects.get(key)))]
+
+
+# --- what a broker refuses ----------------------------------------------------------------------
+
+
+def _rejected(turn: Turn) -> dict[str, dict[str, Any]]:
+    """Return the values that were given up, by member, while they are left alone."""
+    found = turn.data.get("rejected") or {}
+    return {name: row for name, row in found.items() if turn.now - row["at"] < RETRY_SECONDS}
+
+
+def _without_rejected(
+    cluster: BrokerCluster, change: Change, rejected: Mapping[str, Mapping[str, Any]]
+) -> Change:
+    row = rejected.get(member_label(cluster, change.member))
+    return change if row is None else change.without(frozenset(row["keys"]))
+
+
+def _reject(turn: Turn, change: Change, blocked: tuple[str, ...]) -> Advance:
+    """Set the file back to what the broker answers: the next pod must not start worse."""
+    label = member_label(turn.cluster, change.member)
+    broker = turn.observed.member(*change.member).broker
+    answer = (broker.config if broker else None) or {}
+    keys = sorted(change.broker)
+    verified = {key: answer[key] for key in keys if key in answer and key != PERMISSION}
+    before = turn.data.get("rejected") or {}
+    text = f"{label} does not take {', '.join(f'{key}={change.broker[key]}' for key in keys)}"
+    told = before.get(label, {}).get("keys") == keys
+    return turn.stay(
+        *blocked,
+        "RejectedKey",
+        actions=tuple(_file(turn, change.member, verified)),
+        events=() if told else (Event("ConfigRejected", text, warning=True),),
+        rejected={**before, label: {"keys": keys, "at": turn.now}},
+        sent={},
+    )
+
+
+# --- events -------------------------------------------------------------------------------------
+
+
+def _told(
+    cluster: BrokerCluster,
+    observed: ObservedCluster,
+    changes: tuple[Change, ...],
+    before: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return what the final event says, by key: old value, new value, members, drift."""
+    found = {key: dict(row) for key, row in before.items()}
+    for change in changes:
+        view = observed.member(*change.member)
+        answer = (view.broker.config if view.broker else None) or facts.properties(view.config_map)
+        wanted: dict[str, str | None] = {**change.file, **change.broker}
+        for key in sorted(wanted):
+            row = found.setdefault(
+                key,
+                {
+                    "from": answer.get(key, ""),
+                    "to": wanted[key] or "",
+                    "on": [],
+                    "drift": key not in change.file,
+                },
+            )
+            label = member_label(cluster, change.member)
+            row["to"] = wanted[key] or ""
+            if label not in row["on"]:
+                row["on"] = [*row["on"], label]
+    return found
+
+
+def _events(turn: Turn) -> tuple[Event, ...]:
+    events = []
+    for key, row in sorted((turn.data.get("changes") or {}).items()):
+        drift = " (drift)" if row["drift"] else ""
+        text = f"{key} {row['from']} -> {row['to']} on {', '.join(row['on'])}{drift}"
+        events.append(Event("ConfigUpdated", text))
+    return tuple(events)

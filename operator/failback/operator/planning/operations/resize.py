@@ -1,0 +1,162 @@
+"""VolumeResize: claims grow, then the StatefulSets are made anew around their pods. Pure.
+
+Claim templates are immutable, so a StatefulSet of the old size is deleted with propagation
+``Orphan``; the next pass applies it again and the controller adopts the running pod. A claim
+whose file system grows only at the next mount leaves its member to a Roll.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from failback.operator.kinds.base import parse_quantity
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.planning import present
+from failback.operator.planning.encoding import find_condition
+from failback.operator.planning.observed import Key, MemberView, Object, ObservedCluster
+from failback.operator.planning.operations.turn import Turn, timed
+from failback.operator.planning.types import (
+    Advance,
+    Delete,
+    Event,
+    Operation,
+    ResizeClaim,
+    Shape,
+    operation_id,
+)
+
+TYPE: Final = "VolumeResize"
+PRIORITY: Final = 4
+ABANDONABLE: Final = False
+
+REFUSED: Final = "VolumeResizeRefused"
+
+
+def cause(
+    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
+) -> Operation | None:
+    """Return a VolumeResize of the first pair whose claims or templates are too small."""
+    if cluster.spec.storage.type != "persistent" or was_refused(cluster, status):
+        return None
+    for pair in range(cluster.spec.pairs):
+        size = cluster.pair(pair).storage_size
+        views = [observed.member(*member) for member in present.members(cluster, pair)]
+        if any(_claim_is_small(view, size) or _template_is_small(view, size) for view in views):
+            return Operation(
+                id=operation_id(TYPE, pair, cluster.metadata.generation, size),
+                type=TYPE,
+                step="ResizeClaims",
+                pair=pair,
+                started_at=now,
+                step_started_at=now,
+                data={"size": size},
+            )
+    return None
+
+
+def was_refused(cluster: BrokerCluster, status: Mapping[str, Any]) -> bool:
+    """Tell whether the storage class refused this generation's size already."""
+    found = find_condition(status, "Warning")
+    if found is None or found["status"] != "True":
+        return False
+    said = REFUSED in found["reason"] or REFUSED in found["message"]
+    return said and found.get("observedGeneration") == cluster.metadata.generation
+
+
+def _claim_is_small(view: MemberView, size: str) -> bool:
+    claim = view.claim
+    if claim is None or not claim.requested:
+        return False
+    return parse_quantity(claim.requested) < parse_quantity(size)
+
+
+def _template_is_small(view: MemberView, size: str) -> bool:
+    have = _template_size(view)
+    return have is not None and parse_quantity(have) < parse_quantity(size)
+
+
+def _template_size(view: MemberView) -> str | None:
+    for template in (view.statefulset or {}).get("spec", {}).get("volumeClaimTemplates", ()):
+        if template["metadata"]["name"] == "data":
+            return str(template["spec"]["resources"]["requests"]["storage"])
+    return None
+
+
+def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
+    """Change nothing: claims and templates are no part of the shape."""
+    return shape
+
+
+def advance(
+    cluster: BrokerCluster,
+    observed: ObservedCluster,
+    desired: Mapping[Key, Object],
+    operation: Operation,
+    now: float,
+) -> Advance:
+    """Return what the VolumeResize wants of this pass.
+
+    ``data.refused`` holds the API server's words when it refused a claim's growth.
+    """
+    turn = Turn(cluster, observed, desired, operation, now)
+    refused = operation.data.get("refused")
+    if refused:
+        return Advance(None, events=(Event(REFUSED, str(refused), warning=True),))
+    if present.is_leaving(cluster, turn.pair):
+        return Advance(None)
+    return timed(turn, _STEPS[operation.step](turn))
+
+
+def _views(turn: Turn) -> list[MemberView]:
+    """Return the members in the order they grow: slaves from the highest, then the master."""
+    slaves = sorted(turn.slaves(), key=lambda view: -view.ordinal)
+    return [*slaves, turn.master_view]
+
+
+def _size(turn: Turn) -> str:
+    return turn.cluster.pair(turn.pair).storage_size
+
+
+def _resize(turn: Turn) -> Advance:
+    blocked = turn.check(("NotPaused", "NoChaosRunning"))
+    if blocked:
+        return turn.stay(*blocked)
+    small = [view.claim for view in _views(turn) if _claim_is_small(view, _size(turn))]
+    actions = tuple(ResizeClaim(c.name, c.uid, _size(turn)) for c in small if c is not None)
+    return turn.stay(actions=actions) if actions else turn.go("WaitResized")
+
+
+def _wait(turn: Turn) -> Advance:
+    if any(_claim_is_small(view, _size(turn)) for view in _views(turn)):
+        return turn.go("ResizeClaims")
+    for view in _views(turn):
+        claim = view.claim
+        if claim is None or claim.needs_restart:
+            continue
+        if not claim.capacity or parse_quantity(claim.capacity) < parse_quantity(_size(turn)):
+            return turn.stay("ClaimsSettled", wake=5.0)
+    return turn.go("RecreateStatefulSet")
+
+
+def _recreate(turn: Turn) -> Advance:
+    for view in _views(turn):
+        statefulset = view.statefulset
+        if statefulset is None:
+            if view.claim is not None:
+                return turn.stay()  # the next pass applies it again
+        elif _template_is_small(view, _size(turn)):
+            metadata = statefulset["metadata"]
+            if metadata.get("deletionTimestamp"):
+                return turn.stay(wake=0.5)
+            key = ("StatefulSet", metadata["name"])
+            return turn.stay(actions=(Delete(key, metadata["uid"], "Orphan"),), wake=0.5)
+    name = turn.cluster.broker_name(turn.pair)
+    return Advance(None, events=(Event("VolumeResized", f"{name} {_size(turn)}"),))
+
+
+_STEPS: Final[Mapping[str, Callable[[Turn], Advance]]] = {
+    "ResizeClaims": _resize,
+    "WaitResized": _wait,
+    "RecreateStatefulSet": _recreate,
+}

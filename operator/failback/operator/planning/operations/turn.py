@@ -1,0 +1,194 @@
+"""What every operation asks and does in one pass: the :class:`Turn`. Pure.
+
+Children are brought to the shape of the step before the actions of an operation are carried out,
+in one order, and carrying out stops at the first failure. So an operation that closes a pair only
+sends the request (25): the ConfigMap was written before it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.planning import children, facts, predicates, present
+from failback.operator.planning.live_keys import PERMISSION
+from failback.operator.planning.observed import Key, Member, MemberView, Object, ObservedCluster
+from failback.operator.planning.types import Action, Advance, Event, Operation, SetConfig
+from failback.operator.render.config import member_name
+
+OPEN: Final = "6"
+CLOSED: Final = "4"
+ROUTE_SECONDS: Final = 35.0
+"""Clients ask for routes every 30 s; after this they know."""
+TIMED_OUT_SECONDS: Final = 30.0
+"""Pause between passes of an operation that is over its time."""
+_WRITE: Final = 2
+
+
+@dataclass(frozen=True)
+class Turn:
+    """The arguments of ``advance``, with what steps ask of them."""
+
+    cluster: BrokerCluster
+    observed: ObservedCluster
+    desired: Mapping[Key, Object]
+    operation: Operation
+    now: float
+
+    # --- who ---
+
+    @property
+    def pair(self) -> int:
+        """The pair of the operation."""
+        return self.operation.pair or 0
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """What the operation remembers."""
+        return self.operation.data
+
+    @functools.cached_property
+    def master(self) -> int:
+        """The master member of the pair."""
+        try:
+            return present.master_of(self.desired, self.cluster, self.pair)
+        except LookupError:
+            return present.master_member(self.cluster, self.observed, self.pair, {})
+
+    @property
+    def master_view(self) -> MemberView:
+        """What is known of the master."""
+        return self.observed.member(self.pair, self.master)
+
+    def view(self, ordinal: int) -> MemberView:
+        """What is known of a member of the pair."""
+        return self.observed.member(self.pair, ordinal)
+
+    def slaves(self) -> list[MemberView]:
+        """The slaves the pair should have."""
+        wanted = self.cluster.pair(self.pair).ordinals
+        return [self.view(ordinal) for ordinal in wanted if ordinal != self.master]
+
+    def name(self, ordinal: int) -> str:
+        """The member's name."""
+        return member_name(self.cluster, self.pair, ordinal)
+
+    # --- what holds ---
+
+    def check(self, names: Iterable[str], member: int | None = None) -> tuple[str, ...]:
+        """Return the predicates that are false."""
+        return predicates.evaluate(
+            names,
+            self.cluster,
+            self.observed,
+            self.now,
+            pair=self.pair,
+            member=member,
+            operation=self.operation,
+            running=self.operation,
+            master=self.master,
+        )
+
+    def is_applied(self, kind: str, ordinal: int) -> bool:
+        """Tell whether a member's object stands as desired."""
+        key = (kind, self.name(ordinal))
+        have = self.observed.objects.get(key)
+        if key not in self.desired or have is None:
+            return False
+        return children.drift(children.finished(self.desired[key], have), have) is None
+
+    def broker_id(self, ordinal: int) -> int:
+        """The id that the member should register with."""
+        file = facts.properties(self.desired.get(("ConfigMap", self.name(ordinal))))
+        return int(file.get("brokerId", ordinal))
+
+    def is_registered(self, view: MemberView) -> bool:
+        """Tell whether every name server that answers lists the member under its id."""
+        answers = [r.brokers for r in self.observed.routes if r.brokers is not None]
+        name, own = self.cluster.broker_name(self.pair), facts.announced_addresses(view)
+        wanted = self.broker_id(view.ordinal)
+        return bool(answers) and all(answer.get(name, {}).get(wanted) in own for answer in answers)
+
+    # --- opening and closing ---
+
+    def permission(self) -> str | None:
+        """Return the permission that the master itself says (26)."""
+        broker = self.master_view.broker
+        return broker.config.get(PERMISSION) if broker and broker.config is not None else None
+
+    def set_permission(self, value: str) -> tuple[Action, ...]:
+        """Return the request that opens or closes the pair, if it is needed and possible."""
+        broker = self.master_view.broker
+        if broker is None or self.permission() in (None, value):
+            return ()
+        return (SetConfig((self.pair, self.master), broker.address, {PERMISSION: value}),)
+
+    def route_is_writable(self) -> bool | None:
+        """Tell whether all answering name servers let producers write to the pair.
+
+        ``None`` while none answers, or when they differ; a pair without topics has nothing to
+        show and counts as either.
+        """
+        name = self.cluster.broker_name(self.pair)
+        answers = [r.permissions for r in self.observed.routes if r.permissions is not None]
+        shown = {bool(found[name] & _WRITE) for found in answers if name in found}
+        return next(iter(shown)) if len(shown) == 1 else None
+
+    def is_closed(self) -> bool:
+        """Tell whether no producer is sent here: the master says so and so do the routes."""
+        answers = [r.permissions for r in self.observed.routes if r.permissions is not None]
+        name = self.cluster.broker_name(self.pair)
+        writable = any(found.get(name, 0) & _WRITE for found in answers)
+        return self.permission() == CLOSED and bool(answers) and not writable
+
+    # --- what comes of it ---
+
+    def stay(
+        self,
+        *blocked: str,
+        actions: tuple[Action, ...] = (),
+        events: tuple[Event, ...] = (),
+        wake: float = 2.0,
+        **data: Any,
+    ) -> Advance:
+        """Return that the operation stays at its step; ``data`` is merged in."""
+        operation = self.operation.blocked(*blocked)
+        if data:
+            operation = dataclasses.replace(operation, data={**operation.data, **data})
+        return Advance(operation, actions, events, wake)
+
+    def go(self, step: str, member: int | None = None, **data: Any) -> Advance:
+        """Return that the operation moves to another step; its actions come with the next pass."""
+        operation = self.operation.at_step(step, self.now, **data)
+        if member is not None:
+            operation = dataclasses.replace(operation, member=member)
+        return Advance(operation, wake_after=0.0)
+
+
+def timed(turn: Turn, advance: Advance) -> Advance:
+    """Tell once that an operation is over its time; after that it tries more slowly."""
+    limit = turn.cluster.spec.update_strategy.pair_timeout_seconds
+    operation = advance.operation
+    if operation is None or turn.now - operation.started_at <= limit:
+        return advance
+    if not operation.data.get("timedOut"):
+        waits = f" waits for {', '.join(operation.blocked_by)}" if operation.blocked_by else ""
+        text = f"{operation.type} at {operation.step}{waits}"
+        event = Event("OperationTimedOut", text, warning=True)
+        return dataclasses.replace(
+            advance,
+            operation=dataclasses.replace(operation, data={**operation.data, "timedOut": True}),
+            events=(*advance.events, event),
+        )
+    if advance.actions or operation.step != turn.operation.step:
+        return advance
+    return dataclasses.replace(advance, wake_after=TIMED_OUT_SECONDS)
+
+
+def member_label(cluster: BrokerCluster, member: Member) -> str:
+    """Return a member's name as messages and annotations spell it."""
+    return f"{cluster.broker_name(member[0])}-{member[1]}"
