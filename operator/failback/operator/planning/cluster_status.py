@@ -151,10 +151,11 @@ def _as_wanted(member: Mapping[str, Any]) -> bool:
 
 def pending_restarts(view: ClusterView) -> list[dict[str, Any]]:
     """Return the members whose pod differs from its template, and why."""
-    found = []
-    for member in view.members:
-        if reasons := restart_reasons(view, member):
-            found.append({"member": view.member_name(member), "reasons": reasons})
+    found = [
+        {"member": view.member_name(member), "reasons": reasons}
+        for member in view.members
+        if (reasons := restart_reasons(view, member))
+    ]
     return found[:_MAX_PENDING]
 
 

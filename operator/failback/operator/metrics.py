@@ -1,0 +1,190 @@
+"""The operator's own metrics, prefix ``failback_operator_``, in one registry per process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+_OBJECT: Final = ("kind", "namespace", "name")
+_PREFIX: Final = "failback_operator_"
+Labels = tuple[str, ...]
+
+
+class Metrics:
+    """What the operator counts; the owner of every label set of an object."""
+
+    def __init__(self, *, version: str, kopf: str, kubernetes: str) -> None:
+        self.registry = CollectorRegistry()
+        self._passes = self._counter("passes", "Passes.", "kind", "result")
+        self._pass_seconds = self._histogram("pass_seconds", "Duration of a pass.", "kind")
+        self._pass_age = self._gauge("pass_age_seconds", "Age of the last pass.", *_OBJECT)
+        self._api = self._counter("api_requests", "API requests.", "verb", "resource", "code")
+        self._api_seconds = self._histogram("api_request_seconds", "API request.", "verb")
+        self._status_writes = self._counter("status_writes", "Writes of a status.", "kind")
+        self._admin = self._counter("admin_requests", "Remoting requests.", "code", "result")
+        self._admin_seconds = self._histogram("admin_request_seconds", "Remoting request.", "code")
+        self._condition = self._gauge(
+            "condition", "1 for the present status of a condition.", *_OBJECT, "type", "status"
+        )
+        self._operation = self._gauge(
+            "operation_active", "The running operation.", "namespace", "name", "type", "step"
+        )
+        self._operation_seconds = self._histogram("operation_seconds", "Operations.", "type")
+        self._blocked = self._gauge(
+            "blocked", "Predicates waited for.", "namespace", "name", "predicate"
+        )
+        self._restarts = self._counter(
+            "pod_restarts", "Pods replaced by the operator.", "namespace", "name", "reason"
+        )
+        self._config = self._counter("config_updates", "Live changes.", "result")
+        self._writable = self._gauge(
+            "pair_writable", "Whether a pair takes writes.", "namespace", "name", "pair"
+        )
+        self._masters = self._gauge(
+            "pair_masters", "Who acts as master of a pair.", "namespace", "name", "pair"
+        )
+        member = ("namespace", "name", "pair", "member")
+        self._lag = self._gauge("slave_lag_bytes", "Bytes behind the master.", *member)
+        self._ahead = self._gauge(
+            "slave_ahead_messages", "Offsets of a slave above its master's.", *member
+        )
+        self._outage = self._histogram(
+            "role_switch_outage_seconds", "Outage by a role switch.", "mode", "side"
+        )
+        self._conflicts = self._counter("field_conflicts", "Foreign field managers.", "manager")
+        self._divergence = Gauge(
+            "rocketmq_slave_offset_divergence_messages",
+            "Messages by which a slave's offsets differ from its master's.",
+            ("cluster", "broker", "member"),
+            registry=self.registry,
+        )
+        self._info = self._gauge("info", "Versions.", "version", "kopf", "kubernetes")
+        self._info.labels(version, kopf, kubernetes).set(1)
+        self._owned: dict[Labels, set[tuple[Gauge, Labels]]] = {}
+        self._last_pass: dict[Labels, float] = {}
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(_PREFIX + name, text, labels, registry=self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(_PREFIX + name, text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        return Histogram(_PREFIX + name, text, labels, registry=self.registry)
+
+    def text(self) -> bytes:
+        """Return everything in Prometheus' text format."""
+        now = time.monotonic()
+        for labels, at in self._last_pass.items():
+            self._pass_age.labels(*labels).set(now - at)
+        return generate_latest(self.registry)
+
+    # --- counting -----------------------------------------------------------------------------
+
+    def api_request(self, verb: str, resource: str, code: str, seconds: float) -> None:
+        """Count a request to the API server."""
+        self._api.labels(verb, resource, code).inc()
+        self._api_seconds.labels(verb).observe(seconds)
+
+    def admin_request(self, code: int, result: str, seconds: float) -> None:
+        """Count a remoting request; ``result`` is ok, error or timeout."""
+        self._admin.labels(str(code), result).inc()
+        self._admin_seconds.labels(str(code)).observe(seconds)
+
+    def status_write(self, kind: str) -> None:
+        """Count a write of a status."""
+        self._status_writes.labels(kind).inc()
+
+    def pod_restart(self, namespace: str, name: str, reason: str) -> None:
+        """Count a pod that the operator replaced."""
+        self._restarts.labels(namespace, name, reason).inc()
+
+    def config_update(self, result: str) -> None:
+        """Count a live change; ``result`` is applied, rejected or drift."""
+        self._config.labels(result).inc()
+
+    def field_conflict(self, manager: str) -> None:
+        """Count a conflict with another field manager."""
+        self._conflicts.labels(manager).inc()
+
+    def operation_ended(self, kind: str, seconds: float) -> None:
+        """Record how long an operation took."""
+        self._operation_seconds.labels(kind).observe(max(0.0, seconds))
+
+    def role_switch_outage(self, mode: str, side: str, seconds: float) -> None:
+        """Record an outage of a role switch; ``side`` is read or write."""
+        self._outage.labels(mode, side).observe(max(0.0, seconds))
+
+    def passed(self, kind: str, namespace: str, name: str, result: str, seconds: float) -> None:
+        """Record a finished pass; ``result`` is ok, unchanged, failed or paused."""
+        self._passes.labels(kind, result).inc()
+        self._pass_seconds.labels(kind).observe(seconds)
+        self._last_pass[kind, namespace, name] = time.monotonic()
+
+    # --- gauges of one object -----------------------------------------------------------------
+
+    def show(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        status: Mapping[str, Any],
+        members: Iterable[tuple[int, int, int | None, int | None]] = (),
+        masters: Mapping[int, int] | None = None,
+    ) -> None:
+        """Set all gauges of one object from its status; label sets of before go.
+
+        Args:
+            members: Pair, ordinal, lag in bytes and messages ahead of each slave.
+            masters: Pair → how many act as its master.
+        """
+        found: dict[tuple[Gauge, Labels], float] = {}
+        labels: Labels
+        for item in status.get("conditions") or ():
+            labels = (kind, namespace, name, item["type"], item["status"])
+            found[self._condition, labels] = 1
+        operation = status.get("currentOperation")
+        if operation:
+            labels = (namespace, name, operation["type"], operation["step"])
+            found[self._operation, labels] = 1
+            for predicate in operation.get("blockedBy") or ():
+                found[self._blocked, (namespace, name, predicate)] = 1
+        for pair in (status.get("pairs") or ()) if kind == "BrokerCluster" else ():
+            labels = (namespace, name, str(pair["index"]))
+            found[self._writable, labels] = 1 if pair.get("writable") else 0
+        for pair, count in (masters or {}).items():
+            found[self._masters, (namespace, name, str(pair))] = count
+        for pair, ordinal, lag, ahead in members:
+            labels = (namespace, name, str(pair), str(ordinal))
+            if lag is not None:
+                found[self._lag, labels] = lag
+            if ahead is not None:
+                found[self._ahead, labels] = ahead
+                shown = (name, f"{name}-{pair}", f"{name}-{pair}-{ordinal}")
+                found[self._divergence, shown] = ahead
+        self._replace((kind, namespace, name), found)
+
+    def forget(self, kind: str, namespace: str, name: str) -> None:
+        """Remove everything that is labelled with an object that is gone."""
+        self._replace((kind, namespace, name), {})
+        self._owned.pop((kind, namespace, name), None)
+        if self._last_pass.pop((kind, namespace, name), None) is not None:
+            _remove(self._pass_age, (kind, namespace, name))
+
+    def _replace(self, owner: Labels, found: Mapping[tuple[Gauge, Labels], float]) -> None:
+        before = self._owned.get(owner, set())
+        for gauge, labels in before - set(found):
+            _remove(gauge, labels)
+        for (gauge, labels), value in found.items():
+            gauge.labels(*labels).set(value)
+        self._owned[owner] = set(found)
+
+
+def _remove(gauge: Gauge, labels: Labels) -> None:
+    try:
+        gauge.remove(*labels)
+    except KeyError:
+        return  # never shown

@@ -1,0 +1,424 @@
+"""Observation: what one pass over a resource sees, from the watches and from the peers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from failback.operator.catalogue import quirk
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.kinds.name_server import NameServer
+from failback.operator.kube import Kube
+from failback.operator.peers import Peers, Target
+from failback.operator.planning import facts
+from failback.operator.planning.decode import decode_claim, decode_pod, is_owned, member_of
+from failback.operator.planning.observed import (
+    Key,
+    Member,
+    MemberView,
+    Object,
+    ObservedCluster,
+    ObservedNameServer,
+    PairLag,
+    Pod,
+    Route,
+)
+from failback.operator.render import common
+from failback.operator.render.common import HTTP_PORT
+from failback.operator.render.context import Context
+from failback.operator.render.nameserver import addresses
+from failback.operator.routes import RouteHistory
+from failback.operator.store import Store
+
+_LEASED: Final = frozenset({"RoleSwitch", "Resync"})
+_SERVED_SECONDS: Final = 300.0
+_LAG_SECONDS: Final = 5.0
+_OVER: Final = frozenset({"Completed", "Aborted", "Failed", "Complete"})
+
+
+@dataclass(slots=True)
+class ClusterMemory:
+    """What is remembered of a cluster between passes; it may be lost at any time."""
+
+    routes: RouteHistory = field(default_factory=RouteHistory)
+    foreign: set[Key] = field(default_factory=set)
+    lags: dict[int, PairLag] = field(default_factory=dict)
+    lags_at: float = 0.0
+    topic_lags: dict[tuple[str, int], Mapping[int, int]] = field(default_factory=dict)
+    order_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    tables_at: float = 0.0
+    permissions: dict[str, dict[str, int] | None] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class Observer:
+    """Builds what planners look at. One for the whole process."""
+
+    def __init__(
+        self, store: Store, peers: Peers, kube: Kube, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._store = store
+        self._peers = peers
+        self._kube = kube
+        self._clock = clock
+        self._served: frozenset[str] = frozenset()
+        self._served_at: float | None = None
+        self._memories: dict[tuple[str, str], ClusterMemory] = {}
+
+    def memory(self, namespace: str, cluster: str) -> ClusterMemory:
+        """Return what is remembered of a cluster."""
+        return self._memories.setdefault((namespace, cluster), ClusterMemory())
+
+    def forget(self, namespace: str, cluster: str) -> None:
+        """Drop what is remembered of a cluster that is gone."""
+        self._memories.pop((namespace, cluster), None)
+
+    async def served_kinds(self) -> frozenset[str]:
+        """Return the optional kinds of the API server, asked every five minutes."""
+        now = time.monotonic()
+        if self._served_at is None or now - self._served_at > _SERVED_SECONDS:
+            self._served = await self._kube.served_kinds()
+            self._served_at = now
+        return self._served
+
+    # --- a BrokerCluster ----------------------------------------------------------------------
+
+    def name_servers(self, cluster: BrokerCluster, context: Context) -> list[str] | None:
+        """Return the addresses a cluster registers at; ``None`` without its NameServer."""
+        reference = cluster.spec.name_server_ref
+        if reference is None:
+            return list(cluster.spec.name_server_addresses or ())
+        item = self._store.resource("NameServer", cluster.namespace, reference.name)
+        if item is None:
+            return None
+        told = item.get("status", {}).get("addresses")
+        if told:
+            return list(told)
+        return addresses(NameServer.model_validate(item), context)
+
+    def members(self, cluster: BrokerCluster) -> dict[Member, MemberView]:
+        """Return the members of a cluster as the watches show them, brokers left out."""
+        parts: dict[Member, dict[str, Any]] = {}
+        for item in self._store.children(cluster.namespace, cluster.kind, cluster.name):
+            member = member_of(item)
+            if member is None:
+                continue
+            part = parts.setdefault(member, {})
+            kind = item["kind"]
+            if kind == "Pod":
+                pod = decode_pod(item)
+                if "pod" not in part or part["pod"].deleting:
+                    part["pod"] = pod
+            elif kind == "PersistentVolumeClaim":
+                part["claim"] = decode_claim(item)
+            elif is_owned(item, cluster.metadata.uid):
+                key = {"StatefulSet": "statefulset", "ConfigMap": "config_map"}.get(kind)
+                if key is not None:
+                    part[key] = item
+        return {
+            member: MemberView(member[0], member[1], **part)
+            for member, part in sorted(parts.items())
+        }
+
+    def targets(
+        self, cluster: BrokerCluster, members: Mapping[Member, MemberView], context: Context
+    ) -> dict[Member, Target]:
+        """Return the brokers that can be asked now: members whose pod has an address."""
+        engine = cluster.spec.engine
+        version = common.engine_version(engine, context)
+        period = float(quirk("slaveSyncSeconds", engine.type, version))
+        found = {}
+        for member, view in members.items():
+            if view.pod is None or not view.pod.ip:
+                continue
+            properties = facts.properties(view.config_map)
+            port = properties.get("listenPort", str(cluster.spec.networking.listen_port))
+            http = f"http://{view.pod.ip}:{HTTP_PORT}" if engine.type == "failback" else ""
+            found[member] = Target(
+                address=f"{view.pod.ip}:{port}",
+                incarnation=view.pod.uid,
+                is_master=properties.get("brokerRole", "SLAVE") != "SLAVE",
+                sync_seconds=period,
+                http=http,
+            )
+        return found
+
+    async def refresh_cluster(
+        self, cluster: BrokerCluster, context: Context, status: Mapping[str, Any]
+    ) -> bool:
+        """Ask what is due of name servers and brokers; tell whether anything turned out new."""
+        fast = bool(status.get("currentOperation")) or self._is_switching(cluster)
+        memory = self.memory(cluster.namespace, cluster.name)
+        servers = self.name_servers(cluster, context) or []
+        members = self.members(cluster)
+        targets = self.targets(cluster, members, context)
+        before = self._answers(servers, targets)
+        by_pair: dict[int, list[Target]] = {}
+        for (pair, _), target in targets.items():
+            by_pair.setdefault(pair, []).append(target)
+        await asyncio.gather(
+            self._peers.refresh_routes(servers, fast=fast),
+            *(self._peers.refresh_pair(pair, fast=fast) for pair in by_pair.values()),
+        )
+        names = {pair: cluster.broker_name(pair) for pair in {member[0] for member in members}}
+        routes = [self._peers.route(address) for address in servers]
+        masters = memory.routes.recent_masters, memory.routes.masterless_since
+        memory.routes.note(routes, names, self._clock())
+        after = memory.routes.recent_masters, memory.routes.masterless_since
+        changed = await self._refresh_extras(cluster, servers, members, targets, fast)
+        return changed or masters != after or before != self._answers(servers, targets)
+
+    def _is_switching(self, cluster: BrokerCluster) -> bool:
+        switches = self._store.of_cluster("RoleSwitch", cluster.namespace, cluster.name)
+        return any(
+            item.get("status", {}).get("phase") not in ("Complete", "Failed") for item in switches
+        )
+
+    def _answers(self, servers: Sequence[str], targets: Mapping[Member, Target]) -> list[object]:
+        found: list[object] = [self._peers.route(address) for address in servers]
+        for target in targets.values():
+            known = self._peers.broker(target)
+            found.append(replace(known, runtime=None, offsets_at=None, metrics=None))
+        return found
+
+    async def _refresh_extras(
+        self,
+        cluster: BrokerCluster,
+        servers: Sequence[str],
+        members: Mapping[Member, MemberView],
+        targets: Mapping[Member, Target],
+        fast: bool,
+    ) -> bool:
+        """Ask what only drains, operations and topics need: 105, backlogs, 219."""
+        memory, now = self.memory(cluster.namespace, cluster.name), self._clock()
+        before = dict(memory.permissions), dict(memory.lags), dict(memory.order_configs)
+        pairs = {pair for pair, _ in members}
+        if fast:
+            topics = {cluster.broker_name(pair): cluster.broker_name(pair) for pair in pairs}
+            answers = await asyncio.gather(
+                *(self._peers.permissions(address, topics) for address in servers)
+            )
+            memory.permissions = dict(zip(servers, answers, strict=True))
+        else:
+            memory.permissions = {}
+        leaving = [pair for pair in pairs if pair >= cluster.spec.pairs]
+        if not leaving:
+            memory.lags = {}
+        elif now - memory.lags_at >= _LAG_SECONDS:
+            memory.lags_at = now
+            for pair in leaving:
+                await self._refresh_backlog(memory, pair, targets)
+        if now - memory.tables_at >= _LAG_SECONDS:
+            memory.tables_at = now
+            await self._refresh_topics(cluster, memory, servers, targets)
+        return before != (memory.permissions, memory.lags, memory.order_configs)
+
+    async def _refresh_backlog(
+        self, memory: ClusterMemory, pair: int, targets: Mapping[Member, Target]
+    ) -> None:
+        masters = [
+            target for (index, _), target in targets.items() if index == pair and target.is_master
+        ]
+        lag = await self._peers.backlog(masters[0].address) if masters else None
+        if lag is None:
+            memory.lags.pop(pair, None)
+        else:
+            memory.lags[pair] = lag
+
+    async def _refresh_topics(
+        self,
+        cluster: BrokerCluster,
+        memory: ClusterMemory,
+        servers: Sequence[str],
+        targets: Mapping[Member, Target],
+    ) -> None:
+        """Ask for order topics, and for the backlog of topics that lose read queues."""
+        topics = self._store.of_cluster("Topic", cluster.namespace, cluster.name)
+        if not any(item["spec"].get("order") for item in topics) and not memory.order_configs:
+            order: dict[str, Mapping[str, str]] = {}
+        else:
+            answers = await asyncio.gather(*map(self._peers.order_config, servers))
+            order = {
+                address: answer
+                for address, answer in zip(servers, answers, strict=True)
+                if answer is not None
+            }
+        memory.order_configs = order if any(order.values()) or topics else {}
+        found: dict[tuple[str, int], Mapping[int, int]] = {}
+        for item in topics:
+            name = item["spec"].get("topicName") or item["metadata"]["name"]
+            wanted = item["spec"].get("readQueueNums", 8)
+            for (pair, _), target in targets.items():
+                stored = (self._peers.broker(target).topics or {}).get(name)
+                if not target.is_master or stored is None or stored["readQueueNums"] <= wanted:
+                    continue
+                lag = await self._peers.topic_lag(target.address, name)
+                if lag is not None:
+                    found[name, pair] = lag
+        memory.topic_lags = found
+
+    async def observe_cluster(
+        self, cluster: BrokerCluster, context: Context, status: Mapping[str, Any]
+    ) -> ObservedCluster:
+        """Return everything a pass over a cluster sees; asks brokers nothing."""
+        memory = self.memory(cluster.namespace, cluster.name)
+        children = self._store.children(cluster.namespace, cluster.kind, cluster.name)
+        members = self.members(cluster)
+        targets = self.targets(cluster, members, context)
+        views = {
+            member: replace(
+                view,
+                broker=self._peers.broker(targets[member]) if member in targets else None,
+            )
+            for member, view in members.items()
+        }
+        servers = self.name_servers(cluster, context)
+        switches = self._store.of_cluster("RoleSwitch", cluster.namespace, cluster.name)
+        experiments = self._store.of_cluster("ChaosExperiment", cluster.namespace, cluster.name)
+        snapshot, label, uid = _snapshot(children)
+        marks = cluster.metadata.annotations.get("failback.dev/node-fenced", "")
+        return ObservedCluster(
+            at=self._clock(),
+            objects=_owned(children, cluster.metadata.uid),
+            foreign=await self._foreign(cluster.namespace, cluster.metadata.uid, memory.foreign),
+            members=views,
+            name_servers=servers,
+            routes=self._routes(servers or [], memory),
+            master_since=memory.routes.master_since,
+            recent_masters=memory.routes.recent_masters,
+            masterless_since=memory.routes.masterless_since,
+            budgets=_budgets(children),
+            lags=dict(memory.lags),
+            leases=await self._leases(cluster, status, switches, experiments),
+            topics=self._store.of_cluster("Topic", cluster.namespace, cluster.name),
+            groups=self._store.of_cluster("SubscriptionGroup", cluster.namespace, cluster.name),
+            role_switches=switches,
+            experiments=experiments,
+            snapshot=snapshot,
+            snapshot_label=label,
+            snapshot_uid=uid,
+            order_configs=dict(memory.order_configs),
+            topic_lags=dict(memory.topic_lags),
+            served_kinds=await self.served_kinds(),
+            fenced_nodes=frozenset(filter(None, marks.replace(" ", "").split(","))),
+        )
+
+    def _routes(self, servers: Sequence[str], memory: ClusterMemory) -> tuple[Route, ...]:
+        return tuple(
+            replace(self._peers.route(address), permissions=memory.permissions.get(address))
+            for address in servers
+        )
+
+    async def _foreign(self, namespace: str, uid: str, known: set[Key]) -> frozenset[Key]:
+        """Return which of the names that were taken are still taken."""
+        for kind, name in sorted(known):
+            found = await self._kube.get(kind, namespace, name)
+            if found is None or is_owned(found, uid):
+                known.discard((kind, name))
+        return frozenset(known)
+
+    async def _leases(
+        self,
+        cluster: BrokerCluster,
+        status: Mapping[str, Any],
+        switches: Sequence[Object],
+        experiments: Sequence[Object],
+    ) -> dict[str, Object]:
+        """Return the Leases that matter now: none are read while nobody could hold one."""
+        names = []
+        operation = status.get("currentOperation") or {}
+        active = [item for item in switches if _phase(item) not in _OVER]
+        if operation.get("type") in _LEASED or active:
+            pairs = {item["spec"].get("pair") for item in active} | {operation.get("pair")}
+            names += [f"failback-{cluster.name}-{pair}" for pair in pairs if pair is not None]
+        if any(_phase(item) not in _OVER for item in experiments):
+            names.append(f"failback-{cluster.name}-chaos")
+        found: dict[str, Object] = {}
+        for name in sorted(names):
+            lease = await self._kube.get("Lease", cluster.namespace, name)
+            if lease is not None:
+                found[name] = lease
+        return found
+
+    # --- a NameServer -------------------------------------------------------------------------
+
+    async def refresh_name_server(self, name_server: NameServer, context: Context) -> bool:
+        """Ask every address whose pod could answer; tell whether anything turned out new."""
+        pods = self._pods(name_server)
+        told = addresses(name_server, context)
+        asked = [address for index, address in enumerate(told) if index in pods]
+        before = [self._peers.route(address).brokers is None for address in told]
+        await self._peers.refresh_routes(asked, fast=False)
+        return before != [self._peers.route(address).brokers is None for address in told]
+
+    def _pods(self, name_server: NameServer) -> dict[int, Pod]:
+        found = {}
+        for item in self._store.children(name_server.namespace, name_server.kind, name_server.name):
+            _, _, index = item["metadata"]["name"].rpartition("-")
+            if item["kind"] == "Pod" and index.isdigit():
+                found[int(index)] = decode_pod(item)
+        return found
+
+    async def observe_name_server(
+        self, name_server: NameServer, context: Context
+    ) -> ObservedNameServer:
+        """Return everything a pass over a NameServer sees."""
+        children = self._store.children(name_server.namespace, name_server.kind, name_server.name)
+        memory = self.memory(name_server.namespace, f"nameserver/{name_server.name}")
+        pods = self._pods(name_server)
+        answers = {
+            address: self._peers.route(address).brokers is not None
+            for index, address in enumerate(addresses(name_server, context))
+            if index in pods
+        }
+        uid = name_server.metadata.uid
+        return ObservedNameServer(
+            at=self._clock(),
+            objects=_owned(children, uid),
+            foreign=await self._foreign(name_server.namespace, uid, memory.foreign),
+            pods=pods,
+            answers=answers,
+            served_kinds=await self.served_kinds(),
+        )
+
+
+def _phase(item: Object) -> str:
+    return str(item.get("status", {}).get("phase", ""))
+
+
+def _owned(children: Sequence[Object], uid: str) -> dict[Key, Object]:
+    return {
+        (item["kind"], item["metadata"]["name"]): item
+        for item in children
+        if item["kind"] not in ("Pod", "PersistentVolumeClaim") and is_owned(item, uid)
+    }
+
+
+def _budgets(children: Sequence[Object]) -> dict[int, int]:
+    found = {}
+    for item in children:
+        pair = item["metadata"].get("labels", {}).get("failback.dev/pair", "")
+        if item["kind"] == "PodDisruptionBudget" and pair.isdigit():
+            found[int(pair)] = int(item.get("status", {}).get("disruptionsAllowed", 0))
+    return found
+
+
+def _snapshot(
+    children: Sequence[Object],
+) -> tuple[dict[str, dict[int, int]] | None, str, str]:
+    """Return the offset snapshot of a RoleSwitch, its label and the uid of its ConfigMap."""
+    for item in children:
+        if item["kind"] != "ConfigMap" or not item["metadata"]["name"].startswith("fbs-"):
+            continue
+        data = item.get("data", {})
+        stored = json.loads(data.get("offsets", "{}"))
+        offsets = {
+            key: {int(queue): int(offset) for queue, offset in queues.items()}
+            for key, queues in stored.items()
+        }
+        return offsets, data.get("label", ""), item["metadata"]["uid"]
+    return None, "", ""
