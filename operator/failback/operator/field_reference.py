@@ -110,9 +110,12 @@ def _limits(field: dict[str, Any]) -> str:
 
 
 def _default(field: dict[str, Any]) -> str:
-    if "default" not in field or "properties" in field:
-        return ""
-    return f"`{json.dumps(field['default'])}`"
+    default = field.get("default")
+    if "properties" in field and default is not None:
+        # What its fields say themselves is not told twice.
+        inner = field["properties"]
+        default = {key: each for key, each in default.items() if "default" not in inner[key]}
+    return "" if default in (None, {}) else f"`{json.dumps(default)}`"
 
 
 def _cell(text: str) -> str:

@@ -282,6 +282,7 @@ class CommonStatus(Status):
     operator_version: str | None = Field(default=None, max_length=64)
     """Version of the operator that wrote this."""
     conditions: Conditions
+    """Statements about the object, one per type."""
 
 
 class Resource(Model):

@@ -1,0 +1,213 @@
+"""The models of the kinds: bundled files, what the harness reads as well, what status may hold."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from failback.chaos.catalogue import CATALOGUE
+from failback.chaos.model import Spec as HarnessSpec
+from failback.chaos.model import Workload as HarnessWorkload
+from failback.chaos.spec import load_experiment
+from failback.operator.crds import schema_of
+from failback.operator.kinds.base import parse_quantity
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.kinds.chaos_experiment import ChaosExperimentSpec, FaultParameters
+from failback.operator.kinds.workload import Workload
+from failback.operator.loading import load_resources, read_documents
+from failback.operator.model import KINDS, Invalid, decode
+from failback.operator.status import PodFact, cluster_status, name_server_status
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[3]
+BUNDLED = sorted(
+    [*(ROOT / "examples").rglob("*.yaml"), *(ROOT / "operator/failback/cli/data").glob("*.yaml")]
+)
+EXPERIMENTS = [
+    file
+    for file in (*BUNDLED, ROOT / "tests/unit/chaos/data/kill-then-restart.yaml")
+    if any(each.data["kind"] == "ChaosExperiment" for each in read_documents(file))
+]
+
+
+def documents(file: Path) -> list[dict[str, Any]]:
+    return [each for each in YAML(typ="safe", pure=True).load_all(file.read_text()) if each]
+
+
+@pytest.mark.parametrize("file", BUNDLED, ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_every_bundled_file_is_accepted(file: Path) -> None:
+    for document in documents(file):
+        assert decode(document).name == document["metadata"]["name"]
+
+
+@pytest.mark.parametrize("file", EXPERIMENTS, ids=lambda file: f"{file.parent.name}/{file.name}")
+def test_operator_and_harness_read_the_same_experiment(file: Path) -> None:
+    theirs = load_experiment(file)
+    (document,) = (each for each in documents(file) if each["kind"] == "ChaosExperiment")
+    ours = decode(document)
+    assert isinstance(ours.spec, ChaosExperimentSpec)  # type: ignore[attr-defined]
+    assert [arm.name for arm in ours.spec.arms] == [arm.name for arm in theirs.arms]
+    mine = ours.spec.workload.model_dump(mode="json", by_alias=True)
+    assert mine == theirs.spec.workload.model_dump(mode="json", by_alias=True)
+    assert float(ours.spec.time_scale) == theirs.spec.time_scale
+
+
+def test_the_experiment_has_the_harness_s_fields_and_defaults() -> None:
+    def shape(model: Any) -> dict[str, Any]:
+        return {info.alias or name: info.is_required() for name, info in model.model_fields.items()}
+
+    assert shape(ChaosExperimentSpec) == shape(HarnessSpec)
+    assert shape(Workload) == shape(HarnessWorkload)
+    least = {"clusterRef": {"name": "c"}, "workload": {"topics": [{"name": "T"}]}}
+    ours = ChaosExperimentSpec.model_validate(copy.deepcopy(least))
+    theirs = HarnessSpec.model_validate(
+        {"clusterRef": {"name": "c"}, "workload": {"topics": ({"name": "T"},)}}
+    )
+    mine = ours.model_dump(mode="json", by_alias=True, exclude={"job", "time_scale"})
+    assert mine == theirs.model_dump(mode="json", by_alias=True, exclude={"job", "time_scale"})
+
+
+def test_every_parameter_of_the_fault_catalogue_has_a_field() -> None:
+    fields = {info.alias or name for name, info in FaultParameters.model_fields.items()}
+    known = {parameter.name for kind in CATALOGUE.values() for parameter in kind.parameters}
+    assert known - fields == set()
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "sentence"),
+    [
+        (
+            "RoleSwitch",
+            {"clusterRef": {"name": "a"}, "pair": 0, "targetMembr": 1},
+            'spec.targetMembr: unknown field, did you mean "targetMember"?',
+        ),
+        (
+            "RoleSwitch",
+            {"clusterRef": {"name": "a"}, "pair": 64, "targetMember": 1},
+            "spec.pair: must be at most 63, got 64",
+        ),
+        ("RoleSwitch", {"clusterRef": {"name": "a"}, "pair": 0}, "spec.targetMember: is required"),
+        (
+            "RoleSwitch",
+            {"clusterRef": {"name": "a"}, "pair": 0, "targetMember": 1, "offsetPolicy": "Max"},
+            "spec.offsetPolicy: must be 'CopyMax', 'WaitSync' or 'None', got \"Max\"",
+        ),
+        (
+            "ReconsumptionReport",
+            {},
+            "spec.experimentRef: exactly one of experimentRef and inputs",
+        ),
+        (
+            "ReconsumptionReport",
+            {"experimentRef": {"name": "x"}, "thresholds": {"maxDuplicateRatio": 0.01}},
+            "spec.thresholds.maxDuplicateRatio: must be a decimal number in quotes such as"
+            ' "0.05", got 0.01',
+        ),
+        (
+            "ReconsumptionReport",
+            {"experimentRef": {"name": "x"}, "spark": {"drivr": {}}},
+            'spec.spark.drivr: unknown field, did you mean "driver"?',
+        ),
+    ],
+)
+def test_a_wrong_field_is_named(kind: str, spec: dict[str, Any], sentence: str) -> None:
+    document = {
+        "apiVersion": "failback.dev/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "x"},
+        "spec": spec,
+    }
+    with pytest.raises(Invalid) as caught:
+        decode(document)
+    assert str(caught.value) == sentence
+
+
+def test_what_an_api_server_adds_to_metadata_is_accepted() -> None:
+    stored = {
+        "apiVersion": "failback.dev/v1alpha1",
+        "kind": "BrokerCluster",
+        "metadata": {
+            "name": "orders",
+            "namespace": "shop",
+            "uid": "8f5d",
+            "generation": 4,
+            "resourceVersion": "77",
+            "creationTimestamp": "2026-01-01T00:00:00Z",
+            "deletionTimestamp": "2026-01-01T00:01:00Z",
+            "deletionGracePeriodSeconds": 0,
+            "finalizers": ["failback.dev/undo"],
+            "ownerReferences": [{"kind": "X"}],
+            "managedFields": [{"manager": "kubectl"}],
+        },
+        "spec": {"nameServerRef": {"name": "main"}},
+        "status": {"anything": [1]},
+    }
+    assert decode(stored).metadata.generation == 4
+
+
+def unknown_to(schema: dict[str, Any], value: Any, path: str = "status") -> list[str]:
+    """Return what the API server would prune of ``value``."""
+    if schema.get("x-kubernetes-preserve-unknown-fields") and "properties" not in schema:
+        return []
+    if isinstance(value, list):
+        return [
+            found
+            for index, each in enumerate(value)
+            for found in unknown_to(schema["items"], each, f"{path}[{index}]")
+        ]
+    if not isinstance(value, dict) or "additionalProperties" in schema:
+        return []
+    found = []
+    for name, each in value.items():
+        if name not in schema["properties"]:
+            found.append(f"{path}.{name}")
+        else:
+            found += unknown_to(schema["properties"][name], each, f"{path}.{name}")
+    return found
+
+
+def test_the_status_of_the_local_runtime_fits_the_schema() -> None:
+    now = "2026-01-01T00:00:00Z"
+    resources = load_resources([ROOT / "examples/two-pairs.yaml"])
+    name_server, cluster = resources.items[:2]
+    facts = {"orders-0-0-0": PodFact("Running", True, "127.0.0.1:1", 0)}
+    assert isinstance(cluster, BrokerCluster)
+    for status, kind in (
+        (name_server_status(name_server, ["a:1"], facts, {}, now), "NameServer"),  # type: ignore[arg-type]
+        (cluster_status(cluster, facts, {}, now), "BrokerCluster"),
+    ):
+        assert unknown_to(schema_of(kind)["properties"]["status"], status) == []
+
+
+def test_an_unknown_status_field_would_be_seen() -> None:
+    schema = schema_of("BrokerCluster")["properties"]["status"]
+    status = {"pairs": [{"members": [{"ordinals": 1}]}], "currentOperation": {"data": {"x": 1}}}
+    assert unknown_to(schema, status) == ["status.pairs[0].members[0].ordinals"]
+
+
+@pytest.mark.parametrize(("text", "value"), [("20Gi", 20 * 2**30), ("500m", 0.5), ("2", 2)])
+def test_quantities_are_numbers_of_their_base_unit(text: str, value: float) -> None:
+    assert float(parse_quantity(text)) == value
+
+
+@pytest.mark.parametrize("text", ["", "1.", "1Gi\n", "Gi", "-1", "1e3", "1 Gi"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="must be a quantity"):
+        parse_quantity(text)
+
+
+def test_all_seven_kinds_are_known() -> None:
+    assert list(KINDS) == [
+        "NameServer",
+        "BrokerCluster",
+        "Topic",
+        "SubscriptionGroup",
+        "RoleSwitch",
+        "ChaosExperiment",
+        "ReconsumptionReport",
+    ]
