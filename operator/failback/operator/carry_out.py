@@ -6,7 +6,6 @@ Each action can be repeated. A success code is not evidence: what was set is rea
 from __future__ import annotations
 
 import datetime
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from failback.operator.planning import facts
 from failback.operator.planning.decode import is_owned
 from failback.operator.planning.encoding import from_time, names
 from failback.operator.planning.observed import Key, Object
+from failback.operator.planning.switching import snapshot
 from failback.operator.planning.types import (
     Action,
     Apply,
@@ -164,7 +164,7 @@ class CarryOut:
                 name = resource["metadata"]["name"]
                 await self._kube.merge(resource["kind"], namespace, name, body)
             case SaveSnapshot():
-                await self._save_snapshot(namespace, action)
+                await self._save_snapshot(resource, action)
             case TakeLease():
                 await self._take_lease(resource, action)
             case ReleaseLease():
@@ -259,39 +259,10 @@ class CarryOut:
             change = {"op": "add", "path": path, "value": entry if overrides else [entry]}
         self._store.wrote(await self._kube.json_patch(*where, [dict(check), dict(change)]))
 
-    async def _save_snapshot(self, namespace: str, action: SaveSnapshot) -> None:
-        owner = action.owner
-        metadata = owner.get("metadata", owner)
-        cluster = owner.get("spec", {}).get("clusterRef", {}).get("name", "")
-        labels = {
-            "app.kubernetes.io/name": "failback",
-            "app.kubernetes.io/managed-by": "failback-operator",
-            "failback.dev/cluster": cluster,
-        }
-        manifest = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {
-                "name": action.name,
-                "namespace": namespace,
-                "labels": {key: value for key, value in labels.items() if value},
-                "ownerReferences": [
-                    {
-                        "apiVersion": owner["apiVersion"],
-                        "kind": owner["kind"],
-                        "name": metadata["name"],
-                        "uid": metadata["uid"],
-                        "controller": True,
-                        "blockOwnerDeletion": True,
-                    }
-                ],
-            },
-            "data": {
-                "label": action.label,
-                "offsets": json.dumps(action.offsets, sort_keys=True),
-            },
-        }
-        self._store.wrote(await self._kube.apply(manifest, force=True))
+    async def _save_snapshot(self, resource: Object, action: SaveSnapshot) -> None:
+        metadata = resource["metadata"]
+        made = snapshot.manifest(action, metadata["namespace"], metadata["name"])
+        self._store.wrote(await self._kube.apply(made, force=True))
 
     # --- leases -------------------------------------------------------------------------------
 

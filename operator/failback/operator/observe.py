@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from failback.operator.planning.observed import (
     Pod,
     Route,
 )
+from failback.operator.planning.switching import snapshot as snapshots
 from failback.operator.render import common
 from failback.operator.render.common import HTTP_PORT
 from failback.operator.render.context import Context
@@ -279,7 +279,7 @@ class Observer:
         servers = self.name_servers(cluster, context)
         switches = self._store.of_cluster("RoleSwitch", cluster.namespace, cluster.name)
         experiments = self._store.of_cluster("ChaosExperiment", cluster.namespace, cluster.name)
-        snapshot, label, uid = _snapshot(children)
+        snapshot, label, uid = _snapshot(children, status)
         marks = cluster.metadata.annotations.get("failback.dev/node-fenced", "")
         return ObservedCluster(
             at=self._clock(),
@@ -408,17 +408,13 @@ def _budgets(children: Sequence[Object]) -> dict[int, int]:
 
 
 def _snapshot(
-    children: Sequence[Object],
+    children: Sequence[Object], status: Mapping[str, Any]
 ) -> tuple[dict[str, dict[int, int]] | None, str, str]:
-    """Return the offset snapshot of a RoleSwitch, its label and the uid of its ConfigMap."""
+    """Return the offset snapshot of the running RoleSwitch, its label and its ConfigMap's uid."""
+    running = status.get("currentOperation") or {}
+    name = (running.get("data") or {}).get("snapshot")
     for item in children:
-        if item["kind"] != "ConfigMap" or not item["metadata"]["name"].startswith("fbs-"):
-            continue
-        data = item.get("data", {})
-        stored = json.loads(data.get("offsets", "{}"))
-        offsets = {
-            key: {int(queue): int(offset) for queue, offset in queues.items()}
-            for key, queues in stored.items()
-        }
-        return offsets, data.get("label", ""), item["metadata"]["uid"]
+        if item["kind"] == "ConfigMap" and item["metadata"]["name"] == name:
+            table, label = snapshots.read(item)
+            return table, label, item["metadata"]["uid"]
     return None, "", ""

@@ -23,7 +23,13 @@ from failback.operator.planning.encoding import (
 from failback.operator.planning.observed import ObservedCluster
 from failback.operator.planning.operations import role_switch as operation_steps
 from failback.operator.planning.switching.preflight import preflight
-from failback.operator.planning.switching.request import ENDED, TYPE, Request, member_label
+from failback.operator.planning.switching.request import (
+    ENDED,
+    EXPERIMENT,
+    TYPE,
+    Request,
+    member_label,
+)
 from failback.operator.planning.types import Action, Delete, Event, Operation, Plan
 
 _RUNNING_SECONDS: Final = 2.0
@@ -126,9 +132,13 @@ def _pending(
     cluster: BrokerCluster | None,
     now: float,
 ) -> Plan:
-    request = Request.of(switch.model_dump(by_alias=True, exclude={"status"}))
-    if request is None:  # a RoleSwitch that was decoded encodes to one
-        raise ValueError(f"{switch.label}: spec cannot be read")
+    request = Request(
+        name=switch.name,
+        uid=switch.metadata.uid,
+        spec=switch.spec,
+        created_at=from_time(switch.metadata.creation_timestamp) or 0.0,
+        experiment=switch.metadata.labels.get(EXPERIMENT, ""),
+    )
     if cluster is None:
         blocked: tuple[str, ...] = ("ClusterExists",)
     else:

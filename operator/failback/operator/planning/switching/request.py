@@ -19,6 +19,8 @@ from failback.operator.planning.types import Operation, operation_id
 TYPE: Final = "RoleSwitch"
 ENDED: Final = frozenset({"Complete", "Failed"})
 """Phases that a RoleSwitch does not leave."""
+EXPERIMENT: Final = "failback.dev/experiment"
+"""Label with the ChaosExperiment that made a RoleSwitch as one of its faults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Request:
     """Unix time of ``metadata.deletionTimestamp``."""
     phase: str = ""
     experiment: str = ""
-    """Name of the ChaosExperiment that made it (label ``failback.dev/experiment``)."""
+    """Name of the ChaosExperiment that made it (label :data:`EXPERIMENT`)."""
 
     @classmethod
     def of(cls, found: Object) -> Request | None:
@@ -50,7 +52,7 @@ class Request:
             created_at=from_time(metadata.get("creationTimestamp")) or 0.0,
             deleted_at=from_time(metadata.get("deletionTimestamp")),
             phase=(found.get("status") or {}).get("phase") or "",
-            experiment=(metadata.get("labels") or {}).get("failback.dev/experiment", ""),
+            experiment=(metadata.get("labels") or {}).get(EXPERIMENT, ""),
         )
 
     @property

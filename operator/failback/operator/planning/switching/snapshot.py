@@ -94,8 +94,8 @@ def decode(packed: bytes) -> dict[str, dict[int, int]]:
         raise ValueError(f"not an offset table: {error}") from error
 
 
-def manifest(save: SaveSnapshot, namespace: str) -> dict[str, Any]:
-    """Return the ConfigMap that holds a snapshot."""
+def manifest(save: SaveSnapshot, namespace: str, cluster: str) -> dict[str, Any]:
+    """Return the ConfigMap that holds a snapshot of a cluster's offsets."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -105,6 +105,7 @@ def manifest(save: SaveSnapshot, namespace: str) -> dict[str, Any]:
             "labels": {
                 "app.kubernetes.io/name": "failback",
                 "app.kubernetes.io/managed-by": "failback-operator",
+                "failback.dev/cluster": cluster,
             },
             "annotations": {LABEL: save.label},
             "ownerReferences": [dict(save.owner)],

@@ -1,0 +1,333 @@
+"""Planned role switches: order, interruptions, deletion, time-outs, offsets."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from failback.operator.planning.operations import role_switch
+from failback.operator.planning.switching import snapshot
+from tests.support.switch_world import TOPIC_GROUP, SwitchWorld, delivered, is_over, roles
+
+pytestmark = pytest.mark.unit
+
+SWAPPED = {0: "SLAVE 1 6", 1: "ASYNC_MASTER 0 6"}
+AS_BEFORE = {0: "ASYNC_MASTER 0 6", 1: "SLAVE 1 6"}
+BEFORE = role_switch.PLANNED[:5]
+AFTER = role_switch.PLANNED[5:]
+
+
+def reached(step: str) -> Any:
+    """Return the test of a world whose operation is at ``step``."""
+    return lambda world: world.step == step
+
+
+def switched(tick: float = 1.0, **spec: Any) -> SwitchWorld:
+    world = delivered()
+    world.ask(**spec)
+    world.run(tick=tick)
+    return world
+
+
+def final_state(world: SwitchWorld) -> dict[str, Any]:
+    """Return all that must not depend on how often the operator died."""
+    return {
+        "roles": roles(world),
+        "recorded": world.recorded,
+        "leases": world.leases,
+        "snapshot": world.config_map,
+        "phase": world.phase,
+        "failed": world.reason("Failed"),
+        "safe": world.reason("Safe"),
+        "operation": world.status.get("currentOperation"),
+        "labels": {ordinal: machine.role_label for ordinal, machine in world.machines.items()},
+    }
+
+
+def nothing_is_left(world: SwitchWorld) -> bool:
+    return not world.leases and world.config_map is None and not world.step
+
+
+def test_every_step_comes_in_order_and_leaves_its_evidence() -> None:
+    world = switched()
+    assert world.steps_seen == [*role_switch.PLANNED, "Finished"]
+    assert roles(world) == SWAPPED
+    assert world.recorded == 1
+    assert nothing_is_left(world)
+    status = world.switch_status
+    assert (status["phase"], world.reason("Complete"), world.reason("Safe")) == (
+        "Complete",
+        "Complete",
+        "Safe",
+    )
+    assert [step["name"] for step in status["steps"]] == list(role_switch.PLANNED)
+    assert all("finishedAt" in step for step in status["steps"])
+    assert (status["fromMember"], status["toMember"]) == ("orders-0-0", "orders-0-1")
+    assert status["writeOutageSeconds"] > 0
+    assert status["readOutageSeconds"] > 0
+    assert {m.role_label for m in world.machines.values()} == {"master", "slave"}
+
+
+def test_events_tell_both_the_cluster_and_the_switch() -> None:
+    world = switched()
+    about_cluster = [event.reason for event in world.events if event.about is None]
+    about_switch = [event.reason for event in world.events if event.about is not None]
+    assert about_cluster == about_switch
+    assert about_cluster[0] == "RoleSwitchStarted"
+    assert about_cluster[-1] == "RoleSwitchFinished"
+    assert about_cluster.count("RoleSwitchStep") == len(role_switch.PLANNED) - 1
+    owner = next(event.about for event in world.events if event.about is not None)
+    assert owner["uid"] == "uid-swap"
+
+
+def test_a_switch_back_undoes_a_switch() -> None:
+    world = switched()
+    world.ask("back", targetMember=0)
+    world.run()
+    assert roles(world) == AS_BEFORE
+    assert world.recorded == 0
+
+
+def test_a_pair_of_three_keeps_distinct_ids_when_neither_is_member_0() -> None:
+    world = delivered(3)
+    world.ask()
+    world.run()
+    assert roles(world) == {0: "SLAVE 1 6", 1: "ASYNC_MASTER 0 6", 2: "SLAVE 2 6"}
+    world.ask("again", targetMember=2)
+    seen: set[tuple[str, ...]] = set()
+    while not is_over(world):
+        world.run(until=lambda at: True)
+        world.reconcile()
+        world.tick()
+        ids = [m.process.config["brokerId"] for m in world.machines.values() if m.process]
+        assert len(ids) == len(set(ids)), "two members of one id"
+        seen.add(tuple(ids))
+    assert roles(world) == {0: "SLAVE 2 6", 1: "SLAVE 1 6", 2: "ASYNC_MASTER 0 6"}
+
+
+@functools.cache
+def undisturbed() -> tuple[dict[str, Any], int]:
+    world = switched(tick=4.0)
+    return final_state(world), world.effects
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_an_operator_that_dies_after_any_effect_ends_the_same(part: int) -> None:
+    wanted, effects = undisturbed()
+    for index in range(1 + part, effects + 1, 4):
+        world = delivered()
+        world.ask()
+        world.crash_after = index
+        world.run(tick=4.0)
+        assert final_state(world) == wanted, f"died after effect {index}"
+
+
+def test_an_operator_that_dies_after_every_effect_ends_the_same() -> None:
+    wanted, _ = undisturbed()
+    world = delivered()
+    world.ask()
+    while not is_over(world):
+        world.crash_after = world.effects + 1
+        world.run(until=lambda at: at.crash_after is None or is_over(at))
+    assert final_state(world) == wanted
+
+
+@pytest.mark.parametrize("step", BEFORE)
+def test_deletion_before_the_stop_leaves_all_as_it_was(step: str) -> None:
+    world = delivered()
+    world.ask()
+    world.run(until=reached(step))
+    world.delete()
+    world.run()
+    assert world.switches == {}
+    assert roles(world) == AS_BEFORE
+    assert world.shown_permission == 6
+    assert world.recorded == 0
+    assert nothing_is_left(world)
+
+
+@pytest.mark.parametrize("step", AFTER)
+def test_deletion_after_the_stop_only_ends_the_switch(step: str) -> None:
+    world = delivered()
+    world.ask()
+    world.run(until=reached(step))
+    world.delete()
+    world.reconcile()
+    held = step in role_switch.HELD_BY_OBJECT
+    assert ("swap" in world.switches) == held, "kept while its snapshot is needed"
+    world.run()
+    assert world.switches == {}
+    assert roles(world) == SWAPPED
+    assert nothing_is_left(world)
+
+
+@pytest.mark.parametrize("step", role_switch.PLANNED)
+def test_an_object_that_vanishes_without_its_finalizer_is_finished_from_the_status(
+    step: str,
+) -> None:
+    world = delivered()
+    world.ask()
+    world.run(until=reached(step))
+    del world.switches["swap"]
+    world.config_map = None
+    world.run()
+    assert roles(world) == (AS_BEFORE if step in BEFORE else SWAPPED)
+    assert world.shown_permission == 6
+    assert nothing_is_left(world)
+
+
+@pytest.mark.parametrize(
+    ("on_timeout", "reason"), [("Rollback", "RolledBack"), ("Fail", "TimedOut")]
+)
+@pytest.mark.parametrize("step", BEFORE[1:])
+def test_a_time_out_before_the_stop_is_undone(step: str, on_timeout: str, reason: str) -> None:
+    world = delivered()
+    world.ask(timeoutSeconds=60, onTimeout=on_timeout)
+    world.run(until=reached(step))
+    world.now += 61
+    world.run()
+    assert (world.phase, world.reason("Failed")) == ("Failed", reason)
+    assert roles(world) == AS_BEFORE
+    assert world.shown_permission == 6
+    assert nothing_is_left(world)
+    assert [step["name"] for step in world.switch_status["steps"]][-1] in ("RollBack", step)
+
+
+@pytest.mark.parametrize("step", AFTER)
+def test_a_time_out_after_the_stop_is_ignored(step: str) -> None:
+    world = delivered()
+    world.ask(timeoutSeconds=60)
+    world.run(until=reached(step))
+    world.now += 3600
+    world.run()
+    assert world.phase == "Complete"
+    assert roles(world) == SWAPPED
+
+
+@pytest.mark.parametrize("ordinal", [0, 1])
+@pytest.mark.parametrize("step", role_switch.PLANNED)
+def test_a_member_killed_in_any_step_delays_the_switch(step: str, ordinal: int) -> None:
+    world = delivered()
+    world.ask()
+    world.run(until=reached(step))
+    world.kill(ordinal)
+    world.run()
+    assert (world.phase, roles(world)) in (("Complete", SWAPPED), ("Failed", AS_BEFORE))
+    assert nothing_is_left(world)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_interruption_makes_two_masters(data: st.DataObject) -> None:
+    members = data.draw(st.integers(2, 3), label="members")
+    world = delivered(members)
+    world.ask(offsetPolicy=data.draw(st.sampled_from(["CopyMax", "WaitSync", "None"])))
+    what = st.sampled_from(["operator", "kill", "delete", "late", "none", "none"])
+    for _ in range(data.draw(st.integers(1, 8), label="interruptions")):
+        passes = itertools.count()
+        wait = data.draw(st.integers(0, 30), label="passes")
+        world.run(until=lambda at, n=passes, w=wait: next(n) >= w or is_over(at))  # type: ignore[misc]
+        match data.draw(what, label="what"):
+            case "operator":
+                world.crash_after = world.effects + data.draw(st.integers(1, 5))
+            case "kill":
+                world.kill(data.draw(st.integers(0, members - 1)))
+            case "delete" if "swap" in world.switches:
+                world.delete()
+            case "late":
+                world.now += 700
+    world.run()
+    for _ in range(30):
+        world.tick()  # what was killed last comes back
+    assert world.most_masters == 1
+    final = roles(world)
+    assert sum(role.startswith("ASYNC_MASTER 0 6") for role in final.values()) == 1
+    assert len(final) == members
+    assert nothing_is_left(world)
+
+
+# --- offsets ------------------------------------------------------------------------------------
+
+
+def test_copy_max_carries_over_what_the_slave_had_not_copied() -> None:
+    world = delivered()
+    world.ask()
+    world.run(until=reached("SyncOffsets"))
+    world.traffic = False
+    world.machines[0].offsets["LATE@G"] = {3: 50}
+    world.machines[1].process.synced_at = world.now + 10**6  # type: ignore[union-attr]
+    world.run()
+    assert world.machines[1].offsets["LATE@G"] == {3: 50}
+    assert world.switch_status["offsetsCopied"] == 1
+    assert world.reason("Safe") == "Safe"
+
+
+def test_copy_max_lowers_nothing() -> None:
+    world = delivered()
+    world.ask()
+    world.run(until=reached("StartNewMaster"))
+    world.traffic = False
+    world.machines[1].offsets["T@G"] = {0: 10**9}
+    world.run()
+    assert world.machines[1].offsets["T@G"] == {0: 10**9}
+    assert world.switch_status["offsetsLowered"] == 1
+
+
+def test_policy_none_carries_over_nothing_and_says_so() -> None:
+    world = delivered()
+    world.ask(offsetPolicy="None")
+    world.run(until=reached("SyncOffsets"))
+    world.traffic = False
+    world.machines[0].offsets["LATE@G"] = {3: 50}
+    world.machines[1].process.synced_at = world.now + 10**6  # type: ignore[union-attr]
+    world.run()
+    assert "LATE@G" not in world.machines[1].offsets
+    assert (world.phase, world.reason("Safe")) == ("Complete", "OffsetPolicyNone")
+
+
+def test_wait_sync_waits_for_the_slave_and_applies_nothing() -> None:
+    world = delivered()
+    world.ask(offsetPolicy="WaitSync")
+    world.run(until=reached("SyncOffsets"))
+    world.traffic = False
+    world.machines[0].offsets["LATE@G"] = {3: 50}
+    world.run()
+    assert world.machines[1].offsets["LATE@G"] == {3: 50}
+    assert "offsetsCopied" not in world.switch_status
+
+
+def test_wait_sync_that_never_comes_is_undone() -> None:
+    world = delivered()
+    world.ask(offsetPolicy="WaitSync", timeoutSeconds=120)
+    world.run(until=reached("SyncOffsets"))
+    world.machines[0].offsets["LATE@G"] = {3: 50}
+    world.machines[1].process.synced_at = world.now + 10**6  # type: ignore[union-attr]
+    world.run()
+    assert (world.phase, world.reason("Failed")) == ("Failed", "RolledBack")
+    assert roles(world) == AS_BEFORE
+
+
+def test_a_table_too_large_for_an_object_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "MAX_BYTES", 30)
+    world = switched()
+    assert (world.phase, world.reason("Failed")) == ("Failed", "OffsetTableTooLarge")
+    assert "StopOldMaster" not in world.steps_seen
+    assert roles(world) == AS_BEFORE
+    assert nothing_is_left(world)
+
+
+def test_a_snapshot_of_an_earlier_switch_is_not_taken_for_this_one() -> None:
+    world = delivered()
+    world.ask()
+    world.run(until=reached("SyncOffsets"))
+    other = snapshot.SaveSnapshot("fbs-swap", {}, {"OLD@G": {0: 10**6}}, "000000000000/final")
+    world.config_map = snapshot.manifest(other, "shop", "orders")
+    world.config_map["metadata"]["uid"] = "cm-old"
+    world.run()
+    assert "OLD@G" not in world.machines[1].offsets
+    assert TOPIC_GROUP in world.machines[1].offsets
