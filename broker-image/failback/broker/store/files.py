@@ -136,8 +136,21 @@ class OsFiles:
         return path.stat().st_size if path.is_file() else -1
 
     def create(self, path: Path, size: int, *, durable: bool) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._temporary(path)
+        directory = path.parent
+        directory.mkdir(parents=True, exist_ok=True)
+        on_one_device = directory.stat().st_dev == directory.parent.stat().st_dev
+        beside = directory.parent if on_one_device else directory
+        try:
+            self._create(path, size, self._temporary(beside), durable=durable)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            # A mount point after all, of the file system that its parent is on too.
+            self._create(path, size, self._temporary(directory), durable=durable)
+        if durable:
+            self.sync_directory(directory)
+
+    def _create(self, path: Path, size: int, temporary: Path, *, durable: bool) -> None:
         try:
             fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
@@ -150,15 +163,10 @@ class OsFiles:
         except OSError:
             self.delete(temporary)
             raise
-        if durable:
-            self.sync_directory(path.parent)
 
-    def _temporary(self, path: Path) -> Path:
-        """Return a name beside the directory of ``path``, in it if that is a mount point."""
+    def _temporary(self, directory: Path) -> Path:
+        """Return a name that nothing in ``directory`` has."""
         self._temporary_count += 1
-        directory = path.parent
-        if directory.stat().st_dev == directory.parent.stat().st_dev:
-            directory = directory.parent
         return directory / f"{TEMPORARY_PREFIX}{os.getpid()}-{self._temporary_count}"
 
     def open(self, path: Path) -> OsFileHandle:
@@ -187,8 +195,7 @@ class OsFiles:
 
     def write_small(self, path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._temporary_count += 1
-        temporary = path.parent / f"{TEMPORARY_PREFIX}{os.getpid()}-{self._temporary_count}"
+        temporary = self._temporary(path.parent)
         with temporary.open("wb") as file:
             file.write(data)
             file.flush()
