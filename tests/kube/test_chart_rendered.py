@@ -1,0 +1,229 @@
+"""What the chart renders, without a server: golden files, rights, pod security, definitions."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from tests.support.chart import CHART, MODES, Object, helm, objects, render, settings
+from tests.support.processes import ROOT
+
+pytestmark = pytest.mark.kube
+
+GOLDEN = ROOT / "tests" / "data" / "charts"
+ALL = ["get", "list", "watch", "create", "patch", "delete"]
+KINDS = [
+    "nameservers",
+    "brokerclusters",
+    "topics",
+    "subscriptiongroups",
+    "roleswitches",
+    "chaosexperiments",
+    "reconsumptionreports",
+]
+Rights = dict[tuple[str, str], set[str]]
+
+OPERATOR: Rights = {
+    **{("failback.dev", kind): {"get", "list", "watch", "patch"} for kind in KINDS},
+    **{("failback.dev", f"{kind}/status"): {"get", "patch"} for kind in KINDS},
+    **{("", kind): set(ALL) for kind in ("services", "configmaps", "persistentvolumeclaims")},
+    ("apps", "statefulsets"): set(ALL),
+    ("policy", "poddisruptionbudgets"): set(ALL),
+    ("batch", "jobs"): set(ALL),
+    ("", "pods"): {"get", "list", "watch", "patch", "delete"},
+    ("", "pods/eviction"): {"create"},
+    ("", "pods/status"): {"patch"},
+    ("", "events"): {"create", "patch"},
+    ("events.k8s.io", "events"): {"create", "patch"},
+    ("coordination.k8s.io", "leases"): {"get", "list", "watch", "create", "update", "delete"},
+}
+OPERATOR["failback.dev", "roleswitches"] = {"get", "list", "watch", "patch", "delete"}
+CHAOS: Rights = {
+    ("", "pods"): {"get", "list", "watch", "delete"},
+    ("", "pods/exec"): {"create"},
+    ("", "pods/log"): {"get"},
+    ("networking.k8s.io", "networkpolicies"): {"get", "list", "create", "delete"},
+    ("failback.dev", "brokerclusters"): {"get", "patch"},
+    ("failback.dev", "roleswitches"): {"get", "create"},
+    ("coordination.k8s.io", "leases"): {"get", "create", "update"},
+}
+SPARK: Rights = {
+    ("", kind): {"get", "list", "watch", "create", "delete", "deletecollection"}
+    for kind in ("pods", "configmaps", "services", "persistentvolumeclaims")
+}
+NAMESPACES_ALL: Rights = {
+    ("", "namespaces"): {"get", "list", "watch"},
+    ("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"},
+}
+
+
+def rights(found: list[Object], kind: str, name: str, namespace: str | None = None) -> Rights:
+    """Return group and resource → verbs of one role; a rule for named objects is left out."""
+    (role,) = [
+        each
+        for each in found
+        if (each["kind"], each["metadata"]["name"]) == (kind, name)
+        and each["metadata"].get("namespace") == namespace
+    ]
+    collected: Rights = {}
+    for rule in role["rules"]:
+        if "resourceNames" in rule:
+            assert rule["resources"] == ["namespaces"]
+            assert (rule["resourceNames"], rule["verbs"]) == ([namespace], ["get"])
+            continue
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                collected.setdefault((group, resource), set()).update(rule["verbs"])
+    return collected
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_lint_finds_nothing(mode: str, tmp_path: Path) -> None:
+    done = helm(tmp_path, "lint", "--strict", str(CHART), *settings(MODES[mode]))
+    assert done.returncode == 0, done.stdout
+    assert "0 chart(s) failed" in done.stdout
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_each_mode_renders_its_golden_file(mode: str, tmp_path: Path) -> None:
+    """FAILBACK_WRITE_GOLDEN=1 writes the files anew; read the difference before committing."""
+    text = render(tmp_path, *MODES[mode])
+    golden = GOLDEN / f"{mode}.yaml"
+    if os.environ.get("FAILBACK_WRITE_GOLDEN"):
+        golden.write_text(text)
+    assert text == golden.read_text()
+
+
+@pytest.mark.parametrize("mode", ["default", "two-namespaces"])
+def test_a_namespaced_operator_has_these_rights_and_no_others(mode: str, tmp_path: Path) -> None:
+    found = objects(render(tmp_path, *MODES[mode]))
+    for namespace in ["failback"] if mode == "default" else ["shop", "stock"]:
+        assert rights(found, "Role", "failback-operator", namespace) == OPERATOR
+        assert rights(found, "Role", "failback-chaos", namespace) == CHAOS
+        assert rights(found, "Role", "failback-spark", namespace) == SPARK
+    if mode == "default":
+        assert not [each for each in found if each["kind"].startswith("ClusterRole")]
+
+
+def test_an_operator_of_the_cluster_has_the_same_rights_everywhere(tmp_path: Path) -> None:
+    found = objects(render(tmp_path, *MODES["cluster"]))
+    name = "failback-operator-failback"
+    assert rights(found, "ClusterRole", name) == {**OPERATOR, **NAMESPACES_ALL}
+    roles = [each["metadata"]["name"] for each in found if each["kind"] == "Role"]
+    assert "failback-operator" not in roles
+
+
+def test_optional_rights_come_with_their_feature(tmp_path: Path) -> None:
+    found = objects(render(tmp_path, *MODES["everything"]))
+    more = {
+        ("monitoring.coreos.com", "podmonitors"): set(ALL),
+        ("sparkoperator.k8s.io", "sparkapplications"): set(ALL),
+    }
+    assert rights(found, "Role", "failback-operator", "failback") == {**OPERATOR, **more}
+    mesh = ("podchaos", "networkchaos", "iochaos", "timechaos")
+    extra = {("chaos-mesh.org", kind): {"get", "create", "delete"} for kind in mesh}
+    assert rights(found, "Role", "failback-chaos", "failback") == {**CHAOS, **extra}
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_no_role_has_a_wildcard_or_reads_secrets(mode: str, tmp_path: Path) -> None:
+    for each in objects(render(tmp_path, *MODES[mode])):
+        for rule in each.get("rules", []) if each["kind"].endswith("Role") else []:
+            assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+            assert "secrets" not in rule["resources"]
+            if "pods/exec" in rule["resources"]:
+                assert each["metadata"]["name"] == "failback-chaos"
+
+
+@pytest.mark.parametrize("mode", sorted(MODES))
+def test_every_pod_is_restricted(mode: str, tmp_path: Path) -> None:
+    for each in objects(render(tmp_path, *MODES[mode])):
+        if each["kind"] not in ("Deployment", "Job"):
+            continue
+        pod = each["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            context = container["securityContext"]
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["readOnlyRootFilesystem"] is True
+            assert container["command"] == ["failback-init", "--", "failback"]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_definitions_are_the_generated_ones_with_labels(keep: bool, tmp_path: Path) -> None:
+    shown = objects(render(tmp_path, f"crds.keep={str(keep).lower()}", crds=True))
+    found = {
+        each["metadata"]["name"]: each
+        for each in shown
+        if each["kind"] == "CustomResourceDefinition"
+    }
+    assert sorted(name.partition(".")[0] for name in found) == sorted(KINDS)
+    for path in (CHART / "crds-src").glob("*.yaml"):
+        source: Any = YAML(typ="safe").load(path.read_text())
+        definition = found[source["metadata"]["name"]]
+        assert definition["spec"] == source["spec"]
+        assert definition["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
+        annotations = definition["metadata"].get("annotations", {})
+        assert (annotations.get("helm.sh/resource-policy") == "keep") is keep
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("nosuch=1", "additional properties 'nosuch' not allowed"),
+        ("rbac.nosuch=1", "at '/rbac': additional properties 'nosuch' not allowed"),
+        ("rbac.scope=all", "at '/rbac/scope': value must be one of 'namespace', 'cluster'"),
+        ("replicas=2", "at '/replicas': maximum: got 2, want 1"),
+        ("logLevel=LOUD", "at '/logLevel': value must be one of"),
+        ("watchNamespaces={Shop}", "at '/watchNamespaces/0': 'Shop' does not match pattern"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(word: str, message: str, tmp_path: Path) -> None:
+    done = helm(tmp_path, "template", "failback", str(CHART), "--set", word)
+    assert done.returncode != 0
+    assert message in done.stderr
+
+
+def test_an_image_without_tag_gets_the_release(tmp_path: Path) -> None:
+    found = objects(render(tmp_path, *MODES["everything"]))
+    (deployment,) = [each for each in found if each["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+    assert container["image"] == "failback/operator:0.1.0"
+    assert variables["FAILBACK_IMAGE_BROKER"] == "registry.example/broker:2"
+    assert variables["FAILBACK_IMAGE_CHAOS"] == "failback/chaos:0.1.0"
+    assert variables["FAILBACK_IMAGE_APACHE"] == "apache/rocketmq"
+
+
+def test_the_operator_reads_every_setting_that_the_chart_writes(tmp_path: Path) -> None:
+    from failback.operator.settings import read_settings
+
+    words = ("watchNamespaces={shop,stock}", "resyncSeconds=90", "logFormat=text")
+    found = objects(render(tmp_path, *words, "adminTimeoutSeconds=3", "clusterDomain=c.example"))
+    (deployment,) = [each for each in found if each["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    settings_ = read_settings({each["name"]: each.get("value", "") for each in container["env"]})
+    assert settings_.namespaces == ("shop", "stock")
+    assert (settings_.resync_seconds, settings_.admin_timeout_seconds) == (90.0, 3.0)
+    assert (settings_.domain, settings_.log_format) == ("c.example", "text")
+    assert settings_.images["spark"] == "failback/analytics:0.1.0"
+    assert settings_.leader_election is False
+
+
+def test_alerts_have_what_a_person_needs(tmp_path: Path) -> None:
+    found = objects(render(tmp_path, *MODES["everything"]))
+    (rule,) = [each for each in found if each["kind"] == "PrometheusRule"]
+    alerts = [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
+    assert len(alerts) == 16
+    assert len({alert["alert"] for alert in alerts}) == len(alerts)
+    for alert in alerts:
+        assert alert["labels"]["severity"] in ("warning", "critical")
+        assert alert["annotations"]["runbook_url"].endswith(f"#{alert['alert'].lower()}")
+        assert alert["annotations"]["summary"]
+        assert alert["expr"].count("(") == alert["expr"].count(")")

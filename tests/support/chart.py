@@ -1,0 +1,85 @@
+"""The chart as helm renders it, without a cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+from tools.setup_kube import fetch_tools
+
+from tests.support.polling import SCALE
+from tests.support.processes import ROOT
+
+CHART = ROOT / "charts" / "failback"
+RELEASE_NAMESPACE = "failback"
+Object = dict[str, Any]
+
+MODES: Mapping[str, tuple[str, ...]] = {
+    "default": (),
+    "two-namespaces": (
+        "watchNamespaces={shop,stock}",
+        "leaderElection.enabled=true",
+        "replicas=2",
+        "rbac.watchCrds=true",
+        "grafana.dashboards.enabled=false",
+    ),
+    "cluster": ("rbac.scope=cluster", "crds.keep=false", "grafana.dashboards.enabled=false"),
+    "everything": (
+        "grafana.dashboards.enabled=false",
+        "metrics.serviceMonitor.enabled=true",
+        "podMonitors.enabled=true",
+        "prometheusRule.enabled=true",
+        "chaos.labelNamespace=true",
+        "chaos.chaosMesh.enabled=true",
+        "spark.operator.enabled=true",
+        "priorityClassName=system-cluster-critical",
+        "podLabels.team=messaging",
+        "image.pullSecrets[0].name=registry",
+        "images.broker=registry.example/broker:2",
+    ),
+    "bare": (
+        "replicas=0",
+        "metrics.enabled=false",
+        "grafana.dashboards.enabled=false",
+        "chaos.enabled=false",
+        "spark.enabled=false",
+        "rbac.create=false",
+        "serviceAccount.create=false",
+        "uninstall.removeFinalizers=false",
+    ),
+}
+"""Ways to install, each with its settings; the definitions are looked at apart."""
+
+
+def helm(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run helm; its own files go into ``folder``."""
+    homes = {f"HELM_{name}_HOME": str(folder / name) for name in ("CACHE", "CONFIG", "DATA")}
+    return subprocess.run(
+        [str(fetch_tools() / "helm"), *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **homes},
+        timeout=120 * SCALE,
+        check=False,
+    )
+
+
+def settings(words: tuple[str, ...]) -> list[str]:
+    return [part for word in words for part in ("--set", word)]
+
+
+def render(folder: Path, *words: str, crds: bool = False) -> str:
+    """Return what ``helm template`` prints; definitions only when asked for."""
+    flags = settings((*words, f"crds.install={str(crds).lower()}"))
+    done = helm(folder, "template", "failback", str(CHART), "-n", RELEASE_NAMESPACE, *flags)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def objects(text: str) -> list[Object]:
+    """Read rendered YAML."""
+    return [document for document in YAML(typ="safe").load_all(text) if document]
