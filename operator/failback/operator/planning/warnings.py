@@ -10,6 +10,7 @@ from failback.operator.kinds.base import parse_quantity
 from failback.operator.planning.conditions import Verdict
 from failback.operator.planning.encoding import names
 from failback.operator.planning.observed import MemberView
+from failback.operator.planning.operations import resize
 from failback.operator.planning.view import ClusterView
 
 KNOWN_ANNOTATIONS: Final = frozenset(
@@ -138,9 +139,16 @@ def _platform(view: ClusterView) -> Iterator[tuple[str, str]]:
 
 
 def _resize_refused(view: ClusterView, member: MemberView) -> bool:
-    """Tell whether a claim asks for less than wanted although no operation is about to ask."""
-    claim = member.claim
-    if claim is None or not claim.requested or view.operation is not None:
+    """Tell whether a claim was not allowed to ask for what is wanted.
+
+    The operation ends with the refusal; this condition keeps its generation from trying again.
+    """
+    claim, operation = member.claim, view.operation
+    if claim is None or not claim.requested:
         return False
+    if operation is not None and operation.type == resize.TYPE:
+        return False
+    ended = (view.previous.get("currentOperation") or {}).get("data", {}).get("refused")
     wanted = parse_quantity(view.cluster.pair(member.pair).storage_size)
-    return bool(parse_quantity(claim.requested) < wanted and claim.message)
+    small = parse_quantity(claim.requested) < wanted
+    return bool(small and (ended or resize.was_refused(view.cluster, view.previous)))

@@ -31,6 +31,9 @@ PRIORITY: Final = 4
 ABANDONABLE: Final = False
 
 REFUSED: Final = "VolumeResizeRefused"
+SENT_TIMES: Final = 5
+SENT_SECONDS: Final = 60.0
+"""A claim that stays as it was after so many requests in so long is not allowed to grow."""
 
 
 def cause(
@@ -97,7 +100,8 @@ def advance(
 ) -> Advance:
     """Return what the VolumeResize wants of this pass.
 
-    ``data.refused`` holds the API server's words when it refused a claim's growth.
+    ``data.refused`` stands in the status before the operation ends: the warning that keeps the
+    same generation from trying again is made from it.
     """
     turn = Turn(cluster, observed, desired, operation, now)
     refused = operation.data.get("refused")
@@ -123,8 +127,16 @@ def _resize(turn: Turn) -> Advance:
     if blocked:
         return turn.stay(*blocked)
     small = [view.claim for view in _views(turn) if _claim_is_small(view, _size(turn))]
-    actions = tuple(ResizeClaim(c.name, c.uid, _size(turn)) for c in small if c is not None)
-    return turn.stay(actions=actions) if actions else turn.go("WaitResized")
+    claims = [claim for claim in small if claim is not None]
+    if not claims:
+        return turn.go("WaitResized")
+    since, times = turn.data.get("sent") or (turn.now, 0)
+    said = turn.observed.refused.get(claims[0].name)
+    if said or (times >= SENT_TIMES and turn.now - since >= SENT_SECONDS):
+        words = said or claims[0].message or "the API server does not take a larger request"
+        return turn.stay(refused=f"{claims[0].name}: {words}", wake=0.0)
+    actions = tuple(ResizeClaim(claim.name, claim.uid, _size(turn)) for claim in claims)
+    return turn.stay(actions=actions, sent=[since, times + 1], wake=5.0)
 
 
 def _wait(turn: Turn) -> Advance:

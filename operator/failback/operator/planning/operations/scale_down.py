@@ -125,7 +125,9 @@ def advance(
     """Return what the ScaleDown wants of this pass."""
     turn = Turn(cluster, observed, desired, operation, now)
     if _is_taken_back(turn):
-        return Advance(None, events=(Event("ScaleDownTakenBack", cluster.broker_name(turn.pair)),))
+        return Advance(
+            None, events=(Event("DrainFinished", f"{cluster.broker_name(turn.pair)}, taken back"),)
+        )
     return _STEPS[operation.step](turn)
 
 

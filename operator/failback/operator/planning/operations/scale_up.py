@@ -9,7 +9,7 @@ by a scale-down taken back) is opened here too. New slaves of a pair that serves
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from failback.operator.cel import SYSTEM_TOPICS
@@ -18,12 +18,19 @@ from failback.operator.planning import facts, present
 from failback.operator.planning.observed import (
     Broker,
     Key,
+    Member,
     MemberView,
     Object,
     ObservedCluster,
 )
 from failback.operator.planning.operations import live_config
-from failback.operator.planning.operations.turn import OPEN, ROUTE_SECONDS, Turn, timed
+from failback.operator.planning.operations.turn import (
+    OPEN,
+    ROUTE_SECONDS,
+    Turn,
+    member_label,
+    timed,
+)
 from failback.operator.planning.types import (
     Action,
     Advance,
@@ -77,7 +84,6 @@ def cause(
     if waits and live_config.cause(cluster, status, observed, now) is not None:
         return None
     master = observed.member(pair, shape.masters[pair])
-    missing = [o for o in cluster.pair(pair).ordinals if _is_new(observed, pair, o)]
     return Operation(
         id=operation_id(TYPE, pair, cluster.metadata.generation, str(sorted(shape.closed))),
         type=TYPE,
@@ -88,7 +94,7 @@ def cause(
         data={
             "opens": pair in shape.closed,
             "existing": not present.ordinals(observed, pair) and master.claim is not None,
-            "new": missing,
+            "new": [list(member) for member in _new_slaves(cluster, observed)],
         },
     )
 
@@ -96,6 +102,15 @@ def cause(
 def _is_new(observed: ObservedCluster, pair: int, ordinal: int) -> bool:
     view = observed.member(pair, ordinal)
     return view.statefulset is None and view.config_map is None and view.pod is None
+
+
+def _new_slaves(cluster: BrokerCluster, observed: ObservedCluster) -> Iterator[Member]:
+    """Yield the members that pairs which serve are about to get."""
+    for pair in present.pairs(observed):
+        if pair < cluster.spec.pairs:
+            for member in present.members(cluster, pair):
+                if _is_new(observed, *member):
+                    yield member
 
 
 def _stands(cluster: BrokerCluster, observed: ObservedCluster, pair: int) -> bool:
@@ -154,12 +169,13 @@ def _registered(turn: Turn) -> Advance:
 
 
 def _slaves_added(turn: Turn) -> tuple[Event, ...]:
-    name = turn.cluster.broker_name(turn.pair)
+    """Return one event per new slave: an empty one starts at its master's last log file."""
     events = []
-    for ordinal in turn.data.get("new", ()):
-        broker = turn.view(ordinal).broker
+    for pair, ordinal in turn.data.get("new", ()):
+        broker = turn.observed.member(pair, ordinal).broker
         start = "" if broker is None or broker.start is None else f" from offset {broker.start}"
-        events.append(Event("SlaveAdded", f"{name}-{ordinal} replicates{start}"))
+        label = member_label(turn.cluster, (pair, ordinal))
+        events.append(Event("PairAdded", f"{label} replicates{start}"))
     return tuple(events)
 
 

@@ -1,0 +1,123 @@
+"""Passes of the operator over a :class:`World`, as ``carry_out`` does them, stopped at will."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+from failback.operator.planning.cluster import plan_cluster
+from failback.operator.planning.encoding import operation_from_status
+from failback.operator.planning.types import Plan, SetConfig
+from failback.operator.render.context import kubernetes_context
+from tests.support.planning_world import Refused, World
+
+CONTEXT = kubernetes_context("shop", "0.1.0")
+MAX_PASSES = 3000
+
+
+class Crashed(Exception):
+    """The operator was ended here."""
+
+
+class Run:
+    """The operator's passes. Everything it remembers is the status in the world."""
+
+    def __init__(self, world: World, *, crash_after: int | None = None) -> None:
+        self.world = world
+        self.crash_after = crash_after
+        self.writes = 0
+        self.passes = 0
+        self.plans: list[Plan] = []
+        self.steps: list[str] = []
+        """``Type/Step`` of the running operation, as it changed."""
+        self.check: Callable[[Plan], None] = lambda plan: None
+
+    def one_pass(self) -> Plan:
+        """Observe, plan, carry out, write the status. A crash ends the pass, not the run."""
+        world = self.world
+        plan = plan_cluster(world.cluster, world.status, world.observe(), CONTEXT, world.now)
+        self.passes += 1
+        self.plans.append(plan)
+        self.check(plan)
+        try:
+            self._carry_out(plan)
+        except (Refused, Crashed):
+            return plan
+        finally:
+            self._note()
+        return plan
+
+    def _carry_out(self, plan: Plan) -> None:
+        world = self.world
+        if plan.operation_first:
+            self._write()
+            world.status = copy.deepcopy({**world.status, **_operation(plan)})
+            if "currentOperation" not in plan.status:
+                world.status.pop("currentOperation", None)
+            self._written()
+        world.events += plan.events
+        for action in plan.actions:
+            self._write()
+            world.carry_out(action)
+            self._written()
+        if plan.status != world.status:
+            self._write()
+            world.status = copy.deepcopy(dict(plan.status))
+            self._written()
+
+    def _write(self) -> None:
+        self.writes += 1
+
+    def _written(self) -> None:
+        if self.crash_after == self.writes:
+            raise Crashed
+
+    def _note(self) -> None:
+        operation = operation_from_status(self.world.status)
+        step = "" if operation is None else f"{operation.type}/{operation.step}"
+        if step and (not self.steps or self.steps[-1] != step):
+            self.steps.append(step)
+
+    def until_steady(self) -> Run:
+        """Pass and tick until nothing is left to do; fails when that never comes."""
+        quiet = 0
+        while quiet < 3:
+            assert self.passes < MAX_PASSES, f"no end in sight: {self.steps[-6:]}"
+            before = copy.deepcopy(self.world.status)
+            plan = self.one_pass()
+            idle = not plan.actions and plan.wake_after is None and before == self.world.status
+            quiet = quiet + 1 if idle else 0
+            self.world.tick(min(plan.wake_after or 5.0, 5.0) + 0.2)
+        return self
+
+    def until(self, reached: Callable[[], bool]) -> Run:
+        """Pass and tick until a condition holds."""
+        while not reached():
+            assert self.passes < MAX_PASSES, f"never came: {self.steps[-6:]}"
+            plan = self.one_pass()
+            self.world.tick(min(plan.wake_after or 5.0, 5.0) + 0.2)
+        return self
+
+    def for_passes(self, count: int) -> Run:
+        """Pass and tick so many times."""
+        for _ in range(count):
+            plan = self.one_pass()
+            self.world.tick(min(plan.wake_after or 5.0, 5.0) + 0.2)
+        return self
+
+    def at_step(self, step: str) -> bool:
+        """Tell whether the running operation is at ``Type/Step``."""
+        operation = operation_from_status(self.world.status)
+        return operation is not None and f"{operation.type}/{operation.step}" == step
+
+
+def _operation(plan: Plan) -> dict[str, object]:
+    found = plan.status.get("currentOperation")
+    return {} if found is None else {"currentOperation": found}
+
+
+def disruptions(plan: Plan) -> int:
+    """Return how many actions of a plan take something away: at most one is allowed."""
+    kinds = [type(action).__name__ for action in plan.actions]
+    closing = [a for a in plan.actions if isinstance(a, SetConfig) and "brokerPermission" in a.values]
+    return sum(kind in ("Evict", "DeletePod") for kind in kinds) + len(closing)
