@@ -51,3 +51,13 @@ def fields(
     else:
         out.write_text(reference(), encoding="utf-8")
         say(str(out))
+
+
+@app.command("run")
+@guarded
+def run() -> None:
+    """Run the operator. Everything about it is set by FAILBACK_* environment variables."""
+    from failback.operator.run import main
+    from failback.operator.settings import read_settings
+
+    raise typer.Exit(main(read_settings()))

@@ -27,26 +27,29 @@ logger = logging.getLogger(__name__)
 MANAGER: Final = "failback-operator"
 _PAGE: Final = 500
 _CONNECTIONS: Final = 16
-_PATHS: Final[Mapping[str, tuple[str, str]]] = {
-    "Service": ("/api/v1", "services"),
-    "ConfigMap": ("/api/v1", "configmaps"),
-    "Pod": ("/api/v1", "pods"),
-    "PersistentVolumeClaim": ("/api/v1", "persistentvolumeclaims"),
-    "Event": ("/api/v1", "events"),
-    "StatefulSet": ("/apis/apps/v1", "statefulsets"),
-    "PodDisruptionBudget": ("/apis/policy/v1", "poddisruptionbudgets"),
-    "Lease": ("/apis/coordination.k8s.io/v1", "leases"),
-    "Job": ("/apis/batch/v1", "jobs"),
-    "PodMonitor": ("/apis/monitoring.coreos.com/v1", "podmonitors"),
-    "SparkApplication": ("/apis/sparkoperator.k8s.io/v1beta2", "sparkapplications"),
-    "NameServer": ("/apis/failback.dev/v1alpha1", "nameservers"),
-    "BrokerCluster": ("/apis/failback.dev/v1alpha1", "brokerclusters"),
-    "Topic": ("/apis/failback.dev/v1alpha1", "topics"),
-    "SubscriptionGroup": ("/apis/failback.dev/v1alpha1", "subscriptiongroups"),
-    "RoleSwitch": ("/apis/failback.dev/v1alpha1", "roleswitches"),
-    "ChaosExperiment": ("/apis/failback.dev/v1alpha1", "chaosexperiments"),
-    "ReconsumptionReport": ("/apis/failback.dev/v1alpha1", "reconsumptionreports"),
+GROUP: Final = "failback.dev"
+RESOURCES: Final[Mapping[str, tuple[str, str, str]]] = {
+    "Service": ("", "v1", "services"),
+    "ConfigMap": ("", "v1", "configmaps"),
+    "Pod": ("", "v1", "pods"),
+    "PersistentVolumeClaim": ("", "v1", "persistentvolumeclaims"),
+    "Event": ("", "v1", "events"),
+    "Namespace": ("", "v1", "namespaces"),
+    "StatefulSet": ("apps", "v1", "statefulsets"),
+    "PodDisruptionBudget": ("policy", "v1", "poddisruptionbudgets"),
+    "Lease": ("coordination.k8s.io", "v1", "leases"),
+    "Job": ("batch", "v1", "jobs"),
+    "PodMonitor": ("monitoring.coreos.com", "v1", "podmonitors"),
+    "SparkApplication": ("sparkoperator.k8s.io", "v1beta2", "sparkapplications"),
+    "NameServer": (GROUP, "v1alpha1", "nameservers"),
+    "BrokerCluster": (GROUP, "v1alpha1", "brokerclusters"),
+    "Topic": (GROUP, "v1alpha1", "topics"),
+    "SubscriptionGroup": (GROUP, "v1alpha1", "subscriptiongroups"),
+    "RoleSwitch": (GROUP, "v1alpha1", "roleswitches"),
+    "ChaosExperiment": (GROUP, "v1alpha1", "chaosexperiments"),
+    "ReconsumptionReport": (GROUP, "v1alpha1", "reconsumptionreports"),
 }
+"""Kind → API group (empty = core), version and plural."""
 OPTIONAL_KINDS: Final = ("PodMonitor", "SparkApplication")
 _MERGE: Final = "application/merge-patch+json"
 _APPLY: Final = "application/apply-patch+yaml"
@@ -144,7 +147,8 @@ class Kube:
         """Return the optional kinds that the API server serves."""
         found = set()
         for kind in OPTIONAL_KINDS:
-            prefix, plural = _PATHS[kind]
+            plural = RESOURCES[kind][2]
+            prefix = _prefix(kind)
             try:
                 answer = await self._request("get", kind, "GET", prefix)
             except ApiError as error:
@@ -298,8 +302,8 @@ class Kube:
         content: str = "application/json",
         sub: str = "",
     ) -> Object:
-        prefix, plural = _PATHS[kind]
-        path = f"{prefix}/namespaces/{namespace}/{plural}"
+        prefix, plural = _prefix(kind), RESOURCES[kind][2]
+        path = f"{prefix}/namespaces/{namespace}/{plural}" if namespace else f"{prefix}/{plural}"
         path += "".join(f"/{part}" for part in (name, sub) if part)
         resource = f"{plural}/{sub}" if sub else plural
         return await self._request(
@@ -318,7 +322,7 @@ class Kube:
         content: str = "application/json",
         resource: str = "",
     ) -> Object:
-        resource = resource or _PATHS[kind][1]
+        resource = resource or RESOURCES[kind][2]
         begun, code = time.monotonic(), "0"
         try:
             answer = await self._send(method, path, query, body, content)
@@ -356,6 +360,11 @@ class Kube:
                 body=body,
                 _request_timeout=aiohttp.ClientTimeout(total=self._timeout_seconds),
             )
+
+
+def _prefix(kind: str) -> str:
+    group, version, _ = RESOURCES[kind]
+    return f"/apis/{group}/{version}" if group else f"/api/{version}"
 
 
 def _refusal(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -59,12 +59,20 @@ class Observer:
     """Builds what planners look at. One for the whole process."""
 
     def __init__(
-        self, store: Store, peers: Peers, kube: Kube, *, clock: Callable[[], float] = time.time
+        self,
+        store: Store,
+        peers: Peers,
+        kube: Kube,
+        *,
+        optional_kinds: Collection[str] = (),
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """Make an observer; ``optional_kinds`` are those that this operator may make."""
         self._store = store
         self._peers = peers
         self._kube = kube
         self._clock = clock
+        self._optional_kinds = frozenset(optional_kinds)
         self._served: frozenset[str] = frozenset()
         self._served_at: float | None = None
         self._memories: dict[tuple[str, str], ClusterMemory] = {}
@@ -78,10 +86,12 @@ class Observer:
         self._memories.pop((namespace, cluster), None)
 
     async def served_kinds(self) -> frozenset[str]:
-        """Return the optional kinds of the API server, asked every five minutes."""
+        """Return the optional kinds that are served and allowed, asked every five minutes."""
+        if not self._optional_kinds:
+            return frozenset()
         now = time.monotonic()
         if self._served_at is None or now - self._served_at > _SERVED_SECONDS:
-            self._served = await self._kube.served_kinds()
+            self._served = self._optional_kinds & await self._kube.served_kinds()
             self._served_at = now
         return self._served
 

@@ -50,6 +50,12 @@ class Settings:
     """``/healthz``, ``/readyz`` and ``/metrics``; 0 = any free port."""
     log_format: str = "json"
     log_level: str = "INFO"
+    watch_crds: bool = False
+    """Whether kopf may list and watch CustomResourceDefinitions."""
+    pod_monitors: bool = False
+    """Whether this operator may make PodMonitors."""
+    spark_operator: bool = False
+    """Whether this operator may make SparkApplications."""
     poll_scale: float = 1.0
     """Multiplies the periods at which brokers and name servers are asked."""
     images: Mapping[str, str] = field(default_factory=dict)
@@ -81,6 +87,9 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         http_port=int(_number(own, "FAILBACK_HTTP_PORT", 8080, least=0)),
         log_format=_choice(own, "FAILBACK_LOG_FORMAT", "json", ("json", "text")),
         log_level=_choice(own, "FAILBACK_LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
+        watch_crds=_switch(own, "FAILBACK_WATCH_CRDS"),
+        pod_monitors=_switch(own, "FAILBACK_POD_MONITORS"),
+        spark_operator=_switch(own, "FAILBACK_SPARK_OPERATOR"),
         poll_scale=_number(own, "FAILBACK_POLL_SCALE", 1.0),
         images={purpose: own[name] for purpose, name in IMAGE_VARIABLES.items() if own.get(name)},
         environment=own,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 Object = dict[str, Any]
@@ -35,14 +35,21 @@ class Context:
     """Release of Failback: default engine version and image tag."""
     pod_monitors: bool = False
     """Whether the PodMonitor CRD is served."""
+    images: Mapping[str, str] = field(default_factory=dict)
+    """Engine, or ``tools``, → image that resources get when they name none."""
 
     def image(self, engine: str, version: str) -> str:
         """Return the image an engine runs from when the resource names none."""
+        given = self.images.get(engine)
+        if given:
+            return given if ":" in given.rpartition("/")[2] else f"{given}:{version}"
         return f"apache/rocketmq:{version}" if engine == "apache" else f"failback/broker:{version}"
 
     @property
     def tools_image(self) -> str:
         """The image of init containers."""
+        if self.images.get("tools"):
+            return self.images["tools"]
         return f"failback/broker:{self.version}"
 
 

@@ -1,0 +1,144 @@
+"""The kinds: how each is refreshed, observed and planned. Thin; decisions are in planning."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from failback.operator.carry_out import NameTaken, Outcome
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.kinds.name_server import NameServer
+from failback.operator.metrics import Metrics
+from failback.operator.observe import Observer
+from failback.operator.passes import Decision
+from failback.operator.planning import facts
+from failback.operator.planning.cluster import plan_cluster
+from failback.operator.planning.name_server import plan_name_server
+from failback.operator.planning.observed import Object, ObservedCluster
+from failback.operator.planning.types import Plan
+from failback.operator.render.context import Context, kubernetes_context
+from failback.operator.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What all kinds share."""
+
+    settings: Settings
+    observer: Observer
+    metrics: Metrics
+    clock: Callable[[], float] = time.time
+
+    def context(self, namespace: str, served: frozenset[str]) -> Context:
+        """Return where the objects of a namespace will live."""
+        return replace(
+            kubernetes_context(
+                namespace,
+                self.settings.version,
+                domain=self.settings.domain,
+                pod_monitors="PodMonitor" in served,
+            ),
+            images=dict(self.settings.images),
+        )
+
+
+class NameServerKind:
+    """NameServer."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def _context(self, resource: Object) -> Context:
+        served = await self._world.observer.served_kinds()
+        return self._world.context(resource["metadata"]["namespace"], served)
+
+    async def refresh(self, resource: Object) -> bool:
+        """Ask the name servers whether they answer."""
+        model = NameServer.model_validate(resource)
+        context = await self._context(resource)
+        return await self._world.observer.refresh_name_server(model, context)
+
+    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+        """Observe and plan."""
+        model = NameServer.model_validate(resource)
+        context = await self._context(resource)
+        observed = await self._world.observer.observe_name_server(model, context)
+        status = resource.get("status", {})
+        plan = plan_name_server(model, status, observed, context, self._world.clock())
+        return Decision(plan, observed.objects)
+
+    def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
+        """Remember names that are taken; show the gauges."""
+        metadata = resource["metadata"]
+        where = (metadata["namespace"], f"nameserver/{metadata['name']}")
+        if isinstance(outcome.error, NameTaken):
+            self._world.observer.memory(*where).foreign.add(outcome.error.key)
+        self._world.metrics.show("NameServer", metadata["namespace"], metadata["name"], plan.status)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drop what is remembered."""
+        self._world.observer.forget(namespace, f"nameserver/{name}")
+
+
+class BrokerClusterKind:
+    """BrokerCluster."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._observed: dict[tuple[str, str], ObservedCluster] = {}
+
+    async def _context(self, resource: Object) -> Context:
+        served = await self._world.observer.served_kinds()
+        return self._world.context(resource["metadata"]["namespace"], served)
+
+    async def refresh(self, resource: Object) -> bool:
+        """Ask name servers and brokers what is due."""
+        model = BrokerCluster.model_validate(resource)
+        context = await self._context(resource)
+        status = resource.get("status", {})
+        return await self._world.observer.refresh_cluster(model, context, status)
+
+    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+        """Observe and plan."""
+        model = BrokerCluster.model_validate(resource)
+        context = await self._context(resource)
+        status = resource.get("status", {})
+        observed = await self._world.observer.observe_cluster(model, context, status)
+        self._observed[model.namespace, model.name] = observed
+        plan = plan_cluster(model, status, observed, context, self._world.clock())
+        return Decision(plan, observed.objects)
+
+    def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
+        """Remember names that are taken; show the gauges."""
+        metadata = resource["metadata"]
+        where = (metadata["namespace"], metadata["name"])
+        if isinstance(outcome.error, NameTaken):
+            self._world.observer.memory(*where).foreign.add(outcome.error.key)
+        observed = self._observed.pop(where, None)
+        if observed is not None:
+            self._show(where, plan.status, observed)
+
+    def _show(
+        self, where: tuple[str, str], status: Mapping[str, Any], observed: ObservedCluster
+    ) -> None:
+        members: list[tuple[int, int, int | None, int | None]] = []
+        masters: dict[int, int] = {}
+        for pair in status.get("pairs") or ():
+            index, name = pair["index"], pair["name"]
+            own = facts.claims_to_be_master(observed, index)
+            foreign = facts.foreign_addresses(observed, index, name, ids=(0,))
+            masters[index] = len(own) + len(foreign)
+            master = observed.member(index, pair.get("masterMember", 0)).broker
+            for (at, ordinal), view in observed.members.items():
+                if at != index or ordinal == pair.get("masterMember", 0):
+                    continue
+                compared = facts.compare_metadata(master, view.broker)
+                ahead = compared.ahead_messages if compared is not None else None
+                members.append((index, ordinal, facts.lag_bytes(master, view.broker), ahead))
+        self._world.metrics.show("BrokerCluster", *where, status, members, masters)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drop what is remembered."""
+        self._world.observer.forget(namespace, name)

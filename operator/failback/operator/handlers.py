@@ -1,0 +1,220 @@
+"""kopf: watches, indices and wake-ups. The only module that imports it.
+
+Handlers decide nothing and write nothing: an event wakes the loop of a resource, and the loop's
+pass reads the indices. Kinds whose deletion asks for work have a finalizer and a daemon, whose
+task the loop runs in; the others have a plain task and vanish when they are deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final
+
+import kopf
+
+from failback.operator.kube import GROUP, RESOURCES
+from failback.operator.loops import Key, Loops
+from failback.operator.settings import Settings
+from failback.operator.store import Store, owners_of, plain
+
+logger = logging.getLogger(__name__)
+
+FINALIZER: Final = "failback.dev/finalizer"
+PLAIN_KINDS: Final = ("NameServer", "BrokerCluster", "ReconsumptionReport")
+FINALIZED_KINDS: Final = ("Topic", "SubscriptionGroup", "RoleSwitch", "ChaosExperiment")
+_CHILDREN: Final[Mapping[str, str]] = {
+    "StatefulSet": "app.kubernetes.io/name=failback",
+    "Service": "app.kubernetes.io/name=failback",
+    "ConfigMap": "app.kubernetes.io/name=failback",
+    "PodDisruptionBudget": "app.kubernetes.io/name=failback",
+    "Pod": "app.kubernetes.io/name=failback",
+    "Job": "app.kubernetes.io/name=failback",
+    "PersistentVolumeClaim": "failback.dev/cluster",
+}
+"""Kind → label selector of the watch."""
+DELETION_SECONDS: Final[Mapping[str, float]] = {"ChaosExperiment": 300.0}
+_DELETION_SECONDS: Final = 60.0
+
+
+def configure(settings: kopf.OperatorSettings, *, watch_crds: bool) -> None:
+    """Set kopf up: no log lines as events, our finalizer, watches of labelled children only."""
+    settings.persistence.finalizer = FINALIZER
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
+    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP)
+    settings.posting.enabled = False
+    settings.scanning.disabled = not watch_crds
+    settings.background.cancellation_polling = 5
+    settings.networking.request_timeout = 60
+    settings.networking.connect_timeout = 5
+    settings.queueing.exit_timeout = 1
+    settings.process.ultimate_exiting_timeout = 15
+    for kind, selector in _CHILDREN.items():
+        group, _, plural = RESOURCES[kind]
+        settings.watching.label_selectors[_selector(group, plural)] = selector
+
+
+def _selector(group: str, plural: str) -> Any:
+    return (group, plural)
+
+
+def _log_in(**given: Any) -> kopf.ConnectionInfo | None:
+    """Return the credentials of the pod, else those of the kubeconfig; asked again at 401."""
+    return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
+
+
+class Watches:
+    """The handlers of one operator process."""
+
+    def __init__(self, store: Store, settings: Settings, acting: Collection[str]) -> None:
+        """Register the handlers; loops run for the ``acting`` kinds only."""
+        self._store = store
+        self._acting = frozenset(acting)
+        self._settings = settings
+        self.registry = kopf.OperatorRegistry()
+        self.ready = asyncio.Event()
+        self._loops: Loops | None = None
+        self._register()
+
+    def attach(self, loops: Loops) -> None:
+        """Say who is to be woken."""
+        self._loops = loops
+
+    @property
+    def loops(self) -> Loops:
+        """The loops that events wake."""
+        assert self._loops is not None
+        return self._loops
+
+    def exists(self, key: Key) -> bool:
+        """Tell whether the watches show a resource."""
+        return self._store.resource(*key) is not None
+
+    def dependents(self, key: Key) -> Iterable[Key]:
+        """Return the resources that a change of this one, or of its peers, concerns."""
+        kind, namespace, name = key
+        if kind == "NameServer":
+            for item in self._store.resources("BrokerCluster", namespace):
+                reference = item.get("spec", {}).get("nameServerRef") or {}
+                if reference.get("name") == name:
+                    yield "BrokerCluster", namespace, item["metadata"]["name"]
+        elif kind == "BrokerCluster":
+            for dependent in (*FINALIZED_KINDS, "ReconsumptionReport"):
+                for item in self._store.of_cluster(dependent, namespace, name):
+                    yield dependent, namespace, item["metadata"]["name"]
+        elif kind == "ChaosExperiment":
+            for item in self._store.resources("ReconsumptionReport", namespace):
+                yield "ReconsumptionReport", namespace, item["metadata"]["name"]
+
+    # --- registration -------------------------------------------------------------------------
+
+    def _register(self) -> None:
+        kopf.on.startup(registry=self.registry)(self._startup)
+        kopf.on.login(registry=self.registry)(_log_in)
+        for kind in (*PLAIN_KINDS, *FINALIZED_KINDS):
+            self._register_resource(kind)
+        for kind in _CHILDREN:
+            self._register_child(kind)
+
+    async def _startup(self, settings: kopf.OperatorSettings, **_: Any) -> None:
+        configure(settings, watch_crds=self._settings.watch_crds)
+        self.ready.set()
+
+    def _register_resource(self, kind: str) -> None:
+        where = RESOURCES[kind]
+
+        @kopf.index(*where, id="resources", registry=self.registry)
+        def resources(body: Mapping[str, Any], meta: Mapping[str, Any], **_: Any) -> Any:
+            return {(kind, meta["namespace"]): plain({**body, "kind": kind})}
+
+        @kopf.on.event(*where, id=f"event-{kind}", registry=self.registry)
+        async def event(
+            meta: Mapping[str, Any], body: Mapping[str, Any], type: str | None, **given: Any
+        ) -> None:
+            self._store.use(given["children"], given["resources"])
+            key = (kind, meta["namespace"], meta["name"])
+            if kind in self._acting.intersection(PLAIN_KINDS) and type != "DELETED":
+                self.loops.ensure(key)
+            else:
+                self.loops.wake(key)
+            for other in self._touched(key, body):
+                self.loops.wake(other)
+
+        if kind in self._acting.intersection(FINALIZED_KINDS):
+
+            @kopf.daemon(
+                *where,
+                id="loop",
+                registry=self.registry,
+                cancellation_backoff=self._deletion_seconds(kind),
+                cancellation_timeout=5,
+            )
+            async def daemon(**given: Any) -> None:
+                self._store.use(given["children"], given["resources"])
+                key = (kind, str(given["namespace"]), str(given["name"]))
+                await self._run_daemon(key, given["stopped"])
+
+    def _deletion_seconds(self, kind: str) -> float:
+        return DELETION_SECONDS.get(kind, _DELETION_SECONDS)
+
+    async def _run_daemon(self, key: Key, stopped: Any) -> None:
+        """Run a resource's loop; once it is deleted, run passes until its end is carried out."""
+        watcher = asyncio.create_task(self._wake_when_stopped(key, stopped))
+        try:
+            await self.loops.run_inline(key, lambda: bool(stopped))
+            if kopf.DaemonStoppingReason.RESOURCE_DELETED in (stopped.reason or ()):
+                await self._end(key)
+        finally:
+            watcher.cancel()
+
+    async def _wake_when_stopped(self, key: Key, stopped: Any) -> None:
+        await stopped.wait()
+        self.loops.wake(key)
+
+    async def _end(self, key: Key) -> None:
+        """Carry out what the deletion of a resource asks for, within the time it may take."""
+        deadline = time.monotonic() + self._deletion_seconds(key[0]) - 5
+        while time.monotonic() < deadline:
+            passed = await self.loops.run_once(key, deleting=True)
+            if passed is None or passed.finish:
+                return
+            await asyncio.sleep(min(2.0, passed.wake_after or 1.0))
+        logger.warning("%s %s/%s: given up after its deletion", *key)
+
+    def _touched(self, key: Key, body: Mapping[str, Any]) -> list[Key]:
+        """Return the resources that an event of another resource wakes."""
+        kind, namespace, _ = key
+        found = list(self.dependents(key))
+        cluster = (body.get("spec") or {}).get("clusterRef", {}).get("name")
+        if cluster and kind in ("RoleSwitch", "ChaosExperiment", "Topic"):
+            found.append(("BrokerCluster", namespace, cluster))
+        return found
+
+    def _register_child(self, kind: str) -> None:
+        where = RESOURCES[kind]
+
+        @kopf.index(*where, id="children", registry=self.registry)
+        def children(body: Mapping[str, Any], **_: Any) -> Any:
+            item = plain({**body, "kind": kind})
+            return dict.fromkeys(owners_of(item), item)
+
+        @kopf.on.event(*where, id=f"event-{kind}", registry=self.registry)
+        async def event(body: Mapping[str, Any], **given: Any) -> None:
+            self._store.use(given["children"], given["resources"])
+            for namespace, owner, name in owners_of(body):
+                self.loops.wake((owner, namespace, name))
+
+
+async def watch(watches: Watches, settings: Settings, stop: asyncio.Event) -> None:
+    """Run kopf until it is told to stop."""
+    logging.getLogger("kopf.objects").setLevel(logging.WARNING)
+    cluster_wide = not settings.namespaces
+    await kopf.operator(
+        registry=watches.registry,
+        standalone=True,
+        clusterwide=cluster_wide,
+        namespaces=settings.namespaces,
+        stop_flag=stop,
+    )

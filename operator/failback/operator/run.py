@@ -1,0 +1,139 @@
+"""The operator process: puts its parts together, holds the Lease, stops gracefully."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from importlib.metadata import version as package_version
+from typing import Any, Final
+
+from failback.operator import handlers
+from failback.operator.adapters import BrokerClusterKind, NameServerKind, World
+from failback.operator.carry_out import CarryOut
+from failback.operator.conflicts import Conflicts
+from failback.operator.events import Recorder
+from failback.operator.health import serve_health
+from failback.operator.kube import Kube, connect
+from failback.operator.leader import lead
+from failback.operator.loops import Loops
+from failback.operator.metrics import Metrics
+from failback.operator.observe import Observer
+from failback.operator.passes import Kind, Passes
+from failback.operator.peers import Peers
+from failback.operator.settings import Settings
+from failback.operator.store import Store
+
+logger = logging.getLogger(__name__)
+
+_STALLED_SECONDS: Final = 0.0
+_POLL_SECONDS: Final = 5.0
+
+
+async def operate(settings: Settings) -> None:
+    """Run the operator until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(signum, stop.set)
+    metrics = Metrics(
+        version=settings.version,
+        kopf=package_version("kopf"),
+        kubernetes=package_version("kubernetes"),
+    )
+    async with connect(metrics, timeout_seconds=settings.api_timeout_seconds) as kube:
+        if settings.leader_election:
+            async with lead(kube, settings, stop):
+                await _serve(settings, metrics, kube, stop)
+        else:
+            await _serve(settings, metrics, kube, stop)
+
+
+async def _serve(settings: Settings, metrics: Metrics, kube: Kube, stop: asyncio.Event) -> None:
+    if stop.is_set():
+        return
+    store = Store()
+    peers = Peers(
+        metrics, timeout_seconds=settings.admin_timeout_seconds, scale=settings.poll_scale
+    )
+    observer = Observer(store, peers, kube, optional_kinds=_optional_kinds(settings))
+    world = World(settings, observer, metrics)
+    kinds: dict[str, Kind] = {
+        "NameServer": NameServerKind(world),
+        "BrokerCluster": BrokerClusterKind(world),
+    }
+    watches = handlers.Watches(store, settings, kinds)
+    carry_out = CarryOut(kube, peers, store, Conflicts(), metrics)
+    passes = Passes(kube, store, carry_out, Recorder(kube), metrics, kinds)
+    loops = Loops(
+        passes,
+        resync_seconds=settings.resync_seconds,
+        poll_seconds=_POLL_SECONDS * settings.poll_scale,
+        exists=watches.exists,
+        dependents=watches.dependents,
+    )
+    watches.attach(loops)
+
+    def healthy() -> str:
+        late = loops.overdue_seconds()
+        return f"a pass is late by {late:.0f} s" if late > _STALLED_SECONDS else ""
+
+    def ready() -> str:
+        return "" if watches.ready.is_set() else "starting"
+
+    try:
+        async with serve_health(
+            settings.http_host, settings.http_port, metrics, healthy=healthy, ready=ready
+        ) as port:
+            logger.info("failback operator %s serves health on port %d", settings.version, port)
+            await handlers.watch(watches, settings, stop)
+    finally:
+        await loops.close()
+        await peers.close()
+        logger.info("stopped")
+
+
+def _optional_kinds(settings: Settings) -> list[str]:
+    """Return the optional kinds that this operator has the right to make."""
+    given = {"PodMonitor": settings.pod_monitors, "SparkApplication": settings.spark_operator}
+    return [kind for kind, allowed in given.items() if allowed]
+
+
+class _JsonFormatter(logging.Formatter):
+    """One JSON object per line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        found: dict[str, Any] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            found["exception"] = self.formatException(record.exc_info)
+        return json.dumps(found)
+
+
+def set_up_logging(settings: Settings) -> None:
+    """Log to stderr, one line per record."""
+    handler = logging.StreamHandler(sys.stderr)
+    if settings.log_format == "json":
+        handler.setFormatter(_JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=settings.log_level, handlers=[handler], force=True)
+    for noisy in ("kopf.objects", "kopf._core", "kopf.activities"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def main(settings: Settings) -> int:
+    """Run the operator; return the exit code."""
+    set_up_logging(settings)
+    os.environ.setdefault("TZ", "UTC")
+    asyncio.run(operate(settings))
+    return 0
