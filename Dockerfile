@@ -19,7 +19,7 @@ FROM wheel AS operator-files
 RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh operator
 
 FROM wheel AS chaos-files
-RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh chaos
+RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh chaos,analytics
 
 FROM wheel AS analytics-files
 RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh analytics,spark

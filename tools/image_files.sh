@@ -20,5 +20,8 @@ done
 rm -rf "$site/pyarrow/include" "$site/pyarrow/src" "$site/numpy/_core/include" "$site/numpy/_core/lib"
 find "$site" -name '*.a' -delete
 
+# What a SparkApplication names as its main file.
+printf '%s\n' 'from failback.cli.__main__ import main' 'raise SystemExit(main())' > "$target/bin/spark_main.py"
+
 "$target/bin/python" -m compileall -q --invalidation-mode unchecked-hash "$site"
 find "$target" -newermt "@$SOURCE_DATE_EPOCH" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +

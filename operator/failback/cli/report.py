@@ -21,6 +21,15 @@ def register(app: typer.Typer) -> None:
     app.command("report")(report)
 
 
+def _run_folders(given: list[Path]) -> list[Path]:
+    """Put the closed runs below a folder of runs in its place; what is a run folder stays."""
+    found: list[Path] = []
+    for each in given:
+        below = [] if (each / "run.json").exists() else sorted(each.rglob("closed.json"))
+        found += [path.parent for path in below] or [each]
+    return found
+
+
 def _write_summary(path: Path, reports: list[Path]) -> None:
     """Write the figures as the status of a ReconsumptionReport has them."""
     from json import loads
@@ -47,7 +56,7 @@ def report(
     """Count what a run delivered twice, say why, and write the report."""
     from failback.analytics.report import report_many
 
-    done = report_many(run, engine, out)
+    done = report_many(_run_folders(run), engine, out)
     if summary is not None:
         _write_summary(summary, [each.json for each in done])
     rows = [

@@ -13,7 +13,7 @@ import typer
 
 from failback.cli.bundled import EXPERIMENTS, bundled
 from failback.cli.cluster import JsonOption, RootOption, open_root
-from failback.cli.errors import explain, fail, guarded, worst
+from failback.cli.errors import PASS, explain, fail, guarded, worst
 from failback.cli.output import print_json, print_table, say
 from failback.cli.termination import fit, write_termination
 from failback.cli.verdicts import print_verdicts, row_of
@@ -68,6 +68,9 @@ def run(
         Path | None,
         typer.Option("--heal", metavar="RUN", help="Undo what a killed run (or all below) left."),
     ] = None,
+    if_there: Annotated[
+        bool, typer.Option("--if-there", help="With --heal: no such folder is no mistake.")
+    ] = False,
     abort: Annotated[
         Path | None, typer.Option("--abort", metavar="RUN", help="Stop a live run in order.")
     ] = None,
@@ -78,7 +81,7 @@ def run(
         print_table(("NAME", "FILE"), [(name, bundled(file)) for name, file in EXPERIMENTS.items()])
         return
     if heal is not None:
-        raise typer.Exit(_heal(heal))
+        raise typer.Exit(_heal(heal, if_there=if_there))
     if abort is not None:
         from failback.chaos.run import abort as abort_run
 
@@ -113,10 +116,13 @@ def run(
     _conclude(outcomes, report_engine if not no_report else None, json)
 
 
-def _heal(path: Path) -> int:
+def _heal(path: Path, *, if_there: bool) -> int:
     """Heal one run, or every run below a folder of runs; the worst code of them."""
     from failback.chaos.run import heal, runs_to_heal
 
+    if if_there and not path.exists():
+        say(f"{path}: nothing to heal")
+        return PASS
     return worst(heal(each, progress=say) for each in runs_to_heal(path))
 
 

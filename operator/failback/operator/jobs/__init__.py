@@ -1,0 +1,1 @@
+"""Experiments and reports: what their Jobs are, and what their results say. Pure."""
