@@ -6,13 +6,14 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools
 ARGS ?=
 
-.PHONY: help demo test soak lint format bench clean setup setup-test \
-        test-unit test-integration test-faults test-java test-spark test-e2e test-kube
+.PHONY: help demo test soak lint format bench images clean setup setup-test \
+        test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
 help:
 	@echo "make demo        kill a master under load, with and without a consumer handover; report (ARGS=--quick, ARGS='--engine apache')"
-	@echo "make test        lint and every test tier;  make test-unit|integration|faults|java|spark|e2e|kube runs one"
+	@echo "make test        lint and every test tier;  make test-unit|integration|faults|java|spark|e2e|kube|images runs one"
 	@echo "make bench       figures, as ratios against the opponent in the same run"
+	@echo "make images      the container images, with docker, podman or buildah (ARGS=broker builds one)"
 	@echo "make soak        the full counts: SIGKILLs, crash points, property examples"
 	@echo "make lint        ruff, mypy --strict, import contracts;  make format rewrites"
 	@echo "make clean       remove the virtual environment and build products"
@@ -29,7 +30,7 @@ demo: setup
 test: setup-test
 	@$(BIN)/python tools/run_tests.py $(ARGS)
 
-test-unit test-integration test-faults test-java test-spark test-e2e test-kube: setup-test
+test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images: setup-test
 	@$(BIN)/python tools/run_tests.py --only $(subst test-,,$@) $(ARGS)
 
 soak: setup-test
@@ -37,6 +38,9 @@ soak: setup-test
 
 bench: setup-test
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+images:
+	@$(PYTHON) tools/build_images.py $(ARGS)
 
 lint: setup-test
 	@$(BIN)/python tools/run_tests.py --only lint

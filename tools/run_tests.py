@@ -50,6 +50,7 @@ TIERS: dict[str, list[Command]] = {
     "e2e": [pytest("e2e")],
     "kube-setup": [[sys.executable, "tools/setup_kube.py"]],
     "kube": [pytest("kube")],
+    "images": [pytest("images", "-s")],
 }
 NEEDS = {"java": ["java-setup"], "e2e": ["java-setup"], "kube": ["kube-setup"]}
 IN_BACKGROUND = "kube-setup"
