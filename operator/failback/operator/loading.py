@@ -173,7 +173,7 @@ def warnings_of(resource: Resource) -> Iterator[str]:
             )
     for path, config in configs:
         for unknown in config:
-            if hint := unknown_key_hint(unknown, spec.engine.type):
+            if hint := unknown_key_hint(unknown, spec.engine.type, spec.engine.version):
                 yield f"{resource.label}: {path}: {hint}"
     if spec.slave_read_enable and spec.slaves_per_pair == 0:
         yield f"{resource.label}: spec.slaveReadEnable: there is no slave to read from"

@@ -1,77 +1,207 @@
-"""The catalogues: known keys and their classes, facts about engine versions."""
+"""The catalogue of broker.conf keys: classes, values, orders, unknown keys."""
 
 from __future__ import annotations
 
 import pytest
 
-from failback.broker.config import BrokerConfig
-from failback.operator.catalogue import config_keys, quirk, restarts, unknown_key_hint
+from failback.broker.config import _FIXED_AT_START, BrokerConfig
+from failback.operator.catalogue import (
+    class_of,
+    config_keys,
+    known_keys,
+    normalise,
+    order_of,
+    restarts,
+    same_value,
+    unknown_key_hint,
+)
+from failback.operator.cel import MANAGED_BROKER_KEYS
 
 pytestmark = pytest.mark.unit
 
-
-@pytest.mark.parametrize(
-    ("key", "engine", "version", "value"),
-    [
-        ("slaveSyncSeconds", "failback", "0.1.0", 10),
-        ("slaveSyncSeconds", "apache", "4.9.7", 10),
-        ("slaveSyncSeconds", "apache", "5.3.3", 60),
-        ("ackRule", "apache", "4.9.8", "oneSlave"),
-        ("ackRule", "apache", "5.0.0", "inSyncReplicas"),
-        ("overflowResetsToZero", "apache", "4.9.3", True),
-        ("overflowResetsToZero", "apache", "4.9.4", False),
-        ("dropsTopicsOnSync", "apache", "5.3.2", False),
-        ("dropsTopicsOnSync", "apache", "5.3.4", True),
-        ("dropsTopicsOnSync", "apache", "5.4.0", False),
-        ("haStatus", "failback", "0.1.0", True),
-        ("haStatus", "apache", "4.9.8", False),
-        ("storeFamily", "apache", "5.3.3", "v5"),
-    ],
-)
-def test_a_quirk_depends_on_engine_and_version(
-    key: str, engine: str, version: str, value: object
-) -> None:
-    assert quirk(key, engine, version) == value
-
-
-def test_an_unknown_quirk_is_an_error() -> None:
-    with pytest.raises(KeyError, match="no quirk speed"):
-        quirk("speed", "apache", "4.9.7")
-
-
-@pytest.mark.parametrize("key", ["slaveReadEnable", "brokerPermission", "fileReservedTime"])
-def test_live_keys_restart_nothing(key: str) -> None:
-    assert not restarts(key)
-
-
-@pytest.mark.parametrize("key", ["flushDiskType", "brokerRole", "flushConsumerOffsetInterval", "x"])
-def test_other_keys_restart(key: str) -> None:
-    assert restarts(key)
+OURS = BrokerConfig.from_properties({}).to_properties()
+LIVE = [name for name, row in config_keys().items() if row.change == "live"]
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "fine"),
+    ("key", "change"),
     [
-        ("fileReservedTime", "48", True),
-        ("fileReservedTime", "4.5", False),
-        ("slaveReadEnable", "True", False),
-        ("failbackTimeScale", "0.1", True),
-        ("failbackTimeScale", "0", False),
-        ("flushDiskType", "SYNC_FLUSH", True),
-        ("flushDiskType", "SYNC", False),
-        ("messageDelayLevel", "1s 5s", True),
+        ("slaveReadEnable", "live"),
+        ("brokerPermission", "live"),
+        ("accessMessageInMemoryMaxRatio", "live"),
+        ("namesrvAddr", "live"),
+        ("fileReservedTime", "live"),
+        ("maxTransferCountOnMessageInDisk", "live"),
+        ("haTransferBatchSize", "live"),
+        ("autoCreateTopicEnable", "live"),
+        ("autoCreateSubscriptionGroup", "live"),
+        ("longPollingEnable", "live"),
+        ("transferMsgByHeap", "live"),
+        ("traceTopicEnable", "roll"),
+        ("flushDiskType", "roll"),
+        ("flushConsumerOffsetInterval", "roll"),
+        ("registerNameServerPeriod", "roll"),
+        ("sendMessageThreadPoolNums", "roll"),
+        ("brokerRole", "switch"),
+        ("brokerId", "switch"),
+        ("aclEnable", "refused"),
+        ("brokerConfigPath", "refused"),
+        ("rocketmqHome", "refused"),
+        ("configBlackList", "refused"),
+        ("listenPort", "immutable"),
+        ("mappedFileSizeCommitLog", "immutable"),
+        ("mappedFileSizeConsumeQueue", "immutable"),
+        ("maxHashSlotNum", "immutable"),
+        ("maxIndexNum", "immutable"),
+        ("storePathRootDir", "immutable"),
+        ("noSuchKey", "roll"),
     ],
 )
-def test_values_are_checked_by_the_key_s_type(key: str, value: str, fine: bool) -> None:
-    assert (config_keys()[key].problem(value) is None) == fine
+def test_a_key_has_its_class(key: str, change: str) -> None:
+    assert class_of(key, "apache", "4.9.8") == change
+    assert restarts(key) == (change != "live")
 
 
-def test_keys_of_the_other_engine_are_unknown() -> None:
-    assert unknown_key_hint("failbackTimeScale", "failback") is None
-    hint = unknown_key_hint("failbackTimeScale", "apache")
-    assert hint == "failbackTimeScale is not a broker.conf key known to engine apache"
+def test_a_key_that_an_engine_does_not_know_rolls() -> None:
+    assert class_of("listenPort", "failback", "0.1.0") == "immutable"
+    assert class_of("mappedFileSizeConsumeQueueExt", "apache", "4.9.7") == "immutable"
+    assert class_of("mappedFileSizeConsumeQueueExt", "failback", "0.1.0") == "roll"
+
+
+@pytest.mark.parametrize("key", LIVE)
+def test_what_is_live_our_broker_takes_up_while_it_runs(key: str) -> None:
+    assert key in OURS
+    assert key not in _FIXED_AT_START
+
+
+@pytest.mark.parametrize("key", LIVE)
+def test_a_live_key_has_the_default_that_our_broker_has(key: str) -> None:
+    default = config_keys()[key].default
+    if key == "namesrvAddr":
+        assert default is None
+    else:
+        assert default is not None
+        assert same_value(key, default, OURS[key])
 
 
 def test_every_key_that_our_broker_reads_is_in_the_catalogue() -> None:
-    read = set(BrokerConfig.from_properties({}).to_properties())
-    assert read - set(config_keys()) == set()
+    assert set(OURS) - set(known_keys("failback", "0.1.0")) == set()
+
+
+def test_our_broker_understands_every_default_of_its_keys() -> None:
+    assert [
+        (key, value)
+        for key, value in OURS.items()
+        if value and config_keys()[key].problem(value) and key not in ("failbackTimeScale",)
+    ] == []
+
+
+def test_every_managed_key_is_in_the_catalogue() -> None:
+    assert set(config_keys()) >= MANAGED_BROKER_KEYS
+
+
+@pytest.mark.parametrize("row", config_keys().values(), ids=lambda row: row.name)
+def test_every_row_is_well_formed(row: object) -> None:
+    key = config_keys()[row.name]  # type: ignore[attr-defined]
+    assert key.change in ("live", "roll", "switch", "immutable", "refused")
+    assert key.type in ("bool", "int", "float", "string", "list") or key.type.startswith("enum:")
+    assert key.order in ("slaves", "slaves-unless-false", "master")
+    assert key.engine in (None, "failback", "apache")
+    assert key.source
+    assert key.default is None or key.problem(key.default) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("fileReservedTime", "48", None),
+        ("fileReservedTime", "soon", 'must be an integer, got "soon"'),
+        ("fileReservedTime", "4.5", 'must be an integer, got "4.5"'),
+        ("fileReservedTime", "48\n", 'must be an integer, got "48\n"'),
+        ("fileReservedTime", str(2**31), f'must be at most 2147483647, got "{2**31}"'),
+        ("transactionTimeOut", str(2**31), None),
+        ("transactionTimeOut", str(2**63), f'must be at most {2**63 - 1}, got "{2**63}"'),
+        ("slaveReadEnable", "True", 'must be "true" or "false", got "True"'),
+        ("failbackTimeScale", "0.1", None),
+        ("failbackTimeScale", "0", 'must be a number above 0, got "0"'),
+        ("flushDiskType", "SYNC_FLUSH", None),
+        ("flushDiskType", "SYNC", 'must be ASYNC_FLUSH or SYNC_FLUSH, got "SYNC"'),
+        ("messageDelayLevel", "1s 5s", None),
+    ],
+)
+def test_values_are_checked_by_the_key_s_type(key: str, value: str, problem: str | None) -> None:
+    assert config_keys()[key].problem(value) == problem
+
+
+@pytest.mark.parametrize(
+    ("key", "one", "other", "same"),
+    [
+        ("slaveReadEnable", "true", "TRUE", True),
+        ("slaveReadEnable", "true", "false", False),
+        ("fileReservedTime", "48", "048", True),
+        ("fileReservedTime", "48", "48.0", True),
+        ("fileReservedTime", "48", "soon", False),
+        ("fileReservedTime", "soon", "soon", True),
+        ("fileReservedTime", "100", "1", False),
+        ("fileReservedTime", "NaN", "48", False),
+        ("failbackTimeScale", "0.1", "0.10", True),
+        ("flushDiskType", "sync_flush", "SYNC_FLUSH", True),
+        ("namesrvAddr", "a:1;b:2", "b:2; a:1;", True),
+        ("namesrvAddr", "a:1;b:2", "a:1", False),
+        ("deleteWhen", "04", "4", False),
+        ("noSuchKey", "True", "true", False),
+    ],
+)
+def test_values_are_compared_by_what_they_mean(key: str, one: str, other: str, same: bool) -> None:
+    assert same_value(key, one, other) == same
+    assert normalise(key, normalise(key, one)) == normalise(key, one)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "first"),
+    [
+        ("slaveReadEnable", "true", "slaves"),
+        ("slaveReadEnable", "false", "master"),
+        ("slaveReadEnable", "FALSE", "master"),
+        ("brokerPermission", "4", "master"),
+        ("fileReservedTime", "48", "slaves"),
+        ("noSuchKey", "x", "slaves"),
+    ],
+)
+def test_a_live_change_has_an_order(key: str, value: str, first: str) -> None:
+    assert order_of(key, value) == first
+
+
+@pytest.mark.parametrize(
+    ("key", "engine", "version", "sentence"),
+    [
+        (
+            "fileReservedTimes",
+            "failback",
+            "0.1.0",
+            "fileReservedTimes is not a broker.conf key of failback 0.1.0,"
+            " did you mean fileReservedTime",
+        ),
+        ("fileReservedTime", "failback", "0.1.0", None),
+        ("failbackTimeScale", "failback", "0.1.0", None),
+        (
+            "failbackTimeScale",
+            "apache",
+            "4.9.7",
+            "failbackTimeScale is not a broker.conf key of apache 4.9.7",
+        ),
+        ("totalReplicas", "apache", "5.3.3", None),
+        ("totalReplicas", "apache", None, None),
+        (
+            "enableSlaveActingMaster",
+            "apache",
+            "4.9.7",
+            "enableSlaveActingMaster is not a broker.conf key of apache 4.9.7",
+        ),
+        ("zzz", "failback", None, "zzz is not a broker.conf key of failback"),
+    ],
+)
+def test_an_unknown_key_is_told_with_the_nearest_known_one(
+    key: str, engine: str, version: str | None, sentence: str | None
+) -> None:
+    assert unknown_key_hint(key, engine, version) == sentence

@@ -279,8 +279,8 @@ def test_what_is_legal_but_unwise_gives_warnings(tmp_path: Path) -> None:
         "BrokerCluster/demo: metadata.annotations: unknown annotation failback.dev/restrat,"
         ' did you mean "failback.dev/restart"?',
         "BrokerCluster/demo: spec.pairOverrides[0]: there is no pair 3; the cluster has 1",
-        "BrokerCluster/demo: spec.config: fileReservedTimes is not a broker.conf key known to"
-        ' engine failback, did you mean "fileReservedTime"?',
+        "BrokerCluster/demo: spec.config: fileReservedTimes is not a broker.conf key of failback,"
+        " did you mean fileReservedTime",
         "BrokerCluster/demo: spec.slaveReadEnable: there is no slave to read from",
     )
 

@@ -98,7 +98,7 @@ def _keys_and_quirks(view: ClusterView, version: str) -> Iterator[tuple[str, str
     keys = set(cluster.spec.config)
     for override in cluster.spec.pair_overrides:
         keys |= set(override.config)
-    hints = [hint for key in sorted(keys) if (hint := unknown_key_hint(key, engine.type))]
+    hints = [hint for key in sorted(keys) if (hint := unknown_key_hint(key, engine.type, version))]
     if hints:
         yield "UnknownConfigKey", names(hints, 3)
     by_replicas = quirk("ackRule", engine.type, version) == "inSyncReplicas"
