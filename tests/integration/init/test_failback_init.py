@@ -110,6 +110,18 @@ def test_a_kill_by_somebody_else_has_no_author(lab: InitLab) -> None:
     assert (death["signal"], death["sent_by"], death["sent"]) == (9, None, [])
 
 
+def test_a_recorded_signal_of_another_number_is_not_the_author(lab: InitLab) -> None:
+    process = lab.start(sys.executable, "-c", SAYS_SIGNALS, "SIGTERM")
+    said(process, "ready")
+    assert lab.call("kill", "TERM", "--by", "a stop that was ignored").returncode == 0
+    said(process, "SIGTERM")
+    os.kill(lab.child()["pid"], signal.SIGKILL)
+    assert ended(process) == 137
+    (death,) = lab.deaths()
+    assert [note["signum"] for note in death["sent"]] == [signal.SIGTERM]
+    assert death["sent_by"] is None
+
+
 def test_kill_refuses_another_child_than_the_expected(lab: InitLab) -> None:
     process = lab.start(*SLEEP)
     child = lab.child()
