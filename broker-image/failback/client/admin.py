@@ -116,9 +116,15 @@ class AdminClient:
         answer = await self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(TopicList.from_json(answer.body).topic_list)
 
-    async def delete_topic_in_namesrv(self, addr: str, topic: str) -> None:
-        """Forget ``topic`` at the name server ``addr``; each has to be told."""
-        header = headers.DeleteTopicRequestHeader(topic)
+    async def delete_topic_in_namesrv(
+        self, addr: str, topic: str, cluster: str | None = None
+    ) -> None:
+        """Forget ``topic`` at the name server ``addr``; each has to be told.
+
+        Args:
+            cluster: Only on the brokers of this cluster; ``None`` = everywhere.
+        """
+        header = headers.DeleteTopicRequestHeader(topic, cluster)
         await self.ask(addr, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
     async def wipe_write_perm(self, addr: str, broker_name: str) -> int:

@@ -385,7 +385,7 @@ class CarryOut:
             await self._order(code, address, admin.delete_topic(address, action.topic))
         for address in action.name_servers:
             code = RequestCode.DELETE_TOPIC_IN_NAMESRV
-            order = admin.delete_topic_in_namesrv(address, action.topic)
+            order = admin.delete_topic_in_namesrv(address, action.topic, action.cluster or None)
             await self._order(code, address, order)
 
     async def _put_kv(self, action: PutKv) -> None:

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from failback.client.admin import AdminClient
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
+from failback.operator.planning.group import group_config
+from failback.operator.planning.topic import topic_config
 from failback.protocol.errors import BrokerError, ConfigError, FailbackError
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 
@@ -74,13 +78,7 @@ async def _retried(put: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _put_topic(admin: AdminClient, address: str, topic: Topic) -> None:
-    spec = topic.spec
-    wanted = TopicConfig(
-        topic_name=topic.topic_name,
-        read_queue_nums=spec.read_queue_nums,
-        write_queue_nums=spec.write_queue_nums,
-        perm=spec.perm,
-    )
+    wanted = msgspec.convert(topic_config(topic), TopicConfig)
     await admin.create_topic(address, wanted)
     found = (await admin.all_topic_config(address)).topic_config_table.get(topic.topic_name)
     if found is None or found.read_queue_nums != wanted.read_queue_nums:
@@ -88,18 +86,7 @@ async def _put_topic(admin: AdminClient, address: str, topic: Topic) -> None:
 
 
 async def _put_group(admin: AdminClient, address: str, group: SubscriptionGroup) -> None:
-    spec = group.spec
-    wanted = SubscriptionGroupConfig(
-        group_name=group.group_name,
-        consume_enable=spec.consume_enable,
-        consume_from_min_enable=spec.consume_from_min_enable,
-        consume_broadcast_enable=spec.consume_broadcast_enable,
-        retry_queue_nums=spec.retry_queue_nums,
-        retry_max_times=spec.retry_max_times,
-        broker_id=spec.broker_id,
-        which_broker_when_consume_slowly=spec.which_broker_when_consume_slowly,
-        notify_consumer_ids_changed_enable=spec.notify_consumer_ids_changed_enable,
-    )
+    wanted = msgspec.convert(group_config(group), SubscriptionGroupConfig)
     await admin.create_group(address, wanted)
     found = (await admin.all_groups(address)).subscription_group_table.get(group.group_name)
     if found is None:

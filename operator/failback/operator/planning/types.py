@@ -108,6 +108,8 @@ class DeleteTopic:
     topic: str
     brokers: tuple[str, ...]
     name_servers: tuple[str, ...]
+    cluster: str = ""
+    """RocketMQ cluster name: other clusters at the same name servers keep theirs."""
 
 
 @dataclass(frozen=True, slots=True)

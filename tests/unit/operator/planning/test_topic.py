@@ -1,0 +1,403 @@
+"""Topics: written to masters, read back from slaves, shrunk only when consumed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from failback.operator.kinds.topic import Topic
+from failback.operator.planning.encoding import find_condition, to_time
+from failback.operator.planning.observed import ObservedCluster
+from failback.operator.planning.topic import plan_topic
+from failback.operator.planning.types import DeleteTopic, Plan, PutKv, PutTopic
+from tests.support.observed_tables import NAME_SERVERS, address, cluster_of, member, seen
+
+pytestmark = pytest.mark.unit
+
+NOW = 1_700_000_000.0
+AS_WANTED = {
+    "topicName": "PAID",
+    "readQueueNums": 8,
+    "writeQueueNums": 8,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0,
+    "order": False,
+}
+
+
+def topic(**spec: Any) -> Topic:
+    metadata = {
+        "name": "paid",
+        "namespace": "shop",
+        "uid": "uid-paid",
+        "generation": 2,
+        "creationTimestamp": "2023-01-01T00:00:00Z",
+        "annotations": spec.pop("annotations", {}),
+        "deletionTimestamp": spec.pop("deleted", None),
+    }
+    wanted = {"clusterRef": {"name": "orders"}, "topicName": "PAID", **spec}
+    return Topic.model_validate({"kind": "Topic", "metadata": metadata, "spec": wanted})
+
+
+def plan(
+    of: Topic,
+    observed: ObservedCluster,
+    status: Mapping[str, Any] | None = None,
+    *,
+    now: float = NOW,
+    cluster: Any = None,
+    deleting: bool = False,
+) -> Plan:
+    return plan_topic(of, status or {}, observed, cluster or cluster_of(), now, deleting=deleting)
+
+
+def verdict(found: Plan, kind: str) -> tuple[str, str]:
+    condition = find_condition(found.status, kind)
+    assert condition is not None, kind
+    return condition["status"], condition["reason"]
+
+
+def message(found: Plan, kind: str) -> str:
+    condition = find_condition(found.status, kind)
+    assert condition is not None, kind
+    return str(condition["message"])
+
+
+def stored(**changed: Any) -> dict[str, dict[str, Any]]:
+    return {"PAID": {**AS_WANTED, **changed}}
+
+
+def pair_with(master: Any, slave: Any = None) -> ObservedCluster:
+    slave = master if slave is None else slave
+    return seen(member(0, 0, master=True, topics=master), member(0, 1, master=False, topics=slave))
+
+
+def test_a_missing_topic_is_written_to_the_master_alone() -> None:
+    found = plan(topic(), pair_with({}))
+    wanted = {"topicName": "PAID", "readQueueNums": 8, "writeQueueNums": 8, "perm": 6}
+    assert found.actions == (PutTopic(address(0, 0), wanted),)
+    assert [event.reason for event in found.events] == ["TopicCreated"]
+    assert verdict(found, "Ready") == ("False", "NotOnMaster")
+    assert "observedGeneration" not in found.status
+
+
+def test_a_topic_that_is_there_needs_nothing() -> None:
+    found = plan(topic(), pair_with(stored()))
+    assert (found.actions, found.events, found.wake_after) == ((), (), None)
+    assert verdict(found, "Ready") == ("True", "OnAllMasters")
+    assert verdict(found, "Synced") == ("True", "Synced")
+    assert verdict(found, "Warning") == ("False", "None")
+    assert found.status["observedGeneration"] == 2
+    assert found.status["topicName"] == "PAID"
+    assert found.status["pairs"] == [
+        {
+            "name": "orders-0",
+            "onMaster": True,
+            "onSlaves": True,
+            "readQueueNums": 8,
+            "writeQueueNums": 8,
+            "perm": 6,
+        }
+    ]
+
+
+def test_a_steady_pass_changes_nothing() -> None:
+    first = plan(topic(), pair_with(stored()))
+    second = plan(topic(), pair_with(stored()), first.status, now=NOW + 600)
+    assert second.status == first.status
+
+
+def test_a_slave_that_has_not_copied_it_is_waited_for() -> None:
+    found = plan(topic(), pair_with(stored(), {}))
+    assert found.actions == ()
+    assert verdict(found, "Ready") == ("True", "OnAllMasters")
+    assert verdict(found, "Synced") == ("False", "NotOnSlave")
+    assert "orders-0-1" in message(found, "Synced")
+    assert found.status["pairs"][0]["onSlaves"] is False
+    assert found.wake_after is not None
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"perm": 4}, "perm 4 -> 6"),
+        ({"readQueueNums": 4, "writeQueueNums": 4}, "readQueueNums 4 -> 8, writeQueueNums 4 -> 8"),
+    ],
+)
+def test_drift_is_repaired_and_told(changed: dict[str, int], told: str) -> None:
+    found = plan(topic(), pair_with(stored(**changed)), {"observedGeneration": 2})
+    (put,) = found.actions
+    assert isinstance(put, PutTopic)
+    assert put.config == AS_WANTED
+    assert [(event.reason, event.warning) for event in found.events] == [
+        ("TopicDriftRepaired", True)
+    ]
+    assert told in found.events[0].message
+    assert verdict(found, "Synced") == ("False", "Drifted")
+
+
+def test_a_change_of_the_resource_is_no_drift() -> None:
+    found = plan(topic(perm=4), pair_with(stored()), {"observedGeneration": 1})
+    assert [event.reason for event in found.events] == ["TopicUpdated"]
+
+
+def test_an_unmanaged_topic_shows_drift_once_and_is_left_alone() -> None:
+    unmanaged = topic(annotations={"failback.dev/managed": "false"})
+    first = plan(unmanaged, pair_with(stored(perm=4)))
+    assert first.actions == ()
+    assert [event.reason for event in first.events] == ["TopicDriftSeen"]
+    assert verdict(first, "Synced") == ("False", "Drifted")
+    second = plan(unmanaged, pair_with(stored(perm=4)), first.status)
+    assert second.events == ()
+
+
+def test_a_paused_topic_is_not_written() -> None:
+    paused = topic(annotations={"failback.dev/pause-reconciliation": "true"})
+    found = plan(paused, pair_with({}))
+    assert found.actions == ()
+    assert verdict(found, "Paused") == ("True", "Requested")
+
+
+def test_a_slave_is_never_written_to() -> None:
+    observed = seen(member(0, 0, master=True, answers=False), member(0, 1, master=False, topics={}))
+    found = plan(topic(), observed)
+    assert found.actions == ()
+    assert verdict(found, "Ready") == ("False", "MasterDown")
+    assert verdict(found, "Synced") == ("Unknown", "UnableToRetrieve")
+    assert found.status["pairs"] == [{"name": "orders-0"}]
+
+
+def test_a_member_whose_file_says_master_but_who_runs_as_slave_is_not_written_to() -> None:
+    observed = pair_with({})
+    broker = observed.members[0, 0].broker
+    assert broker is not None
+    assert broker.config is not None
+    dict.update(broker.config, brokerRole="SLAVE")  # type: ignore[arg-type]
+    found = plan(topic(), observed)
+    assert found.actions == ()
+    assert verdict(found, "Ready") == ("False", "MasterDown")
+
+
+def test_each_pair_is_written_on_its_own_master() -> None:
+    observed = seen(
+        member(0, 0, master=False, topics={}),
+        member(0, 1, master=True, topics={}),
+        member(1, 0, master=True, topics=stored()),
+        member(1, 1, master=False, topics=stored()),
+    )
+    found = plan(topic(), observed, cluster=cluster_of(pairs=2))
+    assert [put.address for put in found.actions if isinstance(put, PutTopic)] == [address(0, 1)]
+
+
+def test_named_pairs_alone_get_the_topic_and_a_wrong_name_is_a_warning() -> None:
+    observed = seen(member(0, 0, master=True, topics={}), member(1, 0, master=True, topics={}))
+    found = plan(
+        topic(pairs=["orders-1", "orders-7"]), observed, cluster=cluster_of(pairs=2, slaves=0)
+    )
+    assert [put.address for put in found.actions if isinstance(put, PutTopic)] == [address(1, 0)]
+    assert verdict(found, "Warning") == ("True", "PairMissing")
+    assert "orders-7" in message(found, "Warning")
+
+
+# --- fewer queues -------------------------------------------------------------------------------
+
+
+def shrunk(**more: Any) -> ObservedCluster:
+    table = stored(writeQueueNums=4)
+    members = (member(0, 0, master=True, topics=table), member(0, 1, master=False, topics=table))
+    return seen(*members, **more)
+
+
+FEWER = {"readQueueNums": 4, "writeQueueNums": 4}
+
+
+def test_fewer_queues_begin_with_the_write_queues() -> None:
+    found = plan(topic(**FEWER), pair_with(stored()))
+    (put,) = found.actions
+    assert isinstance(put, PutTopic)
+    assert (put.config["readQueueNums"], put.config["writeQueueNums"]) == (8, 4)
+    assert verdict(found, "Ready") == ("False", "ShrinkingReads")
+    assert verdict(found, "Shrinking") == ("False", "None")
+
+
+def test_read_queues_stay_until_producers_have_heard_of_it() -> None:
+    lags = {("PAID", 0): dict.fromkeys(range(8), 0)}
+    first = plan(topic(**FEWER), shrunk(topic_lags=lags))
+    assert first.actions == ()
+    assert verdict(first, "Shrinking") == ("True", "ClosedForProducers")
+    early = plan(topic(**FEWER), shrunk(topic_lags=lags), first.status, now=NOW + 34)
+    assert early.actions == ()
+    late = plan(topic(**FEWER), shrunk(topic_lags=lags), first.status, now=NOW + 36)
+    (put,) = late.actions
+    assert isinstance(put, PutTopic)
+    assert put.config == {**AS_WANTED, **FEWER}
+
+
+@pytest.mark.parametrize(
+    ("lags", "told"),
+    [
+        ({}, "waits to know what is consumed"),
+        ({("PAID", 0): {3: 9, 5: 1}}, "consumers of queues 5"),
+    ],
+)
+def test_read_queues_stay_until_they_are_consumed(lags: Any, told: str) -> None:
+    first = plan(topic(**FEWER), shrunk())
+    found = plan(topic(**FEWER), shrunk(topic_lags=lags), first.status, now=NOW + 600)
+    assert found.actions == ()
+    assert verdict(found, "Ready") == ("False", "ShrinkingReads")
+    assert told in message(found, "Ready")
+
+
+def test_unread_messages_in_queues_that_stay_are_no_obstacle() -> None:
+    first = plan(topic(**FEWER), shrunk())
+    lags = {("PAID", 0): {0: 10**6, 4: 0, 5: 0, 6: 0, 7: 0}}
+    found = plan(topic(**FEWER), shrunk(topic_lags=lags), first.status, now=NOW + 600)
+    assert len(found.actions) == 1
+
+
+# --- order --------------------------------------------------------------------------------------
+
+
+def test_an_ordered_topic_is_announced_at_every_name_server_that_lacks_it() -> None:
+    observed = seen(
+        member(0, 0, master=True, topics=stored()),
+        member(1, 0, master=True, topics=stored()),
+        order_configs={NAME_SERVERS[0]: {"PAID": "orders-0:8;orders-1:8"}, NAME_SERVERS[1]: {}},
+    )
+    found = plan(topic(order=True), observed, cluster=cluster_of(pairs=2, slaves=0))
+    assert found.actions == (
+        PutKv((NAME_SERVERS[1],), "ORDER_TOPIC_CONFIG", "PAID", "orders-0:8;orders-1:8"),
+    )
+
+
+def test_an_order_that_nobody_wants_any_more_is_withdrawn() -> None:
+    observed = pair_with(stored())
+    announced = {NAME_SERVERS[0]: {"PAID": "orders-0:8", "OTHER": "orders-0:1"}}
+    found = plan(topic(), seen(*observed.members.values(), order_configs=announced))
+    assert found.actions == (PutKv((NAME_SERVERS[0],), "ORDER_TOPIC_CONFIG", "PAID", ""),)
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_is_not_there() -> None:
+    found = plan_topic(topic(), {}, seen(), None, NOW, deleting=False)
+    assert verdict(found, "Ready") == ("False", "ClusterMissing")
+    assert message(found, "Ready") == "there is no BrokerCluster orders"
+
+
+def twin(created: str, name: str = "twin", topic_name: str = "PAID") -> dict[str, Any]:
+    metadata = {"name": name, "uid": f"uid-{name}", "creationTimestamp": created}
+    return {"metadata": metadata, "spec": {"topicName": topic_name}}
+
+
+@pytest.mark.parametrize(
+    ("other", "duplicate"),
+    [
+        (twin("2022-01-01T00:00:00Z"), True),
+        (twin("2024-01-01T00:00:00Z"), False),
+        (twin("2023-01-01T00:00:00Z", "another"), True),
+        (twin("2023-01-01T00:00:00Z", "zzz"), False),
+        (twin("2022-01-01T00:00:00Z", topic_name="OTHER"), False),
+    ],
+)
+def test_of_two_resources_for_one_topic_the_older_wins(
+    other: dict[str, Any], duplicate: bool
+) -> None:
+    observed = seen(member(0, 0, master=True, topics={}), topics=(other,))
+    found = plan(topic(), observed, cluster=cluster_of(slaves=0))
+    assert (verdict(found, "Ready") == ("False", "Duplicate")) == duplicate
+    assert bool(found.actions) != duplicate
+
+
+def test_what_the_broker_refuses_for_good_is_told_once_and_not_sent_again() -> None:
+    observed = seen(
+        member(0, 0, master=True, topics={}), refused={address(0, 0): "topic name is illegal"}
+    )
+    first = plan(topic(), observed, cluster=cluster_of(slaves=0))
+    assert first.actions == ()
+    assert verdict(first, "Ready") == ("False", "Rejected")
+    assert [event.reason for event in first.events] == ["TopicRejected"]
+    second = plan(topic(), observed, first.status, cluster=cluster_of(slaves=0))
+    assert second.events == ()
+
+
+def test_a_spec_that_breaks_a_rule_is_not_carried_out() -> None:
+    found = plan(topic(readQueueNums=4, writeQueueNums=8), pair_with({}))
+    assert found.actions == ()
+    assert verdict(found, "Ready") == ("False", "InvalidSpec")
+
+
+@pytest.mark.parametrize(
+    ("engine", "warns"),
+    [({"type": "failback"}, True), ({"type": "apache", "version": "5.3.3"}, False)],
+)
+def test_attributes_are_for_apache_5(engine: dict[str, str], warns: bool) -> None:
+    found = plan(
+        topic(attributes={"message.type": "FIFO"}),
+        pair_with(stored()),
+        cluster=cluster_of(engine=engine),
+    )
+    assert (verdict(found, "Warning") == ("True", "AttributesIgnored")) == warns
+
+
+def test_an_annotation_nobody_knows_is_a_warning() -> None:
+    found = plan(topic(annotations={"failback.dev/mangaed": "false"}), pair_with(stored()))
+    assert verdict(found, "Warning") == ("True", "UnknownAnnotation")
+
+
+# --- deletion -----------------------------------------------------------------------------------
+
+
+def deleted(**spec: Any) -> Topic:
+    return topic(deleted=to_time(NOW), **spec)
+
+
+def test_a_retained_topic_stays_when_its_resource_goes() -> None:
+    found = plan(deleted(), pair_with(stored()), deleting=True)
+    assert (found.actions, found.finish) == ((), True)
+    assert [event.reason for event in found.events] == ["TopicRetained"]
+
+
+def test_a_deleted_topic_goes_from_masters_and_name_servers() -> None:
+    found = plan(deleted(deletionPolicy="Delete", order=True), pair_with(stored()), deleting=True)
+    assert found.actions == (
+        DeleteTopic("PAID", (address(0, 0),), NAME_SERVERS, "orders"),
+        PutKv(NAME_SERVERS, "ORDER_TOPIC_CONFIG", "PAID", ""),
+    )
+    assert found.finish
+    assert [event.reason for event in found.events] == ["TopicDeleted"]
+
+
+def test_name_servers_are_told_even_if_masters_have_forgotten_it_already() -> None:
+    found = plan(deleted(deletionPolicy="Delete"), pair_with({}), deleting=True)
+    assert found.actions == (DeleteTopic("PAID", (), NAME_SERVERS, "orders"),)
+
+
+def test_deletion_waits_a_minute_for_a_master_and_then_gives_up() -> None:
+    observed = seen(member(0, 0, master=True, answers=False))
+    going = deleted(deletionPolicy="Delete")
+    waits = plan(going, observed, now=NOW + 59, deleting=True)
+    assert (waits.actions, waits.finish) == ((), False)
+    given_up = plan(going, observed, now=NOW + 61, deleting=True)
+    assert given_up.finish
+    assert [(event.reason, event.warning) for event in given_up.events] == [("TopicRetained", True)]
+
+
+def test_a_duplicate_deletes_nothing() -> None:
+    observed = seen(
+        member(0, 0, master=True, topics=stored()), topics=(twin("2022-01-01T00:00:00Z"),)
+    )
+    found = plan(
+        deleted(deletionPolicy="Delete"), observed, cluster=cluster_of(slaves=0), deleting=True
+    )
+    assert (found.actions, found.finish) == ((), True)
+
+
+def test_without_a_cluster_there_is_nothing_to_delete() -> None:
+    going = deleted(deletionPolicy="Delete")
+    found = plan_topic(going, {}, seen(), None, NOW, deleting=True)
+    assert (found.actions, found.finish) == ((), True)
