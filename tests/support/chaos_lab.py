@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from failback.chaos.local import ControlSocket, LocalTarget
+from failback.chaos.place import Place
 from failback.chaos.run import RunOutcome, run_arm
 from failback.chaos.spec import ChaosExperiment, parse_experiment
 from tests.support.processes import failback_command, failback_environment
@@ -149,7 +150,7 @@ def run_arm_command(
         *(sys.executable, "-m", "failback.chaos", "run-arm", str(source)),
         *("--arm", arm, "--seed", str(wanted.seed)),
         *("--time-scale", str(wanted.spec.time_scale)),
-        *("--run-dir", str(run_dir), "--root", str(cluster.root)),
+        *("--run-dir", str(run_dir), "--place", Place(root=str(cluster.root)).to_json()),
     ]
 
 

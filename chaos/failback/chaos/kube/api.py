@@ -163,6 +163,7 @@ class KubeApi:
             raise TargetError(what, f"the connection broke: {error}") from error
         finally:
             running.close()
+            running.sock.shutdown()  # close() leaves a socket open that the peer closed first
         if code is None:
             raise TargetError(what, "nobody said how it ended")
         return ExecResult(code, bytes(stdout), bytes(stderr).decode("utf-8", "replace"))

@@ -66,7 +66,7 @@ def parse_status(text: bytes) -> InitStatus:
     return InitStatus(
         child=Child(int(child["pid"]), int(child["ticks"]), str(child["state"])) if child else None,
         held=bool(said["held"]),
-        deaths=tuple(_death(each) for each in said["deaths"]),
+        deaths=tuple(_death(each) for each in said["deaths"] if not _is_a_step(each)),
     )
 
 
@@ -94,6 +94,11 @@ def death_record(death: Death, seen: Stamp) -> DeathRecord:
     if death.signal is not None and not death.sent:
         doubt = f"nobody asked the init for signal {death.signal}: out of memory, or another sender"
     return DeathRecord(death.pid, death.ticks, death.signal, death.code, seen, doubt)
+
+
+def _is_a_step(said: Mapping[str, Any]) -> bool:
+    """Init containers share the run directory; their ends are no broker's death."""
+    return list(said.get("command") or ())[1:2] == ["tools"]
 
 
 def _death(said: Mapping[str, Any]) -> Death:

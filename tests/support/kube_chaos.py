@@ -1,0 +1,129 @@
+"""A broker cluster on the Kubernetes lab, without an operator, for the chaos harness."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+from failback.chaos.kube.api import KubeApi
+from failback.chaos.kube.target import KubernetesTarget
+from failback.operator.model import decode
+from failback.operator.render.context import kubernetes_context
+from failback.operator.render.objects import render
+from tests.support.kube_lab.api import Object
+from tests.support.kube_lab.namespaces import Namespace
+
+TIME_SCALE = 0.1
+CHAOS_RULES: list[dict[str, Any]] = [
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "delete"]},
+    {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]},
+    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
+    {"apiGroups": ["failback.dev"], "resources": ["brokerclusters"], "verbs": ["get", "patch"]},
+    {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["get", "create", "update"],
+    },
+]
+"""What an experiment's account may do."""
+
+
+def set_up_cluster(namespace: Namespace) -> None:
+    """Create a name server and one pair; return once both brokers are ready and registered."""
+    common = {"apiVersion": "failback.dev/v1alpha1"}
+    config = {"failbackTimeScale": str(TIME_SCALE), "autoCreateTopicEnable": "false"}
+    manifests = [
+        {
+            **common,
+            "kind": "NameServer",
+            "metadata": {"name": "main"},
+            "spec": {"replicas": 1, "config": {"failbackTimeScale": str(TIME_SCALE)}},
+        },
+        {
+            **common,
+            "kind": "BrokerCluster",
+            "metadata": {"name": "demo"},
+            "spec": {
+                "nameServerRef": {"name": "main"},
+                "slaveReadEnable": True,
+                "config": config,
+            },
+        },
+    ]
+    items = [decode(namespace.api.create(manifest)) for manifest in manifests]
+    for manifest in render(items, kubernetes_context(namespace.name, "0.1.0")):
+        namespace.api.apply(manifest, manager="test")
+    for pod in ("main-ns-0", "demo-0-0-0", "demo-0-1-0"):
+        namespace.api.wait("Pod", pod, is_ready, seconds=150)
+    say_conditions(namespace, Ready="True", RolesConsistent="True")
+
+
+def say_conditions(namespace: Namespace, **conditions: str) -> None:
+    """Write conditions of the cluster, as its operator would."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    found = [
+        {
+            "type": kind,
+            "status": value,
+            "reason": "Test",
+            "message": "",
+            "lastTransitionTime": stamp,
+            "observedGeneration": 1,
+        }
+        for kind, value in conditions.items()
+    ]
+    body = {"status": {"conditions": found}}
+    namespace.api.patch("BrokerCluster", "demo", body, subresource="status")
+
+
+def allow(namespace: Namespace) -> None:
+    labels = {"metadata": {"labels": {"failback.dev/chaos-allowed": "true"}}}
+    namespace.control_plane.api.patch("Namespace", namespace.name, labels)
+
+
+def is_ready(found: Object) -> bool:
+    conditions = found.get("status", {}).get("conditions") or ()
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def target_of(namespace: Namespace) -> KubernetesTarget:
+    """The target as an account that may do what an experiment needs and nothing else."""
+    identity = namespace.identity("failback-chaos", CHAOS_RULES)
+    api = KubeApi.connect(namespace.name, kubeconfig=str(identity.kubeconfig))
+    return KubernetesTarget(api, "demo")
+
+
+def experiment_text(faults: list[dict[str, Any]], namespace: Namespace, **spec: Any) -> str:
+    """A short experiment as its resource; seconds in it are unscaled."""
+    document = {
+        "apiVersion": "failback.dev/v1alpha1",
+        "kind": "ChaosExperiment",
+        "metadata": {"name": "lab", "namespace": namespace.name},
+        "spec": {
+            "clusterRef": {"name": "demo"},
+            "seed": 42,
+            "timeScale": str(TIME_SCALE),
+            "workload": {
+                "topics": [{"name": "orders", "queues": 4, "ratePerSecond": 100, "bodyBytes": 128}],
+                "groups": [
+                    {
+                        "name": "billing",
+                        "topic": "orders",
+                        "start": {"spreadSeconds": 0},
+                        "handler": {"meanMs": 1},
+                    }
+                ],
+            },
+            "faults": faults,
+            "warmupSeconds": 5,
+            "cooldownSeconds": 5,
+            "steadyState": {"minProducePerSecond": 20, "holdSeconds": 5, "timeoutSeconds": 60},
+            "drain": {"timeoutSeconds": 60, "quietSeconds": 5},
+            "healDeadlineSeconds": 60,
+            "recoverTimeoutSeconds": 120,
+            **spec,
+        },
+    }
+    return json.dumps(document)
