@@ -130,6 +130,9 @@ class SwitchWorld:
         self.steps_seen: list[str] = []
         self.most_masters = 0
         self._uid = 0
+        self._applied = 0
+        self._drift_known = (0, -1)
+        self._drift_found: tuple[Action, ...] = ()
         self._master_since: float | None = None
         self._masterless_since: float | None = None
         self._deliver()
@@ -281,7 +284,7 @@ class SwitchWorld:
                 self._write_operation(operation_to_status(opened))
             return
         desired = self._desired(cluster, observed)
-        drift, _ = children.plan_children(desired.values(), self.objects)
+        drift = self._drift(desired)
         advance = role_switch.advance(cluster, observed, desired, running, self.now)
         after = advance.operation
         new = operation_to_status(after) if after else None
@@ -301,6 +304,14 @@ class SwitchWorld:
             found = render_cluster(cluster, NAME_SERVERS, CONTEXT, shape=shape)
             _RENDERED[known] = children.by_key(found)
         return _RENDERED[known]
+
+    def _drift(self, desired: dict[Key, Any]) -> tuple[Action, ...]:
+        """Return what to apply; asked again only when either side has changed."""
+        known = (id(desired), self._applied)
+        if self._drift_known != known:
+            self._drift_known = known
+            self._drift_found, _ = children.plan_children(desired.values(), self.objects)
+        return self._drift_found
 
     def _reconcile_switch(self, name: str) -> None:
         found = self.switches[name]
@@ -383,6 +394,7 @@ class SwitchWorld:
         done["metadata"]["generation"] = generation
         done["status"] = have.get("status", {}) if have else {}
         self.objects[key] = done
+        self._applied += 1
 
     def _set_config(self, member: Member, address: str, values: Mapping[str, str]) -> None:
         process = self.machines[member[1]].process

@@ -1,0 +1,328 @@
+"""Forced role switches, diverged members, leases, and what a switch waits for before it begins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from failback.operator.planning.encoding import to_time
+from failback.operator.planning.operations import role_switch
+from tests.support.switch_world import SwitchWorld, delivered, is_over, roles
+
+pytestmark = pytest.mark.unit
+
+SWAPPED = {0: "SLAVE 1 6", 1: "ASYNC_MASTER 0 6"}
+AS_BEFORE = {0: "ASYNC_MASTER 0 6", 1: "SLAVE 1 6"}
+
+
+def let(world: SwitchWorld, seconds: int) -> None:
+    """Let the operator work for a while."""
+    end = world.now + seconds
+    world.run(until=lambda at: at.now >= end)
+
+
+def blocked(world: SwitchWorld) -> list[str]:
+    return list(world.switch_status.get("blockedBy", ()))
+
+
+def failure(world: SwitchWorld) -> str:
+    conditions = world.switch_status["conditions"]
+    return next(str(item["message"]) for item in conditions if item["type"] == "Failed")
+
+
+def dead_master(members: int = 2, *, lost_node: bool = True) -> SwitchWorld:
+    world = delivered(members, failover="Manual")
+    world.kill(0, lost_node=lost_node)
+    return world
+
+
+# --- forced -------------------------------------------------------------------------------------
+
+
+def test_a_forced_switch_takes_the_short_way() -> None:
+    world = dead_master()
+    world.machines[0].stuck = False
+    world.ask(mode="Forced", timeoutSeconds=60)
+    world.run(until=lambda at: at.step == "RejoinOldMaster")
+    world.machines[0].broken = False
+    world.run()
+    assert [step["name"] for step in world.switch_status["steps"]] == list(role_switch.FORCED)
+    assert (world.phase, world.reason("Safe")) == ("Complete", "Forced")
+    assert roles(world) == SWAPPED
+    assert "SyncOffsets" not in world.steps_seen
+
+
+def test_a_forced_switch_begins_30_seconds_after_the_master_left_the_routes() -> None:
+    world = dead_master()
+    world.ask(mode="Forced")
+    let(world, 25)
+    assert (world.phase, blocked(world)) == ("Pending", ["MasterUnregistered"])
+    let(world, 10)
+    assert world.phase == "Running"
+
+
+def test_a_forced_switch_does_not_touch_a_master_that_lives() -> None:
+    world = delivered(failover="Manual")
+    world.ask(mode="Forced", timeoutSeconds=60)
+    let(world, 30)
+    assert blocked(world) == ["OldMasterDown", "MasterUnregistered"]
+    world.run()
+    assert (world.phase, world.reason("Failed")) == ("Failed", "TimedOut")
+    assert roles(world) == AS_BEFORE
+
+
+def test_a_forced_switch_waits_for_a_fence_while_the_old_pod_hangs() -> None:
+    world = dead_master()
+    world.ask(mode="Forced")
+    let(world, 300)
+    assert world.step == "StopOldMaster"
+    assert blocked(world) == ["OldMasterFenced"]
+    assert world.machines[1].process is not None
+    assert not world.machines[1].process.master
+    world.fenced = frozenset({"node-uid-1"})
+    let(world, 30)
+    assert world.step == "StopOldMaster", "another node's fence does not count"
+    world.fenced = frozenset({"node-uid-0"})
+    world.run()
+    assert world.phase == "Complete"
+    assert roles(world) == {1: "ASYNC_MASTER 0 6"}
+
+
+def test_an_old_master_that_never_returns_does_not_hold_the_cluster_for_ever() -> None:
+    world = dead_master()
+    world.fenced = frozenset({"node-uid-0"})
+    world.ask(mode="Forced", timeoutSeconds=60)
+    world.run(tick=5.0)
+    assert (world.phase, world.reason("Safe")) == ("Complete", "PrefixUnverified")
+    rejoin = next(
+        step for step in world.switch_status["steps"] if step["name"] == "RejoinOldMaster"
+    )
+    assert rejoin["evidence"] == {"rejoined": False}
+
+
+@pytest.mark.parametrize("step", role_switch.FORCED)
+def test_a_forced_switch_survives_the_operator_in_every_step(step: str) -> None:
+    world = dead_master()
+    world.fenced = frozenset({"node-uid-0"})
+    world.ask(mode="Forced", timeoutSeconds=60)
+    world.run(until=lambda at: at.step == step)
+    while not is_over(world):
+        world.crash_after = world.effects + 1
+        world.run(until=lambda at: at.crash_after is None or is_over(at), tick=5.0)
+    assert world.phase == "Complete"
+    assert roles(world) == {1: "ASYNC_MASTER 0 6"}
+
+
+def test_a_diverged_old_master_is_reported_and_stays_out() -> None:
+    world = dead_master(lost_node=False)
+    world.machines[0].broken = world.machines[0].diverged = True
+    world.ask(mode="Forced")
+    world.run(until=lambda at: at.step == "RejoinOldMaster")
+    world.machines[0].broken = False
+    world.run()
+    assert (world.phase, world.reason("Safe")) == ("Complete", "Diverged")
+    assert roles(world) == {1: "ASYNC_MASTER 0 6"}
+    assert world.machines[0].uid
+    assert world.machines[0].prefix == "Diverged"
+    told = [event.message for event in world.events if event.reason == "SlaveDiverged"]
+    assert told
+    assert "77 bytes" in told[0]
+    steps = {step["name"]: step.get("evidence", {}) for step in world.switch_status["steps"]}
+    assert steps["RejoinOldMaster"]["tailBytes"] == 77
+
+
+def test_an_old_master_that_is_ahead_does_not_attach() -> None:
+    world = dead_master(lost_node=False)
+    world.machines[0].broken = True
+    world.machines[0].end += 10**9
+    world.ask(mode="Forced")
+    world.run(until=lambda at: at.step == "RejoinOldMaster")
+    world.machines[0].broken = False
+    world.run()
+    assert (world.phase, world.reason("Safe")) == ("Complete", "Diverged")
+    assert world.machines[0].process is None
+
+
+# --- refused for good ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"targetMember": 0}, "member 0 is already master of pair 0"),
+        ({"targetMember": 3}, "pair 0 has no member 3"),
+        ({"pair": 5}, "cluster orders has no pair 5"),
+        ({"mode": "Forced"}, "mode Forced needs failover.mode Manual on the cluster"),
+    ],
+)
+def test_what_cannot_be_done_fails_at_once_and_touches_nothing(
+    spec: dict[str, Any], told: str
+) -> None:
+    world = delivered()
+    world.ask(**spec)
+    world.run()
+    assert (world.phase, world.reason("Failed")) == ("Failed", "Preflight")
+    assert failure(world) == told
+    assert world.effects == 1, "only its own status was written"
+    assert [event.reason for event in world.events] == ["RoleSwitchFailed"]
+
+
+def test_a_forced_switch_names_the_member_that_has_more() -> None:
+    world = dead_master(3)
+    world.machines[2].end += 1000
+    world.ask(mode="Forced")
+    world.run()
+    assert world.reason("Failed") == "Preflight"
+    assert failure(world) == "orders-0-2 has more of the log than the target"
+
+
+# --- what it waits for --------------------------------------------------------------------------
+
+
+def test_a_paused_cluster_blocks_and_the_switch_times_out_untouched() -> None:
+    world = delivered()
+    world.annotations["failback.dev/pause-reconciliation"] = "true"
+    world.ask(timeoutSeconds=60)
+    let(world, 30)
+    assert (world.phase, blocked(world)) == ("Pending", ["NotPaused"])
+    world.run()
+    assert (world.phase, world.reason("Failed")) == ("Failed", "TimedOut")
+    assert failure(world) == "did not begin within 60 s, waiting for NotPaused"
+    assert roles(world) == AS_BEFORE
+    assert world.steps_seen == []
+
+
+def test_a_second_switch_waits_for_the_first() -> None:
+    world = delivered()
+    world.ask()
+    let(world, 5)
+    world.ask("later", targetMember=0)
+    let(world, 5)
+    later = world.switches["later"]
+    assert later["status"]["phase"] == "Failed", "member 0 is master still"
+    del world.switches["later"]
+    world.run(until=lambda at: at.step == "RejoinOldMaster")
+    world.ask("later", targetMember=0)
+    let(world, 3)
+    assert "NoOtherOperation" in world.switches["later"]["status"]["blockedBy"]
+    world.run()
+    assert roles(world) == AS_BEFORE
+
+
+def test_a_lease_of_somebody_else_ends_the_switch() -> None:
+    world = delivered()
+    world._take_lease("failback-orders-0", "somebody", 600)
+    world.ask()
+    world.run()
+    assert (world.phase, world.reason("Failed")) == ("Failed", "LeaseHeld")
+    assert roles(world) == AS_BEFORE
+    assert "failback-orders-0" in world.leases
+
+
+def test_an_expired_lease_is_taken_over() -> None:
+    world = delivered()
+    world._take_lease("failback-orders-0", "somebody", 60)
+    world.now += 61
+    world.ask()
+    world.run()
+    assert world.phase == "Complete"
+
+
+def test_a_lease_lost_after_the_stop_holds_the_switch_until_it_expires() -> None:
+    world = delivered()
+    world.ask()
+    world.run(until=lambda at: at.step == "StartNewMaster")
+    world._take_lease("failback-orders-0", "somebody", 60)
+    let(world, 20)
+    assert world.step == "StartNewMaster"
+    assert world.status["currentOperation"]["blockedBy"] == ["LeaseHeld"]
+    world.run()
+    assert world.phase == "Complete"
+
+
+def test_a_lease_is_renewed_while_the_switch_runs() -> None:
+    world = delivered()
+    world.ask()
+    world.run(until=lambda at: at.step == "Replicate")
+    renewed = world.leases["failback-orders-0"]["spec"]["renewTime"]
+    assert renewed > to_time(world.now - 20)
+
+
+def test_another_slave_with_more_of_the_log_blocks_the_handover() -> None:
+    world = delivered(3)
+    world.ask(timeoutSeconds=120)
+    world.run(until=lambda at: at.step == "Replicate")
+    world.machines[2].diverged = True
+    world.machines[2].end += 10**6
+    let(world, 30)
+    assert world.status["currentOperation"]["blockedBy"] == ["TargetMostAdvanced"]
+    world.run()
+    assert (world.phase, world.reason("Failed")) == ("Failed", "RolledBack")
+
+
+def test_a_slave_found_ahead_of_the_new_master_stops_until_writes_are_open() -> None:
+    world = delivered(3)
+    world.ask()
+    world.run(until=lambda at: at.step == "StartNewMaster")
+    world.machines[2].diverged = True
+    world.machines[2].end += 10**6
+    world.run(until=lambda at: at.step == "OpenWrites")
+    assert world.machines[2].process is None
+    assert world.objects[("StatefulSet", "orders-0-2")]["spec"]["replicas"] == 0
+    world.run()
+    assert world.objects[("StatefulSet", "orders-0-2")]["spec"]["replicas"] == 1
+    assert world.machines[2].prefix == "Diverged"
+    assert roles(world) == SWAPPED
+
+
+def test_a_lag_that_was_allowed_is_said() -> None:
+    world = delivered()
+    world.ask(maxLagBytes=1000)
+    world.run(until=lambda at: at.step == "Replicate")
+    world.machines[1].diverged = True
+    world.machines[1].end -= 500
+    world.run(until=lambda at: at.step == "StopOldMaster")
+    world.machines[1].diverged = False
+    world.machines[0].end -= 500  # what only the old master had is cut off, so that it may return
+    world.run()
+    assert (world.phase, world.reason("Safe")) == ("Complete", "LagAccepted")
+
+
+# --- its end ------------------------------------------------------------------------------------
+
+
+def test_a_finished_switch_goes_when_its_time_has_come() -> None:
+    world = delivered()
+    world.ask(ttlSecondsAfterFinished=60)
+    world.run()
+    let(world, 58)
+    assert "swap" in world.switches
+    let(world, 10)
+    assert world.switches == {}
+
+
+def test_deletion_that_cannot_be_undone_in_a_minute_lets_the_object_go() -> None:
+    world = delivered()
+    world.ask()
+    world.run(until=lambda at: at.step == "Replicate")
+    world.kill(0, lost_node=True)
+    world.delete()
+    let(world, 50)
+    assert "swap" in world.switches
+    let(world, 30)
+    assert world.switches == {}
+    world.run()
+    assert not world.leases
+    assert world.machines[0].uid
+    text = world.objects[("ConfigMap", "orders-0-0")]["data"]["broker.conf"]
+    assert "brokerPermission=6" in text
+
+
+def test_a_switch_that_ended_is_never_begun_again() -> None:
+    world = delivered()
+    world.ask()
+    world.run()
+    effects = world.effects
+    let(world, 60)
+    assert world.effects == effects
