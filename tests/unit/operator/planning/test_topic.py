@@ -175,7 +175,7 @@ def test_a_member_whose_file_says_master_but_who_runs_as_slave_is_not_written_to
     broker = observed.members[0, 0].broker
     assert broker is not None
     assert broker.config is not None
-    dict.update(broker.config, brokerRole="SLAVE")  # type: ignore[arg-type]
+    dict.update(broker.config, brokerRole="SLAVE")
     found = plan(topic(), observed)
     assert found.actions == ()
     assert verdict(found, "Ready") == ("False", "MasterDown")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from failback.operator.planning.operations import role_switch
 from failback.operator.planning.switching import snapshot
+from failback.operator.planning.types import SaveSnapshot
 from tests.support.switch_world import TOPIC_GROUP, SwitchWorld, delivered, is_over, roles
 
 pytestmark = pytest.mark.unit
@@ -325,7 +326,7 @@ def test_a_snapshot_of_an_earlier_switch_is_not_taken_for_this_one() -> None:
     world = delivered()
     world.ask()
     world.run(until=reached("SyncOffsets"))
-    other = snapshot.SaveSnapshot("fbs-swap", {}, {"OLD@G": {0: 10**6}}, "000000000000/final")
+    other = SaveSnapshot("fbs-swap", {}, {"OLD@G": {0: 10**6}}, "000000000000/final")
     world.config_map = snapshot.manifest(other, "shop", "orders")
     world.config_map["metadata"]["uid"] = "cm-old"
     world.run()
