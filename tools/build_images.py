@@ -84,6 +84,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
     parser.add_argument("--builder", choices=BUILDERS, help="default: the first that works")
     parser.add_argument("--base", help="base image instead of python:3.11-slim-bookworm")
+    parser.add_argument("--context", type=Path, default=ROOT, help="folder with the sources")
     parser.add_argument("--repository", default="failback", help="first part of the tags")
     parser.add_argument("--storage", action="append", default=[], help="option for buildah itself")
     parser.add_argument("--pass-on", action="append", default=[], help="option for the build")
@@ -103,7 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     for target in options.targets or TARGETS:
         print(f"images: {target} with {builder}", flush=True)
-        done = subprocess.run(command(builder, target, options), cwd=ROOT, check=False)
+        words = command(builder, target, options)
+        done = subprocess.run(words, cwd=options.context, check=False)
         if done.returncode:
             print(f"images: {target} failed", file=sys.stderr)
             return 1

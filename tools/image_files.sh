@@ -17,6 +17,7 @@ site=$(echo "$target"/lib/python3*/site-packages)
 for package in numpy pandas pyarrow; do
     [ ! -d "$site/$package" ] || find "$site/$package" -type d -name tests -prune -exec rm -rf {} +
 done
+rm -rf "$site"/pyarrow/*_flight* "$site"/pyarrow/*_substrait* "$site/plotly/labextension"
 rm -rf "$site/pyarrow/include" "$site/pyarrow/src" "$site/numpy/_core/include" "$site/numpy/_core/lib"
 find "$site" -name '*.a' -delete
 

@@ -216,6 +216,15 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(tmp_path: Path) 
     assert settings_.leader_election is False
 
 
+def test_every_variable_of_the_operator_is_read_somewhere(tmp_path: Path) -> None:
+    found = objects(render(tmp_path, *MODES["everything"]))
+    (deployment,) = [each for each in found if each["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    written = {each["name"] for each in container["env"] if each["name"].startswith("FAILBACK_")}
+    code = "".join(path.read_text() for path in (ROOT / "operator").rglob("*.py"))
+    assert {name for name in written if f'"{name}"' not in code} == set()
+
+
 def test_alerts_have_what_a_person_needs(tmp_path: Path) -> None:
     found = objects(render(tmp_path, *MODES["everything"]))
     (rule,) = [each for each in found if each["kind"] == "PrometheusRule"]

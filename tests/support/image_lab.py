@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tools.build_images import TARGETS, version
+from tools.build_images import TARGETS, source_date, version
 from tools.setup import SetupError, apt_install
 from tools.setup_kube import cache_folder
 
@@ -69,9 +69,11 @@ class ImageStore:
     def __init__(self) -> None:
         self.folder = cache_folder() / "images"
         self.folder.mkdir(parents=True, exist_ok=True)
+        self._date = source_date()
         self._lock = (self.folder / "lock").open("w")
         fcntl.flock(self._lock, fcntl.LOCK_EX)  # one run at a time changes the storage
         self._containers: list[str] = []
+        self.context = self.copy_sources()
         self.options = self._working_options()
 
     def _working_options(self) -> list[str]:
@@ -95,6 +97,25 @@ class ImageStore:
 
     def has(self, image: str) -> bool:
         return image in self.buildah("images", "--format", "{{.Name}}:{{.Tag}}").split()
+
+    def copy_sources(self) -> Path:
+        """Return a copy of what images are made of, so that nobody changes it between builds."""
+        context = self.folder / "sources"
+        shutil.rmtree(context, ignore_errors=True)
+        ignored = shutil.ignore_patterns("__pycache__")
+        lines = (ROOT / ".dockerignore").read_text().splitlines()
+        for name in (
+            "Dockerfile",
+            ".dockerignore",
+            *(word[1:] for word in lines if word[:1] == "!"),
+        ):
+            source, target = ROOT / name, context / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, target, ignore=ignored)
+            else:
+                shutil.copy2(source, target)
+        return context
 
     def make_base(self) -> None:
         """Make the base image from Debian's packages: no registry is asked."""
@@ -129,8 +150,8 @@ class ImageStore:
         if fresh:
             extra.append("--pass-on=--no-cache")
         run(
-            sys.executable,
-            "tools/build_images.py",
+            *("env", f"SOURCE_DATE_EPOCH={self._date}", sys.executable, "tools/build_images.py"),
+            f"--context={self.context}",
             "--builder=buildah",
             f"--base={BASE}",
             f"--repository={repository}",
@@ -157,6 +178,7 @@ class ImageStore:
     def close(self) -> None:
         for container in self._containers:
             self.buildah("rm", container)
+        shutil.rmtree(self.context)
         self.buildah("rmi", "--prune", "--force")
         self._lock.close()
 
@@ -253,7 +275,7 @@ class Container:
         before = log.stat().st_size if log.exists() else 0
         self.start(*arguments, command=command)
         code = self.ended()
-        return code, log.read_text()[before:]
+        return code, log.read_bytes()[before:].decode()
 
     def exec(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command inside, as ``kubectl exec`` does."""
