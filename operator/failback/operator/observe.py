@@ -192,7 +192,7 @@ class Observer:
         found: list[object] = [self._peers.route(address) for address in servers]
         for target in targets.values():
             known = self._peers.broker(target)
-            found.append(replace(known, runtime=None, offsets_at=None, metrics=None))
+            found.append(replace(known, runtime=None, end_at=None, offsets_at=None, metrics=None))
         return found
 
     async def _refresh_extras(

@@ -296,6 +296,7 @@ class Peers:
             known.broker,
             runtime=runtime,
             end=end,
+            end_at=None if end is None else self._clock(),
             end_changed_at=changed_at,
             start=_integer(runtime, "commitLogMinOffset"),
         )
