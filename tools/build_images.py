@@ -7,6 +7,7 @@ builds of one commit are equal where the builder can rewrite time stamps.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import shutil
 import subprocess
@@ -41,6 +42,7 @@ def choose(wanted: str | None) -> str:
     return found
 
 
+@functools.cache
 def git(*words: str) -> str:
     done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip()
