@@ -218,7 +218,7 @@ def schema_of(kind: str) -> Schema:
             "kind": {"type": "string", "description": kind},
             "metadata": {"type": "object"},
             "spec": spec,
-            "status": _schema_of_model(model.status_model),
+            "status": _nullable(_schema_of_model(model.status_model)),
         },
     }
     if model.model_fields["spec"].is_required():
@@ -254,6 +254,17 @@ def _plain(value: Any) -> Any:
 def _schema_of_model(model: Any) -> Schema:
     source = model.model_json_schema(by_alias=True, schema_generator=_FactoriesAsDefaults)
     return _structural(source, source.get("$defs", {}))
+
+
+def _nullable(node: Schema) -> Schema:
+    """Allow null wherever a field may be left out: what is not known is written so in a list."""
+    for name, field_schema in node.get("properties", {}).items():
+        if name not in node.get("required", ()) and "default" not in field_schema:
+            field_schema["nullable"] = True
+        _nullable(field_schema)
+    if "items" in node:
+        _nullable(node["items"])
+    return node
 
 
 def _structural(node: Schema, shared: Mapping[str, Schema]) -> Schema:

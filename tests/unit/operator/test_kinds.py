@@ -13,18 +13,15 @@ from failback.chaos.catalogue import CATALOGUE
 from failback.chaos.model import Spec as HarnessSpec
 from failback.chaos.model import Workload as HarnessWorkload
 from failback.chaos.spec import load_experiment
-from failback.operator.crds import schema_of
 from failback.operator.kinds.base import parse_quantity
-from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.chaos_experiment import (
     ChaosExperiment,
     ChaosExperimentSpec,
     FaultParameters,
 )
 from failback.operator.kinds.workload import Workload
-from failback.operator.loading import load_resources, read_documents
+from failback.operator.loading import read_documents
 from failback.operator.model import KINDS, Invalid, decode
-from failback.operator.status import PodFact, cluster_status, name_server_status
 
 pytestmark = pytest.mark.unit
 
@@ -152,46 +149,6 @@ def test_what_an_api_server_adds_to_metadata_is_accepted() -> None:
         "status": {"anything": [1]},
     }
     assert decode(stored).metadata.generation == 4
-
-
-def unknown_to(schema: dict[str, Any], value: Any, path: str = "status") -> list[str]:
-    """Return what the API server would prune of ``value``."""
-    if schema.get("x-kubernetes-preserve-unknown-fields") and "properties" not in schema:
-        return []
-    if isinstance(value, list):
-        return [
-            found
-            for index, each in enumerate(value)
-            for found in unknown_to(schema["items"], each, f"{path}[{index}]")
-        ]
-    if not isinstance(value, dict) or "additionalProperties" in schema:
-        return []
-    found = []
-    for name, each in value.items():
-        if name not in schema["properties"]:
-            found.append(f"{path}.{name}")
-        else:
-            found += unknown_to(schema["properties"][name], each, f"{path}.{name}")
-    return found
-
-
-def test_the_status_of_the_local_runtime_fits_the_schema() -> None:
-    now = "2026-01-01T00:00:00Z"
-    resources = load_resources([ROOT / "examples/two-pairs.yaml"])
-    name_server, cluster = resources.items[:2]
-    facts = {"orders-0-0-0": PodFact("Running", True, "127.0.0.1:1", 0)}
-    assert isinstance(cluster, BrokerCluster)
-    for status, kind in (
-        (name_server_status(name_server, ["a:1"], facts, {}, now), "NameServer"),  # type: ignore[arg-type]
-        (cluster_status(cluster, facts, {}, now), "BrokerCluster"),
-    ):
-        assert unknown_to(schema_of(kind)["properties"]["status"], status) == []
-
-
-def test_an_unknown_status_field_would_be_seen() -> None:
-    schema = schema_of("BrokerCluster")["properties"]["status"]
-    status = {"pairs": [{"members": [{"ordinals": 1}]}], "currentOperation": {"data": {"x": 1}}}
-    assert unknown_to(schema, status) == ["status.pairs[0].members[0].ordinals"]
 
 
 @pytest.mark.parametrize(("text", "value"), [("20Gi", 20 * 2**30), ("500m", 0.5), ("2", 2)])
