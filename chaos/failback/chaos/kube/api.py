@@ -26,6 +26,8 @@ Object = dict[str, Any]
 REQUEST_SECONDS: Final = 10.0
 GROUP: Final = "failback.dev"
 VERSION: Final = "v1alpha1"
+# As plain objects: the library's own Lease writes whole seconds in a form that the server refuses.
+_LEASES: Final = ("coordination.k8s.io", "v1", "leases")
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _ERROR_CHANNEL: Final = 3
@@ -52,7 +54,6 @@ class KubeApi:
         self._configuration = configuration
         self._client: Any = client.ApiClient(configuration)
         self._core: Any = client.CoreV1Api(self._client)
-        self._leases: Any = client.CoordinationV1Api(self._client)
         self._custom: Any = client.CustomObjectsApi(self._client)
         # The library swaps a method of its client while it opens a stream: one client per thread.
         self._streams = threading.local()
@@ -217,30 +218,40 @@ class KubeApi:
 
     def lease(self, name: str) -> Object | None:
         with _asking(f"get lease {name}"):
-            found: Object | None = self._or_none(self._leases.read_namespaced_lease, name)
+            found: Object | None = self._or_none(
+                self._custom.get_namespaced_custom_object,
+                *_LEASES[:2],
+                self.namespace,
+                _LEASES[2],
+                name,
+                namespaced=False,
+            )
             return found
 
     def create_lease(self, body: Object) -> bool:
         """False when there is one already."""
-        return self._write_lease(
-            self._leases.create_namespaced_lease, self.namespace, body, body["metadata"]["name"]
-        )
+        call = self._custom.create_namespaced_custom_object
+        return self._write_lease(body, call, body)
 
     def replace_lease(self, body: Object) -> bool:
         """Write a lease that was read before; false when somebody else wrote in between."""
-        name = body["metadata"]["name"]
-        return self._write_lease(
-            self._leases.replace_namespaced_lease, name, self.namespace, body, name
-        )
+        call = self._custom.replace_namespaced_custom_object
+        return self._write_lease(body, call, body["metadata"]["name"], body)
 
-    def _write_lease(self, call: Any, *arguments: Any) -> bool:
-        *given, name = arguments
+    def _write_lease(self, body: Object, call: Any, *arguments: Any) -> bool:
         try:
-            call(*given, _request_timeout=REQUEST_SECONDS)
+            call(
+                *_LEASES[:2],
+                self.namespace,
+                _LEASES[2],
+                *arguments,
+                _request_timeout=REQUEST_SECONDS,
+            )
         except ApiException as error:
             if error.status == _CONFLICT:
                 return False
-            raise TargetError(f"write lease {name}", _words(error)) from error
+            what = f"write lease {body['metadata']['name']}"
+            raise TargetError(what, _words(error)) from error
         return True
 
     # --- helpers ---------------------------------------------------------------------------------
