@@ -1,0 +1,249 @@
+"""The operator against a real API server: what it writes, how soon, and what it costs.
+
+``python -m tests.benchmarks.bench_operator [--phases many,rest,reaction,live] [--clusters N]``
+
+* *many*: N BrokerClusters found at start, pods that are marked Ready without a process: seconds
+  until all children exist, then RSS, CPU and writes of a minute at rest (no broker answers).
+* *rest*: clusters with real brokers at rest: writes within a minute.
+* *reaction*: deletion of a child until it is there again, change of a spec until the first write.
+* *live*: ``slaveReadEnable`` on ten pairs with real brokers, until every broker was read back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from tests.support.kube_lab.api import Object
+from tests.support.kube_lab.control_plane import ControlPlane
+from tests.support.kube_lab.namespaces import Namespace
+from tests.support.kube_lab.node_process import NodeProcess, see_names
+from tests.support.operator_process import OperatorProcess, is_true, operator_identity
+
+REST_SECONDS = 60.0
+_POLL_SECONDS = 0.01
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
+    parser.add_argument("--phases", default="many,rest,reaction,live")
+    parser.add_argument("--clusters", type=int, default=200, help="of phase many")
+    parser.add_argument("--resting", type=int, default=50, help="clusters of phase rest")
+    parser.add_argument("--pairs", type=int, default=10, help="of phase live")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        plane = ControlPlane(Path(folder) / "kube")
+        try:
+            plane.start()
+            node = NodeProcess(plane)
+            try:
+                node.start()
+                see_names(node.hosts_file)
+                for phase in options.phases.split(","):
+                    getattr(Bench(plane), phase)(options)
+            finally:
+                node.stop()
+        finally:
+            plane.stop()
+    return 0
+
+
+class Bench:
+    """The phases; each has a namespace and an operator of its own."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+
+    def many(self, options: argparse.Namespace) -> None:
+        """Reconcile many clusters from cold, then look at the cost of rest."""
+        namespace = Namespace(self._plane)
+        namespace.pretend_pods()
+        namespace.api.create(_name_server())
+        for number in range(options.clusters):
+            namespace.api.create(_cluster(f"c{number:03d}", pairs=1, slaves=1))
+        with Running(namespace) as running:
+            begun = time.monotonic()
+            wanted = 2 * options.clusters + 1
+            _until(lambda: len(namespace.api.list("StatefulSet")) >= wanted, 600)
+            _until(lambda: _all_have_status(namespace), 600)
+            _say(f"{options.clusters} clusters from cold", time.monotonic() - begun, "s", "< 60")
+            time.sleep(30)
+            writes, cpu = running.at_rest(REST_SECONDS)
+            _say(f"RSS with {options.clusters} clusters", running.rss_mib(), "MiB", "< 200")
+            _say("CPU at rest", 100 * cpu / REST_SECONDS, "% of a core", "< 2")
+            _say("writes in a minute at rest", writes, "", "0")
+        namespace.clean_up()
+
+    def rest(self, options: argparse.Namespace) -> None:
+        """Count the writes of clusters whose brokers are real."""
+        namespace = Namespace(self._plane)
+        namespace.api.create(_name_server())
+        for number in range(options.resting):
+            namespace.api.create(_cluster(f"c{number:03d}", pairs=1, slaves=0))
+        with Running(namespace) as running:
+            _until(lambda: _all_ready(namespace), 900)
+            time.sleep(30)
+            writes, cpu = running.at_rest(REST_SECONDS)
+            per_hour = writes * 3600 / REST_SECONDS
+            _say(f"writes per hour at rest, {options.resting} clusters", per_hour, "", "0")
+            _say("CPU at rest", 100 * cpu / REST_SECONDS, "% of a core", "< 2")
+        namespace.clean_up()
+
+    def reaction(self, options: argparse.Namespace) -> None:
+        """How soon a deleted child is back, and a changed spec written."""
+        namespace = Namespace(self._plane)
+        namespace.api.create(_name_server())
+        namespace.api.create(_cluster("orders", pairs=1, slaves=1))
+        with Running(namespace):
+            namespace.api.wait("BrokerCluster", "orders", is_true("Ready"), seconds=120)
+            time.sleep(5)
+            back = [_seconds_until_back(namespace, "Service", "orders-brokers") for _ in range(10)]
+            _say("deleted child back, median of 10", statistics.median(back), "s", "< 1")
+            _say("deleted child back, worst", max(back), "s", "< 1")
+            first = [self._seconds_to_first_write(namespace, str(n % 2 + 70)) for n in range(10)]
+            _say("spec change to first write, median of 10", statistics.median(first), "s", "< 0.5")
+            _say("spec change to first write, worst", max(first), "s", "< 0.5")
+        namespace.clean_up()
+
+    def _seconds_to_first_write(self, namespace: Namespace, hours: str) -> float:
+        mark = self._plane.audit.mark()
+        begun = time.monotonic()
+        body = {"spec": {"config": {"fileReservedTime": hours}}}
+        namespace.api.patch("BrokerCluster", "orders", body)
+        user = f"system:serviceaccount:{namespace.name}:op"
+        _until(lambda: bool(self._plane.audit.writes(since=mark, user=user)), 60)
+        seconds = time.monotonic() - begun
+        time.sleep(5)
+        return seconds
+
+    def live(self, options: argparse.Namespace) -> None:
+        """Switch slaveReadEnable on many pairs at once."""
+        namespace = Namespace(self._plane)
+        namespace.api.create(_name_server())
+        namespace.api.create(_cluster("orders", pairs=options.pairs, slaves=1))
+        with Running(namespace):
+            namespace.api.wait("BrokerCluster", "orders", is_true("Ready"), seconds=300)
+            time.sleep(15)
+            taken = []
+            for wanted in (True, False, True):
+                begun = time.monotonic()
+                body = {"spec": {"slaveReadEnable": wanted}}
+                generation = namespace.api.patch("BrokerCluster", "orders", body)["metadata"][
+                    "generation"
+                ]
+                _until(lambda g=generation, w=wanted: _verified(namespace, g, w), 120)
+                taken.append(time.monotonic() - begun)
+                time.sleep(5)
+            text = f"slaveReadEnable on {options.pairs} pairs verified, median of {len(taken)}"
+            _say(text, statistics.median(taken), "s", "< 3")
+        namespace.clean_up()
+
+
+class Running:
+    """An operator process under the chart's rights, and what it uses."""
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace = namespace
+        self._operator = OperatorProcess(namespace, operator_identity(namespace))
+
+    def __enter__(self) -> Running:
+        self._operator.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._operator.process.dispose()
+
+    @property
+    def _process(self) -> psutil.Process:
+        return psutil.Process(self._operator.process.pid)
+
+    def rss_mib(self) -> float:
+        return float(self._process.memory_info().rss) / 2**20
+
+    def at_rest(self, seconds: float) -> tuple[int, float]:
+        """Return the operator's write requests and CPU seconds of a while without any change."""
+        audit = self._namespace.control_plane.audit
+        mark, before = audit.mark(), self._process.cpu_times()
+        time.sleep(seconds)
+        after = self._process.cpu_times()
+        user = f"system:serviceaccount:{self._namespace.name}:op"
+        used = after.user + after.system - before.user - before.system
+        return len(audit.writes(since=mark, user=user)), used
+
+
+def _name_server() -> Object:
+    return _resource("NameServer", "main", {"replicas": 1})
+
+
+def _cluster(name: str, *, pairs: int, slaves: int) -> Object:
+    spec = {
+        "nameServerRef": {"name": "main"},
+        "pairs": pairs,
+        "slavesPerPair": slaves,
+        "podDisruptionBudget": {"enabled": True},
+    }
+    return _resource("BrokerCluster", name, spec)
+
+
+def _resource(kind: str, name: str, spec: Object) -> Object:
+    api_version = "failback.dev/v1alpha1"
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _all_have_status(namespace: Namespace) -> bool:
+    clusters = namespace.api.list("BrokerCluster")
+    return all(item.get("status", {}).get("conditions") for item in clusters)
+
+
+def _all_ready(namespace: Namespace) -> bool:
+    return all(is_true("Ready")(item) for item in namespace.api.list("BrokerCluster"))
+
+
+def _verified(namespace: Namespace, generation: int, wanted: bool) -> bool:
+    """Whether the status shows the value as read back from every member."""
+    cluster = namespace.api.get("BrokerCluster", "orders")
+    status = cluster["status"]
+    members = [member for pair in status["pairs"] for member in pair["members"]]
+    return (
+        status.get("observedGeneration") == generation
+        and is_true("ConfigApplied")(cluster)
+        and all(member.get("slaveReadEnable") == wanted for member in members)
+    )
+
+
+def _seconds_until_back(namespace: Namespace, kind: str, name: str) -> float:
+    old = namespace.api.get(kind, name)["metadata"]["uid"]
+    begun = time.monotonic()
+    namespace.api.delete(kind, name)
+
+    def is_back() -> bool:
+        found = namespace.api.find(kind, name)
+        return found is not None and found["metadata"]["uid"] != old
+
+    _until(is_back, 60)
+    seconds = time.monotonic() - begun
+    time.sleep(1)
+    return seconds
+
+
+def _until(holds: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds:g} s")
+        time.sleep(_POLL_SECONDS)
+
+
+def _say(what: str, value: float, unit: str, aim: str) -> None:
+    print(f"{what:58} {value:10.3f} {unit:14} aim {aim}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
