@@ -10,6 +10,7 @@ import pytest
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess, see_names
+from tests.support.kube_lab.proxy import MisbehavingProxy
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +44,14 @@ def namespace(control_plane: ControlPlane) -> Iterator[Namespace]:
         yield found
     finally:
         found.clean_up()
+
+
+@pytest.fixture
+def proxy(control_plane: ControlPlane) -> Iterator[MisbehavingProxy]:
+    """A proxy in front of the API server; well-behaved until told otherwise."""
+    found = MisbehavingProxy(control_plane)
+    found.start()
+    try:
+        yield found
+    finally:
+        found.stop()

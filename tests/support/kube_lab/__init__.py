@@ -30,6 +30,14 @@ Namespace:
     namespace.helm("install", ...)      commands of another identity: namespace.commands(identity)
     namespace.pretend_pods()            before any pod: they become Ready without a process
 
+Proxy (module docstring of proxy.py has all commands):
+
+    namespace.kubeconfig_through(proxy.url), or namespace.identity(..., server=proxy.url)
+    proxy.answer(409, verb="patch", resource="statefulsets", times=2), .time_out(...),
+    proxy.watch_events(drop=0.2, double=0.2, delay_seconds=0.5, seed=7), .expire_watches(), .cut()
+    proxy.after_write = lambda write: ...      after each write, before its client hears of it
+    proxy.writes("failback") -> [Write(index, verb, resource, namespace, name, user_agent, code)]
+
 Api: get(kind, name), find (or None), list(kind, labels=, fields=, namespace="*"), create(obj),
 replace(obj), apply(obj, manager=, force=, dry_run=), patch(kind, name, body, type="merge" |
 "strategic" | "json", subresource="status"), delete(kind, name, grace=, propagation=),

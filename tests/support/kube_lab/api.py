@@ -46,7 +46,7 @@ class Api:
         self.user_agent = user_agent
         access = read_kubeconfig(kubeconfig)
         self._host = urlsplit(access.server)
-        self._headers = {"Authorization": f"Bearer {access.token}", "User-Agent": user_agent}
+        self.headers = {"Authorization": f"Bearer {access.token}", "User-Agent": user_agent}
         self._tls = ssl.create_default_context(cafile=str(access.ca_file))
         self._local = threading.local()
         self._kinds: dict[tuple[str, str], tuple[str, bool]] = {}
@@ -64,7 +64,7 @@ class Api:
 
         A read is repeated once on a connection that the server closed while it was idle.
         """
-        merged = {**self._headers, **headers}
+        merged = {**self.headers, **headers}
         fresh = getattr(self._local, "connection", None) is None
         connection = self._connection()
         try:
@@ -106,11 +106,14 @@ class Api:
     def _connection(self) -> http.client.HTTPSConnection:
         connection = getattr(self._local, "connection", None)
         if connection is None:
-            connection = http.client.HTTPSConnection(
-                str(self._host.hostname), self._host.port, timeout=60 * SCALE, context=self._tls
-            )
-            self._local.connection = connection
+            connection = self._local.connection = self.fresh_connection()
         return connection
+
+    def fresh_connection(self) -> http.client.HTTPSConnection:
+        """Return a connection for the caller alone, who sends :attr:`headers` and closes it."""
+        return http.client.HTTPSConnection(
+            str(self._host.hostname), self._host.port, timeout=60 * SCALE, context=self._tls
+        )
 
     # --- objects ---------------------------------------------------------------------------------
 

@@ -184,6 +184,10 @@ class ControlPlane:
             f"--service-account-private-key-file={self.folder / 'sa.key'}",
             f"--root-ca-file={self.ca_file}",
             f"--controllers={','.join(CONTROLLERS)}",
+            # The defaults are for a server that others need too: 20 requests a second.
+            "--kube-api-qps=300",
+            "--kube-api-burst=600",
+            "--concurrent-statefulset-syncs=10",
         ]
 
     # --- waiting ---------------------------------------------------------------------------------

@@ -104,6 +104,12 @@ class Namespace:
             self._grant_everywhere(name, cluster_rules)
         return self.identity_of(name, server=server)
 
+    def kubeconfig_through(self, server: str) -> Path:
+        """Return a kubeconfig of the administrator for another URL, such as a proxy's."""
+        access = Access(server, self.control_plane.ca_file, self.control_plane.access.token)
+        file = self.folder / f"kubeconfig-{secrets.token_hex(2)}"
+        return write_kubeconfig(file, access, self.name)
+
     def identity_of(self, name: str, *, server: str = "") -> Identity:
         """Return the way in as a ServiceAccount that exists (a chart's, say)."""
         path = self.api.path("ServiceAccount", name, subresource="token")

@@ -46,11 +46,11 @@ class Kubelet:
         target = "/{namespace}/{pod}/{container}"
         application.router.add_get(f"/containerLogs{target}", self._logs)
         application.router.add_get(f"/exec{target}", self._exec)
-        self._runner = web.AppRunner(application, access_log=None)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
 
     async def start(self, address: str) -> None:
         await self._runner.setup()
-        site = web.TCPSite(self._runner, address, PORT, ssl_context=self._tls, shutdown_timeout=1)
+        site = web.TCPSite(self._runner, address, PORT, ssl_context=self._tls)
         await site.start()
 
     async def stop(self) -> None:
