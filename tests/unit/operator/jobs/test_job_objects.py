@@ -1,0 +1,166 @@
+"""The rendered Jobs: what they start, as whom, and what they can reach."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from failback.chaos.run import _run_dir
+from failback.chaos.schedule import plan_run
+from failback.chaos.spec import parse_experiment
+from failback.operator.kinds.reconsumption_report import ReconsumptionReport
+from failback.operator.model import decode
+from failback.operator.render.jobs import (
+    RUNS,
+    JobContext,
+    experiment_config_map,
+    experiment_job,
+    heal_job,
+    longest_seconds,
+    object_name,
+    report_job,
+    run_claim,
+    run_folder,
+    spark_application,
+)
+from tests.support.experiment_world import experiment
+
+pytestmark = pytest.mark.unit
+
+CONTEXT = JobContext("shop", "0.1.0")
+
+
+def pod_of(job: dict[str, Any]) -> dict[str, Any]:
+    return dict(job["spec"]["template"]["spec"])
+
+
+def report(**spec: Any) -> ReconsumptionReport:
+    found = decode(
+        {
+            "apiVersion": "failback.dev/v1alpha1",
+            "kind": "ReconsumptionReport",
+            "metadata": {"name": "kill", "namespace": "shop", "uid": "u"},
+            "spec": {"experimentRef": {"name": "kill"}, **spec},
+        }
+    )
+    assert isinstance(found, ReconsumptionReport)
+    return found
+
+
+def test_the_file_of_a_run_is_read_by_the_harness_as_it_was_written() -> None:
+    wanted = experiment(timeScale="0.5", thresholds={"maxDuplicateRatio": "0.01"}, job={})
+    text = experiment_config_map(wanted, 1234, CONTEXT)["data"]["experiment.yaml"]
+    read = parse_experiment(text)
+    assert (read.name, read.namespace, read.cluster, read.seed) == ("kill", "shop", "orders", 1234)
+    assert [arm.name for arm in read.arms] == ["stay", "handover"]
+    assert read.spec.time_scale == 0.5
+    assert read.spec.thresholds.max_duplicate_ratio == 0.01
+    assert read.arms[0].faults[0].with_ == {"downSeconds": 12}
+
+
+def test_operator_and_harness_agree_on_folders_and_limits() -> None:
+    wanted = experiment()
+    text = experiment_config_map(wanted, 1, CONTEXT)["data"]["experiment.yaml"]
+    read = parse_experiment(text)
+    from pathlib import Path
+
+    assert run_folder("kill", "stay", 3) == str(_run_dir(Path(RUNS), read, "stay", 3))
+    schedule = plan_run(read, read.arm("stay"), 0)
+    assert longest_seconds(wanted, "stay") >= 2 * schedule.longest_seconds
+
+
+def test_a_run_has_time_to_heal_and_is_never_repeated() -> None:
+    job = experiment_job(experiment(), "stay", 0, CONTEXT)
+    assert job["metadata"]["name"] == "fbx-kill-stay-0"
+    assert job["spec"]["backoffLimit"] == 0
+    pod = pod_of(job)
+    assert (pod["restartPolicy"], pod["terminationGracePeriodSeconds"]) == ("Never", 330)
+    assert pod["serviceAccountName"] == "failback-chaos"
+    (container,) = pod["containers"]
+    assert container["image"] == "failback/chaos:0.1.0"
+    assert [*container["command"], *container["args"]] == [
+        *("failback-init", "--", "failback", "run", "/etc/failback/experiment.yaml"),
+        *("--target", "kube", "--namespace", "shop", "--arm", "stay", "--repetition", "0"),
+        *("--runs", "/runs"),
+    ]
+    mounts = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
+    assert mounts["/runs"] == "runs"
+    assert mounts["/etc/failback"] == "experiment"
+    assert {each["name"] for each in pod["volumes"]} == set(mounts.values())
+
+
+def test_every_job_is_restricted_and_owned() -> None:
+    for job in (
+        experiment_job(experiment(), "stay", 0, CONTEXT),
+        heal_job(experiment(), CONTEXT),
+        report_job(report(), ["/runs/kill/stay-000"], "failback-runs", CONTEXT),
+    ):
+        pod = pod_of(job)
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        (container,) = pod["containers"]
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        (owner,) = job["metadata"]["ownerReferences"]
+        assert owner["controller"] is True
+        assert job["spec"]["activeDeadlineSeconds"] > 0
+
+
+def test_the_run_volume_belongs_to_nobody() -> None:
+    claim = run_claim("failback-runs", JobContext("shop", "0.1.0", runs_storage_class="fast"))
+    assert "ownerReferences" not in claim["metadata"]
+    assert claim["spec"]["storageClassName"] == "fast"
+    assert "storageClassName" not in run_claim("failback-runs", CONTEXT)["spec"]
+
+
+def test_a_report_has_no_account_unless_spark_starts_executors() -> None:
+    runs = ["/runs/kill/stay-000"]
+    plain = pod_of(report_job(report(), runs, "failback-runs", CONTEXT))
+    assert plain["automountServiceAccountToken"] is False
+    assert "serviceAccountName" not in plain
+    spark = report(engine="spark", spark={"master": "k8s://https://api", "conf": {"a.b": "c d"}})
+    pod = pod_of(report_job(spark, runs, "failback-runs", CONTEXT))
+    assert pod["serviceAccountName"] == "failback-spark"
+    (container,) = pod["containers"]
+    values = {each["name"]: each.get("value") for each in container["env"]}
+    words = shlex.split(str(values["PYSPARK_SUBMIT_ARGS"]))
+    assert words[:4] == ["--master", "k8s://https://api", "--deploy-mode", "client"]
+    assert words[-1] == "pyspark-shell"
+    assert "a.b=c d" in words
+    assert "spark.executor.instances=2" in words
+    assert container["args"][:4] == ["report", *runs, "--engine", "spark"]
+
+
+def test_a_spark_application_names_main_file_runs_and_executors() -> None:
+    wanted = report(engine="spark", spark={"mode": "sparkApplication"})
+    found = spark_application(wanted, ["/runs/a"], "failback-runs", CONTEXT)
+    spec = found["spec"]
+    assert spec["mainApplicationFile"] == "local:///opt/failback/bin/spark_main.py"
+    assert spec["arguments"][:2] == ["report", "/runs/a"]
+    assert (spec["executor"]["instances"], spec["executor"]["memory"]) == (2, "2g")
+
+
+def test_long_names_stay_within_the_limit_and_apart() -> None:
+    one, two = (object_name("fbx", "x" * 60, arm, "0") for arm in ("arm-a", "arm-b"))
+    assert len(one) == len(two) == 63
+    assert one != two
+    assert object_name("fbx", "kill", "stay", "0") == "fbx-kill-stay-0"
+
+
+def test_equal_input_gives_equal_objects() -> None:
+    first, second = (
+        json.dumps(
+            [
+                experiment_job(experiment(), "stay", 0, CONTEXT),
+                experiment_config_map(experiment(), 7, CONTEXT),
+            ]
+        )
+        for _ in range(2)
+    )
+    assert first == second

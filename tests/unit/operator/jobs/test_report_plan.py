@@ -1,0 +1,249 @@
+"""A report waits for its input, counts in a Job, and shows the figures of its summary."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from failback.operator.jobs.observed import ObservedReport
+from failback.operator.jobs.report import plan_report
+from failback.operator.kinds.reconsumption_report import ReconsumptionReport
+from failback.operator.model import decode
+from failback.operator.planning.types import Apply, Plan
+from failback.operator.render.jobs import JobContext
+
+pytestmark = pytest.mark.unit
+
+NOW = 1_700_000_000.0
+CONTEXT = JobContext("shop", "0.1.0")
+CLAIM = {"metadata": {"name": "failback-runs"}}
+EXPERIMENT = {
+    "metadata": {"name": "kill"},
+    "spec": {},
+    "status": {
+        "phase": "Completed",
+        "runs": [
+            {"arm": "stay", "repetition": 0, "run": "a"},
+            {"arm": "handover", "repetition": 0, "run": "b"},
+            {"arm": "stay", "repetition": 1},
+        ],
+    },
+}
+SEEN = ObservedReport(at=NOW, experiment=EXPERIMENT, claim=CLAIM)
+
+
+def report(**spec: Any) -> ReconsumptionReport:
+    given = {"experimentRef": {"name": "kill"}} if "inputs" not in spec else {}
+    found = decode(
+        {
+            "apiVersion": "failback.dev/v1alpha1",
+            "kind": "ReconsumptionReport",
+            "metadata": {
+                "name": "kill",
+                "namespace": "shop",
+                "uid": "u",
+                "creationTimestamp": "2023-11-14T22:13:20Z",
+            },
+            "spec": {**given, **spec},
+        }
+    )
+    assert isinstance(found, ReconsumptionReport)
+    return found
+
+
+def condition(plan: Plan, kind: str) -> tuple[str, str, str]:
+    found = next(each for each in plan.status["conditions"] if each["type"] == kind)
+    return found["status"], found["reason"], found["message"]
+
+
+def jobs(plan: Plan) -> list[dict[str, Any]]:
+    return [dict(each.manifest) for each in plan.actions if isinstance(each, Apply)]
+
+
+def ended(message: object, *, failed: str = "") -> dict[str, Any]:
+    text = message if isinstance(message, str) else json.dumps(message)
+    kind = {"type": "Failed", "reason": failed} if failed else {"type": "Complete"}
+    job = {"metadata": {"name": "fbr-kill"}, "status": {"conditions": [kind | {"status": "True"}]}}
+    state = {"terminated": {"exitCode": 1 if failed else 0, "message": text}}
+    pod = {"status": {"containerStatuses": [{"name": "main", "state": state}]}}
+    return {"job": job, "pod": pod}
+
+
+def figures(**changes: Any) -> dict[str, Any]:
+    return {
+        "verdict": "Pass",
+        "reasons": [],
+        "produced": 1000,
+        "delivered": 1040,
+        "distinct": 1000,
+        "duplicates": 40,
+        "duplicateRatio": "0.04",
+        "maxRedelivery": 2,
+        "lost": 0,
+        "outOfOrder": 0,
+        "rewoundOffsets": 40,
+        "rtoSeconds": {"produce": 51.2, "consume": 32.8},
+        "byCause": {"rollback": 40, "retry": 0},
+        "bound": 3000,
+        "boundsExceeded": False,
+        "perGroup": [{"group": "billing", "duplicates": 40}],
+        "perPair": [],
+        "ruleSet": "4.9.8",
+        "runSha256": "ab" * 32,
+        "artifactUri": "file:///runs/kill",
+        "truncated": False,
+    } | changes
+
+
+def test_the_runs_of_a_finished_experiment_are_counted_in_one_job() -> None:
+    plan = plan_report(report(), {}, SEEN, CONTEXT, NOW)
+    (job,) = jobs(plan)
+    assert job["metadata"]["name"] == "fbr-kill"
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["args"] == [
+        *("report", "/runs/kill/stay-000", "/runs/kill/handover-000"),
+        *("--engine", "auto", "--summary", "/dev/termination-log"),
+    ]
+    assert plan.status["phase"] == "Running"
+    assert [each.reason for each in plan.events] == ["ReportStarted"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason", "message"),
+    [
+        (
+            replace(SEEN, experiment=None),
+            "ExperimentMissing",
+            "there is no ChaosExperiment kill",
+        ),
+        (
+            replace(SEEN, experiment={**EXPERIMENT, "status": {"phase": "Draining"}}),
+            "Waiting",
+            "experiment kill is Draining",
+        ),
+        (
+            replace(SEEN, claim=None),
+            "InputMissing",
+            "there is no PersistentVolumeClaim failback-runs",
+        ),
+    ],
+)
+def test_without_input_it_waits_and_gives_up_after_a_day(
+    seen: ObservedReport, reason: str, message: str
+) -> None:
+    plan = plan_report(report(), {}, seen, CONTEXT, NOW)
+    assert (plan.status["phase"], jobs(plan)) == ("Waiting", [])
+    assert condition(plan, "Complete") == ("False", reason, message)
+    assert plan.wake_after is not None
+    late = plan_report(report(), {}, seen, CONTEXT, NOW + 86401)
+    assert (late.status["phase"], late.wake_after) == ("Failed", None)
+    assert [each.reason for each in late.events] == ["ReportFailed"]
+
+
+def test_an_experiment_that_left_no_run_is_no_input() -> None:
+    seen = replace(SEEN, experiment={**EXPERIMENT, "status": {"phase": "Failed"}})
+    plan = plan_report(report(), {}, seen, CONTEXT, NOW)
+    assert plan.status["phase"] == "Failed"
+    assert condition(plan, "Complete")[1:] == ("InputMissing", "experiment kill left no run")
+
+
+def test_given_inputs_need_no_experiment() -> None:
+    inputs = {"claimName": "mine", "runs": ["old/base-000"]}
+    seen = ObservedReport(at=NOW, claim={"metadata": {"name": "mine"}})
+    (job,) = jobs(plan_report(report(inputs=inputs), {}, seen, CONTEXT, NOW))
+    pod = job["spec"]["template"]["spec"]
+    assert pod["containers"][0]["args"][:2] == ["report", "/runs/old/base-000"]
+    volume = next(each for each in pod["volumes"] if each["name"] == "runs")
+    assert volume["persistentVolumeClaim"] == {"claimName": "mine"}
+
+
+def test_figures_and_conditions_come_from_the_summary() -> None:
+    seen = replace(SEEN, **ended(figures()))
+    plan = plan_report(report(), {"phase": "Running"}, seen, CONTEXT, NOW)
+    status = plan.status
+    assert (status["phase"], status["verdict"]) == ("Done", "Pass")
+    assert (status["duplicates"], status["duplicateRatio"]) == (40, "0.04")
+    assert status["byCause"] == figures()["byCause"]
+    assert status["bound"] == figures()["bound"]
+    assert condition(plan, "Complete")[0] == "True"
+    assert condition(plan, "WithinThresholds")[0] == "True"
+    again = plan_report(report(), status, seen, CONTEXT, NOW + 5)
+    assert (again.actions, again.status, again.events) == ((), status, ())
+
+
+@pytest.mark.parametrize(
+    ("limits", "changes", "verdict", "reason"),
+    [
+        ({"maxDuplicateRatio": "0.03"}, {}, "Fail", "Duplicates"),
+        ({"maxDuplicateRatio": "0.04"}, {}, "Pass", "WithinLimits"),
+        ({"maxLost": 0}, {"lost": 1}, "Fail", "Lost"),
+        ({"maxOutOfOrder": 2}, {"outOfOrder": 3}, "Fail", "OutOfOrder"),
+        (
+            {},
+            {"verdict": "Inconclusive", "reasons": ["NO_DRAIN: x"]},
+            "Inconclusive",
+            "Inconclusive",
+        ),
+        ({}, {"verdict": "Fail", "lost": 2, "reasons": ["LOST: x"]}, "Fail", "Lost"),
+        ({"maxLost": 0}, {"lost": None}, "Pass", "WithinLimits"),
+    ],
+)
+def test_thresholds_judge_beside_the_runs_verdict(
+    limits: dict[str, Any], changes: dict[str, Any], verdict: str, reason: str
+) -> None:
+    seen = replace(SEEN, **ended(figures(**changes)))
+    plan = plan_report(report(thresholds=limits), {}, seen, CONTEXT, NOW)
+    assert plan.status["verdict"] == verdict
+    assert condition(plan, "WithinThresholds")[1] == reason
+
+
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (ended("nonsense"), "SummaryInvalid"),
+        (ended({"verdict": "Pass"}), "SummaryInvalid"),
+        (ended("", failed="BackoffLimitExceeded"), "JobFailed"),
+    ],
+)
+def test_a_job_without_figures_fails_the_report(end: dict[str, Any], reason: str) -> None:
+    plan = plan_report(report(), {}, replace(SEEN, **end), CONTEXT, NOW)
+    assert plan.status["phase"] == "Failed"
+    assert condition(plan, "Complete")[1] == reason
+
+
+def test_a_job_that_failed_with_figures_is_complete() -> None:
+    """``failback report`` ends with 1 when the verdict is Fail: that is an answer."""
+    end = ended(figures(verdict="Fail", reasons=["x"]), failed="PodFailurePolicy")
+    plan = plan_report(report(), {}, replace(SEEN, **end), CONTEXT, NOW)
+    assert (plan.status["phase"], plan.status["verdict"]) == ("Done", "Fail")
+
+
+def test_the_spark_operator_is_needed_where_it_is_asked_for() -> None:
+    wanted = report(engine="spark", spark={"mode": "sparkApplication"})
+    plan = plan_report(wanted, {}, SEEN, CONTEXT, NOW)
+    assert condition(plan, "Complete")[1] == "SparkOperatorMissing"
+    assert jobs(plan) == []
+    served = replace(SEEN, served_kinds=frozenset({"SparkApplication"}))
+    (made,) = jobs(plan_report(wanted, {}, served, CONTEXT, NOW))
+    assert made["kind"] == "SparkApplication"
+    state = {"applicationState": {"state": "FAILED", "errorMessage": "no driver"}}
+    failed = replace(served, application={"status": state})
+    over = plan_report(wanted, {}, failed, CONTEXT, NOW)
+    assert condition(over, "Complete")[1:] == ("JobFailed", "FAILED: no driver")
+
+
+def test_a_definition_nobody_counts_by_is_refused() -> None:
+    plan = plan_report(report(definitions={"key": "messageId"}), {}, SEEN, CONTEXT, NOW)
+    assert plan.status["phase"] == "Failed"
+    assert condition(plan, "Complete")[2] == "definitions.key: messageId is not supported, lid is"
+
+
+def test_an_image_that_cannot_be_pulled_is_named() -> None:
+    waiting = {"state": {"waiting": {"reason": "ErrImagePull", "message": "gone"}}}
+    pod = {"status": {"containerStatuses": [{"name": "main", "image": "i:1", **waiting}]}}
+    seen = replace(SEEN, job={"metadata": {}, "status": {}}, pod=pod)
+    plan = plan_report(report(), {}, seen, CONTEXT, NOW)
+    assert condition(plan, "Complete")[1:] == ("ImagePullError", "i:1: ErrImagePull: gone")
