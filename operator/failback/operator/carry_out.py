@@ -179,7 +179,7 @@ class CarryOut:
     ) -> None:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         namespace = resource["metadata"]["namespace"]
-        if (kind, name) not in known:
+        if (kind, name) not in known and manifest["metadata"].get("ownerReferences"):
             have = await self._kube.get(kind, namespace, name)
             if have is not None and not is_owned(have, resource["metadata"]["uid"]):
                 raise NameTaken((kind, name))

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import os
 import signal
 import sys
 import time
 from importlib.metadata import version as package_version
 from typing import Any, Final
 
+from prometheus_client import disable_created_metrics
+
 from failback.operator import handlers
 from failback.operator.adapters import BrokerClusterKind, NameServerKind, World
+from failback.operator.adapters_jobs import ExperimentKind, ReportKind
+from failback.operator.adapters_metadata import group_kind, role_switch_kind, topic_kind
 from failback.operator.carry_out import CarryOut
 from failback.operator.conflicts import Conflicts
 from failback.operator.events import Recorder
@@ -65,6 +68,11 @@ async def _serve(settings: Settings, metrics: Metrics, kube: Kube, stop: asyncio
     kinds: dict[str, Kind] = {
         "NameServer": NameServerKind(world),
         "BrokerCluster": BrokerClusterKind(world),
+        "Topic": topic_kind(world, store),
+        "SubscriptionGroup": group_kind(world, store),
+        "RoleSwitch": role_switch_kind(world, store),
+        "ChaosExperiment": ExperimentKind(world, store, kube),
+        "ReconsumptionReport": ReportKind(world, store, kube),
     }
     watches = handlers.Watches(store, settings, kinds)
     carry_out = CarryOut(kube, peers, store, Conflicts(), metrics)
@@ -134,6 +142,6 @@ def set_up_logging(settings: Settings) -> None:
 def main(settings: Settings) -> int:
     """Run the operator; return the exit code."""
     set_up_logging(settings)
-    os.environ.setdefault("TZ", "UTC")
+    disable_created_metrics()  # type: ignore[no-untyped-call]
     asyncio.run(operate(settings))
     return 0

@@ -14,8 +14,10 @@ Index = Mapping[Any, Iterable[Any]]
 OWNER_LABELS: Final[Mapping[str, str]] = {
     "failback.dev/cluster": "BrokerCluster",
     "failback.dev/nameserver": "NameServer",
-    "failback.dev/experiment": "ChaosExperiment",
-    "failback.dev/report": "ReconsumptionReport",
+}
+_OWNER_BY_COMPONENT: Final[Mapping[str, str]] = {
+    "chaos": "ChaosExperiment",
+    "report": "ReconsumptionReport",
 }
 _TRUST_SECONDS: Final = 3.0
 """How long our own write is believed although the watch does not show it (deleted meanwhile)."""
@@ -91,11 +93,15 @@ def owners_of(item: Mapping[str, Any]) -> list[OwnerKey]:
     """Return the custom resources that a child is labelled with."""
     metadata = item["metadata"]
     labels = metadata.get("labels") or {}
-    return [
+    found = [
         (metadata["namespace"], kind, labels[label])
         for label, kind in OWNER_LABELS.items()
         if label in labels
     ]
+    kind_of_job = _OWNER_BY_COMPONENT.get(labels.get("app.kubernetes.io/component", ""))
+    if kind_of_job is not None and "app.kubernetes.io/instance" in labels:
+        found.append((metadata["namespace"], kind_of_job, labels["app.kubernetes.io/instance"]))
+    return found
 
 
 def _version(item: Mapping[str, Any]) -> int:

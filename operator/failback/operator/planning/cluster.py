@@ -23,14 +23,25 @@ from failback.operator.planning.encoding import (
 )
 from failback.operator.planning.observed import Key, Object, ObservedCluster
 from failback.operator.planning.shaping import shape_of
-from failback.operator.planning.types import Action, Advance, Event, Operation, Plan, Shape
+from failback.operator.planning.types import (
+    Action,
+    Advance,
+    Event,
+    LabelPod,
+    Operation,
+    Plan,
+    SetPodCondition,
+    Shape,
+)
 from failback.operator.planning.view import ClusterView
 from failback.operator.render import common
+from failback.operator.render.broker import REGISTERED_GATE
 from failback.operator.render.context import Context
 from failback.operator.render.objects import render_cluster
 from failback.operator.rules import violations
 
 PAUSE: Final = "failback.dev/pause-reconciliation"
+ROLE_LABEL: Final = "failback.dev/role"
 _SOON: Final = 0.05
 """Seconds until the pass after one that opened or moved an operation."""
 _WAITING: Final = 5.0
@@ -67,7 +78,7 @@ def plan_cluster(
     advance = _operate(cluster, status, observed, desired, running, now)
     view = ClusterView(cluster, status, observed, shape, desired, drift, advance.operation, now)
     moved = advance.operation != running
-    every: tuple[Action, ...] = (*actions, *advance.actions)
+    every: tuple[Action, ...] = (*actions, *advance.actions, *_pod_marks(view))
     new = _status(view, context, paused=False, settled=not every and advance.operation is None)
     return Plan(
         actions=every,
@@ -124,6 +135,25 @@ def _operate(
     if chosen is None or chosen != running:
         return Advance(chosen, wake_after=_SOON)
     return operations.advance(cluster, observed, desired, chosen, now)
+
+
+def _pod_marks(view: ClusterView) -> tuple[Action, ...]:
+    """Return what pods are to show: the role a broker says it has, and whether it is listed."""
+    found: list[Action] = []
+    for member in view.members:
+        pod = member.pod
+        if pod is None or pod.deleting:
+            continue
+        says_master = facts.says_master(member.broker)
+        if says_master is not None:
+            role = "master" if says_master else "slave"
+            if pod.role != role:
+                found.append(LabelPod(pod.name, pod.uid, {ROLE_LABEL: role}))
+        if pod.gate is not None and facts.routes_known(view.observed):
+            listed = view.is_registered(member)
+            if pod.gate != listed:
+                found.append(SetPodCondition(pod.name, pod.uid, REGISTERED_GATE, listed))
+    return tuple(found)
 
 
 def _operation_events(running: Operation | None, advance: Advance) -> tuple[Event, ...]:

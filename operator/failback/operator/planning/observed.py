@@ -42,6 +42,8 @@ class Pod:
     """Label ``controller-revision-hash``."""
     role: str = ""
     """Label ``failback.dev/role``."""
+    gate: bool | None = None
+    """Readiness gate ``failback.dev/registered``; ``None`` when the pod has none."""
     image: str = ""
     """``spec.containers[name=broker].image``."""
     restarts: int = 0
