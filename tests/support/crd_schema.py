@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-_TYPES: dict[str, tuple[type, ...]] = {
+_TYPES: dict[str, Any] = {
     "string": (str,),
     "integer": (int,),
     "number": (int, float),
