@@ -51,7 +51,7 @@ from failback.operator.planning.types import (
     TakeLease,
 )
 from failback.operator.render.config import member_name
-from failback.operator.render.context import kubernetes_context
+from failback.operator.render.context import Context, kubernetes_context
 from failback.operator.render.objects import render_cluster
 
 START = 1_700_000_000.0
@@ -179,6 +179,9 @@ class SwitchWorld:
 
     # --- what the operator sees ---
 
+    context: Context = CONTEXT
+    name_servers: tuple[str, ...] = NAME_SERVERS
+
     @property
     def cluster(self) -> BrokerCluster:
         overrides = [{"index": 0, "masterMember": self.recorded}] if self.recorded else []
@@ -210,7 +213,7 @@ class SwitchWorld:
             at=self.now,
             objects=dict(self.objects),
             members=views,
-            name_servers=NAME_SERVERS,
+            name_servers=self.name_servers,
             routes=tuple(
                 Route(
                     name_server,
@@ -283,7 +286,7 @@ class SwitchWorld:
             if opened is not None:
                 self._write_operation(operation_to_status(opened))
             return
-        desired = self._desired(cluster, observed)
+        desired = self.desired(cluster, observed)
         drift = self._drift(desired)
         advance = role_switch.advance(cluster, observed, desired, running, self.now)
         after = advance.operation
@@ -294,14 +297,15 @@ class SwitchWorld:
             self._carry_out(action)
         self.events += advance.events
 
-    def _desired(self, cluster: BrokerCluster, observed: ObservedCluster) -> dict[Key, Any]:
+    def desired(self, cluster: BrokerCluster, observed: ObservedCluster) -> dict[Key, Any]:
+        """Return what is rendered now."""
         shape = present.base_shape(cluster, self.status, observed)
         running = operation_from_status(self.status)
         if running is not None:
             shape = role_switch.reshape(shape, cluster, running)
         known = repr((shape, cluster.spec, self.annotations))
         if known not in _RENDERED:
-            found = render_cluster(cluster, NAME_SERVERS, CONTEXT, shape=shape)
+            found = render_cluster(cluster, self.name_servers, self.context, shape=shape)
             _RENDERED[known] = children.by_key(found)
         return _RENDERED[known]
 
@@ -546,7 +550,7 @@ class SwitchWorld:
     def _deliver(self) -> None:
         """Bring the cluster up, as it is before anybody asks for a switch."""
         cluster = self.cluster
-        for manifest in self._desired(cluster, self.observe()).values():
+        for manifest in self.desired(cluster, self.observe()).values():
             self._apply(children.finished(manifest))
         for ordinal in range(self.members):
             self.objects[("StatefulSet", member_name(cluster, 0, ordinal))]["status"] = {}

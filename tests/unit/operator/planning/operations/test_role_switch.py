@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from failback.operator.planning.encoding import operation_from_status
 from failback.operator.planning.operations import role_switch
 from failback.operator.planning.switching import snapshot
 from failback.operator.planning.types import SaveSnapshot
@@ -208,6 +209,20 @@ def test_a_time_out_after_the_stop_is_ignored(step: str) -> None:
     world.run()
     assert world.phase == "Complete"
     assert roles(world) == SWAPPED
+
+
+def test_the_target_is_not_restarted_before_both_files_have_their_new_role() -> None:
+    world = delivered()
+    world.ask()
+    world.run(until=lambda at: "recorded" in at.status.get("currentOperation", {}).get("data", {}))
+    cluster, observed = world.cluster, world.observe()
+    running = operation_from_status(world.status)
+    assert running is not None
+    desired = world.desired(cluster, observed)
+    found = role_switch.advance(cluster, observed, desired, running, world.now)
+    assert found.actions == ()
+    assert found.operation is not None
+    assert found.operation.blocked_by == ("FileApplied",)
 
 
 @pytest.mark.parametrize("ordinal", [0, 1])
