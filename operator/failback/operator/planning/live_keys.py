@@ -19,25 +19,11 @@ from failback.operator.render.shaped import shaped_pair
 
 PERMISSION: Final = "brokerPermission"
 READ: Final = "slaveReadEnable"
-# BrokerConfig and MessageStoreConfig, apache/rocketmq 4.9.8: what a broker has when its file
-# does not name the key, hence what a removed line must be set to.
+# What a broker has when its file does not name the key, hence what a removed line must be set to.
 DEFAULTS: Final[Mapping[str, str]] = {
-    "accessMessageInMemoryMaxRatio": "40",
-    "fileReservedTime": "72",
-    "maxTransferCountOnMessageInDisk": "8",
-    "maxTransferBytesOnMessageInDisk": "65536",
-    "maxTransferCountOnMessageInMemory": "32",
-    "maxTransferBytesOnMessageInMemory": "262144",
-    "haTransferBatchSize": "32768",
-    "autoCreateTopicEnable": "true",
-    "autoCreateSubscriptionGroup": "true",
-    "longPollingEnable": "true",
-    "transferMsgByHeap": "true",
-    "waitTimeMillsInSendQueue": "200",
-    "waitTimeMillsInPullQueue": "5000",
-    "waitTimeMillsInHeartbeatQueue": "31000",
-    "waitTimeMillsInTransactionQueue": "3000",
-    "brokerFastFailureEnable": "true",
+    name: row.default
+    for name, row in config_keys().items()
+    if row.change == "live" and row.default is not None
 }
 
 
