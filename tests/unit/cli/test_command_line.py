@@ -43,7 +43,7 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
     for command in ("demo", "up", "down", "ps", "logs", "run", "report", "broker", "namesrv",
-                    "workload", "admin", "tools"):  # fmt: skip
+                    "workload", "admin", "operator", "tools"):  # fmt: skip
         assert f" {command} " in shown
 
 
