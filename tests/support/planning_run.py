@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
+import json
 from collections.abc import Callable
+from typing import Any
 
 from failback.operator.planning.cluster import plan_cluster
 from failback.operator.planning.encoding import operation_from_status
@@ -17,6 +20,20 @@ MAX_PASSES = 3000
 
 class Crashed(Exception):
     """The operator was ended here."""
+
+
+@functools.cache
+def _steady(spec: str) -> World:
+    world = World(**json.loads(spec))
+    Run(world).until_steady()
+    world.log.clear()
+    world.events.clear()
+    return world
+
+
+def steady(**spec: Any) -> World:
+    """Return a cluster of this spec that has come to rest, with nothing in its log."""
+    return copy.deepcopy(_steady(json.dumps(spec, sort_keys=True)))
 
 
 class Run:
@@ -51,9 +68,9 @@ class Run:
         world = self.world
         if plan.operation_first:
             self._write()
-            world.status = copy.deepcopy({**world.status, **_operation(plan)})
+            world.status = {**world.status, **_operation(plan)}
             if "currentOperation" not in plan.status:
-                world.status.pop("currentOperation", None)
+                world.status.pop("currentOperation", None)  # a dict of its own
             self._written()
         world.events += plan.events
         for action in plan.actions:
@@ -62,7 +79,7 @@ class Run:
             self._written()
         if plan.status != world.status:
             self._write()
-            world.status = copy.deepcopy(dict(plan.status))
+            world.status = json.loads(json.dumps(plan.status))
             self._written()
 
     def _write(self) -> None:
@@ -83,32 +100,37 @@ class Run:
         quiet = 0
         while quiet < 3:
             assert self.passes < MAX_PASSES, f"no end in sight: {self.steps[-6:]}"
-            before = copy.deepcopy(self.world.status)
+            before = self.world.status
             plan = self.one_pass()
-            idle = not plan.actions and plan.wake_after is None and before == self.world.status
-            quiet = quiet + 1 if idle else 0
-            self.world.tick(min(plan.wake_after or 5.0, 5.0) + 0.2)
+            same = not plan.actions and before == self.world.status
+            quiet = quiet + 1 if same and plan.wake_after is None else 0
+            self.world.tick(_pause(plan, same))
         return self
 
     def until(self, reached: Callable[[], bool]) -> Run:
         """Pass and tick until a condition holds."""
         while not reached():
             assert self.passes < MAX_PASSES, f"never came: {self.steps[-6:]}"
+            before = self.world.status
             plan = self.one_pass()
-            self.world.tick(min(plan.wake_after or 5.0, 5.0) + 0.2)
+            self.world.tick(_pause(plan, not plan.actions and before == self.world.status))
         return self
 
     def for_passes(self, count: int) -> Run:
         """Pass and tick so many times."""
         for _ in range(count):
-            plan = self.one_pass()
-            self.world.tick(min(plan.wake_after or 5.0, 5.0) + 0.2)
+            self.world.tick(_pause(self.one_pass(), same=False))
         return self
 
     def at_step(self, step: str) -> bool:
         """Tell whether the running operation is at ``Type/Step``."""
         operation = operation_from_status(self.world.status)
         return operation is not None and f"{operation.type}/{operation.step}" == step
+
+
+def _pause(plan: Plan, same: bool) -> float:
+    """Return the seconds until the next pass: as planned, longer while everything only waits."""
+    return 10.0 if same else min(plan.wake_after or 5.0, 5.0) + 0.2
 
 
 def _operation(plan: Plan) -> dict[str, object]:
@@ -119,5 +141,7 @@ def _operation(plan: Plan) -> dict[str, object]:
 def disruptions(plan: Plan) -> int:
     """Return how many actions of a plan take something away: at most one is allowed."""
     kinds = [type(action).__name__ for action in plan.actions]
-    closing = [a for a in plan.actions if isinstance(a, SetConfig) and "brokerPermission" in a.values]
+    closing = [
+        a for a in plan.actions if isinstance(a, SetConfig) and "brokerPermission" in a.values
+    ]
     return sum(kind in ("Evict", "DeletePod") for kind in kinds) + len(closing)

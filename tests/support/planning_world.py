@@ -4,6 +4,7 @@ Enough of each to run whole operations of the operator to their end in milliseco
 change objects, :meth:`World.tick` lets the controllers and the brokers go on, and
 :meth:`World.observe` is what the next pass sees. Nothing here decides anything for the operator.
 Real servers and brokers are tested elsewhere; this world exists to be stopped at every step.
+Objects and tables are replaced, never changed in place, so that an observation stays what it was.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from failback.operator.kinds.base import parse_quantity
 from failback.operator.kinds.broker_cluster import BrokerCluster
@@ -77,6 +78,7 @@ class SimPod:
     ready_since: float | None = None
     deleting: bool = False
     prefix: str = ""
+    role: str = ""
 
     @property
     def image(self) -> str:
@@ -130,6 +132,7 @@ class World:
         self.violations: list[str] = []
         """What must never be: two masters of a pair, two members taken away at once."""
         self._uids = 0
+        self._decoded: tuple[dict[str, Any], BrokerCluster] | None = None
         self._master_seen: dict[str, tuple[str | None, float]] = {}
         self._synced_at = self.now
 
@@ -138,9 +141,11 @@ class World:
     @property
     def cluster(self) -> BrokerCluster:
         """The resource as the operator reads it."""
-        found = decode(self.document)
-        assert isinstance(found, BrokerCluster)
-        return found
+        if self._decoded is None or self._decoded[0] != self.document:
+            found = decode(self.document)
+            assert isinstance(found, BrokerCluster)
+            self._decoded = (copy.deepcopy(self.document), found)
+        return self._decoded[1]
 
     def edit(self, **spec: Any) -> None:
         """Change fields of the spec; ``None`` removes one."""
@@ -262,10 +267,12 @@ class World:
         return found[0]
 
     def _put_topic(self, action: types.PutTopic) -> None:
-        self._at(action.address).store.topics[action.config["topicName"]] = dict(action.config)
+        store = self._at(action.address).store
+        store.topics = {**store.topics, action.config["topicName"]: dict(action.config)}
 
     def _put_group(self, action: types.PutGroup) -> None:
-        self._at(action.address).store.groups[action.config["groupName"]] = dict(action.config)
+        store = self._at(action.address).store
+        store.groups = {**store.groups, action.config["groupName"]: dict(action.config)}
 
     def _take_lease(self, action: types.TakeLease) -> None:
         have = self.leases.get(action.name)
@@ -288,10 +295,15 @@ class World:
         for key in action.remove_annotations:
             self.document["metadata"].get("annotations", {}).pop(key, None)
 
+    def _label(self, action: types.LabelPod) -> None:
+        pod = self.pods.get(action.pod)
+        if pod is not None and pod.uid == action.uid:
+            pod.role = action.labels["failback.dev/role"]
+
     def _forget(self, action: types.Action) -> None:
         """Requests to name servers that leave nothing to see here."""
 
-    _DO: dict[type, Callable[[World, Any], None]] = {
+    _DO: ClassVar[dict[type, Callable[[World, Any], None]]] = {
         types.Apply: _apply,
         types.Delete: _delete,
         types.Evict: _evict,
@@ -304,7 +316,7 @@ class World:
         types.ReleaseLease: _release_lease,
         types.PatchMetadata: _patch_metadata,
         types.DeleteTopic: _forget,
-        types.LabelPod: _forget,
+        types.LabelPod: _label,
     }
 
     # --- what the rest of the world does ---
@@ -343,11 +355,11 @@ class World:
 
     def _control(self, name: str, statefulset: dict[str, Any]) -> None:
         spec, metadata = statefulset["spec"], statefulset["metadata"]
-        revision = hashlib.sha256(json.dumps(spec["template"], sort_keys=True).encode()).hexdigest()
-        statefulset["status"] = {
-            "observedGeneration": metadata["generation"],
-            "updateRevision": revision[:10],
-        }
+        text = json.dumps(spec["template"], sort_keys=True)
+        revision = hashlib.sha256(text.encode()).hexdigest()
+        status = {"observedGeneration": metadata["generation"], "updateRevision": revision[:10]}
+        if statefulset.get("status") != status:
+            self.objects["StatefulSet", name] = {**statefulset, "status": status}
         pod = self.pods.get(f"{name}-0")
         if pod is not None and spec["replicas"] == 0:
             pod.deleting = True
@@ -373,7 +385,7 @@ class World:
         self.pods[f"{name}-0"] = SimPod(
             uid=self.uid(),
             statefulset=name,
-            template=copy.deepcopy(spec["template"]),
+            template=spec["template"],
             revision=revision,
             config=facts.properties(config_map),
             store=store,
@@ -403,8 +415,8 @@ class World:
         pod.up, pod.ready_since = True, self.now
         own = (*SYSTEM_TOPICS, pod.config["brokerName"], pod.config["brokerClusterName"])
         if not slave:
-            for topic in own:
-                pod.store.topics.setdefault(topic, {"topicName": topic, "perm": 7})
+            made = {topic: {"topicName": topic, "perm": 7} for topic in own}
+            pod.store.topics = {**made, **pod.store.topics}
         ids = self.registered.setdefault(pod.config["brokerName"], {})
         ids[int(pod.config["brokerId"])] = pod.address
 
@@ -431,9 +443,9 @@ class World:
                 continue
             pod.store.end = master.store.end
             if syncs:
-                pod.store.topics = copy.deepcopy(master.store.topics)
-                pod.store.groups = copy.deepcopy(master.store.groups)
-                pod.store.offsets = copy.deepcopy(master.store.offsets)
+                pod.store.topics = dict(master.store.topics)
+                pod.store.groups = dict(master.store.groups)
+                pod.store.offsets = dict(master.store.offsets)
 
     def _look(self) -> None:
         """Remember since when each pair has its master address."""
@@ -470,25 +482,27 @@ class World:
         seen = {masters[n]: s for n, s in self._master_seen.items() if n in masters}
         return ObservedCluster(
             at=self.now,
-            objects=copy.deepcopy(self.objects),
+            objects=dict(self.objects),
             members=members,
             name_servers=list(self.name_servers),
             routes=[self._route(server) for server in self.name_servers],
             master_since={pair: since for pair, (address, since) in seen.items() if address},
-            masterless_since={pair: since for pair, (address, since) in seen.items() if not address},
+            masterless_since={
+                pair: since for pair, (address, since) in seen.items() if not address
+            },
             budgets={pair: self._allowed(pair) for pair in pairs},
             lags={
                 pair: PairLag(not self.backlog.get(pair), self.backlog.get(pair, ()))
                 for pair in pairs
             },
-            leases=copy.deepcopy(self.leases),
-            experiments=copy.deepcopy(self.experiments),
+            leases=dict(self.leases),
+            experiments=list(self.experiments),
         )
 
     def _route(self, server: str) -> Route:
         return Route(
             server,
-            brokers=copy.deepcopy({name: ids for name, ids in self.registered.items() if ids}),
+            brokers={name: dict(ids) for name, ids in self.registered.items() if ids},
             permissions={
                 pod.config["brokerName"]: int(pod.config["brokerPermission"])
                 for pod in self.pods.values()
@@ -502,8 +516,8 @@ class World:
         return MemberView(
             pair,
             ordinal,
-            statefulset=copy.deepcopy(self.objects.get(("StatefulSet", name))),
-            config_map=copy.deepcopy(self.objects.get(("ConfigMap", name))),
+            statefulset=self.objects.get(("StatefulSet", name)),
+            config_map=self.objects.get(("ConfigMap", name)),
             claim=None if claim is None else self._claim(name, claim),
             pod=None if pod is None else self._pod(name, pod),
             broker=None if pod is None else self._broker((pair, ordinal), pod),
@@ -536,6 +550,7 @@ class World:
             restarted_at=marks.get("failback.dev/restarted-at", ""),
             revision=pod.revision,
             image=pod.image,
+            role=pod.role,
             prefix=pod.prefix,
             problem="ImagePullError" if pod.image in self.broken_images else "",
         )
@@ -552,9 +567,9 @@ class World:
             end=store.end,
             end_changed_at=self.now,
             start=0,
-            topics=copy.deepcopy(store.topics),
-            groups=copy.deepcopy(store.groups),
-            offsets=copy.deepcopy(store.offsets),
+            topics=store.topics,
+            groups=store.groups,
+            offsets=store.offsets,
             offsets_at=self.now,
             metrics={"rocketmq_slave_metadata_sync_age_seconds": self.now - self._synced_at},
         )
@@ -590,7 +605,5 @@ class World:
     def taken_away(self) -> Counter[str]:
         """Return how often each pod (by uid) was evicted or deleted by the operator's hand."""
         return Counter(
-            action.uid
-            for action in self.log
-            if isinstance(action, (types.Evict, types.DeletePod))
+            action.uid for action in self.log if isinstance(action, (types.Evict, types.DeletePod))
         )

@@ -31,6 +31,7 @@ PRIORITY: Final = 4
 ABANDONABLE: Final = False
 
 REFUSED: Final = "VolumeResizeRefused"
+AGAIN_SECONDS: Final = 5.0
 SENT_TIMES: Final = 5
 SENT_SECONDS: Final = 60.0
 """A claim that stays as it was after so many requests in so long is not allowed to grow."""
@@ -130,13 +131,15 @@ def _resize(turn: Turn) -> Advance:
     claims = [claim for claim in small if claim is not None]
     if not claims:
         return turn.go("WaitResized")
-    since, times = turn.data.get("sent") or (turn.now, 0)
+    since, last, times = turn.data.get("sent") or (turn.now, 0.0, 0)
     said = turn.observed.refused.get(claims[0].name)
     if said or (times >= SENT_TIMES and turn.now - since >= SENT_SECONDS):
         words = said or claims[0].message or "the API server does not take a larger request"
         return turn.stay(refused=f"{claims[0].name}: {words}", wake=0.0)
+    if turn.now - last < AGAIN_SECONDS:
+        return turn.stay(wake=AGAIN_SECONDS)
     actions = tuple(ResizeClaim(claim.name, claim.uid, _size(turn)) for claim in claims)
-    return turn.stay(actions=actions, sent=[since, times + 1], wake=5.0)
+    return turn.stay(actions=actions, sent=[since, turn.now, times + 1])
 
 
 def _wait(turn: Turn) -> Advance:
