@@ -44,7 +44,7 @@ OPERATOR: Rights = {
 OPERATOR["failback.dev", "roleswitches"] = {"get", "list", "watch", "patch", "delete"}
 CHAOS: Rights = {
     ("", "pods"): {"get", "list", "watch", "delete"},
-    ("", "pods/exec"): {"create"},
+    ("", "pods/exec"): {"get", "create"},
     ("", "pods/log"): {"get"},
     ("networking.k8s.io", "networkpolicies"): {"get", "list", "create", "delete"},
     ("failback.dev", "brokerclusters"): {"get", "patch"},

@@ -58,7 +58,7 @@
   verbs: [get, list, watch, delete]
 - apiGroups: [""]
   resources: [pods/exec]
-  verbs: [create]
+  verbs: [get, create]  # exec over a WebSocket is a GET
 - apiGroups: [""]
   resources: [pods/log]
   verbs: [get]

@@ -227,7 +227,7 @@ def _chaos_job(
         seconds=seconds,
         grace_seconds=GRACE_SECONDS,
         retries=0,
-        marks={"failback.dev/cluster": experiment.spec.cluster_ref.name, **marks},
+        marks=marks,
         volumes=[config],
         mounts=[mount],
     )
