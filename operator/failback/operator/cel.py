@@ -11,106 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from failback.operator import rule_words as words
 from failback.operator.kinds.chaos_experiment import ChaosExperimentSpec
-
-MANAGED_BROKER_KEYS: Final = frozenset(
-    {
-        "brokerId",
-        "brokerRole",
-        "brokerName",
-        "brokerClusterName",
-        "brokerIP1",
-        "brokerIP2",
-        "namesrvAddr",
-        "listenPort",
-        "haListenPort",
-        "haMasterAddress",
-        "slaveReadEnable",
-        "flushDiskType",
-        "brokerPermission",
-        "inSyncReplicas",
-        "totalReplicas",
-        "brokerConfigPath",
-        "rocketmqHome",
-        "configBlackList",
-        "enableDLegerCommitLog",
-        "enableControllerMode",
-        "aclEnable",
-    }
-)
-MANAGED_NAMESRV_KEYS: Final = frozenset(
-    {
-        "listenPort",
-        "configStorePath",
-        "kvConfigPath",
-        "rocketmqHome",
-        "bindAddress",
-        "failbackHttpPort",
-    }
-)
-RESERVED_ENVIRONMENT: Final = frozenset(
-    ("HOME", "TMPDIR", "POD_NAME", "POD_NAMESPACE", "POD_IP", "JAVA_OPT_EXT")
-)
-SYSTEM_TOPICS: Final = frozenset(
-    {
-        "TBW102",
-        "SELF_TEST_TOPIC",
-        "BenchmarkTest",
-        "OFFSET_MOVED_EVENT",
-        "SCHEDULE_TOPIC_XXXX",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-    }
-)
-MAX_CLUSTER_NAME: Final = 40  # so that StatefulSet names stay below 52 characters
-MAX_EXPERIMENT_NAME: Final = 63  # run folders and Jobs are named after it
-SMALLEST_STORE: Final = "4Gi"
-APACHE_VERSION: Final = r"^(4\.9\.[0-9]+|5\.[0-9]+\.[0-9]+)$"
-PROPERTY_KEY: Final = r"^[A-Za-z][A-Za-z0-9]{0,63}$"
-NAME_CHARACTERS: Final = r"^[%|a-zA-Z0-9_-]+$"
-
-TOO_LONG_40: Final = "name is longer than 40 characters"
-TOO_LONG_63: Final = "name is longer than 63 characters"
-NO_DNS_LABEL: Final = "name must be lower-case letters, digits and -, and begin with a letter"
-HAS_DOT: Final = "name must not contain a dot"
-NAME_SERVERS: Final = "exactly one of nameServerRef and nameServerAddresses"
-STORAGE_FIXED: Final = "storage type and class are immutable"
-NO_SHRINKING: Final = "storage can't shrink"
-NEEDS_SLAVE: Final = "SYNC_MASTER needs a slave"
-TOO_MANY_IN_SYNC: Final = "more acknowledgements than members"
-MANAGED_KEY: Final = "key is managed by the operator; use the spec field"
-NO_BROKER_KEY: Final = "not a broker.conf key or value"
-NO_NAMESRV_KEY: Final = "not a namesrv.conf key or value"
-NO_SUCH_MEMBER: Final = "masterMember has no such member"
-EXTERNAL_TEMPLATE: Final = "externalTemplate belongs to brokerAddress external"
-PORT_FIXED: Final = "port is immutable"
-LISTEN_PORT_FIXED: Final = "listenPort is immutable"
-DRAIN_TOO_LONG: Final = "drain must end 10 s before the grace period"
-STORE_TOO_SMALL: Final = f"persistent storage must be at least {SMALLEST_STORE}"
-ENGINE: Final = "apache needs version 4.9.x or 5.x.y; javaOptions is for apache, rules for failback"
-RESERVED_VARIABLE: Final = "environment name is set by the operator"
-RESERVED_PREFIX: Final = "the prefix belongs to the operator"
-READS_COVER_WRITES: Final = "reads must cover writes"
-CLUSTER_REF_FIXED: Final = "clusterRef is immutable"
-NO_TOPIC_NAME: Final = "not a topic name"
-SYSTEM_TOPIC: Final = "is a system topic"
-NO_GROUP_NAME: Final = "not a group name"
-GROUP_TOO_LONG: Final = "%RETRY% + group must fit 127 characters"
-OFFSETS_KEPT: Final = "removeOffsets needs deletionPolicy Delete"
-ONE_SHOT: Final = "one-shot objects are immutable: delete and create"
-ONLY_ABORT: Final = "only abort may change, and only to true"
-TARGET: Final = "one of pair and pairSelector; this mode needs a value"
-FAULT_IDS: Final = "fault ids are unique"
-REPORT_INPUT: Final = "exactly one of experimentRef and inputs"
-ONE_INPUT: Final = "exactly one of claimName and uri"
-TIME_SCALE: Final = "timeScale must be from 0.05 to 1.0"
-
-
-def immutable(field: str) -> str:
-    """Return the message of a field that can't change."""
-    return f"{field} is immutable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +47,18 @@ def _unchanged(field: str) -> str:
 
 
 def _config_rules(kind: str, path: str) -> tuple[Rule, ...]:
-    managed = f"self.all(k, !(k in {_words(MANAGED_BROKER_KEYS)}) && !k.startsWith('storePath'))"
+    managed = (
+        f"self.all(k, !(k in {_words(words.MANAGED_BROKER_KEYS)}) && !k.startsWith('storePath'))"
+    )
     return (
-        Rule("BC8", kind, path, managed, MANAGED_KEY),
-        Rule("BC9", kind, path, _properties(), NO_BROKER_KEY),
+        Rule("BC8", kind, path, managed, words.MANAGED_KEY),
+        Rule("BC9", kind, path, _properties(), words.NO_BROKER_KEY),
     )
 
 
 def _properties() -> str:
     return (
-        f"self.all(k, k.matches({_literal(PROPERTY_KEY)})"
+        f"self.all(k, k.matches({_literal(words.PROPERTY_KEY)})"
         " && !self[k].contains('\\n') && !self[k].contains('\\r'))"
     )
 
@@ -163,43 +67,43 @@ def _engine_rule(kind: str) -> Rule:
     text = (
         "self.type == 'failback' ? !has(self.javaOptions)"
         " : (!has(self.rules) || self.rules == 'compat') && has(self.version)"
-        f" && self.version.matches({_literal(APACHE_VERSION)})"
+        f" && self.version.matches({_literal(words.APACHE_VERSION)})"
     )
-    return Rule("EN1", kind, "spec.engine", text, ENGINE)
+    return Rule("EN1", kind, "spec.engine", text, words.ENGINE)
 
 
 def _pod_template_rules(kind: str) -> tuple[Rule, ...]:
     variables = (
         "!has(self.env) || self.env.all(e, !e.name.startsWith('FAILBACK_')"
-        f" && !(e.name in {_words(RESERVED_ENVIRONMENT)}))"
+        f" && !(e.name in {_words(words.RESERVED_ENVIRONMENT)}))"
     )
     prefixes = "self.all(k, !k.startsWith('failback.dev/') && !k.startsWith('app.kubernetes.io/'))"
     at = "spec.podTemplate"
     return (
-        Rule("PT1", kind, at, variables, RESERVED_VARIABLE),
-        Rule("PT2", kind, f"{at}.labels", prefixes, RESERVED_PREFIX),
-        Rule("PT2", kind, f"{at}.annotations", prefixes, RESERVED_PREFIX),
+        Rule("PT1", kind, at, variables, words.RESERVED_VARIABLE),
+        Rule("PT2", kind, f"{at}.labels", prefixes, words.RESERVED_PREFIX),
+        Rule("PT2", kind, f"{at}.annotations", prefixes, words.RESERVED_PREFIX),
     )
 
 
 def _name_rules(kind: str, rule: str) -> tuple[Rule, ...]:
-    short = f"self.metadata.name.size() <= {MAX_CLUSTER_NAME}"
+    short = f"self.metadata.name.size() <= {words.MAX_CLUSTER_NAME}"
     label = "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')"
     return (
-        Rule(rule, kind, "", short, TOO_LONG_40),
-        Rule("NM1", kind, "", label, NO_DNS_LABEL),
+        Rule(rule, kind, "", short, words.TOO_LONG_40),
+        Rule("NM1", kind, "", label, words.NO_DNS_LABEL),
     )
 
 
 def _no_dot(kind: str) -> Rule:
-    return Rule("NM1", kind, "", "!self.metadata.name.contains('.')", HAS_DOT)
+    return Rule("NM1", kind, "", "!self.metadata.name.contains('.')", words.HAS_DOT)
 
 
 def _reference_rules(kind: str, name: str) -> tuple[Rule, ...]:
     same = "self.clusterRef.name == oldSelf.clusterRef.name"
     return (
-        Rule("TP2", kind, "spec", same, CLUSTER_REF_FIXED),
-        Rule("TP2", kind, "spec", _unchanged(name), immutable(name)),
+        Rule("TP2", kind, "spec", same, words.CLUSTER_REF_FIXED),
+        Rule("TP2", kind, "spec", _unchanged(name), words.immutable(name)),
     )
 
 
@@ -215,10 +119,10 @@ _BROKER_CLUSTER: Final = (
         "BrokerCluster",
         "spec",
         "has(self.nameServerRef) != has(self.nameServerAddresses)",
-        NAME_SERVERS,
+        words.NAME_SERVERS,
     ),
     *(
-        Rule("BC3", "BrokerCluster", "spec", _unchanged(field), immutable(field))
+        Rule("BC3", "BrokerCluster", "spec", _unchanged(field), words.immutable(field))
         for field in ("clusterName", "brokerNamePrefix")
     ),
     Rule(
@@ -226,21 +130,21 @@ _BROKER_CLUSTER: Final = (
         "BrokerCluster",
         "spec.storage",
         f"self.type == oldSelf.type && {_unchanged('storageClassName')}",
-        STORAGE_FIXED,
+        words.STORAGE_FIXED,
     ),
     Rule(
         "BC5",
         "BrokerCluster",
         "spec.storage",
         "self.type == 'ephemeral' || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
-        NO_SHRINKING,
+        words.NO_SHRINKING,
     ),
     Rule(
         "BC6",
         "BrokerCluster",
         "spec",
         f"(self.masterRole != 'SYNC_MASTER' || self.slavesPerPair >= 1) && ({_SYNC_OVERRIDES})",
-        NEEDS_SLAVE,
+        words.NEEDS_SLAVE,
     ),
     Rule(
         "BC7",
@@ -248,7 +152,7 @@ _BROKER_CLUSTER: Final = (
         "spec",
         "!has(self.sync) || !has(self.sync.inSyncReplicas)"
         " || self.sync.inSyncReplicas <= self.slavesPerPair + 1",
-        TOO_MANY_IN_SYNC,
+        words.TOO_MANY_IN_SYNC,
     ),
     *_config_rules("BrokerCluster", "spec.config"),
     *_config_rules("BrokerCluster", "spec.pairOverrides[].config"),
@@ -258,7 +162,7 @@ _BROKER_CLUSTER: Final = (
         "spec.pairOverrides[]",
         "!has(self.masterMember) || !has(self.slavesPerPair)"
         " || self.masterMember <= self.slavesPerPair",
-        NO_SUCH_MEMBER,
+        words.NO_SUCH_MEMBER,
     ),
     Rule(
         "BC11",
@@ -266,80 +170,86 @@ _BROKER_CLUSTER: Final = (
         "spec",
         "!has(self.pairOverrides) || self.pairOverrides.all(p, !has(p.masterMember)"
         " || has(p.slavesPerPair) || p.masterMember <= self.slavesPerPair)",
-        NO_SUCH_MEMBER,
+        words.NO_SUCH_MEMBER,
     ),
     Rule(
         "BC12",
         "BrokerCluster",
         "spec.networking",
         "(self.brokerAddress == 'external') == has(self.externalTemplate)",
-        EXTERNAL_TEMPLATE,
+        words.EXTERNAL_TEMPLATE,
     ),
     Rule(
         "BC12",
         "BrokerCluster",
         "spec.networking",
         "self.listenPort == oldSelf.listenPort",
-        LISTEN_PORT_FIXED,
+        words.LISTEN_PORT_FIXED,
     ),
     Rule(
         "BC13",
         "BrokerCluster",
         "spec.lifecycle",
         "self.drainSeconds <= self.terminationGracePeriodSeconds - 10",
-        DRAIN_TOO_LONG,
+        words.DRAIN_TOO_LONG,
     ),
     Rule(
         "BC14",
         "BrokerCluster",
         "spec",
         "self.storage.type == 'ephemeral' || ("
-        f"quantity(self.storage.size).compareTo(quantity('{SMALLEST_STORE}')) >= 0"
+        f"quantity(self.storage.size).compareTo(quantity('{words.SMALLEST_STORE}')) >= 0"
         " && (!has(self.pairOverrides) || self.pairOverrides.all(p, !has(p.storageSize)"
-        f" || quantity(p.storageSize).compareTo(quantity('{SMALLEST_STORE}')) >= 0)))",
-        STORE_TOO_SMALL,
+        f" || quantity(p.storageSize).compareTo(quantity('{words.SMALLEST_STORE}')) >= 0)))",
+        words.STORE_TOO_SMALL,
     ),
     _engine_rule("BrokerCluster"),
     *_pod_template_rules("BrokerCluster"),
 )
 _NAME_SERVER: Final = (
     *_name_rules("NameServer", "NS1"),
-    Rule("NS1", "NameServer", "spec", "self.port == oldSelf.port", PORT_FIXED),
+    Rule("NS1", "NameServer", "spec", "self.port == oldSelf.port", words.PORT_FIXED),
     Rule(
         "NS2",
         "NameServer",
         "spec.config",
-        f"self.all(k, !(k in {_words(MANAGED_NAMESRV_KEYS)}))",
-        MANAGED_KEY,
+        f"self.all(k, !(k in {_words(words.MANAGED_NAMESRV_KEYS)}))",
+        words.MANAGED_KEY,
     ),
-    Rule("NS2", "NameServer", "spec.config", _properties(), NO_NAMESRV_KEY),
+    Rule("NS2", "NameServer", "spec.config", _properties(), words.NO_NAMESRV_KEY),
     _engine_rule("NameServer"),
     *_pod_template_rules("NameServer"),
 )
 _TOPIC: Final = (
     _no_dot("Topic"),
-    Rule("TP1", "Topic", "spec", "self.readQueueNums >= self.writeQueueNums", READS_COVER_WRITES),
+    Rule(
+        "TP1",
+        "Topic",
+        "spec",
+        "self.readQueueNums >= self.writeQueueNums",
+        words.READS_COVER_WRITES,
+    ),
     *_reference_rules("Topic", "topicName"),
     Rule(
         "TP3",
         "Topic",
         "spec",
-        f"!has(self.topicName) || self.topicName.matches({_literal(NAME_CHARACTERS)})",
-        NO_TOPIC_NAME,
+        f"!has(self.topicName) || self.topicName.matches({_literal(words.NAME_CHARACTERS)})",
+        words.NO_TOPIC_NAME,
     ),
     Rule(
         "TP3",
         "Topic",
         "",
         "has(self.spec.topicName) || self.metadata.name.size() <= 127",
-        NO_TOPIC_NAME,
+        words.NO_TOPIC_NAME,
     ),
     Rule(
         "TP3",
         "Topic",
         "spec",
-        f"!has(self.topicName) || !(self.topicName in {_words(SYSTEM_TOPICS)})",
-        SYSTEM_TOPIC,
+        f"!has(self.topicName) || !(self.topicName in {_words(words.SYSTEM_TOPICS)})",
+        words.SYSTEM_TOPIC,
     ),
 )
 _GROUP: Final = (
@@ -350,33 +260,33 @@ _GROUP: Final = (
         "SubscriptionGroup",
         "spec",
         "!has(self.groupName) || self.groupName.size() <= 120",
-        GROUP_TOO_LONG,
+        words.GROUP_TOO_LONG,
     ),
     Rule(
         "SG1",
         "SubscriptionGroup",
         "",
         "has(self.spec.groupName) || self.metadata.name.size() <= 120",
-        GROUP_TOO_LONG,
+        words.GROUP_TOO_LONG,
     ),
     Rule(
         "SG3",
         "SubscriptionGroup",
         "spec",
-        f"!has(self.groupName) || self.groupName.matches({_literal(NAME_CHARACTERS)})",
-        NO_GROUP_NAME,
+        f"!has(self.groupName) || self.groupName.matches({_literal(words.NAME_CHARACTERS)})",
+        words.NO_GROUP_NAME,
     ),
     Rule(
         "SG2",
         "SubscriptionGroup",
         "spec",
         "self.deletionPolicy == 'Delete' || !self.removeOffsets",
-        OFFSETS_KEPT,
+        words.OFFSETS_KEPT,
     ),
 )
 _ROLE_SWITCH: Final = (
     _no_dot("RoleSwitch"),
-    Rule("ON1", "RoleSwitch", "spec", "self == oldSelf", ONE_SHOT),
+    Rule("ON1", "RoleSwitch", "spec", "self == oldSelf", words.ONE_SHOT),
 )
 
 
@@ -393,7 +303,7 @@ def _target_rules() -> tuple[Rule, ...]:
         " || has(self.value))"
     )
     return tuple(
-        Rule("CX2", "ChaosExperiment", f"{path}.target", text, TARGET)
+        Rule("CX2", "ChaosExperiment", f"{path}.target", text, words.TARGET)
         for path in ("spec.faults[]", "spec.arms[].faults[]")
     )
 
@@ -404,43 +314,43 @@ _CHAOS_EXPERIMENT: Final = (
         "CX4",
         "ChaosExperiment",
         "",
-        f"self.metadata.name.size() <= {MAX_EXPERIMENT_NAME}",
-        TOO_LONG_63,
+        f"self.metadata.name.size() <= {words.MAX_EXPERIMENT_NAME}",
+        words.TOO_LONG_63,
     ),
-    Rule("CX1", "ChaosExperiment", "spec", _only_abort_changes(), ONLY_ABORT),
+    Rule("CX1", "ChaosExperiment", "spec", _only_abort_changes(), words.ONLY_ABORT),
     *_target_rules(),
     Rule(
         "CX3",
         "ChaosExperiment",
         "spec",
         "!has(self.faults) || self.faults.all(f, self.faults.exists_one(g, g.id == f.id))",
-        FAULT_IDS,
+        words.FAULT_IDS,
     ),
     Rule(
         "CX5",
         "ChaosExperiment",
         "spec",
         "double(self.timeScale) >= 0.05 && double(self.timeScale) <= 1.0",
-        TIME_SCALE,
+        words.TIME_SCALE,
     ),
     *_config_rules("ChaosExperiment", "spec.arms[].brokerConfig"),
 )
 _REPORT: Final = (
     _no_dot("ReconsumptionReport"),
-    Rule("ON1", "ReconsumptionReport", "spec", "self == oldSelf", ONE_SHOT),
+    Rule("ON1", "ReconsumptionReport", "spec", "self == oldSelf", words.ONE_SHOT),
     Rule(
         "RR1",
         "ReconsumptionReport",
         "spec",
         "has(self.experimentRef) != has(self.inputs)",
-        REPORT_INPUT,
+        words.REPORT_INPUT,
     ),
     Rule(
         "RR2",
         "ReconsumptionReport",
         "spec.inputs",
         "has(self.claimName) != has(self.uri)",
-        ONE_INPUT,
+        words.ONE_INPUT,
     ),
 )
 RULES: Final[tuple[Rule, ...]] = (

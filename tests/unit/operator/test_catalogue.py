@@ -15,7 +15,7 @@ from failback.operator.catalogue import (
     same_value,
     unknown_key_hint,
 )
-from failback.operator.cel import MANAGED_BROKER_KEYS
+from failback.operator.rule_words import MANAGED_BROKER_KEYS
 
 pytestmark = pytest.mark.unit
 

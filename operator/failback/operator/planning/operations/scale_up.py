@@ -12,7 +12,6 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from failback.operator.cel import SYSTEM_TOPICS
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning import facts, present
 from failback.operator.planning.observed import (
@@ -41,6 +40,7 @@ from failback.operator.planning.types import (
     Shape,
     operation_id,
 )
+from failback.operator.rule_words import SYSTEM_TOPICS
 
 TYPE: Final = "ScaleUp"
 PRIORITY: Final = 6
