@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.kube_lab.api import ApiError, Object
+from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.polling import wait_until
@@ -345,6 +346,63 @@ open("/dev/termination-log", "w").write(json.dumps([told, open(f"{folder}/namesp
     message = json.loads(main_status(found)["state"]["terminated"]["message"])
     user = f"system:serviceaccount:{namespace.name}:default"
     assert message == [user, namespace.name]
+
+
+def test_variables_come_from_fields_config_maps_and_secrets(
+    namespace: Namespace, node: NodeProcess
+) -> None:
+    for kind, field in (("ConfigMap", "data"), ("Secret", "stringData")):
+        metadata = {"name": "values"}
+        manifest = {"apiVersion": "v1", "kind": kind, "metadata": metadata, field: {"a": kind}}
+        namespace.api.create(manifest)
+    environment = [
+        {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        {"name": "MAP", "valueFrom": {"configMapKeyRef": {"name": "values", "key": "a"}}},
+        {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "values", "key": "a"}}},
+        {"name": "ALL", "value": "$(NAME) $(MAP) $(SECRET) $(UNKNOWN)"},
+    ]
+    told = shell('echo "$ALL $X_a $HOSTNAME" >/dev/termination-log')
+    told |= {"env": environment, "envFrom": [{"prefix": "X_", "configMapRef": {"name": "values"}}]}
+    namespace.api.create(pod("a", told, restartPolicy="Never"))
+    found = namespace.api.wait("Pod", "a", ended)
+    message = main_status(found)["state"]["terminated"]["message"]
+    assert message == "a ConfigMap Secret $(UNKNOWN) ConfigMap a\n"
+
+
+def test_a_container_without_a_command_starts_what_its_image_does(
+    namespace: Namespace, node: NodeProcess
+) -> None:
+    starting = {"name": "main", "image": "example.org/failback/broker:1", "args": ["--help"]}
+    namespace.api.create(pod("a", starting, restartPolicy="Never"))
+    namespace.api.wait("Pod", "a", ended)
+    assert "Usage: " in namespace.kubectl("logs", "a").out
+
+
+def test_pods_end_with_their_node_however_it_ends(
+    control_plane: ControlPlane, namespace: Namespace
+) -> None:
+    short_lived = NodeProcess(control_plane, "short-lived")
+    try:
+        short_lived.start()
+        here = {"kubernetes.io/hostname": "short-lived"}
+        namespace.api.create(pod("a", server(), nodeSelector=here))
+        namespace.api.wait("Pod", "a", is_ready)
+        pids = short_lived.pids(namespace.name, "a")
+        short_lived.server.kill()
+        for pid in pids:
+            wait_until(lambda pid=pid: not _runs(pid), f"the end of {pid}")  # type: ignore[misc]
+        short_lived.start()
+        namespace.api.wait(
+            "Pod",
+            "a",
+            lambda found: is_ready(found) and main_status(found)["restartCount"] == 1,
+        )
+        pids = short_lived.pids(namespace.name, "a")
+    finally:
+        short_lived.stop()
+    assert not [pid for pid in pids if _runs(pid)]
+    namespace.api.delete("Pod", "a", grace=0)
+    namespace.api.delete("Node", "short-lived")
 
 
 def test_pretended_pods_are_ready_without_a_process(

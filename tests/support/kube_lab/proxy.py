@@ -324,7 +324,7 @@ class MisbehavingProxy:
             request.method,
             f"{self._upstream}{request.raw_path}",
             headers=_end_to_end(request.headers),
-            data=await request.read(),
+            data=await request.read() or None,  # an empty body would get a content type
             allow_redirects=False,
         ) as answer:
             return answer.status, _end_to_end(answer.headers), await answer.read()

@@ -9,6 +9,8 @@
     status      what the API server is told about a pod (pure)
     volumes     folders of a pod's volumes
     claims      volumes for PersistentVolumeClaims of our StorageClasses
+    environment variables of containers, with what they refer to
+    images      what the project's own images start
     hosts       DNS names of pods and services, as files that stand in for /etc/hosts
     kubelet     logs and exec, as the API server asks a kubelet for them
 

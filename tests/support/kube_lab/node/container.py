@@ -47,6 +47,8 @@ class Container:
         self.state = ContainerState(manifest["name"], manifest.get("image", ""))
         self._pod = pod
         self._folder = folder
+        if not init:
+            self.state.take_over(pod.pod.get("status", {}).get("containerStatuses", ()))
         self._policy = pod.pod["spec"].get("restartPolicy", "Always")
         if init and self._policy == "Always":
             self._policy = "OnFailure"
@@ -105,7 +107,7 @@ class Container:
             self._child.signal(9)
 
     async def _run_once(self) -> int:
-        await self._pod.volumes.refresh()
+        await self._pod.refresh(self.manifest)
         self._runs += 1
         child = self._spawn()
         self._child = child
@@ -159,8 +161,8 @@ class Container:
         return Child.spawn(command, environment, self._folder, self.log_file())
 
     def _argv(self, environment: dict[str, str]) -> list[str]:
-        entrypoint, command = self._pod.image_command(self.manifest.get("image", ""))
-        words = plan.command_of(self.manifest, entrypoint, command)
+        image = self._pod.image(self.manifest)
+        words = plan.command_of(self.manifest, image.entrypoint, image.command)
         return plan.local_argv([plan.expand(word, environment) for word in words], environment)
 
     async def _container_id(self, child: Child) -> str:

@@ -1,37 +1,49 @@
-"""ENTRYPOINT and CMD of the project's images, read from its Dockerfile."""
+"""ENTRYPOINT, CMD and ENV of the project's images, read from its Dockerfile."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
-Start = tuple[Sequence[str], Sequence[str]]
-_FROM = re.compile(r"FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?\s*$", re.IGNORECASE)
+_FROM: Final = re.compile(r"FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?\s*$", re.IGNORECASE)
+_OF_THE_IMAGE_ALONE: Final = "PATH"  # commands are those of this machine
+
+
+class Start(NamedTuple):
+    """What a container of an image starts with."""
+
+    entrypoint: Sequence[str] = ()
+    command: Sequence[str] = ()
+    environment: Mapping[str, str] = {}
 
 
 def starts(dockerfile: str) -> dict[str, Start]:
-    """Return ENTRYPOINT and CMD of every named stage; a stage has those of its base."""
+    """Return what every named stage starts with; a stage has what its base has."""
     found: dict[str, Start] = {}
     stage = ""
     for line in re.sub(r"\\\n", " ", dockerfile).splitlines():
         word, _, rest = line.strip().partition(" ")
         if begins := _FROM.match(line.strip()):
             stage = begins[2] or ""
-            found[stage] = found.get(begins[1], ((), ()))
+            found[stage] = found.get(begins[1], Start())
         elif word.upper() == "ENTRYPOINT":
-            found[stage] = (_words(rest), ())
+            found[stage] = found[stage]._replace(entrypoint=_words(rest), command=())
         elif word.upper() == "CMD":
-            found[stage] = (found[stage][0], _words(rest))
+            found[stage] = found[stage]._replace(command=_words(rest))
+        elif word.upper() == "ENV":
+            variables = {**found[stage].environment, **_variables(rest)}
+            found[stage] = found[stage]._replace(environment=variables)
     return found
 
 
-def start_of(image: str, stages: dict[str, Start]) -> Start:
-    """Return what an image starts: its last path component names the stage."""
+def start_of(image: str, stages: Mapping[str, Start]) -> Start:
+    """Return what an image starts with: its last path component names the stage."""
     name = image.rpartition("/")[2].partition("@")[0].partition(":")[0]
-    return stages.get(name, ((), ()))
+    return stages.get(name, Start())
 
 
 def read(file: Path) -> dict[str, Start]:
@@ -43,4 +55,13 @@ def _words(text: str) -> list[str]:
     text = text.strip()
     if text.startswith("["):
         return [str(word) for word in json.loads(text)]
-    return ["/bin/sh", "-c", shlex.join(shlex.split(text))] if text else []
+    return ["/bin/sh", "-c", text] if text else []
+
+
+def _variables(text: str) -> dict[str, str]:
+    pairs = (word.partition("=") for word in shlex.split(text))
+    return {
+        name: value
+        for name, equals, value in pairs
+        if equals and name != _OF_THE_IMAGE_ALONE and "$" not in value
+    }

@@ -16,7 +16,9 @@ from tests.support.kube_lab.api import ApiError, Object
 from tests.support.kube_lab.node import plan
 from tests.support.kube_lab.node.client import STRATEGIC, Client
 from tests.support.kube_lab.node.container import Container, now_text
+from tests.support.kube_lab.node.environment import Environment
 from tests.support.kube_lab.node.hosts import Hosts
+from tests.support.kube_lab.node.images import Start
 from tests.support.kube_lab.node.status import ContainerState, final_phase, pod_status
 from tests.support.kube_lab.node.volumes import NotYet, Volumes
 
@@ -34,8 +36,8 @@ class Machine(Protocol):
     hosts: Hosts
     address: str
 
-    def image_command(self, image: str) -> tuple[Sequence[str], Sequence[str]]:
-        """Return ENTRYPOINT and CMD of an image."""
+    def image(self, image: str) -> Start:
+        """Return what containers of an image start with."""
 
     def release(self, pod: PodRunner) -> None:
         """Take note that the pod has ended and its address is free."""
@@ -66,6 +68,7 @@ class PodRunner:
         self._tasks: list[asyncio.Task[None]] = []
         self._grace: asyncio.Task[None] | None = None
         self.volumes = Volumes(machine.client, folder / "volumes", self)
+        self._environment = Environment(machine.client, self)
         self.inits = self._containers("initContainers", init=True)
         self.containers = self._containers("containers", init=False)
 
@@ -85,25 +88,17 @@ class PodRunner:
     def hosts_file(self) -> Path:
         return self._machine.hosts.file(self.namespace)
 
-    def image_command(self, image: str) -> tuple[Sequence[str], Sequence[str]]:
-        return self._machine.image_command(image)
+    def image(self, container: Object) -> Start:
+        return self._machine.image(container.get("image", ""))
+
+    async def refresh(self, container: Object) -> None:
+        """Read anew what the container mounts and what its variables refer to."""
+        await self.volumes.refresh()
+        await self._environment.refresh(container)
 
     def environment(self, container: Object) -> dict[str, str]:
-        """Return the variables of a container; references were looked up before it started."""
-        found = plan.base_environment(self._machine.client.server)
-        found["HOSTNAME"] = self.pod["spec"].get("hostname", self.name)
-        for variable in container.get("env", ()):
-            found[variable["name"]] = self._value(variable, found)
-        return found
-
-    def _value(self, variable: Object, known: dict[str, str]) -> str:
-        source = variable.get("valueFrom")
-        if source is None:
-            return plan.expand(variable.get("value", ""), known)
-        if "fieldRef" in source:
-            path = source["fieldRef"]["fieldPath"]
-            return plan.field_value(self.pod, path, self.address, self.node_address)
-        raise LookupError(f"valueFrom of {variable['name']} is not supported here")
+        """Return the variables of a container, for its process and for those beside it."""
+        return self._environment.of(container, self.image(container))
 
     def container(self, name: str) -> Container:
         """Return a container by name; raises :class:`LookupError`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -50,7 +49,7 @@ class Node:
 
     # --- what pods and the kubelet ask -----------------------------------------------------------
 
-    def image_command(self, image: str) -> tuple[Sequence[str], Sequence[str]]:
+    def image(self, image: str) -> images.Start:
         return images.start_of(image, self._stages)
 
     def release(self, pod: PodRunner) -> None:

@@ -22,6 +22,19 @@ class ContainerState:
     started: bool = False
     container_id: str = ""
 
+    def take_over(self, statuses: Iterable[Object]) -> None:
+        """Count on from what a node process before this one told: its containers died with it."""
+        for told in statuses:
+            if told["name"] == self.name and told.get("containerID"):
+                self.restarts = told["restartCount"] + 1
+                self.last = {
+                    "terminated": {
+                        "exitCode": 137,
+                        "reason": "ContainerStatusUnknown",
+                        "containerID": told["containerID"],
+                    }
+                }
+
     def waits(self, reason: str, message: str = "") -> None:
         """Go to ``waiting``; what ended before becomes the last state."""
         if "terminated" in self.state:
