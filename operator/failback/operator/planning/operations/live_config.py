@@ -42,8 +42,6 @@ MAX_ATTEMPTS: Final = 3
 """Passes that sent the same value to the same broker, before it counts as refused."""
 AGAIN_SECONDS: Final = 5.0
 """Pause before the same value is sent to the same broker once more."""
-RETRY_SECONDS: Final = 60.0
-"""How long a refused value is left alone."""
 _ENABLE: Final[tuple[str, ...]] = ("NotPaused", "NameServersReachable", "PrefixVerified")
 
 
@@ -119,7 +117,7 @@ def advance(
 
 def _send(turn: Turn, changes: tuple[Change, ...], blocked: tuple[str, ...]) -> Advance:
     """Send everything, or what the last pass could not, or give a value up."""
-    first = f"{changes[0].member} {sorted(changes[0].file)} {sorted(changes[0].broker.items())}"
+    first = f"{changes[0].member} {sorted((changes[0].broker or changes[0].file).items())}"
     sent = turn.data.get("sent") or {}
     again = sent.get("first") == first
     if again and turn.now - sent["at"] < AGAIN_SECONDS:
@@ -271,9 +269,10 @@ def _file(turn: Turn, member: Member, lines: Mapping[str, str | None]) -> list[A
 
 
 def _rejected(turn: Turn) -> dict[str, dict[str, Any]]:
-    """Return the values that were given up, by member, while they are left alone."""
+    """Return the values that were given up, by member: left alone until the spec changes."""
     found = turn.data.get("rejected") or {}
-    return {name: row for name, row in found.items() if turn.now - row["at"] < RETRY_SECONDS}
+    generation = turn.cluster.metadata.generation
+    return {name: row for name, row in found.items() if row["generation"] == generation}
 
 
 def _without_rejected(
@@ -290,15 +289,19 @@ def _reject(turn: Turn, change: Change, blocked: tuple[str, ...]) -> Advance:
     answer = (broker.config if broker else None) or {}
     keys = sorted(change.broker)
     verified = {key: answer[key] for key in keys if key in answer and key != PERMISSION}
-    before = turn.data.get("rejected") or {}
+    before = _rejected(turn)
+    row = before.get(label, {"keys": []})
     text = f"{label} does not take {', '.join(f'{key}={change.broker[key]}' for key in keys)}"
-    told = before.get(label, {}).get("keys") == keys
+    given_up = {
+        "keys": sorted({*row["keys"], *keys}),
+        "generation": turn.cluster.metadata.generation,
+    }
     return turn.stay(
         *blocked,
         "RejectedKey",
         actions=tuple(_file(turn, change.member, verified)),
-        events=() if told else (Event("ConfigRejected", text, warning=True),),
-        rejected={**before, label: {"keys": keys, "at": turn.now}},
+        events=(Event("ConfigRejected", text, warning=True),),
+        rejected={**before, label: given_up},
         sent={},
     )
 
