@@ -235,7 +235,7 @@ def _leave_summary(outcome: RunOutcome, rows: Sequence[dict[str, Any]], code: in
     verdict, reasons, uri = outcome.verdict, reasons_of(plain), ""
     if rows:
         verdict, uri = rows[0]["verdict"], Path(rows[0]["html"]).absolute().parent.as_uri()
-        reasons += [f"{each['code']}: {each['detail']}" for each in rows[0]["reasons"]]
+        reasons = [f"{each['code']}: {each['detail']}" for each in rows[0]["reasons"]]
     evidence = Path(outcome.run_dir, "evidence.jsonl")
     lines = evidence.read_text(encoding="utf-8").splitlines() if evidence.exists() else []
     document = summarize(
