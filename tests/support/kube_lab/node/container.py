@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -104,7 +105,7 @@ class Container:
     def kill(self) -> None:
         """SIGKILL now."""
         if self._child is not None:
-            self._child.signal(9)
+            self._child.signal(signal.SIGKILL)
 
     async def _run_once(self) -> int:
         await self._pod.refresh(self.manifest)
@@ -260,8 +261,7 @@ class Container:
                 try:
                     code = await process.wait()
                 finally:
-                    if process.returncode is None:
-                        process.kill()
+                    kill_all(process)
         except (TimeoutError, ProcessLookupError) as error:
             return f"{type(error).__name__} of {command[0]}"
         return None if code == 0 else f"{command[0]}: exit code {code}"
@@ -293,6 +293,13 @@ class Container:
             env=environment,
             start_new_session=True,
         )
+
+
+def kill_all(process: asyncio.subprocess.Process) -> None:
+    """SIGKILL a command of :meth:`Container.execute`, with what entered the namespaces for it."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def _exit_code(death: Death) -> int:

@@ -20,7 +20,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.support.kube_lab.api import Object
-from tests.support.kube_lab.node.container import Container
+from tests.support.kube_lab.node.container import Container, kill_all
 
 logger = logging.getLogger(__name__)
 
@@ -113,10 +113,8 @@ class Kubelet:
             await socket.prepare(request)
             await self._serve(socket, process, wants_input=_wants(request, "input", "stdin"))
         finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
+            kill_all(process)
+            await process.wait()
         return socket
 
     async def _serve(
@@ -184,6 +182,4 @@ async def _feed(socket: web.WebSocketResponse, process: asyncio.subprocess.Proce
             with suppress(ConnectionError):
                 process.stdin.write(data)
                 await process.stdin.drain()
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            process.kill()
+    kill_all(process)
