@@ -8,7 +8,9 @@ task the loop runs in; the others have a plain task and vanish when they are del
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
+import os
 import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
@@ -62,7 +64,16 @@ def _selector(group: str, plural: str) -> Any:
 
 def _log_in(**given: Any) -> kopf.ConnectionInfo | None:
     """Return the credentials of the pod, else those of the kubeconfig; asked again at 401."""
-    return kopf.login_with_service_account(**given) or kopf.login_with_kubeconfig(**given)
+    found = kopf.login_with_service_account(**given)
+    if found is None:
+        return kopf.login_with_kubeconfig(**given)
+    # kopf asks DNS for kubernetes.default.svc; every pod is told the address, DNS or not.
+    host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
+    port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host:
+        return found
+    server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+    return dataclasses.replace(found, server=server)
 
 
 class Watches:
