@@ -93,6 +93,8 @@ class Machine:
     created_at: float = 0.0
     deleting_since: float | None = None
     process: Process | None = None
+    template: str = ""
+    """Restart hash and revision of the template that the pod was made from."""
     prefix: str = ""
     role_label: str = ""
     end: int = 1000
@@ -246,6 +248,8 @@ class SwitchWorld:
                 node=f"node-{ordinal}",
                 node_uid=f"node-uid-{ordinal}",
                 ready_since=machine.created_at,
+                restart_hash=machine.template,
+                revision=machine.template,
                 role=machine.role_label,
                 prefix=machine.prefix,
                 tail_bytes=77 if machine.prefix == "Diverged" else None,
@@ -451,6 +455,7 @@ class SwitchWorld:
             machine.uid, machine.deleting_since, machine.prefix = "", None, ""
         if not machine.uid and wanted == 1:
             machine.uid = f"pod-{ordinal}-{self._next()}"
+            machine.template = template_hash(found)
             machine.created_at = self.now
         ripe = machine.uid and self.now - machine.created_at >= START_SECONDS
         if ripe and machine.process is None and machine.deleting_since is None:
@@ -458,6 +463,7 @@ class SwitchWorld:
         found["status"] = {
             "observedGeneration": found["metadata"]["generation"],
             "replicas": 1 if machine.uid else 0,
+            "updateRevision": template_hash(found),
         }
 
     def _start(self, ordinal: int) -> None:
@@ -580,6 +586,12 @@ class SwitchWorld:
     @property
     def step(self) -> str:
         return str(self.status.get("currentOperation", {}).get("step", ""))
+
+
+def template_hash(statefulset: Mapping[str, Any]) -> str:
+    """Return the restart hash in a StatefulSet's template; it stands for the revision here."""
+    annotations = statefulset["spec"]["template"]["metadata"]["annotations"]
+    return str(annotations["failback.dev/restart-hash"])
 
 
 def is_over(world: SwitchWorld) -> bool:

@@ -313,6 +313,14 @@ def test_of_two_resources_for_one_topic_the_older_wins(
     assert bool(found.actions) != duplicate
 
 
+def test_an_older_resource_that_is_going_leaves_the_topic_to_the_younger() -> None:
+    going = twin("2022-01-01T00:00:00Z")
+    going["metadata"]["deletionTimestamp"] = to_time(NOW)
+    observed = seen(member(0, 0, master=True, topics={}), topics=(going,))
+    found = plan(topic(), observed, cluster=cluster_of(slaves=0))
+    assert len(found.actions) == 1
+
+
 def test_what_the_broker_refuses_for_good_is_told_once_and_not_sent_again() -> None:
     observed = seen(
         member(0, 0, master=True, topics={}), refused={address(0, 0): "topic name is illegal"}

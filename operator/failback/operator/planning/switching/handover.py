@@ -15,8 +15,10 @@ from failback.operator.planning.switching.pair import (
     LEASE_SECONDS,
     READ,
     READ_WRITE,
+    UNDERWAY,
     Outcome,
     PairView,
+    doing,
     end_of,
     permission_of,
     remember,
@@ -49,7 +51,7 @@ def take_lease(view: PairView) -> Outcome:
     if view.lease_is_taken:
         return Outcome(failed=("LeaseHeld", f"somebody else holds Lease {view.lease_name}"))
     take = TakeLease(view.lease_name, view.data["uid"], LEASE_SECONDS)
-    return waiting("LeaseHeldByUs", actions=(take,))
+    return doing(take)
 
 
 def drain_writes(view: PairView) -> Outcome:
@@ -69,7 +71,7 @@ def drain_writes(view: PairView) -> Outcome:
         return remember(routeClosedAt=view.now)
     closed_for = view.now - data["routeClosedAt"]
     if closed_for < ROUTE_SECONDS:
-        return waiting("ClientsInformed")
+        return UNDERWAY
     if closed_for >= ROUTE_SECONDS + GROWING_SECONDS:
         return Outcome(done=True, evidence={"resting": False})
     end, at = end_of(view.old), view.read_at(view.old)
@@ -78,7 +80,7 @@ def drain_writes(view: PairView) -> Outcome:
     if data.get("drainEnd") != end:
         return remember(drainEnd=end, drainEndAt=at)
     if at - data["drainEndAt"] < QUIET_SECONDS:
-        return waiting("LogResting")
+        return UNDERWAY
     return Outcome(done=True, evidence={"resting": True, "end": end})
 
 
@@ -98,7 +100,7 @@ def replicate(view: PairView) -> Outcome:
     if caught_up is None:
         return remember(caughtUpAt=at)
     if at - caught_up < QUIET_SECONDS:
-        return waiting("LagConfirmed")
+        return UNDERWAY
     if lag > 0 and "LagAccepted" not in view.data["unsafe"]:
         return remember(unsafe=[*view.data["unsafe"], "LagAccepted"])
     return Outcome(done=True, evidence={"lagBytes": lag, "end": end_of(view.new)})
@@ -167,7 +169,7 @@ def _save(view: PairView, which: str, table: snapshot.Table) -> Outcome:
     owner = reference(view.data["name"], view.data["uid"])
     label = f"{view.operation.id}/{which}"
     save = SaveSnapshot(view.data["snapshot"], owner, table, label)
-    return waiting("SnapshotSaved", actions=(save,))
+    return doing(save)
 
 
 def release(view: PairView) -> tuple[Action, ...]:
@@ -194,5 +196,5 @@ def roll_back(view: PairView) -> Outcome:
             return opening
     actions = release(view)
     if actions:
-        return waiting("Released", actions=actions)
+        return doing(*actions)
     return Outcome(done=True, evidence={"permission": permission_of(view.old) or "unknown"})

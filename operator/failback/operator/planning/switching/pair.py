@@ -42,9 +42,18 @@ class Outcome:
     """Reason and message."""
 
 
-def waiting(*predicates: str, actions: tuple[Action, ...] = ()) -> Outcome:
-    """Return that the step waits for named predicates."""
-    return Outcome(blocked=predicates, actions=actions)
+UNDERWAY: Final = Outcome()
+"""The step is at work; nothing blocks it."""
+
+
+def doing(*actions: Action) -> Outcome:
+    """Return that the step acts; the next pass sees whether it helped."""
+    return Outcome(actions=actions)
+
+
+def waiting(*predicates: str) -> Outcome:
+    """Return that the step can't go on before named predicates are true."""
+    return Outcome(blocked=predicates)
 
 
 def remember(**data: Any) -> Outcome:
@@ -169,14 +178,14 @@ class PairView:
         ``None`` = both do.
         """
         if facts.properties(member.config_map).get(PERMISSION) != permission:
-            return waiting("FileApplied")
+            return UNDERWAY
         said = permission_of(member)
         if member.broker is None or said is None:
             return waiting("MemberAnswers")
         if said != permission:
             key = (self.pair, member.ordinal)
             change = SetConfig(key, member.broker.address, {PERMISSION: permission})
-            return waiting("PermissionApplied", actions=(change,))
+            return doing(change)
         return None
 
     # --- the lease ---

@@ -15,8 +15,10 @@ from failback.operator.planning.switching import snapshot
 from failback.operator.planning.switching.handover import release
 from failback.operator.planning.switching.pair import (
     READ_WRITE,
+    UNDERWAY,
     Outcome,
     PairView,
+    doing,
     end_of,
     remember,
     waiting,
@@ -85,9 +87,9 @@ def start_new_master(view: PairView) -> Outcome:
         if recorded == wanted:
             return remember(recorded=True, podUid=view.new.pod.uid if view.new.pod else "")
         patch = PatchSpec(view.pair, wanted, recorded)
-        return waiting("MasterMemberRecorded", actions=(patch,))
+        return doing(patch)
     if not _roles_are_written(view):
-        return waiting("FileApplied")
+        return UNDERWAY
     if _is_master(view):
         return _became_master(view)
     return _restart_target(view)
@@ -149,7 +151,7 @@ def _restart_target(view: PairView) -> Outcome:
     )
     if blocked:
         return waiting(*blocked)
-    return waiting("TargetReady", actions=(Evict(pod.name, pod.uid),))
+    return doing(Evict(pod.name, pod.uid))
 
 
 def apply_offsets(view: PairView) -> Outcome:
@@ -177,7 +179,7 @@ def apply_offsets(view: PairView) -> Outcome:
         lowered = snapshot.count_above(broker.offsets, kept)
         return remember(offsetsCopied=len(missing), offsetsLowered=lowered)
     if missing:
-        return waiting("OffsetsApplied", actions=(CommitOffsets(broker.address, missing),))
+        return doing(CommitOffsets(broker.address, missing))
     return Outcome(done=True, evidence={"copied": data["offsetsCopied"]})
 
 
@@ -239,9 +241,8 @@ def _settle_ids(view: PairView) -> Outcome:
             return waiting("SlavesAnswer")
         if config.get("brokerId") != wanted and member.pod is not None:
             if any(view.is_pending(kind, member.ordinal) for kind in ("ConfigMap", "StatefulSet")):
-                return waiting("FileApplied")
-            evict = Evict(member.pod.name, member.pod.uid)
-            return waiting("SlaveIdsSettled", actions=(evict,))
+                return UNDERWAY
+            return doing(Evict(member.pod.name, member.pod.uid))
     return remember(settled=True)
 
 
@@ -270,4 +271,4 @@ def role_labels(view: PairView) -> tuple[Action, ...]:
 def let_go(view: PairView) -> Outcome:
     """End of Verify: release Lease and snapshot."""
     actions = release(view)
-    return waiting("Released", actions=actions) if actions else Outcome(done=True)
+    return doing(*actions) if actions else Outcome(done=True)

@@ -289,6 +289,20 @@ def test_a_lag_that_was_allowed_is_said() -> None:
     assert (world.phase, world.reason("Safe")) == ("Complete", "LagAccepted")
 
 
+def test_nobody_becomes_master_while_a_name_server_lists_one() -> None:
+    world = delivered()
+    world.ask()
+    world.run(until=lambda at: at.step == "StopOldMaster")
+    world.registered[1][0] = ("10.9.9.9:10911", world.now)
+    let(world, 120)
+    assert world.step == "StopOldMaster"
+    assert world.status["currentOperation"]["blockedBy"] == ["MasterUnregistered"]
+    assert roles(world) == {1: "SLAVE 1 6"}
+    del world.registered[1][0]
+    world.run()
+    assert world.phase == "Complete"
+
+
 # --- its end ------------------------------------------------------------------------------------
 
 
