@@ -1,0 +1,56 @@
+"""From nothing to a running pair with two commands, and back to nothing but the volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.chart import CHART, settings
+from tests.support.kube_lab.namespaces import Namespace
+from tests.support.kube_lab.node_process import NodeProcess
+from tests.support.processes import ROOT
+
+pytestmark = pytest.mark.kube
+
+EXAMPLE = str(ROOT / "examples" / "cluster.yaml")
+RESOURCES = [
+    "brokercluster.failback.dev/demo",
+    "nameserver.failback.dev/main",
+    "subscriptiongroup.failback.dev/billing",
+    "topic.failback.dev/order-paid",
+]
+
+
+@pytest.fixture
+def installed(namespace: Namespace, node: NodeProcess) -> Iterator[Namespace]:
+    # The lab brings the definitions: they are the cluster's and not the test's.
+    flags = settings(("crds.install=false", "logFormat=text"))
+    namespace.helm("install", "failback", str(CHART), "--wait", "--timeout=5m", *flags)
+    yield namespace
+    namespace.helm("uninstall", "failback", "--wait", check=False)
+
+
+def test_two_commands_make_a_pair_and_a_delete_leaves_its_volumes(installed: Namespace) -> None:
+    installed.kubectl("apply", "-f", EXAMPLE)
+    for resource in RESOURCES:
+        installed.kubectl("wait", resource, "--for=condition=Ready", "--timeout=5m", seconds=400)
+
+    shown = installed.kubectl("get", "failback").out
+    ready = {
+        line.split()[0]: line.split()[1] for line in shown.splitlines() if "failback.dev/" in line
+    }
+    assert ready == dict.fromkeys(RESOURCES, "True")
+    pods = installed.kubectl("get", "pods", "-o", "name", "-l", "failback.dev/cluster=demo").out
+    assert sorted(pods.split()) == ["pod/demo-0-0-0", "pod/demo-0-1-0"]
+
+    installed.kubectl("delete", "-f", EXAMPLE, "--wait", "--timeout=5m", seconds=400)
+    kinds = "statefulsets,services,configmaps,poddisruptionbudgets,pods,jobs,leases"
+    ours = ("-l", "app.kubernetes.io/managed-by=failback-operator")
+    installed.kubectl("wait", kinds, *ours, "--for=delete", "--timeout=3m", check=False)
+    assert installed.kubectl("get", kinds, *ours, "-o", "name").out == ""
+    claims = installed.kubectl("get", "persistentvolumeclaims", "-o", "name").out.split()
+    assert sorted(claims) == [
+        "persistentvolumeclaim/data-demo-0-0-0",
+        "persistentvolumeclaim/data-demo-0-1-0",
+    ]
