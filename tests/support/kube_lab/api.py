@@ -8,6 +8,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -22,6 +23,14 @@ _PATCH_TYPES = {
     "json": "application/json-patch+json",
 }
 _POLL_SECONDS = 0.05
+_kept: list[http.client.HTTPSConnection] = []
+"""Connections that are kept for further requests, of all clients and threads."""
+
+
+def close_connections() -> None:
+    """Close what clients keep open: tests need not, the control plane does it at its end."""
+    while _kept:
+        _kept.pop().close()
 
 
 class ApiError(Exception):
@@ -101,12 +110,15 @@ class Api:
         connection = getattr(self._local, "connection", None)
         if connection is not None:
             connection.close()
+            with suppress(ValueError):
+                _kept.remove(connection)
             self._local.connection = None
 
     def _connection(self) -> http.client.HTTPSConnection:
         connection = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._local.connection = self.fresh_connection()
+            _kept.append(connection)
         return connection
 
     def fresh_connection(self) -> http.client.HTTPSConnection:

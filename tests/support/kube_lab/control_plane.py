@@ -13,7 +13,7 @@ from pathlib import Path
 from ruamel.yaml import YAML
 from tools.setup_kube import build_server, need_etcd
 
-from tests.support.kube_lab.api import Api, ApiError, Object
+from tests.support.kube_lab.api import Api, ApiError, Object, close_connections
 from tests.support.kube_lab.audit import POLICY, AuditLog
 from tests.support.kube_lab.kubeconfig import Access, write_kubeconfig
 from tests.support.kube_lab.servers import Server
@@ -103,8 +103,9 @@ class ControlPlane:
         """Start it (again) and wait until it says it is ready."""
         self.api_server.start()
         self._await(self.ca_file.exists, "serving certificate", self.api_server)
-        write_kubeconfig(self.kubeconfig, self.access)
-        self._api = Api(self.kubeconfig)
+        if not hasattr(self, "_api"):
+            write_kubeconfig(self.kubeconfig, self.access)
+            self._api = Api(self.kubeconfig)
         self._await(self._is_ready, "answer of /readyz", self.api_server)
 
     def restart_controllers(self) -> None:
@@ -116,8 +117,7 @@ class ControlPlane:
         """Stop in the order in which none waits for another: etcd first would hang the server."""
         for server in (self.controllers, self.api_server, self.etcd):
             server.stop(_STOP_SECONDS)
-        if hasattr(self, "_api"):
-            self._api.close()
+        close_connections()
         shutil.rmtree(self.folder / "etcd", ignore_errors=True)
 
     # --- files and flags -------------------------------------------------------------------------
