@@ -5,11 +5,12 @@ from __future__ import annotations
 import copy
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from failback.operator.planning.cluster import plan_cluster
 from failback.operator.planning.encoding import operation_from_status
+from failback.operator.planning.observed import ObservedCluster
 from failback.operator.planning.types import Plan, SetConfig
 from failback.operator.render.context import kubernetes_context
 from tests.support.planning_world import Refused, World
@@ -37,11 +38,20 @@ def steady(**spec: Any) -> World:
 
 
 class Run:
-    """The operator's passes. Everything it remembers is the status in the world."""
+    """The operator's passes. Everything it remembers is the status in the world.
 
-    def __init__(self, world: World, *, crash_after: int | None = None) -> None:
+    Args:
+        crashes: Numbers of writes after which the operator dies; a new one goes on.
+        late: Of each pass in turn: how many passes old its observation is.
+    """
+
+    def __init__(
+        self, world: World, *, crashes: Collection[int] = (), late: Sequence[int] = ()
+    ) -> None:
         self.world = world
-        self.crash_after = crash_after
+        self.crashes = frozenset(crashes)
+        self.late = late
+        self.seen: list[ObservedCluster] = []
         self.writes = 0
         self.passes = 0
         self.plans: list[Plan] = []
@@ -52,7 +62,7 @@ class Run:
     def one_pass(self) -> Plan:
         """Observe, plan, carry out, write the status. A crash ends the pass, not the run."""
         world = self.world
-        plan = plan_cluster(world.cluster, world.status, world.observe(), CONTEXT, world.now)
+        plan = plan_cluster(world.cluster, world.status, self._observe(), CONTEXT, world.now)
         self.passes += 1
         self.plans.append(plan)
         self.check(plan)
@@ -63,6 +73,11 @@ class Run:
         finally:
             self._note()
         return plan
+
+    def _observe(self) -> ObservedCluster:
+        self.seen.append(self.world.observe())
+        age = self.late[self.passes] if self.passes < len(self.late) else 0
+        return self.seen[max(0, len(self.seen) - 1 - age)]
 
     def _carry_out(self, plan: Plan) -> None:
         world = self.world
@@ -86,7 +101,7 @@ class Run:
         self.writes += 1
 
     def _written(self) -> None:
-        if self.crash_after == self.writes:
+        if self.writes in self.crashes:
             raise Crashed
 
     def _note(self) -> None:

@@ -123,6 +123,9 @@ class World:
         """Values that a broker keeps whatever it is told."""
         self.backlog: dict[int, list[str]] = {}
         """Pair → what nobody has consumed there."""
+        self.backlog_known = True
+        self.topics: list[dict[str, Any]] = []
+        """Topic resources of the cluster."""
         self.resize_refused = False
         self.resize_needs_restart = False
         self.traffic = 0
@@ -494,7 +497,9 @@ class World:
             lags={
                 pair: PairLag(not self.backlog.get(pair), self.backlog.get(pair, ()))
                 for pair in pairs
+                if self.backlog_known
             },
+            topics=list(self.topics),
             leases=dict(self.leases),
             experiments=list(self.experiments),
         )

@@ -109,7 +109,8 @@ def choose(
     if urgent is not None and running.type == roll.TYPE:
         limit = cluster.spec.update_strategy.pair_timeout_seconds
         return roll.give_way(running, observed, urgent, now, limit) or urgent
-    if urgent is None and running.type == scale_up.TYPE and scale_up.only_waits(running):
+    waits = running.type == scale_up.TYPE and scale_up.only_waits(cluster, observed, running)
+    if urgent is None and waits:
         urgent = live_config.cause(cluster, status, observed, now)
     return urgent or running
 

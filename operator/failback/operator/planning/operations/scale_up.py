@@ -121,9 +121,10 @@ def _stands(cluster: BrokerCluster, observed: ObservedCluster, pair: int) -> boo
     return registered and all(map(present.is_ready, views))
 
 
-def only_waits(operation: Operation) -> bool:
+def only_waits(cluster: BrokerCluster, observed: ObservedCluster, operation: Operation) -> bool:
     """Tell whether the operation has nothing to do but to wait for members."""
-    return operation.step in ("CreateMembers", "WaitRegistered")
+    waits = operation.step in ("CreateMembers", "WaitRegistered")
+    return waits and not _stands(cluster, observed, operation.pair or 0)
 
 
 def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
