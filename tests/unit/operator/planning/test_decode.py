@@ -1,0 +1,133 @@
+"""Pods and claims as planning sees them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from failback.operator.planning.decode import decode_claim, decode_pod, is_owned, member_of
+
+pytestmark = pytest.mark.unit
+
+
+def pod(**status: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "orders-0-0-0", "uid": "u"}, "spec": {}, "status": status}
+
+
+def container(**state: Any) -> dict[str, Any]:
+    return {"name": "broker", "image": "failback/broker:1", "restartCount": 0, **state}
+
+
+def test_a_ready_pod_has_no_problem_whatever_happened_before() -> None:
+    ended = {"terminated": {"exitCode": 1, "message": "no"}}
+    found = decode_pod(
+        pod(
+            phase="Running",
+            podIP="10.0.0.7",
+            conditions=[
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:10Z"}
+            ],
+            containerStatuses=[container(restartCount=2, lastState=ended)],
+        )
+    )
+    assert (found.ready, found.problem, found.restarts, found.ip) == (True, "", 2, "10.0.0.7")
+    assert found.ready_since is not None
+
+
+@pytest.mark.parametrize("reason", ["ErrImagePull", "ImagePullBackOff", "InvalidImageName"])
+def test_an_image_that_does_not_come_is_told_with_the_kubelets_words(reason: str) -> None:
+    state = {"waiting": {"reason": reason, "message": "not found"}}
+    found = decode_pod(pod(containerStatuses=[container(state=state)]))
+    assert found.problem == "ImagePullError"
+    assert found.message == f"failback/broker:1: {reason}: not found"
+
+
+def test_an_unschedulable_pod_has_the_schedulers_words() -> None:
+    entry = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/3 nodes are available",
+    }
+    found = decode_pod(pod(conditions=[entry]))
+    assert (found.problem, found.message) == ("Unschedulable", "0/3 nodes are available")
+
+
+def test_a_crash_loop_has_the_exit_code_and_the_last_five_lines() -> None:
+    words = "\n".join(f"line {number}" for number in range(9))
+    ended = {"terminated": {"exitCode": 1, "message": words}}
+    waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+    found = decode_pod(
+        pod(containerStatuses=[container(state=waiting, lastState=ended, restartCount=3)])
+    )
+    assert found.problem == "CrashLoop"
+    assert found.message.startswith("broker ended with exit code 1: line 4 | line 5")
+    assert "line 3" not in found.message
+
+
+def test_the_exit_code_of_a_refused_store_comes_with_a_hint() -> None:
+    ended = {"terminated": {"exitCode": 253}}
+    found = decode_pod(pod(containerStatuses=[container(state=ended)]))
+    assert "mappedFileSizeCommitLog" in found.message
+
+
+def verify(state: str, **verdict: Any) -> dict[str, Any]:
+    return {
+        "name": "verify",
+        "image": "failback/broker:1",
+        state: {"terminated": {"exitCode": 3, "message": json.dumps(verdict) + "\n"}},
+    }
+
+
+@pytest.mark.parametrize("state", ["state", "lastState"])
+def test_the_verdict_on_the_log_is_read_from_the_init_container(state: str) -> None:
+    found = decode_pod(
+        pod(initContainerStatuses=[verify(state, prefix="Diverged", message="differs at 7")])
+    )
+    assert (found.prefix, found.prefix_message) == ("Diverged", "differs at 7")
+
+
+def test_a_slave_too_far_behind_says_from_where_to_where() -> None:
+    verdict = verify("state", prefix="TooFarBehind", masterStart=100, ownEnd=7)
+    found = decode_pod(pod(initContainerStatuses=[verdict]))
+    assert found.prefix_message == "master starts at 100, slave ends at 7"
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[1]"])
+def test_words_that_are_no_verdict_are_none(text: str) -> None:
+    entry = {"name": "verify", "state": {"terminated": {"exitCode": 1, "message": text}}}
+    assert decode_pod(pod(initContainerStatuses=[entry])).prefix == ""
+
+
+def test_a_readiness_gate_is_read_with_its_state() -> None:
+    item = pod(conditions=[{"type": "failback.dev/registered", "status": "True"}])
+    assert decode_pod(item).gate is None
+    item["spec"] = {"readinessGates": [{"conditionType": "failback.dev/registered"}]}
+    assert decode_pod(item).gate is True
+
+
+def test_a_claim_tells_what_was_asked_and_what_is_there() -> None:
+    found = decode_claim(
+        {
+            "metadata": {"name": "data-orders-0-0-0", "uid": "u"},
+            "spec": {"resources": {"requests": {"storage": "30Gi"}}, "storageClassName": "fast"},
+            "status": {
+                "phase": "Bound",
+                "capacity": {"storage": "20Gi"},
+                "conditions": [{"type": "FileSystemResizePending", "status": "True"}],
+            },
+        }
+    )
+    assert (found.requested, found.capacity, found.needs_restart) == ("30Gi", "20Gi", True)
+    assert found.storage_class == "fast"
+
+
+def test_members_and_owners_are_read_from_labels_and_references() -> None:
+    labels = {"failback.dev/pair": "2", "failback.dev/member": "1"}
+    item = {"metadata": {"labels": labels, "ownerReferences": [{"uid": "a", "controller": True}]}}
+    assert member_of(item) == (2, 1)
+    assert member_of({"metadata": {"labels": {"failback.dev/pair": "x"}}}) is None
+    assert is_owned(item, "a")
+    assert not is_owned(item, "b")
