@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.kinds.role_switch import RoleSwitch
+from failback.operator.kinds.role_switch import RoleSwitch, RoleSwitchStatus
 from failback.operator.planning import children, facts, present
 from failback.operator.planning.encoding import (
     operation_from_status,
@@ -332,6 +332,7 @@ class SwitchWorld:
             self.now,
             deleting="deletionTimestamp" in found["metadata"],
         )
+        RoleSwitchStatus.model_validate(plan.status)
         if plan.status != found["status"]:
             found["status"] = copy.deepcopy(dict(plan.status))
             self._effect()

@@ -11,7 +11,7 @@ from failback.operator.planning import metadata
 from failback.operator.planning.encoding import names
 from failback.operator.planning.metadata import Item, OnPair, Work
 from failback.operator.planning.observed import Object, ObservedCluster
-from failback.operator.planning.topic import is_apache_5
+from failback.operator.planning.topic import why_ignored
 from failback.operator.planning.types import DeleteGroup, Plan, PutGroup
 
 
@@ -113,9 +113,8 @@ def _warnings(group: SubscriptionGroup, cluster: BrokerCluster) -> list[tuple[st
     }
     fields = [name for name, present in given.items() if present]
     found = []
-    if fields and not is_apache_5(cluster):
-        text = f"{names(fields)}: only engine apache 5.x knows them"
-        found.append(("AttributesIgnored", text))
+    if fields:
+        found.append(("AttributesIgnored", f"{names(fields)}: {why_ignored(cluster)}"))
     slaves = max(cluster.pair(index).slaves for index in range(cluster.spec.pairs))
     slow = spec.which_broker_when_consume_slowly
     if slow > slaves:

@@ -217,8 +217,8 @@ def _order(
 
 def _warnings(topic: Topic, cluster: BrokerCluster) -> list[tuple[str, str]]:
     found = []
-    if topic.spec.attributes and not is_apache_5(cluster):
-        text = f"{names(sorted(topic.spec.attributes))}: only engine apache 5.x knows attributes"
+    if topic.spec.attributes:
+        text = f"{names(sorted(topic.spec.attributes))}: {why_ignored(cluster)}"
         found.append(("AttributesIgnored", text))
     known = {cluster.broker_name(index) for index in range(cluster.spec.pairs)}
     missing = [name for name in topic.spec.pairs if name != "*" and name not in known]
@@ -227,10 +227,12 @@ def _warnings(topic: Topic, cluster: BrokerCluster) -> list[tuple[str, str]]:
     return found
 
 
-def is_apache_5(cluster: BrokerCluster) -> bool:
-    """Tell whether the cluster's brokers have the fields of RocketMQ 5."""
+def why_ignored(cluster: BrokerCluster) -> str:
+    """Say why fields that only RocketMQ 5 has are without effect."""
     engine = cluster.spec.engine
-    return engine.type == "apache" and (engine.version or "").startswith("5.")
+    if engine.type == "apache" and (engine.version or "").startswith("5."):
+        return "not sent to brokers of 5.x yet, set them with mqadmin"
+    return "only engine apache 5.x knows them"
 
 
 def _removal(

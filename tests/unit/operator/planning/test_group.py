@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.kinds.subscription_group import SubscriptionGroup
+from failback.operator.kinds.subscription_group import SubscriptionGroup, SubscriptionGroupStatus
 from failback.operator.planning.encoding import find_condition, to_time
 from failback.operator.planning.group import plan_group
 from failback.operator.planning.observed import ObservedCluster
@@ -50,7 +50,9 @@ def pair_with(master: Any, slave: Any = None) -> ObservedCluster:
 
 def plan(of: SubscriptionGroup, observed: ObservedCluster, **more: Any) -> Plan:
     status, cluster = more.pop("status", {}), more.pop("cluster", cluster_of())
-    return plan_group(of, status, observed, cluster, NOW, **{"deleting": False, **more})
+    found = plan_group(of, status, observed, cluster, NOW, **{"deleting": False, **more})
+    SubscriptionGroupStatus.model_validate({"conditions": [], **found.status})
+    return found
 
 
 def verdict(found: Plan, kind: str) -> tuple[str, str]:
