@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -279,10 +280,7 @@ class Container:
 
     def exec(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run a command inside, as ``kubectl exec`` does."""
-        assert self._process is not None
-        pid = self._process.pid
-        inside = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0]
-        enter = ["nsenter", f"--target={inside}", "--pid", "--mount", "--root", "--wd"]
+        enter = ["nsenter", f"--target={self._pid_1()}", "--pid", "--mount", "--root", "--wd"]
         return subprocess.run(
             [*enter, *self._as_user(), *words],
             capture_output=True,
@@ -291,7 +289,17 @@ class Container:
             check=False,
         )
 
+    def _pid_1(self) -> int:
+        """Return our number of the container's PID 1."""
+        assert self._process is not None
+        pid = self._process.pid
+        return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+
     def stop(self) -> None:
+        """End the container: with its PID 1 goes all that is in it.
+
+        Killing ``unshare`` is not enough: the change of user took PID 1 out of its --kill-child.
+        """
         if self._process is not None and self._process.poll() is None:
-            self._process.kill()  # its child, PID 1 of the namespace, is killed with it
-            self._process.wait()
+            os.kill(self._pid_1(), signal.SIGKILL)
+            self._process.wait(timeout=SECONDS)
