@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
@@ -34,7 +35,7 @@ from failback.protocol.errors import FailbackError
 from tests.support.cluster_processes import BROKER_READY, NAMESRV_READY
 from tests.support.ports import free_port_block
 from tests.support.processes import TestProcess, failback_command, failback_environment
-from tests.support.switch_world import START, Machine, SwitchWorld
+from tests.support.switch_world import START, Machine, OperatorDied, SwitchWorld
 
 SCALE: Final = 0.1
 _HOST: Final = "127.0.0.1"
@@ -191,15 +192,23 @@ class RealPair(SwitchWorld):
 
     # --- passes ---
 
-    async def drive(self, until: Callable[[RealPair], bool], *, seconds: float = 300.0) -> None:
-        """Let the operator work until a condition holds."""
+    async def drive(
+        self, until: Callable[[RealPair], bool], *, seconds: float = 300.0, dying: bool = False
+    ) -> None:
+        """Let the operator work until a condition holds.
+
+        Args:
+            dying: It is killed after every single effect.
+        """
         end = time.monotonic() + seconds
         async with AdminClient([self.name_server]) as admin:
             while not until(self):
                 assert time.monotonic() < end, f"stuck: {self.status} {self.switch_status}"
                 self.now = START + (time.monotonic() - self.began) / SCALE
                 await self._ask(admin)
-                self.reconcile()
+                self.crash_after = self.effects + 1 if dying else None
+                with suppress(OperatorDied):
+                    self.reconcile()
                 for action in self._pending:
                     await self._order(admin, action)
                 self._pending.clear()
@@ -237,6 +246,8 @@ class RealPair(SwitchWorld):
         self._views = {}
         for ordinal in order:
             self._views[0, ordinal] = await self._view_of(admin, ordinal)
+        masters = [view for view in self._views.values() if facts.says_master(view.broker)]
+        assert len(masters) <= 1, "two brokers say that they are master"
         self._routes = (await self._route(admin),)
         said = {(route.brokers or {}).get("orders-0", {}).get(0) for route in self._routes}
         if None in said:

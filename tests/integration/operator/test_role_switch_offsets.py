@@ -88,3 +88,21 @@ async def test_a_group_goes_on_where_the_new_master_says(
         assert start == committed, "only what was handled and not committed comes again"
     else:
         assert all(start.get(queue, 0) <= offset for queue, offset in committed.items())
+
+
+async def test_an_operator_that_dies_after_every_effect_still_switches_real_brokers(
+    tmp_path: Path,
+) -> None:
+    with RealPair(tmp_path) as pair:
+        async with AdminClient([pair.name_server]) as admin:
+            await admin.create_topic(pair.address(0), TopicConfig(TOPIC, 4, 4))
+            await send(pair, 40)
+            await consume_until(pair, Handled(), 40)
+            committed = await stored_by(admin, pair.address(0))
+            pair.ask()
+            await pair.drive(is_over, dying=True)
+            assert (pair.phase, pair.reason("Safe")) == ("Complete", "Safe")
+            assert [pair.role_of(number) for number in (0, 1)] == ["SLAVE", "ASYNC_MASTER"]
+            assert await stored_by(admin, pair.address(1)) == committed
+            assert (await admin.broker_config(pair.address(1)))["brokerPermission"] == "6"
+        await send(pair, 10)

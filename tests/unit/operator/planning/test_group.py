@@ -136,3 +136,9 @@ def test_a_deleted_group_goes_from_masters(remove_offsets: bool) -> None:
 def test_a_retained_group_stays() -> None:
     found = plan(group(deleted=to_time(NOW)), pair_with({"billing": AS_WANTED}), deleting=True)
     assert (found.actions, found.finish) == ((), True)
+
+
+def test_a_master_that_does_not_have_the_group_is_not_asked_to_delete_it() -> None:
+    going = group(deleted=to_time(NOW), deletionPolicy="Delete")
+    found = plan(going, pair_with({}), deleting=True)
+    assert (found.actions, found.finish) == ((), True)

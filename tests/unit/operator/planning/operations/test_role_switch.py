@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from failback.operator.planning.encoding import operation_from_status
+from failback.operator.planning.encoding import from_time, operation_from_status
 from failback.operator.planning.operations import role_switch
 from failback.operator.planning.switching import snapshot
 from failback.operator.planning.types import SaveSnapshot
@@ -73,6 +73,15 @@ def test_every_step_comes_in_order_and_leaves_its_evidence() -> None:
     assert status["writeOutageSeconds"] > 0
     assert status["readOutageSeconds"] > 0
     assert {m.role_label for m in world.machines.values()} == {"master", "slave"}
+
+
+def test_writes_are_closed_for_as_long_as_clients_need_to_hear_of_it() -> None:
+    world = switched()
+    steps = {step["name"]: step for step in world.switch_status["steps"]}
+    begun, ended = (from_time(steps["DrainWrites"][key]) for key in ("startedAt", "finishedAt"))
+    assert begun is not None
+    assert ended is not None
+    assert ended - begun >= 35
 
 
 def test_events_tell_both_the_cluster_and_the_switch() -> None:
