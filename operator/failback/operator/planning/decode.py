@@ -37,7 +37,7 @@ def decode_pod(item: Object) -> Pod:
     ready = _condition(status, "Ready")
     is_ready = ready.get("status") == "True"
     problem, message = ("", "") if is_ready else _problem(item)
-    prefix, prefix_message = _verdict(status)
+    verdict = _verdict(status)
     return Pod(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -56,8 +56,10 @@ def decode_pod(item: Object) -> Pod:
         restarts=sum(int(entry.get("restartCount", 0)) for entry in _main(status)),
         problem=problem,
         message=message,
-        prefix=prefix,
-        prefix_message=prefix_message,
+        image=_image(item),
+        prefix=str(verdict.get("prefix", "")),
+        prefix_message=_words(verdict),
+        tail_bytes=_tail_bytes(verdict),
     )
 
 
@@ -124,8 +126,15 @@ def _last_words(entry: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
     return f"{text}: {words}" if words else text
 
 
-def _verdict(status: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what the init container ``verify`` said last."""
+def _image(item: Object) -> str:
+    for container in item.get("spec", {}).get("containers") or ():
+        if container.get("name") == "broker":
+            return str(container.get("image", ""))
+    return ""
+
+
+def _verdict(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the init container ``verify`` said last; empty when it said nothing."""
     for entry in _init(status):
         if entry.get("name") != "verify":
             continue
@@ -133,24 +142,37 @@ def _verdict(status: Mapping[str, Any]) -> tuple[str, str]:
             said = ((state or {}).get("terminated") or {}).get("message")
             if said:
                 return _parsed(said)
-    return "", ""
+    return {}
 
 
-def _parsed(said: str) -> tuple[str, str]:
+def _parsed(said: str) -> Mapping[str, Any]:
     try:
         verdict = json.loads(said.strip().splitlines()[-1])
-    except ValueError:
-        return "", ""
-    if not isinstance(verdict, dict):
-        return "", ""
-    prefix = str(verdict.get("prefix", ""))
-    words = str(verdict.get("message", ""))
-    start, end = verdict.get("masterStart"), verdict.get("ownEnd")
+    except (ValueError, IndexError):
+        return {}
+    return verdict if isinstance(verdict, dict) else {}
+
+
+def _words(verdict: Mapping[str, Any]) -> str:
+    """Return a sentence about a verdict; the platform's numbers where they matter."""
+    prefix, end = verdict.get("prefix", ""), verdict.get("ownEnd")
     if prefix == "TooFarBehind":
-        words = f"master starts at {start}, slave ends at {end}"
-    elif prefix not in _HEALTHY_VERDICTS and not words:
-        words = f"master ends at {verdict.get('masterEnd')}, slave ends at {end}"
-    return prefix, words
+        return f"master starts at {verdict.get('masterStart')}, slave ends at {end}"
+    words = str(verdict.get("message", ""))
+    if not words and prefix and prefix not in _HEALTHY_VERDICTS:
+        return f"master ends at {verdict.get('masterEnd')}, slave ends at {end}"
+    return words
+
+
+def _tail_bytes(verdict: Mapping[str, Any]) -> int | None:
+    """Return how much of a diverged log the master's lacks or has differently."""
+    end = verdict.get("ownEnd")
+    begin = verdict.get("differsAt", verdict.get("masterEnd"))
+    if verdict.get("prefix") not in ("Diverged", "SlaveAhead"):
+        return None
+    if not isinstance(end, int) or not isinstance(begin, int):
+        return None
+    return max(0, end - begin)
 
 
 def decode_claim(item: Object) -> Claim:

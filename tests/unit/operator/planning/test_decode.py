@@ -101,6 +101,15 @@ def test_words_that_are_no_verdict_are_none(text: str) -> None:
     assert decode_pod(pod(initContainerStatuses=[entry])).prefix == ""
 
 
+def test_the_tail_of_a_diverged_log_is_measured() -> None:
+    verdict = verify("state", prefix="Diverged", ownEnd=1000, masterEnd=2000, differsAt=900)
+    assert decode_pod(pod(initContainerStatuses=[verdict])).tail_bytes == 100
+    ahead = verify("state", prefix="SlaveAhead", ownEnd=1000, masterEnd=700)
+    assert decode_pod(pod(initContainerStatuses=[ahead])).tail_bytes == 300
+    fine = verify("state", prefix="Verified", ownEnd=1000, masterEnd=2000)
+    assert decode_pod(pod(initContainerStatuses=[fine])).tail_bytes is None
+
+
 def test_a_readiness_gate_is_read_with_its_state() -> None:
     item = pod(conditions=[{"type": "failback.dev/registered", "status": "True"}])
     assert decode_pod(item).gate is None

@@ -1,0 +1,232 @@
+"""One pass over a cluster: what it does, what it leaves alone, and when it does nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from failback.operator.planning.cluster import plan_cluster
+from failback.operator.planning.encoding import find_condition
+from failback.operator.planning.observed import ObservedCluster
+from failback.operator.planning.types import Apply, LabelPod, Plan
+from tests.support.planning_run import CONTEXT, Run, steady
+from tests.support.planning_world import World
+
+pytestmark = pytest.mark.unit
+
+
+def plan(world: World, observed: ObservedCluster | None = None, **changes: Any) -> Plan:
+    seen = dataclasses.replace(observed or world.observe(), **changes)
+    return plan_cluster(world.cluster, world.status, seen, CONTEXT, world.now)
+
+
+def reason(found: Plan, kind: str = "Ready") -> str:
+    entry = find_condition(found.status, kind)
+    assert entry is not None
+    return str(entry["reason"])
+
+
+def applied(found: Plan) -> set[tuple[str, str]]:
+    return {
+        (item.manifest["kind"], item.manifest["metadata"]["name"])
+        for item in found.actions
+        if isinstance(item, Apply)
+    }
+
+
+def test_a_new_cluster_gets_all_its_objects_at_once() -> None:
+    found = plan(World(pairs=2))
+    members = {f"orders-{pair}-{ordinal}" for pair in (0, 1) for ordinal in (0, 1)}
+    assert applied(found) == {
+        ("Service", "orders-brokers"),
+        ("PodDisruptionBudget", "orders-0"),
+        ("PodDisruptionBudget", "orders-1"),
+        *(("StatefulSet", name) for name in members),
+        *(("ConfigMap", name) for name in members),
+    }
+    assert reason(found) == "Creating"
+    assert "observedGeneration" not in found.status
+
+
+def test_a_cluster_at_rest_is_left_alone() -> None:
+    world = steady(pairs=2)
+    found = plan(world)
+    assert found.actions == ()
+    assert found.events == ()
+    assert found.status == world.status
+    assert found.wake_after is None
+    assert world.status["observedGeneration"] == 1
+    assert reason(found) == "AllReady"
+
+
+configs = st.dictionaries(
+    st.sampled_from(["fileReservedTime", "haTransferBatchSize", "registerNameServerPeriod"]),
+    st.integers(1, 99).map(str),
+    max_size=2,
+)
+specs = st.fixed_dictionaries(
+    {
+        "pairs": st.integers(1, 3),
+        "slavesPerPair": st.integers(0, 2),
+        "slaveReadEnable": st.booleans(),
+        "flushDiskType": st.sampled_from(["ASYNC_FLUSH", "SYNC_FLUSH"]),
+        "config": configs,
+    }
+)
+
+
+@settings(max_examples=15, deadline=None)
+@given(spec=specs)
+def test_once_settled_a_second_pass_plans_nothing(spec: dict[str, Any]) -> None:
+    world = World(**spec)
+    Run(world).until_steady()
+    for seconds in (0, 5, 60, 3600):
+        world.now += seconds
+        found = plan(world)
+        assert (found.actions, found.events) == ((), ())
+        assert found.status == world.status
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("StatefulSet", "orders-0-1"),
+        ("ConfigMap", "orders-0-0"),
+        ("Service", "orders-brokers"),
+        ("PodDisruptionBudget", "orders-0"),
+    ],
+)
+def test_a_lost_child_is_made_again_and_nothing_else(kind: str, name: str) -> None:
+    world = steady()
+    seen = world.observe()
+    objects = {key: item for key, item in seen.objects.items() if key != (kind, name)}
+    members = {
+        key: dataclasses.replace(
+            view,
+            statefulset=objects.get(("StatefulSet", f"orders-{key[0]}-{key[1]}")),
+            config_map=objects.get(("ConfigMap", f"orders-{key[0]}-{key[1]}")),
+        )
+        for key, view in seen.members.items()
+    }
+    assert applied(plan(world, seen, objects=objects, members=members)) == {(kind, name)}
+
+
+def test_what_breaks_a_rule_leaves_the_children_as_they_are() -> None:
+    world = steady()
+    world.edit(masterRole="SYNC_MASTER", slavesPerPair=1)
+    spec = world.cluster.spec.model_copy(update={"slaves_per_pair": 0})
+    broken = world.cluster.model_copy(update={"spec": spec})
+    found = plan_cluster(broken, world.status, world.observe(), CONTEXT, world.now)
+    assert found.actions == ()
+    assert reason(found) == "InvalidSpec"
+    assert "SYNC_MASTER needs a slave" in str(find_condition(found.status, "Ready"))
+    assert [item.reason for item in found.events] == ["InvalidSpec"]
+    again = plan_cluster(broken, found.status, world.observe(), CONTEXT, world.now)
+    assert again.events == ()
+
+
+def test_a_foreign_object_of_our_name_stops_everything() -> None:
+    world = World()
+    found = plan(world, foreign=frozenset({("ConfigMap", "orders-0-0")}))
+    assert found.actions == ()
+    assert reason(found) == "NameTaken"
+    assert "ConfigMap/orders-0-0" in str(find_condition(found.status, "Ready"))
+
+
+def test_a_foreign_object_of_another_name_is_none_of_our_business() -> None:
+    found = plan(World(), foreign=frozenset({("ConfigMap", "settings")}))
+    assert applied(found)
+
+
+def test_without_its_name_server_nothing_is_made() -> None:
+    found = plan(World(), name_servers=None)
+    assert found.actions == ()
+    assert reason(found) == "NameServerMissing"
+
+
+def test_a_name_server_that_vanishes_later_changes_no_broker() -> None:
+    world = steady()
+    found = plan(world, name_servers=None, routes=())
+    assert found.actions == ()
+    assert reason(found) == "NameServerMissing"
+
+
+@pytest.mark.parametrize("how", ["suspend", "annotation"])
+def test_paused_means_status_only(how: str) -> None:
+    world = steady()
+    if how == "suspend":
+        world.edit(suspend=True, slaveReadEnable=True)
+    else:
+        world.annotate(pause_reconciliation="true")
+        world.edit(slaveReadEnable=True)
+    seen = world.observe()
+    objects = {key: item for key, item in seen.objects.items() if key[0] != "Service"}
+    found = plan(world, seen, objects=objects)
+    assert (found.actions, found.events) == ((), ())
+    assert "currentOperation" not in found.status
+    assert reason(found, "Paused") == "Requested"
+
+
+def test_an_operation_stands_in_the_status_before_it_acts() -> None:
+    world = steady()
+    world.edit(slaveReadEnable=True)
+    opened = plan(world)
+    assert opened.status["currentOperation"]["type"] == "LiveConfig"
+    assert not any(isinstance(item, Apply) for item in opened.actions)
+    assert [item.reason for item in opened.events] == ["OperationStarted"]
+
+
+def test_pods_show_the_role_that_brokers_say() -> None:
+    world = steady()
+    for pod in world.pods.values():
+        pod.role = ""
+    labels = {
+        item.pod: item.labels["failback.dev/role"]
+        for item in plan(world).actions
+        if isinstance(item, LabelPod)
+    }
+    assert labels == {"orders-0-0-0": "master", "orders-0-1-0": "slave"}
+
+
+def test_a_silent_broker_keeps_the_role_it_had() -> None:
+    world = steady()
+    world.silent.add((0, 0))
+    assert not any(isinstance(item, LabelPod) for item in plan(world).actions)
+
+
+def test_two_masters_are_told_and_left_alone() -> None:
+    world = steady()
+    world.running(0, 1).config["brokerRole"] = "ASYNC_MASTER"
+    found = plan(world)
+    assert not any(not isinstance(item, LabelPod) for item in found.actions)
+    assert reason(found, "RolesConsistent") == "TwoMasters"
+    assert [item.reason for item in found.events] == ["TwoMastersDetected"]
+    world.status = dict(found.status)
+    assert plan(world).events == ()
+
+
+def test_status_lists_pairs_and_members_as_they_are() -> None:
+    world = steady(pairs=2)
+    pairs = world.status["pairs"]
+    assert [(pair["name"], pair["phase"], pair["writable"]) for pair in pairs] == [
+        ("orders-0", "Running", True),
+        ("orders-1", "Running", True),
+    ]
+    master, slave = pairs[0]["members"]
+    assert (master["brokerId"], master["observedRole"]) == (0, "ASYNC_MASTER")
+    assert (slave["brokerId"], slave["observedRole"], slave["lag"]) == (1, "SLAVE", "Zero")
+    assert world.status["readyPairs"] == 2
+    assert world.status["replicas"] == 2
+
+
+def test_many_pairs_list_only_members_that_are_not_as_wanted() -> None:
+    world = steady(pairs=17)
+    assert all(pair["members"] == [] for pair in world.status["pairs"])
+    world.kill(3, 1)
+    found = plan(world)
+    listed = [pair["name"] for pair in found.status["pairs"] if pair["members"]]
+    assert listed == ["orders-3"]
