@@ -58,7 +58,11 @@ class RealPair(SwitchWorld):
         self._pending: list[Any] = []
         self._views: dict[Member, MemberView] = {}
         self._routes: tuple[Route, ...] = ()
-        super().__init__()
+        try:
+            super().__init__()
+        except BaseException:
+            self.close()
+            raise
 
     # --- places ---
 
