@@ -39,6 +39,7 @@ _CHILDREN: Final[Mapping[str, str]] = {
 """Kind → label selector of the watch."""
 DELETION_SECONDS: Final[Mapping[str, float]] = {"ChaosExperiment": 300.0}
 _DELETION_SECONDS: Final = 60.0
+_END_POLL_SECONDS: Final = 1.0
 
 
 def configure(settings: kopf.OperatorSettings, *, watch_crds: bool) -> None:
@@ -159,8 +160,9 @@ class Watches:
                 *where,
                 id="loop",
                 registry=self.registry,
-                cancellation_backoff=self._deletion_seconds(kind),
-                cancellation_timeout=5,
+                # kopf looks whether the daemon has ended only when this time is over: with a
+                # backoff of minutes the finalizer would stay as long after an end of seconds.
+                cancellation_polling=_END_POLL_SECONDS,
             )
             async def daemon(**given: Any) -> None:
                 self._store.use(given["children"], given["resources"])
