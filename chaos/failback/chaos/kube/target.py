@@ -95,6 +95,12 @@ class KubernetesTarget:
 
     def view(self) -> ClusterView:
         cluster = self._require_cluster()
+        engine = str((cluster["spec"].get("engine") or {}).get("type", "failback"))
+        if engine != "failback":
+            raise TargetError(
+                f"view of {self._cluster}",
+                f"engine {engine} has no failback-init: nothing could be held down or proved",
+            )
         found = places(cluster, self.api.pods(self._selector), self._domain)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             looked = list(pool.map(self._member, found))
@@ -114,7 +120,7 @@ class KubernetesTarget:
         return ClusterView(
             cluster=self._cluster,
             namespace=self.api.namespace,
-            engine=str((cluster["spec"].get("engine") or {}).get("type", "failback")),
+            engine=engine,
             nameservers=self._nameservers,
             pairs=pairs,
             conflicts=tuple(conflicts(pairs, ask_nameservers(self._nameservers))),
