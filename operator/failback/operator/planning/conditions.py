@@ -13,6 +13,7 @@ from failback.operator.catalogue import config_keys
 from failback.operator.planning import facts, live_keys
 from failback.operator.planning.encoding import find_condition, names
 from failback.operator.planning.observed import MemberView
+from failback.operator.planning.operations import scale_down
 from failback.operator.planning.view import ClusterView
 
 _ADDRESS_KEYS: Final = frozenset(
@@ -106,7 +107,8 @@ def _why_down(view: ClusterView, member: MemberView) -> str:
         return f"{name} does not exist"
     if pod.deleting:
         return f"{name} is stopping"
-    words = pod.message or pod.prefix_message or pod.prefix
+    verdict = "" if pod.prefix in ("Verified", "Unverified") else pod.prefix
+    words = pod.message or (verdict and (pod.prefix_message or verdict))
     return f"{name} is not ready" + (f": {words}" if words else "")
 
 
@@ -133,7 +135,10 @@ def _draining(view: ClusterView) -> tuple[str, str]:
 def config_applied(view: ClusterView) -> Verdict:
     """The read-back (26) of every member equals what is desired, key by key."""
     kind = "ConfigApplied"
-    silent, live, waiting, unknown = [], [], [], set[str]()
+    silent: list[str] = []
+    live: list[str] = []
+    waiting: list[str] = []
+    unknown: set[str] = set()
     for member in view.members:
         name = view.member_name(member)
         answer = member.broker.config if member.broker else None
@@ -315,7 +320,10 @@ def metadata_synced(view: ClusterView) -> Verdict:
 def scaling_down(view: ClusterView) -> Verdict:
     """A pair or slave is leaving."""
     operation = view.operation
-    if operation is None or operation.type != "ScaleDown":
+    if operation is None or operation.type != scale_down.TYPE:
+        refused = scale_down.refusals(view.cluster, view.previous, view.observed)
+        if refused:
+            return Verdict("ScalingDown", False, "ScaleDownRefused", names(refused, 3))
         return Verdict("ScalingDown", False, "None")
     reason = {"DrainPair": "PendingConfigApplied", "WaitEmpty": "PendingEmpty"}.get(
         operation.step, "PendingDelete"
