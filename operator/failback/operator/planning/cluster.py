@@ -275,6 +275,7 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
         ("ReplicationHealthy", "Diverged", "SlaveDiverged"),
         ("ReplicationHealthy", "SlaveAhead", "SlaveDiverged"),
         ("MetadataSynced", "SlaveAheadOfMaster", "SlaveAheadOfMaster"),
+        ("ScalingDown", "ScaleDownRefused", "ScaleDownRefused"),
     ):
         now = find_condition(new, kind)
         if now and now["reason"] == reason and _turned(view.previous, kind, reason):

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from failback.operator.planning import facts
+from failback.operator.planning import facts, restarts
 from failback.operator.planning.observed import MemberView
 from failback.operator.planning.view import ClusterView
 
@@ -152,28 +152,11 @@ def _as_wanted(member: Mapping[str, Any]) -> bool:
 def pending_restarts(view: ClusterView) -> list[dict[str, Any]]:
     """Return the members whose pod differs from its template, and why."""
     found = [
-        {"member": view.member_name(member), "reasons": reasons}
+        {"member": view.member_name(member), "reasons": list(reasons)}
         for member in view.members
-        if (reasons := restart_reasons(view, member))
+        if (reasons := restarts.reasons(member))
     ]
     return found[:_MAX_PENDING]
-
-
-def restart_reasons(view: ClusterView, member: MemberView) -> list[str]:
-    """Return why the pod of a member has to be replaced; empty when it has not."""
-    pod, statefulset = member.pod, member.statefulset
-    if pod is None or statefulset is None:
-        return []
-    newest = statefulset.get("status", {}).get("updateRevision", "")
-    marks = statefulset["spec"]["template"]["metadata"].get("annotations", {})
-    reasons = []
-    if pod.restart_hash != marks.get("failback.dev/restart-hash", ""):
-        reasons.append("ConfigChanged")
-    if pod.restarted_at != marks.get("failback.dev/restarted-at", ""):
-        reasons.append("Manual")
-    if not reasons and newest and pod.revision and pod.revision != newest:
-        reasons.append("TemplateChanged")
-    return reasons
 
 
 def trimmed(status: dict[str, Any]) -> tuple[dict[str, Any], bool]:

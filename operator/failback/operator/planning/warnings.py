@@ -10,7 +10,7 @@ from failback.operator.kinds.base import parse_quantity
 from failback.operator.planning.conditions import Verdict
 from failback.operator.planning.encoding import names
 from failback.operator.planning.observed import MemberView
-from failback.operator.planning.operations import resize
+from failback.operator.planning.operations import resize, resync
 from failback.operator.planning.view import ClusterView
 
 KNOWN_ANNOTATIONS: Final = frozenset(
@@ -133,6 +133,9 @@ def _platform(view: ClusterView) -> Iterator[tuple[str, str]]:
     monitored = spec.metrics.pod_monitor.enabled
     if monitored and "PodMonitor" not in view.observed.served_kinds:
         yield "PodMonitorCrdMissing", "the API server does not serve PodMonitor"
+    resync_refused = resync.refusal(view.cluster, view.previous, view.observed)
+    if resync_refused:
+        yield "ResyncRefused", resync_refused
     refused = [view.member_name(item) for item in view.members if _resize_refused(view, item)]
     if refused:
         yield "VolumeResizeRefused", f"the claim of {names(refused)} does not grow"

@@ -248,6 +248,39 @@ def test_an_eviction_under_way_is_waited_for() -> None:
     run.until_steady()
 
 
+def test_slaves_get_time_to_reconnect_before_their_master_takes_writes() -> None:
+    world = steady()
+    world.edit(**ROLL)
+    run = Run(world)
+    run.until(lambda: "orders-0-0-0" in evicted(world))
+    run.until(lambda: run.at_step("Roll/WaitReplicated"))
+    registered = world.now
+    run.until(lambda: run.at_step("Roll/OpenWrites"))
+    assert world.now - registered >= 6
+
+
+@pytest.mark.parametrize("behind", ["controller", "file", "template"])
+def test_no_pod_goes_before_its_successor_would_be_of_the_wanted_template(behind: str) -> None:
+    world = steady()
+    world.edit(**ROLL)
+    run = Run(world)
+    run.until(lambda: run.at_step("Roll/EvictMember"))
+    statefulset = world.objects["StatefulSet", "orders-0-1"]
+    file = world.objects["ConfigMap", "orders-0-1"]
+    if behind == "controller":
+        status = {**statefulset["status"], "observedGeneration": 1}
+        world.objects["StatefulSet", "orders-0-1"] = {**statefulset, "status": status}
+    elif behind == "file":
+        world.objects["ConfigMap", "orders-0-1"] = {**file, "data": {"broker.conf": ""}}
+    else:
+        spec = {**statefulset["spec"], "serviceName": "another"}
+        world.objects["StatefulSet", "orders-0-1"] = {**statefulset, "spec": spec}
+    run.one_pass()
+    assert evicted(world) == []
+    run.until_steady()
+    assert evicted(world) == ["orders-0-1-0", "orders-0-0-0"]
+
+
 def test_a_held_member_blocks_the_roll_of_its_pair() -> None:
     world = steady()
     world.annotate(hold_member="orders-0-1")

@@ -246,6 +246,7 @@ def test_the_master_never_leaves_for_want_of_slaves() -> None:
     assert world.running(0, 2).is_master
     text = scale_down.refusals(world.cluster, world.status, world.observe())
     assert text == ("orders-0: member 2 is the master; switch roles before slavesPerPair 1",)
+    assert told(world, "ScaleDownRefused") == list(text)
 
 
 def test_nothing_leaves_under_an_experiment_or_a_role_switch() -> None:

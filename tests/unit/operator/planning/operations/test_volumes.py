@@ -171,6 +171,7 @@ def test_a_master_is_never_wiped() -> None:
     assert not [action for action in world.log if isinstance(action, Delete)]
     why = resync.refusal(world.cluster, world.status, world.observe())
     assert why == "orders-0-0 is the master of its pair"
+    assert f"ResyncRefused: {why}" in warning(world)
 
 
 def test_the_only_copy_is_never_wiped() -> None:
