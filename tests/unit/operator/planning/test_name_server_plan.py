@@ -1,0 +1,172 @@
+"""NameServer: addresses come from the spec; they grow after their pods and shrink before them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from failback.operator.kinds.name_server import NameServer
+from failback.operator.planning.children import by_key, finished
+from failback.operator.planning.encoding import find_condition
+from failback.operator.planning.name_server import SHRINK_SECONDS, plan_name_server
+from failback.operator.planning.observed import ObservedNameServer, Pod
+from failback.operator.planning.types import Apply, Plan
+from failback.operator.render.nameserver import addresses
+from failback.operator.render.objects import render_name_server
+from tests.support.planning_run import CONTEXT
+
+pytestmark = pytest.mark.unit
+
+NOW = 1_750_000_000.0
+
+
+def name_server(replicas: int = 2, **spec: Any) -> NameServer:
+    return NameServer.model_validate(
+        {
+            "metadata": {"name": "main", "namespace": "shop", "uid": "ns-1"},
+            "spec": {"replicas": replicas, **spec},
+        }
+    )
+
+
+def observed(standing: int, *, ready: int | None = None, **changes: Any) -> ObservedNameServer:
+    """Return a NameServer of so many replicas, the first ``ready`` of them ready and answering."""
+    ready = standing if ready is None else ready
+    told = addresses(name_server(standing), CONTEXT)
+    objects = {
+        key: {**finished(item), "metadata": {**finished(item)["metadata"], "uid": "u"}}
+        for key, item in by_key(render_name_server(name_server(standing), CONTEXT)).items()
+    }
+    fields: dict[str, Any] = {
+        "objects": objects,
+        "pods": {
+            index: Pod(f"main-ns-{index}", f"u-{index}", ready=index < ready)
+            for index in range(standing)
+        },
+        "answers": {address: index < ready for index, address in enumerate(told)},
+    }
+    return ObservedNameServer(NOW, **{**fields, **changes})
+
+
+def plan(
+    wanted: NameServer, status: dict[str, Any], seen: ObservedNameServer, now: float = NOW
+) -> Plan:
+    return plan_name_server(wanted, status, seen, CONTEXT, now)
+
+
+def settled(replicas: int) -> dict[str, Any]:
+    """Return the status of a NameServer at rest."""
+    return dict(plan(name_server(replicas), {}, observed(replicas)).status)
+
+
+def reason(found: Plan, kind: str = "Ready") -> str:
+    entry = find_condition(found.status, kind)
+    assert entry is not None
+    return str(entry["reason"])
+
+
+def replicas_applied(found: Plan) -> list[int]:
+    return [
+        item.manifest["spec"]["replicas"]
+        for item in found.actions
+        if isinstance(item, Apply) and item.manifest["kind"] == "StatefulSet"
+    ]
+
+
+def told(found: Plan) -> int:
+    return len(found.status["addresses"])
+
+
+def test_a_new_name_server_tells_all_addresses_before_any_pod_is_ready() -> None:
+    found = plan(name_server(2), {}, ObservedNameServer(NOW))
+    assert {item.manifest["kind"] for item in found.actions if isinstance(item, Apply)} == {
+        "ConfigMap",
+        "Service",
+        "StatefulSet",
+        "PodDisruptionBudget",
+    }
+    assert told(found) == 2
+    assert reason(found) == "Creating"
+
+
+def test_at_rest_nothing_is_planned() -> None:
+    status = settled(2)
+    for now in (NOW, NOW + 3600):
+        found = plan(name_server(2), status, observed(2), now)
+        assert (found.actions, found.events, found.wake_after) == ((), (), None)
+        assert found.status == status
+    assert status["observedGeneration"] == 1
+    assert reason(found) == "AllReady"
+
+
+def test_a_restarting_pod_changes_no_address() -> None:
+    found = plan(name_server(2), settled(2), observed(2, ready=1))
+    assert told(found) == 2
+    assert reason(found) == "PodNotReady"
+    assert find_condition(found.status, "Ready") != find_condition(settled(2), "Ready")
+
+
+def test_a_pod_that_does_not_answer_is_named() -> None:
+    silent = dict.fromkeys(addresses(name_server(2), CONTEXT), False)
+    found = plan(name_server(2), settled(2), observed(2, answers=silent))
+    assert reason(found) == "NotAnswering"
+
+
+def test_growing_the_address_follows_the_ready_pod() -> None:
+    status = settled(1)
+    first = plan(name_server(2), status, observed(1))
+    assert replicas_applied(first) == [2]
+    assert told(first) == 1
+    waiting = plan(name_server(2), status, observed(2, ready=1))
+    assert told(waiting) == 1
+    grown = plan(name_server(2), status, observed(2))
+    assert told(grown) == 2
+    assert {item.reason for item in grown.events} == {"AddressesChanged", "ScaledUp"}
+
+
+def test_shrinking_the_pod_goes_two_polls_after_its_address() -> None:
+    first = plan(name_server(1), settled(2), observed(2))
+    assert told(first) == 1
+    assert replicas_applied(first) == []
+    assert reason(first) == "Shrinking"
+    status = dict(first.status)
+    early = plan(name_server(1), status, observed(2), NOW + SHRINK_SECONDS - 1)
+    assert replicas_applied(early) == []
+    assert early.wake_after is not None
+    late = plan(name_server(1), status, observed(2), NOW + SHRINK_SECONDS + 1)
+    assert replicas_applied(late) == [1]
+    done = plan(name_server(1), dict(late.status), observed(1), NOW + 300)
+    assert (done.actions, reason(done)) == ((), "AllReady")
+
+
+def test_some_address_survives_every_change() -> None:
+    for before in (1, 2, 5):
+        for after in (1, 3, 9):
+            status = settled(before)
+            found = plan(name_server(after), status, observed(before))
+            assert set(found.status["addresses"]) & set(status["addresses"])
+
+
+def test_suspended_means_status_only() -> None:
+    found = plan(name_server(2, suspend=True), {}, ObservedNameServer(NOW))
+    assert found.actions == ()
+    assert reason(found, "Paused") == "Requested"
+
+
+def test_a_foreign_object_of_our_name_stops_everything() -> None:
+    seen = ObservedNameServer(NOW, foreign=frozenset({("Service", "main-ns")}))
+    found = plan(name_server(2), {}, seen)
+    assert found.actions == ()
+    assert reason(found) == "NameTaken"
+    assert [item.reason for item in found.events] == ["NameTaken"]
+    assert plan(name_server(2), dict(found.status), seen).events == ()
+
+
+def test_a_broken_rule_is_told_once() -> None:
+    wanted = name_server(2, config={"listenPort": "1"})
+    found = plan(wanted, settled(2), observed(2))
+    assert found.actions == ()
+    assert reason(found) == "InvalidSpec"
+    assert len(found.events) == 1
+    assert plan(wanted, dict(found.status), observed(2)).events == ()
