@@ -15,9 +15,11 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
+import aiohttp
 import kopf
 
-from failback.operator.kube import GROUP, RESOURCES
+from failback.operator.first_lists import FirstLists
+from failback.operator.kube import GROUP, MANAGER, RESOURCES
 from failback.operator.loops import Key, Loops
 from failback.operator.settings import Settings
 from failback.operator.store import Store, owners_of, plain
@@ -63,7 +65,15 @@ def _selector(group: str, plural: str) -> Any:
     return (group, plural)
 
 
-def _log_in(**given: Any) -> kopf.ConnectionInfo | None:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Session(kopf.AiohttpSession):
+    """A session of ours; equal credentials make equal ones: kopf tries what failed only once."""
+
+    aiohttp_session: aiohttp.ClientSession = dataclasses.field(compare=False)
+    credentials: kopf.ConnectionInfo
+
+
+def _credentials(**given: Any) -> kopf.ConnectionInfo | None:
     """Return the credentials of the pod, else those of the kubeconfig; asked again at 401."""
     found = kopf.login_with_service_account(**given)
     if found is None:
@@ -86,7 +96,8 @@ class Watches:
         self._acting = frozenset(acting)
         self._settings = settings
         self.registry = kopf.OperatorRegistry()
-        self.ready = asyncio.Event()
+        kinds = (*PLAIN_KINDS, *FINALIZED_KINDS, *_CHILDREN)
+        self.first_lists = FirstLists((RESOURCES[kind][2] for kind in kinds), settings.namespaces)
         self._loops: Loops | None = None
         self._register()
 
@@ -124,7 +135,7 @@ class Watches:
 
     def _register(self) -> None:
         kopf.on.startup(registry=self.registry)(self._startup)
-        kopf.on.login(registry=self.registry)(_log_in)
+        kopf.on.login(registry=self.registry)(self._log_in)
         for kind in (*PLAIN_KINDS, *FINALIZED_KINDS):
             self._register_resource(kind)
         for kind in _CHILDREN:
@@ -132,7 +143,27 @@ class Watches:
 
     async def _startup(self, settings: kopf.OperatorSettings, **_: Any) -> None:
         configure(settings, watch_crds=self._settings.watch_crds)
-        self.ready.set()
+
+    async def _log_in(self, **given: Any) -> _Session | None:
+        """Return a session that notes which watches have begun."""
+        found = _credentials(**given)
+        if found is None:
+            return None
+        session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=found.as_ssl_context()),
+            headers={**found.as_http_headers(), "User-Agent": MANAGER},
+            proxy=found.proxy_url,
+            trust_env=found.trust_env,
+            trace_configs=[self.first_lists.trace()],
+        )
+        return _Session(
+            server=found.server,
+            default_namespace=found.default_namespace,
+            priority=found.priority,
+            expiration=found.expiration,
+            aiohttp_session=session,
+            credentials=found,
+        )
 
     def _register_resource(self, kind: str) -> None:
         where = RESOURCES[kind]

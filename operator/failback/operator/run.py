@@ -90,12 +90,13 @@ async def _serve(settings: Settings, metrics: Metrics, kube: Kube, stop: asyncio
         late = loops.overdue_seconds()
         return f"a pass is late by {late:.0f} s" if late > _STALLED_SECONDS else ""
 
-    def ready() -> str:
-        return "" if watches.ready.is_set() else "starting"
-
     try:
         async with serve_health(
-            settings.http_host, settings.http_port, metrics, healthy=healthy, ready=ready
+            settings.http_host,
+            settings.http_port,
+            metrics,
+            healthy=healthy,
+            ready=watches.first_lists.problem,
         ) as port:
             logger.info("failback operator %s serves health on port %d", settings.version, port)
             await handlers.watch(watches, settings, stop)
