@@ -17,7 +17,9 @@ from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning import facts, predicates, present, restarts
+from failback.operator.planning.encoding import operation_from_status
 from failback.operator.planning.observed import Key, Object, ObservedCluster
+from failback.operator.planning.operations import live_config
 from failback.operator.planning.operations.turn import (
     CLOSED,
     OPEN,
@@ -40,6 +42,8 @@ TYPE: Final = "Roll"
 PRIORITY: Final = 5
 ABANDONABLE: Final = True
 
+LIVE_FIRST_SECONDS: Final = 60.0
+"""How long a Roll lets a LiveConfig go first that was there before it."""
 RECONNECT_SECONDS: Final = 6.0
 """The Java slave's first report comes more than 5 s after it connected."""
 REOPEN_SECONDS: Final = 60.0
@@ -64,6 +68,8 @@ def cause(
     """Return a Roll of the pair whose member goes first, or of the member a person named."""
     waiting = _waiting(cluster, observed, status)
     manual = restarts.manual_member(cluster)
+    if (waiting or manual) and _live_goes_first(cluster, status, observed, now):
+        return None
     data: dict[str, Any] = {}
     if manual is not None and (pod := observed.member(*manual).pod) is not None:
         pair, why = manual[0], f"{restarts.RESTART_MEMBER} {pod.uid}"
@@ -82,6 +88,19 @@ def cause(
         step_started_at=now,
         data=data,
     )
+
+
+def _live_goes_first(
+    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
+) -> bool:
+    """Tell whether live keys that changed with the others are being set; not for ever."""
+    running = operation_from_status(status)
+    if running is not None and running.type == live_config.TYPE:
+        if now - running.started_at > LIVE_FIRST_SECONDS:
+            return False
+    elif running is not None:
+        return False
+    return bool(live_config.work_of(cluster, status, observed, now).changes)
 
 
 def _waiting(

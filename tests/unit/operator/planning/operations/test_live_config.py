@@ -208,11 +208,21 @@ def test_the_same_request_is_not_repeated_at_once() -> None:
 def test_a_live_and_a_roll_key_change_live_first() -> None:
     world = steady()
     world.edit(slaveReadEnable=True, config={"flushConsumerOffsetInterval": "4000"})
-    run = Run(world)
-    run.until(lambda: any(isinstance(action, Evict) for action in world.log))
-    run.until_steady()
+    Run(world).until_steady()
+    reads = [i for i, a in enumerate(world.log) if isinstance(a, SetConfig) and READ in a.values]
+    first_eviction = next(i for i, a in enumerate(world.log) if isinstance(a, Evict))
+    assert max(reads) < first_eviction
     config = world.running(0, 0).config
     assert (config[READ], config["flushConsumerOffsetInterval"]) == ("true", "4000")
+
+
+def test_a_live_key_that_a_broker_refuses_does_not_hold_a_roll_up_for_ever() -> None:
+    world = steady()
+    world.stubborn[(0, 1), READ] = "false"
+    world.edit(slaveReadEnable=True, config={"flushConsumerOffsetInterval": "4000"})
+    run = Run(world)
+    run.until(lambda: any(isinstance(action, Evict) for action in world.log))
+    run.until(lambda: len([a for a in world.log if isinstance(a, Evict)]) == 2)
 
 
 # --- failover SlaveReadOnly ---------------------------------------------------------------------
