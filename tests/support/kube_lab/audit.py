@@ -1,4 +1,4 @@
-"""Who wrote what: the API server's audit log."""
+"""Who wrote what, and what service accounts read: the API server's audit log."""
 
 from __future__ import annotations
 
@@ -17,12 +17,18 @@ rules:
   - level: Metadata
     verbs: [create, update, patch, delete, deletecollection]
   - level: None
+    userGroups: ["system:serviceaccounts:kube-system"]
+  - level: Metadata
+    userGroups: ["system:serviceaccounts"]
+    verbs: [get, list, watch]
+  - level: None
 """
+READS = frozenset({"get", "list", "watch"})
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write request, as the API server logged it when it had answered."""
+    """One request, mostly a write, as the API server logged it when it had answered."""
 
     verb: str
     group: str
@@ -64,15 +70,20 @@ class AuditLog:
         return [
             write
             for write in self._read(since)
-            if write.user_agent.startswith(user_agent)
+            if write.verb not in READS
+            and write.user_agent.startswith(user_agent)
             and user in ("", write.user)
             and namespace in ("", write.namespace)
             and resource in ("", write.resource)
         ]
 
+    def requests(self, user: str, *, since: int = 0) -> list[Write]:
+        """Return the requests of a service account, reads too, in order of their answers."""
+        return [item for item in self._read(since) if item.user == user and item.resource]
+
     def counts(self, *, since: int = 0) -> Counter[str]:
         """Return the number of write requests of each user agent."""
-        return Counter(write.user_agent for write in self._read(since))
+        return Counter(write.user_agent for write in self._read(since) if write.verb not in READS)
 
     def _read(self, since: int) -> Iterator[Write]:
         if not self.file.exists():

@@ -29,7 +29,6 @@ CONTROLLERS = (
     "namespace-controller",
     "serviceaccount-controller",
     "root-ca-certificate-publisher-controller",
-    "endpointslice-controller",
     "deployment-controller",
     "replicaset-controller",
     "job-controller",

@@ -7,7 +7,8 @@ outside of pods. Files are rewritten in place, because bind mounts hold on to th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,13 +18,21 @@ DOMAIN: Final = "cluster.local"
 _OWN: Final = "127.0.0.1\tlocalhost\n"
 
 
+@dataclass(slots=True)
+class _Pod:
+    name: str
+    address: str
+    labels: Mapping[str, str]
+    ready: bool = False
+
+
 class Hosts:
-    """Names of running pods and of services' endpoints."""
+    """Names of running pods and of the services that select them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._pods: dict[str, dict[str, tuple[str, str]]] = defaultdict(dict)
-        self._slices: dict[str, dict[str, list[tuple[str, str]]]] = defaultdict(dict)
+        self._pods: dict[str, dict[str, _Pod]] = defaultdict(dict)
+        self._services: dict[str, dict[str, tuple[dict[str, str], bool]]] = defaultdict(dict)
         folder.mkdir(parents=True, exist_ok=True)
         self.everywhere.write_text(_OWN)
 
@@ -42,36 +51,46 @@ class Hosts:
     def add_pod(self, pod: Object, address: str) -> None:
         """Publish the name that a pod has by its hostname and subdomain, if it has one."""
         spec, metadata = pod["spec"], pod["metadata"]
+        name = ""
         if spec.get("hostname") and spec.get("subdomain"):
             name = f"{spec['hostname']}.{spec['subdomain']}"
-            self._pods[metadata["namespace"]][metadata["uid"]] = (name, address)
-            self._write(metadata["namespace"])
+        entry = _Pod(name, address, metadata.get("labels", {}))
+        self._pods[metadata["namespace"]][metadata["uid"]] = entry
+        self._write(metadata["namespace"])
+
+    def set_ready(self, namespace: str, uid: str, ready: bool) -> None:
+        """Let services name the pod, or not: those that publish unready ones do so anyway."""
+        entry = self._pods[namespace].get(uid)
+        if entry is not None and entry.ready != ready:
+            entry.ready = ready
+            self._write(namespace)
 
     def remove_pod(self, namespace: str, uid: str) -> None:
         if self._pods[namespace].pop(uid, None) is not None:
             self._write(namespace)
 
-    def put_slice(self, endpoint_slice: Object, *, gone: bool = False) -> None:
-        """Take over an EndpointSlice: ready endpoints get the service's name."""
-        metadata = endpoint_slice["metadata"]
-        names = self._slices[metadata["namespace"]]
-        service = metadata.get("labels", {}).get("kubernetes.io/service-name")
-        found = [] if gone or service is None else list(_endpoints(endpoint_slice, service))
-        if names.get(metadata["name"], []) != found:
-            names[metadata["name"]] = found
-            self._write(metadata["namespace"])
+    def put_service(self, service: Object, *, gone: bool = False) -> None:
+        """Take over a Service. (EndpointSlices may not hold addresses of the loopback range.)"""
+        metadata, spec = service["metadata"], service["spec"]
+        services = self._services[metadata["namespace"]]
+        if gone or not spec.get("selector"):
+            services.pop(metadata["name"], None)
+        else:
+            publishes = bool(spec.get("publishNotReadyAddresses"))
+            services[metadata["name"]] = (spec["selector"], publishes)
+        self._write(metadata["namespace"])
 
-    def forget_slices(self) -> None:
-        """Begin anew, before a list of all slices."""
-        for namespace in list(self._slices):
-            self._slices[namespace].clear()
+    def _entries(self, namespace: str) -> Iterator[tuple[str, str]]:
+        for pod in self._pods[namespace].values():
+            if pod.name:
+                yield pod.name, pod.address
+            for service, (selector, publishes) in self._services[namespace].items():
+                if (pod.ready or publishes) and selector.items() <= pod.labels.items():
+                    yield service, pod.address
 
     def _write(self, namespace: str) -> None:
-        entries = {*self._pods[namespace].values()}
-        for found in self._slices[namespace].values():
-            entries.update(found)
         lines = [_OWN]
-        for name, address in sorted(entries):
+        for name, address in sorted(self._entries(namespace)):
             full = f"{name}.{namespace}.svc"
             lines.append(f"{address}\t{full}.{DOMAIN} {full} {name}.{namespace} {name}\n")
         _rewrite(self.file(namespace), "".join(lines))
@@ -79,22 +98,11 @@ class Hosts:
 
     def _write_everywhere(self) -> None:
         lines = [_OWN]
-        for namespace in sorted({*self._pods, *self._slices}):
+        for namespace in sorted({*self._pods, *self._services}):
             for line in self.file(namespace).read_text().splitlines()[1:]:
                 address, names = line.split("\t")
                 lines.append(f"{address}\t{' '.join(names.split()[:2])}\n")
         _rewrite(self.everywhere, "".join(lines))
-
-
-def _endpoints(endpoint_slice: Object, service: str) -> Iterator[tuple[str, str]]:
-    """Yield name and address; readiness that is not told counts as ready."""
-    for endpoint in endpoint_slice.get("endpoints") or ():
-        if endpoint.get("conditions", {}).get("ready", True) is False:
-            continue
-        for address in endpoint["addresses"]:
-            yield service, address
-            if endpoint.get("hostname"):
-                yield f"{endpoint['hostname']}.{service}", address
 
 
 def _rewrite(file: Path, text: str) -> None:

@@ -227,6 +227,10 @@ class PodRunner:
     async def _tell(self) -> None:
         """Patch the status unless the API server has it."""
         status = self._status()
+        ready = any(
+            item["type"] == "Ready" and item["status"] == "True" for item in status["conditions"]
+        )
+        self._machine.hosts.set_ready(self.namespace, self.uid, ready)
         if status == self._told:
             return
         body = {"metadata": {"uid": self.uid}, "status": status}

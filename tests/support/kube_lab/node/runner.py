@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.support.kube_lab.api import ApiError, Object
 from tests.support.kube_lab.node import images, plan
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 PRETEND_LABEL: Final = "lab.failback.dev/pods"
 _PODS: Final = "/api/v1/pods"
-_SLICES: Final = "/apis/discovery.k8s.io/v1/endpointslices"
+_SERVICES: Final = "/api/v1/services"
 _AGAIN_SECONDS: Final = 0.5
 _CONFLICT, _NOT_FOUND = 409, 404
 _FINISHED: Final = ("Succeeded", "Failed")
@@ -69,7 +69,7 @@ class Node:
         await self._claims.create_classes()
         await self._register()
         loops = [self._follow_unbound(), self._bind_again(), self._follow_own(), self._claims.run()]
-        tasks = [asyncio.create_task(loop) for loop in (*loops, self._follow_slices())]
+        tasks = [asyncio.create_task(loop) for loop in (*loops, self._follow_services())]
         stop = asyncio.create_task(stopping.wait())
         try:
             done, _ = await asyncio.wait([*tasks, stop], return_when=asyncio.FIRST_COMPLETED)
@@ -216,11 +216,18 @@ class Node:
             self._pretending[namespace] = labels.get(PRETEND_LABEL) == "pretend"
         return self._pretending[namespace]
 
-    async def _follow_slices(self) -> None:
-        async for event, found in self.client.watch(_SLICES):
+    async def _follow_services(self) -> None:
+        known: dict[str, Object] = {}
+        async for event, found in self.client.watch(_SERVICES):
+            listed = {service["metadata"]["uid"]: service for service in _listed(event, found)}
             if event == "SYNC":
-                self.hosts.forget_slices()
-                for endpoint_slice in found:
-                    self.hosts.put_slice(endpoint_slice)
-            else:
-                self.hosts.put_slice(found, gone=event == "DELETED")
+                for uid in known.keys() - listed.keys():
+                    self.hosts.put_service(known[uid], gone=True)
+                known.clear()
+            known |= listed
+            for service in listed.values():
+                self.hosts.put_service(service, gone=event == "DELETED")
+
+
+def _listed(event: str, found: Any) -> list[Object]:
+    return list(found) if event == "SYNC" else [found]
