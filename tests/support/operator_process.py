@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,14 @@ def operator_identity(namespace: Namespace, *, server: str = "", name: str = "op
 class OperatorProcess:
     """One ``failback operator run``; it can be killed and started again."""
 
-    def __init__(self, namespace: Namespace, identity: Identity, **variables: str) -> None:
+    def __init__(
+        self,
+        namespace: Namespace,
+        identity: Identity,
+        command: Sequence[str] = (),
+        **variables: str,
+    ) -> None:
+        """Make it; ``command`` runs the same program in another way."""
         self.identity = identity
         self.port = free_port()
         environment = {
@@ -59,7 +66,7 @@ class OperatorProcess:
         }
         self.process = TestProcess(
             f"operator-{self.port}",
-            failback_command("cli", "operator", "run"),
+            command or failback_command("cli", "operator", "run"),
             namespace.folder,
             environment=environment,
         )

@@ -1,0 +1,136 @@
+"""Kills an operator with SIGKILL after writes to the API server and orders to brokers."""
+
+from __future__ import annotations
+
+import random
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+from tests.support.cluster_life import Life
+from tests.support.kube_lab.namespaces import Identity, Namespace
+from tests.support.kube_lab.proxy import MisbehavingProxy, Write
+from tests.support.operator_process import OperatorProcess
+from tests.support.processes import ROOT, failback_environment
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """The operator died here."""
+
+    cluster: str
+    change: str
+    index: int
+    """Of the write or order within the change, from 1."""
+    what: str
+    """``patch statefulsets/orders-0-0`` or ``order 25``."""
+
+
+class OperatorKiller:
+    """Decides by a seed after which writes and orders of each change the operator dies.
+
+    Args:
+        share: Of the writes and orders after which it is killed; 1 is every one.
+        most: Kills per change.
+    """
+
+    def __init__(
+        self, life: Life, proxy: MisbehavingProxy, *, seed: int, share: float, most: int
+    ) -> None:
+        self.kills: list[Kill] = []
+        self.counted: Counter[tuple[str, str]] = Counter()
+        """Cluster and change → writes and orders so far."""
+        self._killed: Counter[tuple[str, str]] = Counter()
+        self._life, self._share, self._most, self._seed = life, share, most, seed
+        self._lock = threading.Lock()
+        self._victim: OperatorProcess | None = None
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._proxy = proxy
+        proxy.after_write = self._wrote
+        threading.Thread(target=self._witness, name="witness", daemon=True).start()
+
+    def operator(self, namespace: Namespace, identity: Identity) -> OperatorProcess:
+        """Return the operator to be killed, with its witness."""
+        port = self._listener.getsockname()[1]
+        sources = failback_environment()["PYTHONPATH"]
+        program = "tests.support.witnessed_operator"
+        self._victim = OperatorProcess(
+            namespace,
+            identity,
+            [sys.executable, "-m", program, str(port), "operator", "run"],
+            PYTHONPATH=f"{ROOT}:{sources}",
+        )
+        return self._victim
+
+    def revive(self) -> None:
+        """Start the operator again if it was killed."""
+        with self._lock:
+            assert self._victim is not None
+            if self._victim.process.alive:
+                return
+            last = self._victim.process.errors()[-2000:]
+            assert len(self.kills) == sum(self._killed.values()), last
+            self._victim.start()
+
+    def close(self) -> None:
+        """Kill nobody any more."""
+        self._proxy.after_write = None
+        self._share = 0.0
+        self._listener.close()
+
+    # --- what is heard ------------------------------------------------------------------------
+
+    def _wrote(self, write: Write) -> None:
+        first = write.name.removeprefix("failback-").partition(".")[0].partition("-")[0]
+        self._heard(first, f"{write.verb} {write.resource}/{write.name}")
+
+    def _witness(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._listen, args=(connection,), daemon=True).start()
+
+    def _listen(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("r") as lines:
+            try:
+                for line in lines:
+                    code, address, _ = line.split()
+                    cluster = self._life.clusters_of.get(address.partition(":")[0], "")
+                    self._heard(cluster, f"order {code}")
+                    connection.sendall(b"+")
+            except OSError:
+                return  # the operator is dead
+
+    def _heard(self, cluster: str, what: str) -> None:
+        with self._lock:
+            change = self._life.change_of(cluster)
+            key = (cluster, change)
+            self.counted[key] += 1
+            index = self.counted[key]
+            if not self._is_fatal(key, index) or self._victim is None:
+                return
+            if self._victim.process.alive:
+                self._victim.process.kill()
+                self._killed[key] += 1
+                self.kills.append(Kill(cluster, change, index, what))
+
+    def _is_fatal(self, key: tuple[str, str], index: int) -> bool:
+        if self._killed[key] >= self._most:
+            return False
+        drawn = random.Random(f"{self._seed} {key} {index}").random()
+        return drawn < self._share
+
+
+def live(life: Life, killer: OperatorKiller | None, deadline: float) -> bool:
+    """Take one step of a life and revive its operator; tell whether it is over."""
+    if killer is not None:
+        killer.revive()
+    if not life.over:
+        life.step()
+    assert time.monotonic() < deadline, life.where()
+    return life.over
