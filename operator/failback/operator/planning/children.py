@@ -7,7 +7,6 @@ by field of ours (it catches what somebody else changed).
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -38,24 +37,29 @@ def finished(manifest: Object, have: Object | None = None) -> dict[str, Any]:
     Claim templates of a StatefulSet are immutable: while the stored ones differ, they are kept
     until the object is made anew.
     """
-    done = copy.deepcopy(dict(manifest))
+    done: dict[str, Any] = {**manifest, "metadata": dict(manifest["metadata"])}
     if have is not None and "volumeClaimTemplates" in done.get("spec", {}):
-        _keep_claim_templates(done["spec"], have.get("spec", {}))
+        stored = have.get("spec", {}).get("volumeClaimTemplates", ())
+        templates = _kept_templates(done["spec"]["volumeClaimTemplates"], stored)
+        done["spec"] = {**done["spec"], "volumeClaimTemplates": templates}
     text = json.dumps(done, sort_keys=True, separators=(",", ":"))
-    annotations = dict(done["metadata"].get("annotations", {}))
-    annotations[HASH] = hashlib.sha256(text.encode()).hexdigest()[:16]
-    done["metadata"]["annotations"] = annotations
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    annotations = done["metadata"].get("annotations", {})
+    done["metadata"]["annotations"] = {**annotations, HASH: digest}
     return done
 
 
-def _keep_claim_templates(spec: dict[str, Any], have: Mapping[str, Any]) -> None:
-    stored = {item["metadata"]["name"]: item for item in have.get("volumeClaimTemplates", ())}
-    for template in spec["volumeClaimTemplates"]:
-        found = stored.get(template["metadata"]["name"])
-        if found is not None:
-            template["spec"]["resources"] = {
-                "requests": dict(found["spec"]["resources"]["requests"])
-            }
+def _kept_templates(wanted: Iterable[Object], stored: Iterable[Object]) -> list[dict[str, Any]]:
+    """Return the claim templates with the sizes that are stored."""
+    have = {item["metadata"]["name"]: item["spec"]["resources"]["requests"] for item in stored}
+    found = []
+    for template in wanted:
+        requests = have.get(template["metadata"]["name"])
+        spec = dict(template["spec"])
+        if requests is not None:
+            spec["resources"] = {"requests": dict(requests)}
+        found.append({**template, "spec": spec})
+    return found
 
 
 def drift(want: Object, have: Object | None) -> str | None:
