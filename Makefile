@@ -12,7 +12,7 @@ ARGS ?=
 help:
 	@echo "make demo        kill a master under load, with and without a consumer handover; report (ARGS=--quick, ARGS='--engine apache')"
 	@echo "make test        lint and every test tier;  make test-unit|integration|faults|java|spark|e2e|kube|images runs one"
-	@echo "make bench       figures, as ratios against the opponent in the same run"
+	@echo "make bench       figures, as ratios against the opponent in the same run;  make bench-operator, bench-broker ... one"
 	@echo "make images      the container images, with docker, podman or buildah (ARGS=broker builds one)"
 	@echo "make soak        the full counts: SIGKILLs, crash points, property examples"
 	@echo "make lint        ruff, mypy --strict, import contracts;  make format rewrites"
@@ -38,6 +38,9 @@ soak: setup-test
 
 bench: setup-test
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+bench-%: setup-test
+	@$(BIN)/python -m tests.benchmarks.bench_$* $(ARGS)
 
 images:
 	@$(PYTHON) tools/build_images.py $(ARGS)
