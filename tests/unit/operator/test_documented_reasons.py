@@ -1,0 +1,97 @@
+"""docs/operator.md explains every reason that a condition can have, and every alert."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "operator.md").read_text()
+OPERATOR = ROOT / "operator" / "failback" / "operator"
+SOURCES = (*OPERATOR.glob("planning/**/*.py"), *OPERATOR.glob("jobs/*.py"), OPERATOR / "passes.py")
+RULES = ROOT / "charts" / "failback" / "templates" / "rules.yaml"
+WORD = re.compile(r"[A-Z][A-Za-z0-9]+")
+
+OTHER_WORDS = """
+kinds: ConfigMap Group Job PersistentVolumeClaim PodDisruptionBudget PodMonitor SparkApplication
+    StatefulSet Topic
+conditions: ConfigApplied Injected MetadataSynced Paused Ready Reconciling Recovered
+    ReplicationHealthy RolesConsistent ScalingDown SteadyStateRestored SuccessCriteriaMet Warning
+    WithinThresholds PodScheduled
+phases: Completed Degraded Done Failed Finished Injecting Pass Recovering Suspended Switching
+    SteadyState Fail Updating
+operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers DeleteMembers DrainMaster
+    DrainPair DrainWrites EvictMember LiveConfig OpenWrites RoleSwitch RecreateStatefulSet
+    RejoinOldMaster Replicate ResizeClaims Resync Roll RollBack ScaleDown ScaleUp SetConfig StartMember
+    StartNewMaster StopMember StopOldMaster SyncOffsets TakeLease Unregister Verify VolumeResize
+    WaitEmpty WaitReady WaitRegistered WaitReplicated WaitResized WipeClaim
+predicates: ClaimsSettled ClusterExists LagAcceptable LagKnown LogEndsKnown MasterAnswers
+    MasterReady MasterUnregistered MemberAnswers MetadataEqual MinReadySeconds NameServersReachable
+    NoChaosRunning NoOtherMemberDown NoOtherOperation NoOtherPairDisrupted NotPaused OffsetsFresh
+    OffsetsKnown OldMasterDown OldMasterFenced OldMasterGone OldMasterReady OldMasterRejoined
+    PDBAllows PairHasInSyncSlave PrefixVerified RequestKnown RouteClosed RouteOpen SingleMaster
+    SlavesAheadStopped SlavesAnswer SnapshotReadable StoreCompatible TargetMostAdvanced TargetReady
+events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlocked DrainFinished
+    DrainStarted DriftRepaired DriftSeen ExperimentAborted ExperimentFinished ExperimentRefused
+    ExperimentStarted FaultHealed FaultInjected OffsetTableTooLarge OperationBlocked
+    OperationFinished OperationStarted OperationTimedOut PairAdded PairEmpty PairRemoved PodRestart
+    ReportFailed ReportFinished ReportStarted Retained RoleSwitchFailed RoleSwitchFinished
+    RoleSwitchRolledBack RoleSwitchStarted RoleSwitchStep ScaledDown ScaledUp SlaveDiverged
+    TopicUpdated TwoMastersDetected Updated VolumeResized
+fields: ConfigChanged CopyMax FallenBehind ImageChanged Manual OnDelete Planned Retain
+    RuntimeDefault SLAVE SlaveReadOnly TemplateChanged TooFarBehind Unconfined Under1Mi Under256Mi Unverified WaitSync
+    Zero
+of Kubernetes and Spark: AlreadyExists Background COMPLETED Conflict ControllerResizeError CrashLoop
+    ErrImageNeverPull ErrImagePull FAILED FAILING False FileSystemResizePending Foreground
+    INVALIDATING ImageInspectError ImagePullBackOff InvalidImageName NodeResizeError Orphan
+    RegistryUnavailable Resizing True
+"""
+"""Capitalised words of the same code that are no reason, by what they are."""
+
+
+def words_of_the_code() -> set[str]:
+    """Return every capitalised word that the planning code holds as a string, docstrings aside."""
+    found = set()
+    for source in SOURCES:
+        for node in ast.walk(ast.parse(source.read_text())):
+            value = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(value, str) and WORD.fullmatch(value):
+                found.add(value)
+    return found
+
+
+def other_words() -> set[str]:
+    lines = [line.rpartition(":")[2] for line in OTHER_WORDS.splitlines()]
+    return {word for line in lines for word in line.split()}
+
+
+def documented_reasons() -> set[str]:
+    """Return the reasons of the first column of the table."""
+    part = PAGE.split("## When something is wrong")[1].split("\n## ")[0]
+    cells = [line.split("|")[1] for line in part.splitlines() if line.startswith("| ")]
+    return {word for cell in cells for word in re.findall(r"`([A-Za-z]+)`", cell)}
+
+
+def test_every_reason_is_explained() -> None:
+    assert sorted(words_of_the_code() - other_words() - documented_reasons()) == []
+
+
+def test_every_explained_reason_exists() -> None:
+    assert sorted(documented_reasons() - words_of_the_code()) == []
+
+
+def test_what_is_no_reason_is_not_explained_as_one_and_exists() -> None:
+    assert sorted(other_words() & documented_reasons()) == []
+    assert sorted(other_words() - words_of_the_code()) == []
+
+
+def test_every_alert_has_a_place_on_the_page_and_the_reverse() -> None:
+    alerts = set(re.findall(r'"alert" "(\w+)"', RULES.read_text()))
+    part = PAGE.split("\n## Alerts\n")[1].split("\n## ")[0]
+    assert set(re.findall(r"^### (\w+)$", part, re.MULTILINE)) == alerts
+    assert 'printf "%s#%s" $rules.runbookUrl (lower .alert)' in RULES.read_text()
