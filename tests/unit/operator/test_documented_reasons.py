@@ -25,11 +25,12 @@ conditions: ConfigApplied Injected MetadataSynced Paused Ready Reconciling Recov
     WithinThresholds PodScheduled
 phases: Completed Degraded Done Failed Finished Injecting Pass Recovering Suspended Switching
     SteadyState Fail Updating
-operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers DeleteMembers DrainMaster
-    DrainPair DrainWrites EvictMember LiveConfig OpenWrites RoleSwitch RecreateStatefulSet
-    RejoinOldMaster Replicate ResizeClaims Resync Roll RollBack ScaleDown ScaleUp SetConfig StartMember
-    StartNewMaster StopMember StopOldMaster SyncOffsets TakeLease Unregister Verify VolumeResize
-    WaitEmpty WaitReady WaitRegistered WaitReplicated WaitResized WipeClaim
+operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers DeleteMembers
+    DrainMaster DrainPair DrainWrites EvictMember LiveConfig OpenWrites RoleSwitch
+    RecreateStatefulSet RejoinOldMaster Replicate ResizeClaims Resync Roll RollBack ScaleDown
+    ScaleUp SetConfig StartMember StartNewMaster StopMember StopOldMaster SyncOffsets TakeLease
+    Unregister Verify VolumeResize WaitEmpty WaitReady WaitRegistered WaitReplicated WaitResized
+    WipeClaim
 predicates: ClaimsSettled ClusterExists LagAcceptable LagKnown LogEndsKnown MasterAnswers
     MasterReady MasterUnregistered MemberAnswers MetadataEqual MinReadySeconds NameServersReachable
     NoChaosRunning NoOtherMemberDown NoOtherOperation NoOtherPairDisrupted NotPaused OffsetsFresh
@@ -44,12 +45,12 @@ events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlock
     RoleSwitchRolledBack RoleSwitchStarted RoleSwitchStep ScaledDown ScaledUp SlaveDiverged
     TopicUpdated TwoMastersDetected Updated VolumeResized
 fields: ConfigChanged CopyMax FallenBehind ImageChanged Manual OnDelete Planned Retain
-    RuntimeDefault SLAVE SlaveReadOnly TemplateChanged TooFarBehind Unconfined Under1Mi Under256Mi Unverified WaitSync
-    Zero
-of Kubernetes and Spark: AlreadyExists Background COMPLETED Conflict ControllerResizeError CrashLoop
-    ErrImageNeverPull ErrImagePull FAILED FAILING False FileSystemResizePending Foreground
-    INVALIDATING ImageInspectError ImagePullBackOff InvalidImageName NodeResizeError Orphan
-    RegistryUnavailable Resizing True
+    RuntimeDefault SLAVE SlaveReadOnly TemplateChanged TooFarBehind Unconfined Under1Mi Under256Mi
+    Unverified WaitSync Zero
+of Kubernetes and Spark: AlreadyExists Background COMPLETED Conflict ControllerResizeError
+    CrashLoop ErrImageNeverPull ErrImagePull FAILED FAILING False FileSystemResizePending
+    Foreground INVALIDATING ImageInspectError ImagePullBackOff InvalidImageName NodeResizeError
+    Orphan RegistryUnavailable Resizing True
 """
 """Capitalised words of the same code that are no reason, by what they are."""
 
