@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import Any
 
@@ -94,6 +95,11 @@ def test_a_cluster_becomes_ready_and_then_nothing_is_written(
         assert running.process.alive
 
 
+def is_another(uid: str, item: Object) -> bool:
+    """Tell whether an object is not the one with this uid."""
+    return bool(item["metadata"]["uid"] != uid)
+
+
 def test_deleted_and_changed_children_come_back(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
 ) -> None:
@@ -103,11 +109,8 @@ def test_deleted_and_changed_children_come_back(
         for kind, name in CHILDREN:
             before = namespace.api.wait(kind, name)
             namespace.api.delete(kind, name)
-            again = namespace.api.wait(
-                kind,
-                name,
-                lambda item, uid=before["metadata"]["uid"]: item["metadata"]["uid"] != uid,
-            )
+            old = before["metadata"]["uid"]
+            again = namespace.api.wait(kind, name, functools.partial(is_another, old))
             assert again["metadata"]["ownerReferences"][0]["name"] == "orders"
         changed = {"data": {"broker.conf": "brokerId=7\n"}}
         namespace.api.patch("ConfigMap", "orders-0-0", changed)

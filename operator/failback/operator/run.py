@@ -8,6 +8,7 @@ import logging
 import signal
 import sys
 import time
+from dataclasses import dataclass
 from importlib.metadata import version as package_version
 from typing import Any, Final
 
@@ -33,7 +34,6 @@ from failback.operator.store import Store
 
 logger = logging.getLogger(__name__)
 
-_STALLED_SECONDS: Final = 0.0
 _POLL_SECONDS: Final = 5.0
 
 
@@ -48,15 +48,50 @@ async def operate(settings: Settings) -> None:
         kopf=package_version("kopf"),
         kubernetes=package_version("kubernetes"),
     )
-    async with connect(metrics, timeout_seconds=settings.api_timeout_seconds) as kube:
+    vitals = _Vitals()
+    async with (
+        serve_health(
+            settings.http_host,
+            settings.http_port,
+            metrics,
+            healthy=vitals.sickness,
+            ready=vitals.not_ready,
+        ) as port,
+        connect(metrics, timeout_seconds=settings.api_timeout_seconds) as kube,
+    ):
+        logger.info("failback operator %s serves health on port %d", settings.version, port)
         if settings.leader_election:
+            vitals.standing_by = True
             async with lead(kube, settings, stop):
-                await _serve(settings, metrics, kube, stop)
+                vitals.standing_by = False
+                await _serve(settings, metrics, kube, stop, vitals)
         else:
-            await _serve(settings, metrics, kube, stop)
+            await _serve(settings, metrics, kube, stop, vitals)
 
 
-async def _serve(settings: Settings, metrics: Metrics, kube: Kube, stop: asyncio.Event) -> None:
+@dataclass(slots=True)
+class _Vitals:
+    """What the health pages tell. Who waits for the Lease is well, and ready to take over."""
+
+    loops: Loops | None = None
+    watches: handlers.Watches | None = None
+    standing_by: bool = False
+
+    def sickness(self) -> str:
+        """Return what is wrong, empty when nothing is."""
+        late = self.loops.overdue_seconds() if self.loops is not None else 0.0
+        return f"a pass is late by {late:.0f} s" if late > 0 else ""
+
+    def not_ready(self) -> str:
+        """Return what is missing, empty when nothing is."""
+        if self.standing_by:
+            return ""
+        return "starting" if self.watches is None else self.watches.first_lists.problem()
+
+
+async def _serve(
+    settings: Settings, metrics: Metrics, kube: Kube, stop: asyncio.Event, vitals: _Vitals
+) -> None:
     if stop.is_set():
         return
     store = Store()
@@ -86,20 +121,9 @@ async def _serve(settings: Settings, metrics: Metrics, kube: Kube, stop: asyncio
     )
     watches.attach(loops)
 
-    def healthy() -> str:
-        late = loops.overdue_seconds()
-        return f"a pass is late by {late:.0f} s" if late > _STALLED_SECONDS else ""
-
+    vitals.loops, vitals.watches = loops, watches
     try:
-        async with serve_health(
-            settings.http_host,
-            settings.http_port,
-            metrics,
-            healthy=healthy,
-            ready=watches.first_lists.problem,
-        ) as port:
-            logger.info("failback operator %s serves health on port %d", settings.version, port)
-            await handlers.watch(watches, settings, stop)
+        await handlers.watch(watches, settings, stop)
     finally:
         await loops.close()
         await peers.close()
