@@ -76,7 +76,7 @@ class ArmRun(threading.Thread):
 
     def _abort(self) -> None:
         from failback.chaos.errors import RunFolderError
-        from failback.chaos.run import abort
+        from failback.chaos.orphans import abort
 
         with suppress(RunFolderError):  # it has not begun, or is over
             abort(self.run_dir, "interrupted")

@@ -83,7 +83,7 @@ def run(
     if heal is not None:
         raise typer.Exit(_heal(heal, if_there=if_there))
     if abort is not None:
-        from failback.chaos.run import abort as abort_run
+        from failback.chaos.orphans import abort as abort_run
 
         abort_run(abort)
         return
@@ -118,7 +118,7 @@ def run(
 
 def _heal(path: Path, *, if_there: bool) -> int:
     """Heal one run, or every run below a folder of runs; the worst code of them."""
-    from failback.chaos.run import heal, runs_to_heal
+    from failback.chaos.orphans import heal, runs_to_heal
 
     if if_there and not path.exists():
         say(f"{path}: nothing to heal")

@@ -15,7 +15,7 @@ from failback.chaos import processes
 from failback.chaos.errors import ExitCode, NotHealed, RunFolderError
 from failback.chaos.failpoints import POINTS, VARIABLE
 from failback.chaos.ledger import read_ledger
-from failback.chaos.run import heal
+from failback.chaos.orphans import heal
 from failback.chaos.runfolder import FolderState, RunFolder
 from failback.chaos.view import ProcessState
 from tests.support.chaos_lab import LocalCluster, experiment, run_arm_command

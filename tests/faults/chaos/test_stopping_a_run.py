@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from failback.chaos.errors import ExitCode
-from failback.chaos.run import abort
+from failback.chaos.orphans import abort
 from failback.chaos.runfolder import FolderState, RunFolder
 from failback.chaos.view import ProcessState
 from tests.support.chaos_lab import LocalCluster, experiment, run_arm_command
