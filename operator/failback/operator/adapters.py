@@ -88,6 +88,17 @@ class BrokerClusterKind:
     def __init__(self, world: World) -> None:
         self._world = world
         self._observed: dict[tuple[str, str], ObservedCluster] = {}
+        self._models: dict[tuple[str, str], tuple[str, BrokerCluster]] = {}
+
+    def _model(self, resource: Object) -> BrokerCluster:
+        """Return the decoded resource; decoded once per resourceVersion."""
+        metadata = resource["metadata"]
+        where, version = (metadata["namespace"], metadata["name"]), metadata["resourceVersion"]
+        known = self._models.get(where)
+        if known is None or known[0] != version:
+            known = (version, BrokerCluster.model_validate(resource))
+            self._models[where] = known
+        return known[1]
 
     async def _context(self, resource: Object) -> Context:
         served = await self._world.observer.served_kinds()
@@ -95,14 +106,14 @@ class BrokerClusterKind:
 
     async def refresh(self, resource: Object) -> bool:
         """Ask name servers and brokers what is due."""
-        model = BrokerCluster.model_validate(resource)
+        model = self._model(resource)
         context = await self._context(resource)
         status = resource.get("status", {})
         return await self._world.observer.refresh_cluster(model, context, status)
 
     async def decide(self, resource: Object, *, deleting: bool) -> Decision:
         """Observe and plan."""
-        model = BrokerCluster.model_validate(resource)
+        model = self._model(resource)
         context = await self._context(resource)
         status = resource.get("status", {})
         observed = await self._world.observer.observe_cluster(model, context, status)
@@ -141,4 +152,5 @@ class BrokerClusterKind:
 
     def forget(self, namespace: str, name: str) -> None:
         """Drop what is remembered."""
+        self._models.pop((namespace, name), None)
         self._world.observer.forget(namespace, name)

@@ -44,8 +44,9 @@ PAUSE: Final = "failback.dev/pause-reconciliation"
 ROLE_LABEL: Final = "failback.dev/role"
 _SOON: Final = 0.05
 """Seconds until the pass after one that opened or moved an operation."""
-_WAITING: Final = 5.0
-"""Seconds until the next look at something that is not as wanted."""
+_WAITING: Final = 15.0
+"""Seconds until the next look at something that is not as wanted, though nothing changed:
+some causes are a matter of time."""
 
 
 def plan_cluster(
