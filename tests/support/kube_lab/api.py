@@ -71,18 +71,20 @@ class Api:
     ) -> tuple[int, bytes]:
         """Send one request; return the answer's code and body, whatever they are.
 
-        A read is repeated once on a connection that the server closed while it was idle.
+        What met a connection that the server closed while it was idle is repeated once: a read
+        always, a write only when it could not even be sent.
         """
         merged = {**self.headers, **headers}
         fresh = getattr(self._local, "connection", None) is None
-        connection = self._connection()
+        connection, sent = self._connection(), False
         try:
             connection.request(method, path, body, merged)
+            sent = True
             answer = connection.getresponse()
             return answer.status, answer.read()
         except (OSError, http.client.HTTPException):
             self.close()
-            if method == "GET" and not fresh:
+            if (method == "GET" or not sent) and not fresh:
                 return self.raw(method, path, body, headers)
             raise
 
