@@ -29,19 +29,21 @@ Rights = dict[tuple[str, str], set[str]]
 
 OPERATOR: Rights = {
     **{("failback.dev", kind): {"get", "list", "watch", "patch"} for kind in KINDS},
-    **{("failback.dev", f"{kind}/status"): {"get", "patch"} for kind in KINDS},
-    **{("", kind): set(ALL) for kind in ("services", "configmaps", "persistentvolumeclaims")},
+    **{("failback.dev", f"{kind}/status"): {"patch"} for kind in KINDS},
+    **{("", kind): set(ALL) for kind in ("configmaps", "persistentvolumeclaims")},
+    ("", "services"): set(ALL) - {"delete"},
     ("apps", "statefulsets"): set(ALL),
     ("policy", "poddisruptionbudgets"): set(ALL),
     ("batch", "jobs"): set(ALL),
-    ("", "pods"): {"get", "list", "watch", "patch", "delete"},
+    ("", "pods"): {"list", "watch", "patch", "delete"},
     ("", "pods/eviction"): {"create"},
     ("", "pods/status"): {"patch"},
-    ("", "events"): {"create", "patch"},
-    ("events.k8s.io", "events"): {"create", "patch"},
-    ("coordination.k8s.io", "leases"): {"get", "list", "watch", "create", "update", "delete"},
+    ("", "events"): {"create"},
+    ("coordination.k8s.io", "leases"): {"get", "create", "update", "delete"},
 }
 OPERATOR["failback.dev", "roleswitches"] = {"get", "list", "watch", "patch", "delete"}
+for _kind in ("nameservers", "reconsumptionreports"):
+    OPERATOR["failback.dev", _kind] = {"get", "list", "watch"}
 CHAOS: Rights = {
     ("", "pods"): {"get", "list", "watch", "delete"},
     ("", "pods/exec"): {"get", "create"},

@@ -1,0 +1,310 @@
+"""The operator needs every right that the chart gives it, and no other.
+
+One operator with exactly the chart's Role lives through all that needs a right; what it asked of
+the API server is in the audit log. Each right is then taken from a copy of the Role, and the API
+server refuses the same request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from failback.broker.identity import BrokerIdentity
+from failback.broker.outer_api import BrokerOuterApi
+from failback.client.connection import RemotingClient
+from failback.operator.render.broker import REGISTERED_GATE
+from failback.protocol.route import TopicConfigSerializeWrapper
+from tests.kube.test_experiment_mission import report_of
+from tests.support.kube_chaos import CHAOS_RULES, allow, experiment_text
+from tests.support.kube_lab.api import Api, Object
+from tests.support.kube_lab.control_plane import ControlPlane
+from tests.support.kube_lab.namespaces import Namespace
+from tests.support.kube_lab.node_process import NodeProcess
+from tests.support.kube_lab.proxy import MisbehavingProxy
+from tests.support.operator_process import (
+    OperatorProcess,
+    chart_rules,
+    condition_of,
+    is_true,
+    operator_identity,
+)
+from tests.support.polling import wait_until
+
+pytestmark = pytest.mark.kube
+
+Right = tuple[str, str, str]
+"""API group, resource with its subresource, verb."""
+OWN = "failback.dev/v1alpha1"
+SCALE = {"failbackTimeScale": "0.1"}
+
+
+def rights_of(rules: Iterable[Object]) -> set[Right]:
+    """Return what rules allow, one by one."""
+    return {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def without(rules: Iterable[Object], right: Right) -> list[Object]:
+    """Return the rules less one right."""
+    return [
+        {**part, "verbs": verbs}
+        for rule in rules
+        for part in _single(rule)
+        if (verbs := [verb for verb in part["verbs"] if not _is(right, part, verb)])
+    ]
+
+
+def _single(rule: Object) -> Iterator[Object]:
+    for group in rule["apiGroups"]:
+        for resource in rule["resources"]:
+            yield {**deepcopy(rule), "apiGroups": [group], "resources": [resource]}
+
+
+def _is(right: Right, rule: Object, verb: str) -> bool:
+    return right == (rule["apiGroups"][0], rule["resources"][0], verb)
+
+
+def asked(control_plane: ControlPlane, user: str, since: int) -> set[Right]:
+    """Return the rights that the requests of an account needed.
+
+    An apply that makes an object needs the right to create it, beside the one to patch.
+    """
+    found: set[Right] = set()
+    for each in control_plane.audit.requests(user, since=since):
+        found.add((each.group, each.resource, each.verb))
+        if each.verb == "patch" and each.code == 201:
+            found.add((each.group, each.resource, "create"))
+    return found
+
+
+def resource(kind: str, name: str, **spec: Any) -> Object:
+    return {"apiVersion": OWN, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def resources() -> list[Object]:
+    """A pair with volumes, one without, one of the other engine; a topic and a group."""
+    servers = {"nameServerRef": {"name": "main"}}
+    owner = {"clusterRef": {"name": "demo"}}
+    return [
+        resource("NameServer", "main", replicas=1, config=SCALE),
+        resource("BrokerCluster", "demo", **servers, slaveReadEnable=True, config=SCALE),
+        resource("BrokerCluster", "bin", **servers, storage={"type": "ephemeral"}, config=SCALE),
+        resource(
+            "BrokerCluster",
+            "old",
+            **servers,
+            slavesPerPair=0,
+            engine={"type": "apache", "version": "4.9.8"},
+        ),
+        resource("Topic", "paid", **owner, deletionPolicy="Delete"),
+        resource("SubscriptionGroup", "billing", **owner, deletionPolicy="Delete"),
+    ]
+
+
+KINDS = (
+    "nameservers",
+    "brokerclusters",
+    "topics",
+    "subscriptiongroups",
+    "roleswitches",
+    "chaosexperiments",
+    "reconsumptionreports",
+)
+
+
+KILL = {
+    "id": "f1",
+    "fault": "kill",
+    "at": 10,
+    "target": {"pair": "demo-0", "role": "master"},
+    "with": {"downSeconds": 30},
+}
+
+
+async def test_every_right_is_needed_and_no_other(
+    namespace: Namespace, node: NodeProcess, proxy: MisbehavingProxy, control_plane: ControlPlane
+) -> None:
+    for kind in KINDS:  # somebody else wrote: the operator reads the resource again
+        proxy.answer(409, verb="patch", resource=f"{kind}/status")
+    running = OperatorProcess(namespace, operator_identity(namespace, server=proxy.url))
+    mark = control_plane.audit.mark()
+    try:
+        running.start()
+        await _live(namespace)
+        refused = [
+            item
+            for item in control_plane.audit.requests(running.identity.user, since=mark)
+            if item.code == 403
+        ]
+        assert refused == []
+    finally:
+        running.process.dispose()
+    given = chart_rules(namespace)
+    needed = asked(control_plane, running.identity.user, mark)
+    assert needed - rights_of(given) == set()
+    assert rights_of(given) - needed == set()
+    _each_is_refused_without(namespace, given)
+
+
+async def _live(namespace: Namespace) -> None:
+    """Let everything happen that needs a right."""
+    api = namespace.api
+    allow(namespace)
+    namespace.identity("failback-chaos", CHAOS_RULES)
+    for manifest in resources():
+        api.create(manifest)
+    for name in ("demo", "bin"):
+        api.wait("BrokerCluster", name, is_true("Ready"), seconds=180)
+    await _a_foreign_registration_opens_the_gate(namespace)
+    api.create(json.loads(experiment_text([KILL], namespace)))
+    api.create(report_of("lab"))
+    mark_member(namespace, "bin", "force-resync-member", uid_of(api, "Pod", "bin-0-1-0"))
+    injected = lambda item: item.get("status", {}).get("resolvedTargets")  # noqa: E731
+    api.wait("ChaosExperiment", "lab", injected, seconds=240)
+    api.delete("ChaosExperiment", "lab")
+    api.wait_gone("ChaosExperiment", "lab", seconds=240)
+    _settled(api, "demo")
+    _settled(api, "bin")
+    api.create(
+        resource(
+            "RoleSwitch",
+            "there",
+            clusterRef={"name": "demo"},
+            pair=0,
+            targetMember=1,
+            ttlSecondsAfterFinished=60,
+        )
+    )
+    change(api, "bin", slavesPerPair=0, podDisruptionBudget={"enabled": False})
+    api.wait("RoleSwitch", "there", is_true("Complete"), seconds=400)
+    api.wait_gone("StatefulSet", "bin-0-1", seconds=120)
+    api.wait_gone("PodDisruptionBudget", "bin-0", seconds=120)
+    _settled(api, "demo")
+    before = uid_of(api, "StatefulSet", "demo-0-0")
+    change(api, "demo", storage={"size": "30Gi"})
+    api.wait("StatefulSet", "demo-0-0", lambda item: item["metadata"]["uid"] != before, seconds=120)
+    _settled(api, "demo")
+    claim = uid_of(api, "PersistentVolumeClaim", "data-demo-0-0-0")
+    mark_member(namespace, "demo", "force-resync-member", claim)
+    api.wait(
+        "PersistentVolumeClaim",
+        "data-demo-0-0-0",
+        lambda item: item["metadata"]["uid"] != claim,
+        seconds=240,
+    )
+    _settled(api, "demo")
+    mark_member(namespace, "demo", "restart-member", "demo-0-0")
+    api.wait(
+        "BrokerCluster",
+        "demo",
+        lambda item: "failback.dev/restart-member" not in item["metadata"].get("annotations", {}),
+        seconds=240,
+    )
+    api.wait_gone("RoleSwitch", "there", seconds=240)
+    for kind, name in (("Topic", "paid"), ("SubscriptionGroup", "billing")):
+        api.delete(kind, name)
+        api.wait_gone(kind, name, seconds=120)
+
+
+def _settled(api: Api, name: str) -> None:
+    """Wait until a cluster is ready and no operation runs."""
+
+    def holds(item: Object) -> bool:
+        status = item.get("status", {})
+        return (
+            status.get("observedGeneration") == item["metadata"]["generation"]
+            and is_true("Ready")(item)
+            and not status.get("currentOperation")
+            and condition_of(item, "MetadataSynced").get("status") == "True"
+        )
+
+    api.wait("BrokerCluster", name, holds, seconds=300)
+
+
+def change(api: Api, cluster: str, **spec: Any) -> None:
+    api.patch("BrokerCluster", cluster, {"spec": spec})
+
+
+def mark_member(namespace: Namespace, cluster: str, name: str, value: str) -> None:
+    marks = {f"failback.dev/{name}": value}
+    namespace.api.patch("BrokerCluster", cluster, {"metadata": {"annotations": marks}})
+
+
+def uid_of(api: Api, kind: str, name: str) -> str:
+    return str(api.get(kind, name)["metadata"]["uid"])
+
+
+async def _a_foreign_registration_opens_the_gate(namespace: Namespace) -> None:
+    """Register in the place of a broker that this machine can't run: its pod's gate opens."""
+    pod = namespace.api.wait("Pod", "old-0-0-0")
+    file = namespace.api.get("ConfigMap", "old-0-0")["data"]["broker.conf"]
+    server = f"main-ns-0.main-ns.{namespace.name}.svc.cluster.local:9876"
+    client = RemotingClient()
+    lines = dict(line.partition("=")[::2] for line in file.splitlines() if "=" in line)
+    address = f"{lines['brokerIP1']}:{lines['listenPort']}"
+    who = BrokerIdentity("old", lines["brokerName"], 0, False, address, address, bytes(8))
+    try:
+        told = await BrokerOuterApi(client, [server]).register_all(
+            who, TopicConfigSerializeWrapper()
+        )
+        assert told
+        wait_until(
+            lambda: any(
+                (item["type"], item["status"]) == (REGISTERED_GATE, "True")
+                for item in namespace.api.get("Pod", "old-0-0-0")["status"].get("conditions", ())
+            ),
+            f"the gate of {pod['metadata']['name']}",
+            60,
+        )
+    finally:
+        await client.close()
+
+
+def _each_is_refused_without(namespace: Namespace, given: list[Object]) -> None:
+    """Take each right from an account that has all others, and send what needs it."""
+    everything = Api(namespace.identity("all", given).kubeconfig, namespace.name)
+    for number, right in enumerate(sorted(rights_of(given))):
+        less = Api(
+            namespace.identity(f"less-{number}", without(given, right)).kubeconfig, namespace.name
+        )
+        assert answer_of(less, namespace.name, right) == 403, right
+        assert answer_of(everything, namespace.name, right) != 403, right
+        less.close()
+    everything.close()
+
+
+def answer_of(api: Api, namespace: str, right: Right) -> int:
+    """Send a harmless request that needs a right; return the answer's code."""
+    group, plural, verb = right
+    versions = {"": "v1", "failback.dev": "v1alpha1"}
+    root = f"/apis/{group}/{versions.get(group, 'v1')}" if group else "/api/v1"
+    plural, _, sub = plural.partition("/")
+    where = f"{root}/namespaces/{namespace}"
+    if plural != "namespaces":
+        where += f"/{plural}"
+    single = where if plural == "namespaces" else f"{where}/nobody"
+    if sub:
+        single += f"/{sub}"
+    dry = "dryRun=All"
+    requests = {
+        "get": ("GET", single, b"", ""),
+        "list": ("GET", where, b"", ""),
+        "watch": ("GET", f"{where}?watch=true&timeoutSeconds=1", b"", ""),
+        "create": ("POST", f"{single if sub else where}?{dry}", b"{}", "application/json"),
+        "update": ("PUT", f"{single}?{dry}", b"{}", "application/json"),
+        "patch": ("PATCH", f"{single}?{dry}", b"{}", "application/merge-patch+json"),
+        "delete": ("DELETE", f"{single}?{dry}", b"", ""),
+    }
+    method, path, body, content = requests[verb]
+    headers = {"Content-Type": content} if content else {}
+    return api.raw(method, path, body or None, headers)[0]
