@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import sys
 import threading
-import time
 from collections import Counter
 from dataclasses import dataclass
 
@@ -27,6 +27,24 @@ class Kill:
     """Of the write or order within the change, from 1."""
     what: str
     """``patch statefulsets/orders-0-0`` or ``order 25``."""
+
+
+def witnessed_operator(
+    namespace: Namespace,
+    identity: Identity,
+    wait_scale: float,
+    port: int = 0,
+    **variables: str,
+) -> OperatorProcess:
+    """Return an operator whose long waits are scaled, with a witness at a port or without."""
+    program = "tests.support.witnessed_operator"
+    return OperatorProcess(
+        namespace,
+        identity,
+        [sys.executable, "-m", program, f"{port}", f"{wait_scale}", "operator", "run"],
+        PYTHONPATH=os.pathsep.join([str(ROOT), failback_environment()["PYTHONPATH"]]),
+        **variables,
+    )
 
 
 class OperatorKiller:
@@ -52,17 +70,12 @@ class OperatorKiller:
         proxy.after_write = self._wrote
         threading.Thread(target=self._witness, name="witness", daemon=True).start()
 
-    def operator(self, namespace: Namespace, identity: Identity) -> OperatorProcess:
+    def operator(
+        self, namespace: Namespace, identity: Identity, wait_scale: float
+    ) -> OperatorProcess:
         """Return the operator to be killed, with its witness."""
         port = self._listener.getsockname()[1]
-        sources = failback_environment()["PYTHONPATH"]
-        program = "tests.support.witnessed_operator"
-        self._victim = OperatorProcess(
-            namespace,
-            identity,
-            [sys.executable, "-m", program, str(port), "operator", "run"],
-            PYTHONPATH=f"{ROOT}:{sources}",
-        )
+        self._victim = witnessed_operator(namespace, identity, wait_scale, port)
         return self._victim
 
     def revive(self) -> None:
@@ -124,13 +137,3 @@ class OperatorKiller:
             return False
         drawn = random.Random(f"{self._seed} {key} {index}").random()
         return drawn < self._share
-
-
-def live(life: Life, killer: OperatorKiller | None, deadline: float) -> bool:
-    """Take one step of a life and revive its operator; tell whether it is over."""
-    if killer is not None:
-        killer.revive()
-    if not life.over:
-        life.step()
-    assert time.monotonic() < deadline, life.where()
-    return life.over

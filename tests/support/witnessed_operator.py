@@ -1,22 +1,29 @@
-"""The operator's own program, with a witness of the orders that it gives to brokers.
+"""The operator's own program, with a witness of its orders and, for tests, shorter long waits.
 
-``python -m tests.support.witnessed_operator PORT operator run`` is ``failback operator run``. Each
-request that changes something at a broker or name server is told to the witness who listens on
-PORT, after its answer has come and before the operator hears of it. The operator waits for the
-witness's word meanwhile: that is when it can be killed. Reading requests change nothing; to end
-after one is to end after the write before it.
+``python -m tests.support.witnessed_operator PORT SCALE operator run`` is ``failback operator run``.
 
-Line to the witness: ``CODE ADDRESS ANSWER_CODE``; its word is one byte.
+Each request that changes something at a broker or name server is told to the witness who listens
+on PORT (0 = nobody), after its answer has come and before the operator hears of it. The operator
+waits for the witness's word meanwhile: that is when it can be killed. Reading requests change
+nothing; to end after one is to end after the write before it. A line to the witness is
+``CODE ADDRESS ANSWER_CODE``; its word is one byte.
+
+SCALE multiplies the waits that begin anew with every operator, or last for the sake of clients
+that such tests do not have: half a minute for their routes, a minute of a steady master.
 """
 
 from __future__ import annotations
 
 import socket
 import sys
+from types import ModuleType
 from typing import Final
 
 from failback.cli.__main__ import main
 from failback.client.connection import RemotingClient
+from failback.operator.planning import predicates
+from failback.operator.planning.operations import roll, scale_down, scale_up, turn
+from failback.operator.planning.switching import handover
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 
@@ -33,6 +40,10 @@ CHANGING: Final = frozenset(
         RequestCode.DELETE_TOPIC_IN_NAMESRV,
     }
 )
+_WAITS: Final[tuple[tuple[ModuleType, str], ...]] = (
+    (predicates, "STEADY_MASTER_SECONDS"),
+    *((module, "ROUTE_SECONDS") for module in (roll, scale_down, scale_up, turn, handover)),
+)
 
 
 def tell_witness(port: int) -> None:
@@ -45,13 +56,21 @@ def tell_witness(port: int) -> None:
     ) -> RemotingCommand:
         answer = await invoke(client, addr, request, timeout_ms)
         if request.code in CHANGING:
-            witness.sendall(f"{request.code} {addr} {answer.code}\n".encode())
+            witness.sendall(f"{request.code:d} {addr} {answer.code:d}\n".encode())
             witness.recv(1)
         return answer
 
-    RemotingClient.invoke = witnessed  # type: ignore[method-assign]
+    RemotingClient.invoke = witnessed  # type: ignore[method-assign, assignment]
+
+
+def shorten_waits(scale: float) -> None:
+    """Multiply the long waits of this process."""
+    for module, name in _WAITS:
+        setattr(module, name, getattr(module, name) * scale)
 
 
 if __name__ == "__main__":
-    tell_witness(int(sys.argv[1]))
-    sys.exit(main(sys.argv[2:]))
+    if int(sys.argv[1]):
+        tell_witness(int(sys.argv[1]))
+    shorten_waits(float(sys.argv[2]))
+    sys.exit(main(sys.argv[3:]))

@@ -39,6 +39,11 @@ _CHILDREN: Final[Mapping[str, str]] = {
     "PersistentVolumeClaim": "failback.dev/cluster",
 }
 """Kind → label selector of the watch."""
+WATCHED: Final[Mapping[str, str]] = {
+    **dict.fromkeys((*PLAIN_KINDS, *FINALIZED_KINDS), ""),
+    **_CHILDREN,
+}
+"""The same, custom resources among them; empty = all objects."""
 DELETION_SECONDS: Final[Mapping[str, float]] = {"ChaosExperiment": 300.0}
 _DELETION_SECONDS: Final = 60.0
 _END_POLL_SECONDS: Final = 1.0
@@ -177,6 +182,8 @@ class Watches:
             meta: Mapping[str, Any], body: Mapping[str, Any], type: str | None, **given: Any
         ) -> None:
             self._store.use(given["children"], given["resources"])
+            if type == "DELETED":
+                self._store.deleted(meta["uid"])
             key = (kind, meta["namespace"], meta["name"])
             if kind in self._acting.intersection(PLAIN_KINDS) and type != "DELETED":
                 self.loops.ensure(key)
@@ -245,8 +252,10 @@ class Watches:
             return dict.fromkeys(owners_of(item), item)
 
         @kopf.on.event(*where, id=f"event-{kind}", registry=self.registry)
-        async def event(body: Mapping[str, Any], **given: Any) -> None:
+        async def event(body: Mapping[str, Any], type: str | None, **given: Any) -> None:
             self._store.use(given["children"], given["resources"])
+            if type == "DELETED":
+                self._store.deleted(body["metadata"]["uid"])
             for namespace, owner, name in owners_of(body):
                 self.loops.wake((owner, namespace, name))
 

@@ -29,6 +29,7 @@ from failback.operator.metrics import Metrics
 from failback.operator.observe import Observer
 from failback.operator.passes import Kind, Passes
 from failback.operator.peers import Peers
+from failback.operator.recheck import Recheck
 from failback.operator.settings import Settings
 from failback.operator.store import Store
 
@@ -121,10 +122,20 @@ async def _serve(
     )
     watches.attach(loops)
 
+    recheck = Recheck(
+        kube,
+        store,
+        kinds=handlers.WATCHED,
+        namespaces=settings.namespaces,
+        period_seconds=settings.resync_seconds,
+        wake=loops.wake,
+    )
+    rechecking = asyncio.create_task(recheck.run(), name="recheck")
     vitals.loops, vitals.watches = loops, watches
     try:
         await handlers.watch(watches, settings, stop)
     finally:
+        rechecking.cancel()
         await loops.close()
         await peers.close()
         logger.info("stopped")
