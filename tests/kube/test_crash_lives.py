@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.support.api_mischief import API_SECONDS, BadAnswers, BadWatches
-from tests.support.cluster_life import SCRIPTS, Change, Life
+from tests.support.cluster_life import SCRIPTS, Change, Life, differences
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
@@ -178,7 +178,8 @@ def check_same(disturbed: Lived, reference: Lived) -> None:
         if lived.error is not None:
             raise lived.error
     for key, end in disturbed.life.ends.items():
-        assert end == reference.life.ends[key], key
+        different = differences(end, reference.life.ends[key])
+        assert different == [], key
     for pod, uids in disturbed.life.pods.items():
         if (
             disturbed.life.scripts.get(pod.partition("-")[0], ())[-1:]

@@ -57,7 +57,8 @@ class BadAnswers:
             case "409":
                 rule = self._proxy.answer(409, verb=self._generator.choice(_WRITES))
             case "410":
-                rule = self._proxy.answer(410, verb="watch")
+                self._proxy.expire_watches()
+                rule = Rule({}, 0, hits=1)
             case "429":
                 rule = self._proxy.answer(429, verb=verb, retry_after=1)
             case "500":

@@ -19,6 +19,7 @@ from typing import Any, Final
 import msgspec
 
 from failback.client.admin import AdminClient
+from failback.protocol.errors import FailbackError
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.canonical import canonical
 from tests.support.kube_lab.api import Object
@@ -299,10 +300,23 @@ def snapshot(namespace: Namespace, cluster: str) -> dict[str, Any]:
                     found[name].pop(measured, None)
     try:
         found["brokers"] = asyncio.run(_answers(item["status"]))
-    except (OSError, TimeoutError, Exception) as error:
+    except (FailbackError, OSError) as error:
         raise Unsettled(str(error)) from error
     text = json.dumps(found, sort_keys=True).replace(namespace.name, "NAMESPACE")
     return dict(json.loads(_ADDRESS.sub("ADDRESS", text)))
+
+
+def differences(one: Any, other: Any, path: str = "") -> list[str]:
+    """Return where two snapshots differ, one line each."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        found: list[str] = []
+        for key in sorted({*one, *other}):
+            found += differences(one.get(key), other.get(key), f"{path}/{key}")
+        return found
+    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = enumerate(zip(one, other, strict=True))
+        return [line for at, (a, b) in pairs for line in differences(a, b, f"{path}/{at}")]
+    return [] if one == other else [f"{path}: {one!r} is not {other!r}"]
 
 
 def _without(value: Any, keys: frozenset[str]) -> Any:

@@ -22,6 +22,7 @@ class Kill:
     """The operator died here."""
 
     cluster: str
+    """Empty for the name server's objects, and for what is created under a name of the body."""
     change: str
     index: int
     """Of the write or order within the change, from 1."""
@@ -97,8 +98,8 @@ class OperatorKiller:
     # --- what is heard ------------------------------------------------------------------------
 
     def _wrote(self, write: Write) -> None:
-        first = write.name.removeprefix("failback-").partition(".")[0].partition("-")[0]
-        self._heard(first, f"{write.verb} {write.resource}/{write.name}")
+        found = (cluster for cluster in self._life.scripts if cluster in write.name)
+        self._heard(next(found, ""), f"{write.verb} {write.resource}/{write.name}")
 
     def _witness(self) -> None:
         while True:

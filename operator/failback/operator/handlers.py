@@ -120,6 +120,13 @@ class Watches:
         """Tell whether the watches show a resource."""
         return self._store.resource(*key) is not None
 
+    def notice(self, key: Key) -> None:
+        """Give a resource a reason to look; start its loop if its first event was missed."""
+        if key[0] in self._acting.intersection(PLAIN_KINDS) and self.exists(key):
+            self.loops.ensure(key)
+        else:
+            self.loops.wake(key)
+
     def dependents(self, key: Key) -> Iterable[Key]:
         """Return the resources that a change of this one, or of its peers, concerns."""
         kind, namespace, name = key

@@ -51,6 +51,8 @@ RESOURCES: Final[Mapping[str, tuple[str, str, str]]] = {
 }
 """Kind → API group (empty = core), version and plural."""
 OPTIONAL_KINDS: Final = ("PodMonitor", "SparkApplication")
+_JSON: Final = "application/json"
+_METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _MERGE: Final = "application/merge-patch+json"
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON_PATCH: Final = "application/json-patch+json"
@@ -122,16 +124,19 @@ class Kube:
                 return None
             raise
 
-    async def list_all(self, kind: str, namespace: str, label_selector: str = "") -> list[Object]:
+    async def list_all(
+        self, kind: str, namespace: str, label_selector: str = "", *, metadata_only: bool = False
+    ) -> list[Object]:
         """Return all objects of a kind, read in pages of 500.
 
         A continuation that expired (410) starts the list again.
         """
+        accept = _METADATA if metadata_only else _JSON
         found: list[Object] = []
         query = {"limit": str(_PAGE), "labelSelector": label_selector}
         while True:
             try:
-                page = await self._ask("list", kind, namespace, query=query)
+                page = await self._ask("list", kind, namespace, query=query, accept=accept)
             except ApiError as error:
                 if error.code != 410 or "continue" not in query:
                     raise
@@ -299,7 +304,8 @@ class Kube:
         method: str = "GET",
         query: Mapping[str, str] | None = None,
         body: Any = None,
-        content: str = "application/json",
+        content: str = _JSON,
+        accept: str = _JSON,
         sub: str = "",
     ) -> Object:
         prefix, plural = _prefix(kind), RESOURCES[kind][2]
@@ -307,7 +313,15 @@ class Kube:
         path += "".join(f"/{part}" for part in (name, sub) if part)
         resource = f"{plural}/{sub}" if sub else plural
         return await self._request(
-            verb, kind, method, path, query=query, body=body, content=content, resource=resource
+            verb,
+            kind,
+            method,
+            path,
+            query=query,
+            body=body,
+            content=content,
+            accept=accept,
+            resource=resource,
         )
 
     async def _request(
@@ -319,13 +333,14 @@ class Kube:
         *,
         query: Mapping[str, str] | None = None,
         body: Any = None,
-        content: str = "application/json",
+        content: str = _JSON,
+        accept: str = _JSON,
         resource: str = "",
     ) -> Object:
         resource = resource or RESOURCES[kind][2]
         begun, code = time.monotonic(), "0"
         try:
-            answer = await self._send(method, path, query, body, content)
+            answer = await self._send(method, path, query, body, content, accept)
             raw = await answer.read()
             code = str(answer.status)
             if answer.status >= 400:
@@ -341,9 +356,15 @@ class Kube:
             self._meter.api_request(verb, resource, code, time.monotonic() - begun)
 
     async def _send(
-        self, method: str, path: str, query: Mapping[str, str] | None, body: Any, content: str
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Any,
+        content: str,
+        accept: str,
     ) -> Any:
-        headers = {"Content-Type": content, "Accept": "application/json"}
+        headers = {"Content-Type": content, "Accept": accept}
         parameters = [(key, value) for key, value in (query or {}).items() if value]
         await self._client.update_params_for_auth(
             headers, parameters, ["BearerToken"], path, method, body

@@ -63,19 +63,27 @@ class Recheck:
         """Check the objects of one kind; a list that fails is made again with the next period."""
         known = self._store.versions(kind, namespace)
         try:
-            listed = await self._kube.list_all(kind, namespace, selector)
+            listed = await self._kube.list_all(kind, namespace, selector, metadata_only=True)
+            await asyncio.sleep(self._late_seconds)
+            newer = [
+                await self._read(kind, item) for item in self._store.stale(kind, namespace, listed)
+            ]
         except ApiError as error:
             logger.debug("recheck: %s", error)
             return
-        await asyncio.sleep(self._late_seconds)
-        objects = [{**item, "kind": kind} for item in listed]
-        missed = self._store.correct(kind, namespace, known, objects)
+        found = [item for item in newer if item is not None]
+        missed = self._store.correct(kind, namespace, known, listed, found)
         for item in missed:
             metadata = item["metadata"]
             where = (metadata["namespace"], metadata["name"])
             logger.info("the watch missed a change of %s %s/%s", kind, *where)
             for key in keys_of(item):
                 self._wake(key)
+
+    async def _read(self, kind: str, listed: Object) -> Object | None:
+        metadata = listed["metadata"]
+        item = await self._kube.get(kind, metadata["namespace"], metadata["name"])
+        return None if item is None else {**item, "kind": kind}
 
 
 def keys_of(item: Object) -> list[Key]:

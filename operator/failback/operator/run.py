@@ -128,7 +128,7 @@ async def _serve(
         kinds=handlers.WATCHED,
         namespaces=settings.namespaces,
         period_seconds=settings.resync_seconds,
-        wake=loops.wake,
+        wake=watches.notice,
     )
     rechecking = asyncio.create_task(recheck.run(), name="recheck")
     vitals.loops, vitals.watches = loops, watches

@@ -61,28 +61,40 @@ class Store:
             if item["kind"] == kind and namespace in ("", item["metadata"]["namespace"])
         }
 
+    def stale(self, kind: str, namespace: str, listed: Iterable[Object]) -> list[Object]:
+        """Return what is listed at a newer version than the watch shows, or not shown at all."""
+        now = self.versions(kind, namespace)
+        return [item for item in listed if _version(item) > now.get(item["metadata"]["uid"], -1)]
+
     def correct(
-        self, kind: str, namespace: str, known: Mapping[str, int], listed: Iterable[Object]
+        self,
+        kind: str,
+        namespace: str,
+        known: Mapping[str, int],
+        listed: Iterable[Object],
+        missed: Iterable[Object],
     ) -> list[Object]:
-        """Take in a list of all objects of a kind; return those that the watch has wrong.
+        """Take in what the watch has wrong about a kind; return it.
 
         Args:
             known: :meth:`versions` from before the list was asked for: what of it is not listed
                 was deleted.
+            listed: All objects, their metadata at least.
+            missed: Whole objects that are newer than the watch shows them.
         """
         now = self.versions(kind, namespace)
-        newest = {item["metadata"]["uid"]: item for item in listed}
-        missed = [plain(item) for uid, item in newest.items() if _version(item) > now.get(uid, -1)]
-        ghosts = (known.keys() & now.keys()) - newest.keys() - self._gone
-        found = [*missed, *self._shown(ghosts)]
+        uids = {item["metadata"]["uid"] for item in listed}
+        ghosts = (known.keys() & now.keys()) - uids
+        told = self._shown(ghosts - self._gone)
+        newer = [plain(item) for item in missed]
         self._missed = {
             key: item
             for key, item in self._missed.items()
             if key[0] != kind or namespace not in ("", key[1])
         }
-        self._missed.update((_key(item), item) for item in missed)
+        self._missed.update((_key(item), item) for item in newer)
         self._gone = (self._gone & self._shown_uids()) | ghosts
-        return found
+        return [*newer, *told]
 
     def deleted(self, uid: str) -> None:
         """Forget an object whose deletion the watch showed."""

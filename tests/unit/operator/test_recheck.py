@@ -40,6 +40,7 @@ class World:
         self.topics: list[Object] = []
         self.listed: list[Object] = []
         self.woken: list[Key] = []
+        self.read: list[str] = []
         self.refuses = False
         self.store = Store()
         self.recheck = Recheck(
@@ -52,10 +53,18 @@ class World:
             late_seconds=0,
         )
 
-    async def list_all(self, kind: str, namespace: str, selector: str) -> list[Object]:
+    async def list_all(
+        self, kind: str, namespace: str, selector: str, *, metadata_only: bool
+    ) -> list[Object]:
+        assert metadata_only
         if self.refuses:
             raise ApiError("list", "pods", 500, "InternalError", "no")
-        return [{key: item[key] for key in item if key != "kind"} for item in self.listed]
+        return [{"metadata": item["metadata"]} for item in self.listed]
+
+    async def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        self.read.append(name)
+        found = (item for item in self.listed if item["metadata"]["name"] == name)
+        return next(found, None)
 
     def show(self) -> None:
         self.store.use({OWNER: self.pods}, {("Topic", "shop"): self.topics})
@@ -77,6 +86,7 @@ async def test_nothing_is_said_about_what_the_watch_has_right() -> None:
     world.pods = world.listed = [pod("a", 5), pod("b", 6)]
     assert await world.check() == [5, 6]
     assert world.woken == []
+    assert world.read == []
 
 
 async def test_an_object_that_is_in_no_list_is_no_object() -> None:
@@ -98,7 +108,7 @@ async def test_an_object_that_came_after_the_list_is_not_gone() -> None:
     world.show()
     known = world.store.versions("Pod", "shop")
     world.pods.append(pod("new", 9))
-    assert world.store.correct("Pod", "shop", known, world.listed) == []
+    assert world.store.correct("Pod", "shop", known, world.listed, []) == []
     assert world.versions() == [5, 9]
 
 
