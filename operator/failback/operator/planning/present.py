@@ -19,6 +19,8 @@ from failback.operator.render.config import member_name
 
 FAILOVER_SECONDS: Final = 30.0
 """How long a master must be gone before reads of its slaves are forced."""
+APACHE_OF_ARMS: Final = "4.9.7"
+"""Version of Apache's broker in an arm, where the cluster itself runs another engine."""
 _OVER: Final = frozenset({"Completed", "Aborted", "Failed"})
 _SLAVE: Final = "SLAVE"
 
@@ -106,7 +108,7 @@ def base_shape(
     }
     fresh = _is_fresh(status, observed)
     arm = running_arm(observed)
-    engine = dict(arm.get("engine") or {}) if arm else {}
+    engine = arm_engine(cluster, arm)
     shape = Shape(
         pairs=count,
         slaves=slaves,
@@ -202,6 +204,16 @@ def running_arm(observed: ObservedCluster) -> Mapping[str, Any] | None:
             if arm.get("name") == active:
                 return dict(arm)
     return None
+
+
+def arm_engine(cluster: BrokerCluster, arm: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return what an arm changes of the cluster's engine: an arm names a type, never a version."""
+    kind = str((arm or {}).get("engine") or "")
+    if not kind:
+        return {}
+    if kind == "apache" and cluster.spec.engine.type != kind:
+        return {"type": kind, "version": APACHE_OF_ARMS}
+    return {"type": kind}
 
 
 # --- engines ------------------------------------------------------------------------------------

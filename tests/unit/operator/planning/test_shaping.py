@@ -114,7 +114,7 @@ def _experiment(**status: Any) -> dict[str, Any]:
     arm = {
         "name": "slow",
         "brokerConfig": {"flushConsumerOffsetInterval": "60000"},
-        "engine": {"type": "apache", "version": "4.9.7"},
+        "engine": "apache",
     }
     return {"metadata": {"name": "x"}, "spec": {"arms": [arm]}, "status": status}
 
@@ -130,6 +130,15 @@ def test_the_arm_of_a_running_experiment_lies_over_the_spec() -> None:
     assert images == {"apache/rocketmq:4.9.7"}
     world.experiments = [_experiment(phase="Completed", activeArm="slow")]
     assert shape(world).overlay == {}
+
+
+def test_an_arm_of_the_engine_that_runs_anyway_keeps_its_version() -> None:
+    world = steady(engine={"type": "apache", "version": "4.9.4"})
+    world.experiments = [_experiment(phase="SteadyState", activeArm="slow")]
+    objects = render_cluster(world.cluster, NAME_SERVERS, CONTEXT, shape(world))
+    sets = [each for each in objects if each["kind"] == "StatefulSet"]
+    images = {each["spec"]["template"]["spec"]["containers"][0]["image"] for each in sets}
+    assert images == {"apache/rocketmq:4.9.4"}
 
 
 def test_a_store_of_5_x_keeps_its_engine() -> None:
