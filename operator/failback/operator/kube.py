@@ -142,7 +142,7 @@ class Kube:
                     raise
                 found, query = [], {key: query[key] for key in ("limit", "labelSelector")}
                 continue
-            found += page["items"]
+            found += page["items"] or ()  # an empty list of metadata is null
             mark = page.get("metadata", {}).get("continue")
             if not mark:
                 return found
