@@ -26,7 +26,8 @@ from failback.operator.store import Store
 
 _PROGRESS_PORT: Final = 8088
 _PROGRESS_SECONDS: Final = 2.0
-_MAX_SEED: Final = 2**31 - 1
+_SEED_BITS: Final = 63
+"""What the field of the seed holds, and the harness takes."""
 
 
 class _JobKind:
@@ -102,7 +103,7 @@ class ExperimentKind(_JobKind):
             observed,
             context,
             self._world.clock(),
-            drawn_seed=random.randrange(1, _MAX_SEED),
+            drawn_seed=random.getrandbits(_SEED_BITS),
             deleting=deleting,
         )
         return Decision(plan, self._known(resource))
