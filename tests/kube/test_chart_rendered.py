@@ -122,8 +122,8 @@ def test_an_operator_of_the_cluster_has_the_same_rights_everywhere(tmp_path: Pat
 def test_optional_rights_come_with_their_feature(tmp_path: Path) -> None:
     found = objects(render(tmp_path, *MODES["everything"]))
     more = {
-        ("monitoring.coreos.com", "podmonitors"): set(ALL),
-        ("sparkoperator.k8s.io", "sparkapplications"): set(ALL),
+        ("monitoring.coreos.com", "podmonitors"): {"get", "create", "patch", "delete"},
+        ("sparkoperator.k8s.io", "sparkapplications"): {"get", "create", "patch"},
     }
     assert rights(found, "Role", "failback-operator", "failback") == {**OPERATOR, **more}
     mesh = ("podchaos", "networkchaos", "iochaos", "timechaos")

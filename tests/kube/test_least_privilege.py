@@ -8,6 +8,7 @@ server refuses the same request.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from typing import Any
@@ -111,6 +112,19 @@ def resources() -> list[Object]:
     ]
 
 
+OPTIONAL = {
+    "monitoring.coreos.com": ("PodMonitor", "podmonitors", "v1"),
+    "sparkoperator.k8s.io": ("SparkApplication", "sparkapplications", "v1beta2"),
+}
+CLAIM: Object = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "mine"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
 KINDS = (
     "nameservers",
     "brokerclusters",
@@ -153,7 +167,79 @@ async def test_every_right_is_needed_and_no_other(
     needed = asked(control_plane, running.identity.user, mark)
     assert needed - rights_of(given) == set()
     assert rights_of(given) - needed == set()
-    _each_is_refused_without(namespace, given)
+    _each_is_refused_without(namespace, given, rights_of(given))
+
+
+@pytest.fixture
+def optional_kinds(control_plane: ControlPlane) -> Iterator[None]:
+    """Definitions of the kinds of others that the operator may make objects of."""
+    for group, (kind, plural, version) in OPTIONAL.items():
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        served = {"name": version, "served": True, "storage": True}
+        control_plane.install_definition(
+            {
+                "apiVersion": "apiextensions.k8s.io/v1",
+                "kind": "CustomResourceDefinition",
+                "metadata": {
+                    "name": f"{plural}.{group}",
+                    "annotations": {"api-approved.kubernetes.io": "unapproved, a test's own"},
+                },
+                "spec": {
+                    "group": group,
+                    "scope": "Namespaced",
+                    "names": {"kind": kind, "plural": plural},
+                    "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
+                },
+            }
+        )
+    yield
+    for group, (_, plural, _) in OPTIONAL.items():
+        control_plane.api.delete("CustomResourceDefinition", f"{plural}.{group}")
+
+
+def test_rights_of_optional_kinds_come_with_them_and_each_is_needed(
+    namespace: Namespace, node: NodeProcess, control_plane: ControlPlane, optional_kinds: None
+) -> None:
+    namespace.pretend_pods()
+    given = chart_rules(namespace, "podMonitors.enabled=true", "spark.operator.enabled=true")
+    running = OperatorProcess(
+        namespace,
+        namespace.identity("op", given),
+        FAILBACK_POD_MONITORS="true",
+        FAILBACK_SPARK_OPERATOR="true",
+        FAILBACK_RESYNC_SECONDS="2",
+    )
+    mark = control_plane.audit.mark()
+    api, monitored = namespace.api, {"podMonitor": {"enabled": True}}
+    try:
+        running.start()
+        running.wait_until_ready()
+        api.create(resource("NameServer", "main", replicas=1, metrics=monitored))
+        inputs = {"claimName": "mine", "runs": ["old/base-000"]}
+        spark = {"engine": "spark", "spark": {"mode": "sparkApplication"}}
+        api.create(CLAIM)
+        api.create(resource("ReconsumptionReport", "lab", inputs=inputs, **spark))
+        wait_until(lambda: names_of(api, "podmonitors"), "a PodMonitor", 60)
+        wait_until(lambda: names_of(api, "sparkapplications"), "a SparkApplication", 60)
+        api.wait("NameServer", "main", lambda item: "observedGeneration" in item["status"])
+        settled = control_plane.audit.mark()
+        time.sleep(8)
+        assert control_plane.audit.writes(since=settled, user=running.identity.user) == []
+        api.patch("NameServer", "main", {"spec": {"metrics": {"podMonitor": {"enabled": False}}}})
+        wait_until(lambda: not names_of(api, "podmonitors"), "the end of the PodMonitor", 60)
+    finally:
+        running.process.dispose()
+    extra = rights_of(given) - rights_of(chart_rules(namespace))
+    needed = asked(control_plane, running.identity.user, mark)
+    assert {right for right in needed if right[0] in OPTIONAL} == extra
+    _each_is_refused_without(namespace, given, extra)
+
+
+def names_of(api: Api, plural: str) -> list[str]:
+    """Return the names of the objects of an optional kind."""
+    ((group, (_, _, version)),) = (item for item in OPTIONAL.items() if item[1][1] == plural)
+    found = api.request("GET", f"/apis/{group}/{version}/namespaces/{api.namespace}/{plural}")
+    return [str(item["metadata"]["name"]) for item in found["items"]]
 
 
 async def _live(namespace: Namespace) -> None:
@@ -270,10 +356,10 @@ async def _a_foreign_registration_opens_the_gate(namespace: Namespace) -> None:
         await client.close()
 
 
-def _each_is_refused_without(namespace: Namespace, given: list[Object]) -> None:
+def _each_is_refused_without(namespace: Namespace, given: list[Object], rights: set[Right]) -> None:
     """Take each right from an account that has all others, and send what needs it."""
     everything = Api(namespace.identity("all", given).kubeconfig, namespace.name)
-    for number, right in enumerate(sorted(rights_of(given))):
+    for number, right in enumerate(sorted(rights)):
         less = Api(
             namespace.identity(f"less-{number}", without(given, right)).kubeconfig, namespace.name
         )
@@ -286,7 +372,7 @@ def _each_is_refused_without(namespace: Namespace, given: list[Object]) -> None:
 def answer_of(api: Api, namespace: str, right: Right) -> int:
     """Send a harmless request that needs a right; return the answer's code."""
     group, plural, verb = right
-    versions = {"": "v1", "failback.dev": "v1alpha1"}
+    versions = {"failback.dev": "v1alpha1", "sparkoperator.k8s.io": "v1beta2"}
     root = f"/apis/{group}/{versions.get(group, 'v1')}" if group else "/api/v1"
     plural, _, sub = plural.partition("/")
     where = f"{root}/namespaces/{namespace}"

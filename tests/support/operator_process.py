@@ -20,14 +20,19 @@ CHART = Path(__file__).parents[2] / "charts" / "failback"
 USER_AGENT = "failback-operator"
 
 
-def chart_rules(namespace: Namespace) -> list[dict[str, Any]]:
-    """Return the rules of the chart's Role for the operator in this namespace."""
+def chart_rules(namespace: Namespace, *settings: str) -> list[dict[str, Any]]:
+    """Return the rules of the chart's Role for the operator in this namespace.
+
+    Args:
+        settings: Of the chart, such as ``podMonitors.enabled=true``.
+    """
     shown = namespace.helm(
         "template",
         "failback",
         str(CHART),
         "--show-only",
         "templates/rbac.yaml",
+        *(part for word in settings for part in ("--set", word)),
     ).out
     for document in YAML(typ="safe", pure=True).load_all(shown):
         if document and document["kind"] == "Role" and "operator" in document["metadata"]["name"]:

@@ -50,12 +50,12 @@
 {{- if .Values.podMonitors.enabled }}
 - apiGroups: [monitoring.coreos.com]
   resources: [podmonitors]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, create, patch, delete]
 {{- end }}
 {{- if .Values.spark.operator.enabled }}
 - apiGroups: [sparkoperator.k8s.io]
   resources: [sparkapplications]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, create, patch]
 {{- end }}
 {{- end }}
 

@@ -26,11 +26,12 @@ from failback.operator.planning.observed import (
     Pod,
     Route,
 )
+from failback.operator.planning.rivals import Rival
 from failback.operator.planning.switching import snapshot as snapshots
 from failback.operator.render import common
 from failback.operator.render.common import HTTP_PORT
 from failback.operator.render.context import Context
-from failback.operator.render.nameserver import addresses
+from failback.operator.render.nameserver import addresses, statefulset_name
 from failback.operator.routes import RouteHistory
 from failback.operator.store import Store
 
@@ -53,6 +54,14 @@ class ClusterMemory:
     tables_at: float = 0.0
     permissions: dict[str, dict[str, int] | None] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
+    rival: Rival = field(default_factory=Rival)
+
+    def look_for_rivals(
+        self, status: Mapping[str, Any], context: Context
+    ) -> tuple[tuple[str, ...], str]:
+        """Return the versions of two operators on one resource, and the one to show."""
+        shown = str(status.get("operatorVersion") or "")
+        return self.rival.look(shown, context.version, time.monotonic())
 
 
 class Observer:
@@ -94,6 +103,13 @@ class Observer:
             self._served = self._optional_kinds & await self._kube.served_kinds()
             self._served_at = now
         return self._served
+
+    async def _monitors(self, namespace: str, name: str) -> list[Object]:
+        """Return the PodMonitor of that name: of an optional kind there is no watch."""
+        if "PodMonitor" not in await self.served_kinds():
+            return []
+        found = await self._kube.get("PodMonitor", namespace, name)
+        return [] if found is None else [{"kind": "PodMonitor", **found}]
 
     # --- a BrokerCluster ----------------------------------------------------------------------
 
@@ -291,9 +307,11 @@ class Observer:
         experiments = self._store.of_cluster("ChaosExperiment", cluster.namespace, cluster.name)
         snapshot, label, uid = _snapshot(children, status)
         marks = cluster.metadata.annotations.get("failback.dev/node-fenced", "")
+        monitors = await self._monitors(cluster.namespace, cluster.name)
+        rivals, shown = memory.look_for_rivals(status, context)
         return ObservedCluster(
             at=self._clock(),
-            objects=_owned(children, cluster.metadata.uid),
+            objects=_owned([*children, *monitors], cluster.metadata.uid),
             foreign=await self._foreign(cluster.namespace, cluster.metadata.uid, memory.foreign),
             members=views,
             name_servers=servers,
@@ -315,6 +333,8 @@ class Observer:
             topic_lags=dict(memory.topic_lags),
             served_kinds=await self.served_kinds(),
             fenced_nodes=frozenset(filter(None, marks.replace(" ", "").split(","))),
+            rivals=rivals,
+            version_shown=shown,
         )
 
     def _routes(self, servers: Sequence[str], memory: ClusterMemory) -> tuple[Route, ...]:
@@ -386,13 +406,17 @@ class Observer:
             if index in pods
         }
         uid = name_server.metadata.uid
+        monitors = await self._monitors(name_server.namespace, statefulset_name(name_server))
+        rivals, shown = memory.look_for_rivals(name_server.status, context)
         return ObservedNameServer(
             at=self._clock(),
-            objects=_owned(children, uid),
+            objects=_owned([*children, *monitors], uid),
             foreign=await self._foreign(name_server.namespace, uid, memory.foreign),
             pods=pods,
             answers=answers,
             served_kinds=await self.served_kinds(),
+            rivals=rivals,
+            version_shown=shown,
         )
 
 

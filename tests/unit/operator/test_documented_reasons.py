@@ -44,7 +44,7 @@ events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlock
     ReportFailed ReportFinished ReportStarted Retained RoleSwitchFailed RoleSwitchFinished
     RoleSwitchRolledBack RoleSwitchStarted RoleSwitchStep ScaledDown ScaledUp SlaveDiverged
     TopicUpdated TwoMastersDetected Updated VolumeResized
-fields: ConfigChanged CopyMax FallenBehind ImageChanged Manual OnDelete Planned Retain
+fields: ConfigChanged CopyMax Empty FallenBehind Master ImageChanged Manual OnDelete Planned Retain
     RuntimeDefault SLAVE SlaveReadOnly TemplateChanged TooFarBehind Unconfined Under1Mi Under256Mi
     Unverified WaitSync Zero
 of Kubernetes and Spark: AlreadyExists Background COMPLETED Conflict ControllerResizeError

@@ -194,7 +194,7 @@ def _status(view: ClusterView, context: Context, *, paused: bool, settled: bool)
     verdicts = [*_verdicts(view, version), _paused(paused)]
     found = {
         **view.previous,
-        "operatorVersion": context.version,
+        "operatorVersion": view.observed.version_shown or context.version,
         "replicas": cluster_status.pairs_present(view),
         "readyPairs": cluster_status.ready_pairs(view),
         "selector": cluster_status.selector(view),
@@ -251,7 +251,7 @@ def _only_status(
     verdicts = [Verdict("Ready", False, reason, message), _paused(is_paused(cluster))]
     found = {
         **previous,
-        "operatorVersion": context.version,
+        "operatorVersion": previous.get("operatorVersion") or context.version,
         "conditions": _conditions(cluster, previous, verdicts, now),
     }
     events: tuple[Event, ...] = ()

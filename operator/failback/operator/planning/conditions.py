@@ -11,6 +11,7 @@ from typing import Final
 
 from failback.operator.catalogue import config_keys
 from failback.operator.planning import facts, live_keys
+from failback.operator.planning.decode import MAY_START
 from failback.operator.planning.encoding import find_condition, names
 from failback.operator.planning.observed import MemberView
 from failback.operator.planning.operations import scale_down
@@ -107,7 +108,7 @@ def _why_down(view: ClusterView, member: MemberView) -> str:
         return f"{name} does not exist"
     if pod.deleting:
         return f"{name} is stopping"
-    verdict = "" if pod.prefix in ("Verified", "Unverified") else pod.prefix
+    verdict = "" if pod.prefix in MAY_START else pod.prefix
     words = pod.message or (verdict and (pod.prefix_message or verdict))
     return f"{name} is not ready" + (f": {words}" if words else "")
 

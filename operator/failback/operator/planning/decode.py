@@ -27,7 +27,8 @@ _STORE_HINT: Final = (
 )
 MAX_WORDS: Final = 256
 _LAST_LINES: Final = 5
-_HEALTHY_VERDICTS: Final = frozenset({"Verified", "Unverified"})
+MAY_START: Final = frozenset({"Verified", "Unverified", "Master", "Empty"})
+"""Verdicts of the check of a member's log that let its broker start."""
 
 
 def decode_pod(item: Object) -> Pod:
@@ -159,7 +160,7 @@ def _words(verdict: Mapping[str, Any]) -> str:
     if prefix == "TooFarBehind":
         return f"master starts at {verdict.get('masterStart')}, slave ends at {end}"
     words = str(verdict.get("message", ""))
-    if not words and prefix and prefix not in _HEALTHY_VERDICTS:
+    if not words and prefix and prefix not in MAY_START:
         return f"master ends at {verdict.get('masterEnd')}, slave ends at {end}"
     return words
 

@@ -25,7 +25,7 @@ from failback.operator.planning.encoding import (
 )
 from failback.operator.planning.observed import ObservedNameServer, Pod
 from failback.operator.planning.types import Event, Plan
-from failback.operator.planning.warnings import joined, unknown_annotations
+from failback.operator.planning.warnings import another_operator, joined, unknown_annotations
 from failback.operator.render.context import Context
 from failback.operator.render.nameserver import addresses, statefulset_name
 from failback.operator.render.objects import render_name_server
@@ -81,7 +81,7 @@ def plan_name_server(
     ]
     found = {
         **status,
-        "operatorVersion": context.version,
+        "operatorVersion": observed.version_shown or context.version,
         "replicas": len(observed.pods),
         "readyReplicas": sum(_is_ready(pod) for pod in observed.pods.values()),
         "selector": _selector(name_server),
@@ -170,7 +170,7 @@ def _why(name: str, index: int, pod: Pod | None) -> str:
 
 
 def _warning(name_server: NameServer, observed: ObservedNameServer) -> Verdict:
-    found = []
+    found = list(another_operator(observed.rivals))
     if unknown := unknown_annotations(name_server.metadata.annotations):
         found.append(("UnknownAnnotation", f"{names(unknown)} is no annotation of this operator"))
     if name_server.spec.metrics.pod_monitor.enabled and "PodMonitor" not in observed.served_kinds:
@@ -212,7 +212,7 @@ def _refused(
     verdicts = [Verdict("Ready", False, reason, message)]
     found = {
         **status,
-        "operatorVersion": context.version,
+        "operatorVersion": status.get("operatorVersion") or context.version,
         "conditions": _conditions(name_server, status, verdicts, now),
     }
     turned = before is None or before["reason"] != reason

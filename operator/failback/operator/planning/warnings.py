@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from failback.operator.catalogue import quirk, unknown_key_hint
@@ -55,10 +55,17 @@ def joined(found: list[tuple[str, str]]) -> Verdict:
 
 
 def _found(view: ClusterView, engine_version: str) -> Iterator[tuple[str, str]]:
+    yield from another_operator(view.observed.rivals)
     yield from _annotations_and_overrides(view)
     yield from _roles(view)
     yield from _keys_and_quirks(view, engine_version)
     yield from _platform(view)
+
+
+def another_operator(rivals: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the reason for two operators on one resource, while there are two."""
+    if rivals:
+        yield "AnotherOperator", f"operators of versions {' and '.join(rivals)} both act on it"
 
 
 def _annotations_and_overrides(view: ClusterView) -> Iterator[tuple[str, str]]:

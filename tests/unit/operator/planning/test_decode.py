@@ -95,6 +95,12 @@ def test_a_slave_too_far_behind_says_from_where_to_where() -> None:
     assert found.prefix_message == "master starts at 100, slave ends at 7"
 
 
+@pytest.mark.parametrize("prefix", ["Master", "Empty", "Verified", "Unverified"])
+def test_a_log_that_lets_its_broker_start_needs_no_words(prefix: str) -> None:
+    found = decode_pod(pod(initContainerStatuses=[verify("state", prefix=prefix)]))
+    assert (found.prefix, found.prefix_message) == (prefix, "")
+
+
 @pytest.mark.parametrize("text", ["", "no json", "[1]"])
 def test_words_that_are_no_verdict_are_none(text: str) -> None:
     entry = {"name": "verify", "state": {"terminated": {"exitCode": 1, "message": text}}}
