@@ -18,6 +18,7 @@ from failback.operator.jobs.observed import ObservedExperiment
 from failback.operator.jobs.runs import (
     injected_of,
     next_run,
+    order,
     result_of,
     targets_of,
     timeline_of,
@@ -185,7 +186,7 @@ def _begin(
     draft.status.pop("blockedBy", None)
     if "startedAt" not in draft.before:
         draft.status["startedAt"] = to_time(draft.now)
-        draft.event("ExperimentStarted", f"seed {seed}, {_count(experiment)} runs")
+        draft.event("ExperimentStarted", f"seed {seed}, {len(order(experiment))} runs")
     draft.condition("Injected", None, "Running", f"{arm.name}-{repetition}")
     return draft.plan(_POLL)
 
@@ -208,6 +209,7 @@ def _follow(
 ) -> Plan:
     name = run_job_name(draft.experiment.name, arm.name, repetition)
     job, pod = observed.jobs[name], observed.pods.get(name)
+    draft.status.setdefault("startedAt", to_time(draft.now))
     end = results.end_of(job)
     if end is None and results.exit_code(pod) is None:
         return _show_progress(draft, f"{arm.name}-{repetition}", pod, observed)
@@ -298,8 +300,7 @@ def _record(
 
 def _complete(draft: _Draft) -> Plan:
     runs: Sequence[Mapping[str, Any]] = draft.before.get("runs") or ()
-    verdict = worst(runs)
-    draft.status["verdict"] = verdict
+    verdict = draft.status["verdict"] = worst(runs)
     injected = injected_of(runs, None)
     draft.condition("Injected", injected.value, injected.reason, injected.message)
     draft.end("Completed")
@@ -329,6 +330,11 @@ def _heal_failed(draft: _Draft, heal: Heal, result: Mapping[str, Any] | None) ->
     return draft.plan(None)
 
 
+def _began(draft: _Draft, observed: ObservedExperiment) -> bool:
+    """A Job may be there before the status tells of it: what it left needs a heal, too."""
+    return "startedAt" in draft.before or bool(observed.jobs)
+
+
 def _stop(draft: _Draft, observed: ObservedExperiment) -> bool:
     """Have every running Job end in order; tell whether all have."""
     stopped = True
@@ -338,6 +344,7 @@ def _stop(draft: _Draft, observed: ObservedExperiment) -> bool:
         if results.end_of(job) is not None and not results.is_leaving(job):
             continue
         stopped = False
+        draft.status.setdefault("startedAt", to_time(draft.now))
         if not results.is_leaving(job):
             uid = str(job["metadata"]["uid"])
             draft.actions.append(Delete(("Job", name), uid, "Foreground"))
@@ -345,7 +352,7 @@ def _stop(draft: _Draft, observed: ObservedExperiment) -> bool:
 
 
 def _abort(draft: _Draft, observed: ObservedExperiment, context: JobContext) -> Plan:
-    began = "startedAt" in draft.before
+    began = _began(draft, observed)
     if not draft.says("Injected", "Aborted"):
         draft.event("ExperimentAborted", "asked to stop", warning=True)
     draft.condition("Injected", False, "Aborted", "asked to stop")
@@ -368,7 +375,7 @@ def _delete(draft: _Draft, observed: ObservedExperiment, context: JobContext) ->
     recovered = find_condition(draft.before, "Recovered")
     over = draft.before.get("phase") in OVER
     unhealed = recovered is not None and recovered["status"] == "False"
-    if "startedAt" not in draft.before or (over and not unhealed):
+    if not _began(draft, observed) or (over and not unhealed):
         return draft.plan(None, finish=True)
     since = from_time(draft.experiment.metadata.deletion_timestamp)
     heal = heal_state(draft.experiment, observed)
@@ -390,7 +397,3 @@ def _remove(heal: Heal) -> list[Action]:
     if heal.job is None or results.is_leaving(heal.job):
         return []
     return [Delete(("Job", heal.name), str(heal.job["metadata"]["uid"]))]
-
-
-def _count(experiment: ChaosExperiment) -> int:
-    return len(experiment.spec.arms) * experiment.spec.repetitions

@@ -344,6 +344,23 @@ def test_abort_before_anything_began_heals_nothing() -> None:
     assert world.status["phase"] == "Aborted"
 
 
+@pytest.mark.parametrize("deleting", [False, True])
+def test_a_job_that_the_status_does_not_tell_of_is_stopped_and_healed(deleting: bool) -> None:
+    world = World(experiment())
+    world.run()
+    del world.status["startedAt"]  # the operator died between the Job and the status
+    world.experiment = experiment(metadata=deleted(0)) if deleting else experiment(abort=True)
+    world.run(deleting=deleting)
+    assert world.jobs[STAY]["metadata"]["deletionTimestamp"]
+    assert not world.finished
+    del world.jobs[STAY]
+    world.run(deleting=deleting)
+    assert HEAL in world.jobs
+    world.end(HEAL, None)
+    world.run(deleting=deleting)
+    assert world.finished or world.status["phase"] == "Aborted"
+
+
 def deleted(seconds_ago: float) -> dict[str, str]:
     assert seconds_ago in (0, 1000)
     stamp = "2023-11-14T22:13:20Z" if seconds_ago == 0 else "2023-11-14T21:56:40Z"
