@@ -7,7 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 from failback.protocol.command import RemotingCommand
 from failback.protocol.fastjson import dumps
@@ -54,7 +54,7 @@ class FakeRemoting:
         for thread in self._threads:
             thread.join(5)
 
-    def __enter__(self) -> FakeRemoting:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

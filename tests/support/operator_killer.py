@@ -66,6 +66,8 @@ class OperatorKiller:
         self._life, self._share, self._most, self._seed = life, share, most, seed
         self._lock = threading.Lock()
         self._victim: OperatorProcess | None = None
+        self._dead = False
+        """Killed by us, and not started again yet."""
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._proxy = proxy
         proxy.after_write = self._wrote
@@ -85,8 +87,8 @@ class OperatorKiller:
             assert self._victim is not None
             if self._victim.process.alive:
                 return
-            last = self._victim.process.errors()[-2000:]
-            assert len(self.kills) == sum(self._killed.values()), last
+            assert self._dead, self._victim.process.errors()[-4000:]
+            self._dead = False
             self._victim.start()
 
     def close(self) -> None:
@@ -130,6 +132,7 @@ class OperatorKiller:
                 return
             if self._victim.process.alive:
                 self._victim.process.kill()
+                self._dead = True
                 self._killed[key] += 1
                 self.kills.append(Kill(cluster, change, index, what))
 

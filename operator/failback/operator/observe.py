@@ -36,6 +36,7 @@ from failback.operator.routes import RouteHistory
 from failback.operator.store import Store
 
 _LEASED: Final = frozenset({"RoleSwitch", "Resync"})
+_NAMES: Final = ("brokerClusterName", "brokerName")
 _SERVED_SECONDS: Final = 300.0
 _LAG_SECONDS: Final = 5.0
 _OVER: Final = frozenset({"Completed", "Aborted", "Failed", "Complete"})
@@ -170,6 +171,7 @@ class Observer:
                 is_master=properties.get("brokerRole", "SLAVE") != "SLAVE",
                 sync_seconds=period,
                 http=http,
+                names={key: properties[key] for key in _NAMES if key in properties},
             )
         return found
 

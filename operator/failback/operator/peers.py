@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import re
 import time
 from collections import deque
@@ -25,6 +26,8 @@ from failback.operator.planning.observed import Broker, PairLag, Route
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.errors import BrokerError, FailbackError
 from failback.protocol.route import DataVersion
+
+logger = logging.getLogger(__name__)
 
 _ROUTE_SECONDS: Final = 5.0
 _STATE_SECONDS: Final = 10.0
@@ -50,6 +53,8 @@ class Target:
     """How often a slave of this engine copies its master's tables."""
     http: str = ""
     """``http://host:port`` of its metrics; empty for engine apache."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the broker that is meant says of itself (26): a stranger may have got its address."""
 
 
 @dataclass(slots=True)
@@ -59,6 +64,8 @@ class _Known:
     broker: Broker
     incarnation: str
     due: dict[str, float] = field(default_factory=dict)
+    stranger: bool = False
+    """Another broker answers at this address."""
     history: deque[tuple[float, Mapping[str, Mapping[int, int]]]] = field(
         default_factory=lambda: deque(maxlen=_KEPT_OFFSETS)
     )
@@ -248,9 +255,13 @@ class Peers:
             await asyncio.gather(
                 self._read_config(target, known), self._read_runtime(target, known)
             )
-            if target.http:
+            if target.http and not known.stranger:
                 await self._read_metrics(target, known)
-        if self._is_due(known, "tables", table):
+        if known.stranger:
+            known.broker = Broker(
+                target.address
+            )  # nothing it says is about the broker that is meant
+        elif self._is_due(known, "tables", table):
             await self._read_tables(target, known)
 
     def _is_due(self, known: _Known, part: str, period: float) -> bool:
@@ -283,6 +294,11 @@ class Peers:
         if text:
             version = DataVersion.from_json(text.encode()).counter
         config = parse_properties(answer.body)
+        known.stranger = any(config.get(key) != name for key, name in target.names.items())
+        if known.stranger:
+            logger.warning("%s is a broker of somebody else: %s", target.address, target.names)
+            known.broker = Broker(target.address)
+            return
         known.broker = replace(known.broker, config=config, config_version=version)
 
     async def _read_runtime(self, target: Target, known: _Known) -> None:

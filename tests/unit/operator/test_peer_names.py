@@ -1,0 +1,38 @@
+"""An address outlives its pod: another broker that got it is not the one that is meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from failback.operator.metrics import Metrics
+from failback.operator.peers import Peers, Target
+from failback.operator.planning.observed import Broker
+from tests.support.fake_remoting import FakeBroker
+
+pytestmark = pytest.mark.unit
+
+
+async def test_a_stranger_at_the_address_of_a_member_is_silence() -> None:
+    metrics = Metrics(version="1", kopf="1", kubernetes="1")
+    clock = iter(range(0, 100_000, 1000))
+    peers = Peers(metrics, clock=lambda: float(next(clock)))
+    with FakeBroker() as broker:
+        broker.config |= {"brokerClusterName": "orders", "brokerName": "orders-0"}
+        names = {"brokerClusterName": "orders", "brokerName": "orders-0"}
+        target = Target(broker.address, "uid-1", is_master=True, names=names)
+        try:
+            await peers.refresh_pair([target], fast=False)
+            known = peers.broker(target)
+            assert known.config is not None
+            assert known.offsets == {}
+            broker.config["brokerName"] = "stock-0"
+            await peers.refresh_pair([target], fast=False)
+            assert peers.broker(target) == Broker(broker.address)
+            await peers.refresh_pair([target], fast=False)
+            assert peers.broker(target) == Broker(broker.address)
+            broker.config["brokerName"] = "orders-0"
+            await peers.refresh_pair([target], fast=False)
+            assert peers.broker(target).config is not None
+            assert peers.broker(target).offsets == {}
+        finally:
+            await peers.close()
