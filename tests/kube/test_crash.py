@@ -44,6 +44,7 @@ class Assassin:
                 self.victim.start()
 
 
+@pytest.mark.soak
 def test_a_create_survives_a_kill_after_every_write(
     namespace: Namespace,
     node: NodeProcess,

@@ -166,9 +166,7 @@ def ends(control_plane: ControlPlane, node: NodeProcess) -> Iterator[Ends]:
         watches, answers = BadWatches(misled.proxy, seed=2), BadAnswers(refused.proxy, seed=3)
         misled.disturb, refused.disturb = watches.step, answers.step
         live([reference, victim, misled, refused], LIFE_SECONDS)
-        for one in (reference, victim, misled, refused):
-            print({f"{key}": round(at) for key, at in one.life.seconds.items()})
-        print(killer.counted, len(killer.kills), masters.rounds, answers.hits())
+        print(killer.kills, [one.life.seconds for one in (reference, victim, misled, refused)])
         yield Ends(reference, victim, killer, masters, misled, watches, refused, answers)
 
 
@@ -194,7 +192,7 @@ def test_kills_after_writes_and_orders_change_nothing_in_the_end(ends: Ends) -> 
     for cluster, changes in SCRIPTS.items():
         for change in changes:
             assert (cluster, change.name) in survived, "a change without a kill"
-    assert [kill for kill in ends.killer.kills if kill.what.startswith("order")]
+    assert {kill.what for kill in ends.killer.kills} >= {"order 17", "order 25"}
 
 
 def test_there_are_never_two_masters(ends: Ends) -> None:

@@ -51,9 +51,11 @@ def witnessed_operator(
 class OperatorKiller:
     """Decides by a seed after which writes and orders of each change the operator dies.
 
+    The first order of each change kills in any case: there are few of them.
+
     Args:
         share: Of the writes and orders after which it is killed; 1 is every one.
-        most: Kills per change.
+        most: Kills per change, that one left out.
     """
 
     def __init__(
@@ -63,6 +65,8 @@ class OperatorKiller:
         self.counted: Counter[tuple[str, str]] = Counter()
         """Cluster and change → writes and orders so far."""
         self._killed: Counter[tuple[str, str]] = Counter()
+        self._ordered: set[tuple[str, str]] = set()
+        self._closed = False
         self._life, self._share, self._most, self._seed = life, share, most, seed
         self._lock = threading.Lock()
         self._victim: OperatorProcess | None = None
@@ -94,7 +98,7 @@ class OperatorKiller:
     def close(self) -> None:
         """Kill nobody any more."""
         self._proxy.after_write = None
-        self._share = 0.0
+        self._closed = True
         self._listener.close()
 
     # --- what is heard ------------------------------------------------------------------------
@@ -117,24 +121,29 @@ class OperatorKiller:
                 for line in lines:
                     code, address, _ = line.split()
                     cluster = self._life.clusters_of.get(address.partition(":")[0], "")
-                    self._heard(cluster, f"order {code}")
+                    self._heard(cluster, f"order {code}", order=True)
                     connection.sendall(b"+")
             except OSError:
                 return  # the operator is dead
 
-    def _heard(self, cluster: str, what: str) -> None:
+    def _heard(self, cluster: str, what: str, *, order: bool = False) -> None:
         with self._lock:
             change = self._life.change_of(cluster)
             key = (cluster, change)
             self.counted[key] += 1
             index = self.counted[key]
-            if not self._is_fatal(key, index) or self._victim is None:
+            first = order and key not in self._ordered
+            if not (first or self._is_fatal(key, index)) or self._closed:
                 return
-            if self._victim.process.alive:
-                self._victim.process.kill()
-                self._dead = True
+            if self._victim is None or not self._victim.process.alive:
+                return
+            self._victim.process.kill()
+            self._dead = True
+            if first:
+                self._ordered.add(key)
+            else:
                 self._killed[key] += 1
-                self.kills.append(Kill(cluster, change, index, what))
+            self.kills.append(Kill(cluster, change, index, what))
 
     def _is_fatal(self, key: tuple[str, str], index: int) -> bool:
         if self._killed[key] >= self._most:

@@ -22,6 +22,7 @@ called from there, and may block.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import random
 import ssl
@@ -313,8 +314,8 @@ class MisbehavingProxy:
             await self._note(request, target, 0)
         if rule.seconds:
             await asyncio.sleep(rule.seconds)
-            assert request.transport is not None
-            request.transport.abort()
+            if request.transport is not None:
+                request.transport.abort()
             return web.Response(status=504)
         headers = {"Retry-After": str(rule.retry_after)} if rule.retry_after else {}
         return web.json_response(error_status(rule.code), status=rule.code, headers=headers)
@@ -363,7 +364,8 @@ class MisbehavingProxy:
                     await self._pass_events(answer.content, out, expired)
                 finally:
                     _abort(answer)
-                await out.write_eof()
+                with contextlib.suppress(ConnectionResetError):  # the client has gone
+                    await out.write_eof()
                 return out
         finally:
             self._watches.discard(expired)
