@@ -1,0 +1,329 @@
+"""The life of a cluster of real brokers: live changes, deaths, scaling, growth, evictions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from failback.client.admin import AdminClient
+from failback.client.consumer import PushConsumer
+from failback.client.model import ConsumeFrom, ConsumeResult, Message
+from failback.client.producer import Producer
+from failback.client.settings import ClientSettings
+from failback.protocol.errors import FailbackError
+from failback.protocol.message import MessageExt
+from tests.support.kube_lab.api import Object
+from tests.support.kube_lab.control_plane import ControlPlane
+from tests.support.kube_lab.namespaces import Namespace
+from tests.support.kube_lab.node_process import NodeProcess
+from tests.support.lived_cluster import GROUP, TOPIC, LivedCluster, unchanged_lives
+from tests.support.operator_process import condition_of, operator
+from tests.support.polling import wait_until
+
+pytestmark = pytest.mark.kube
+
+READS = "slaveReadEnable"
+
+
+async def test_a_live_change_restarts_nothing_and_survives_every_death(
+    namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
+) -> None:
+    with operator(namespace) as running:
+        cluster = LivedCluster(namespace, pairs=2, slavesPerPair=1)
+        cluster.wait_settled()
+
+        async def order_of(value: bool) -> list[str]:
+            """Change it live; return the members in the order of their files."""
+            mark = control_plane.audit.mark()
+            with unchanged_lives(cluster):
+                cluster.change(slaveReadEnable=value)
+                cluster.wait_settled()
+            wanted = str(value).lower()
+            assert set((await cluster.answers(READS)).values()) == {wanted}
+            assert {cluster.file(name)[READS] for name in cluster.members()} == {wanted}
+            return [
+                item.name
+                for item in control_plane.audit.writes(
+                    since=mark, user=running.identity.user, resource="configmaps"
+                )
+            ]
+
+        enabled = ["orders-0-1", "orders-0-0", "orders-1-1", "orders-1-0"]
+        disabled = ["orders-0-0", "orders-0-1", "orders-1-0", "orders-1-1"]
+        assert await order_of(True) == enabled
+        assert await order_of(False) == disabled
+        assert await order_of(True) == enabled
+        await _the_value_survives(cluster, node)
+        await _evictions_take_one_member_of_a_pair(cluster)
+
+
+async def _the_value_survives(cluster: LivedCluster, node: NodeProcess) -> None:
+    """Kill a container with -9, then delete a pod: each reads the value from its file."""
+    namespace = cluster.namespace.name
+    before = cluster.lives()
+    node.kill_container(namespace, "orders-0-0-0")
+    wait_until(lambda: cluster.lives()["orders-0-0"][1] > before["orders-0-0"][1], "a restart", 60)
+    cluster.wait_settled()
+    assert (await cluster.answers(READS))["orders-0-0"] == "true"
+    cluster.api.delete("Pod", "orders-0-1-0")
+    uid = before["orders-0-1"][0]
+    cluster.api.wait("Pod", "orders-0-1-0", lambda item: item["metadata"]["uid"] != uid)
+    cluster.wait_settled()
+    assert (await cluster.answers(READS))["orders-0-1"] == "true"
+
+
+async def _evictions_take_one_member_of_a_pair(cluster: LivedCluster) -> None:
+    """Evict both members of a pair, as a drain of all nodes would; then one that is not ready."""
+    api = cluster.api
+    for name in ("orders-0", "orders-1"):
+        api.wait(
+            "PodDisruptionBudget", name, lambda item: item["status"]["disruptionsAllowed"] == 1
+        )
+    assert [cluster.evict(pod) for pod in ("orders-0-0-0", "orders-0-1-0")] == [201, 429]
+    kill = ("exec", "orders-1-1-0", "--", "failback-init", "kill", "9", "--hold")
+    cluster.namespace.kubectl(*kill, check=False)
+    api.wait(
+        "PodDisruptionBudget", "orders-1", lambda item: item["status"]["disruptionsAllowed"] == 0
+    )
+    assert [cluster.evict(pod) for pod in ("orders-1-0-0", "orders-1-1-0")] == [429, 201]
+    cluster.wait_settled()
+
+
+async def test_pairs_come_and_go_and_volumes_grow(
+    namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
+) -> None:
+    with operator(namespace):
+        cluster = LivedCluster(namespace, pairs=2, slavesPerPair=1, storage={"size": "4Gi"})
+        cluster.wait_settled()
+        cluster.change(pairs=3)
+        await _a_new_pair_is_told_before_it_takes_writes(cluster)
+        await _leave_unread(cluster)
+        cluster.change(pairs=2)
+        told = drain_is_blocked(cluster)
+        assert GROUP in told
+        assert "orders-2" in told
+        assert (await cluster.answers("brokerPermission"))["orders-2-0"] == "4"
+        assert cluster.read()["status"]["replicas"] == 3
+        cluster.change(pairs=3)
+        cluster.wait_settled()
+        assert (await cluster.answers("brokerPermission"))["orders-2-0"] == "6"
+        cluster.annotate(skip_scaledown_check="orders-2")
+        cluster.change(pairs=2)
+        for name in ("orders-2-0", "orders-2-1"):
+            cluster.api.wait_gone("StatefulSet", name, seconds=240)
+        assert cluster.wait_settled()["status"]["replicas"] == 2
+        claims = {item["metadata"]["name"] for item in namespace.api.list("PersistentVolumeClaim")}
+        assert {"data-orders-2-0-0", "data-orders-2-1-0"} <= claims
+        _volumes_grow(cluster)
+
+
+def drain_is_blocked(cluster: LivedCluster) -> str:
+    """Wait until the drain names what it waits for."""
+    wait_until(lambda: cluster.events("DrainBlocked"), "event DrainBlocked", 240)
+    return str(cluster.events("DrainBlocked")[0]["message"])
+
+
+async def _a_new_pair_is_told_before_it_takes_writes(cluster: LivedCluster) -> None:
+    """Look at the third pair until the cluster has settled: open means that it knows the topic."""
+    seen = []
+    async with AdminClient([cluster.name_server]) as admin:
+        while not cluster.is_settled(cluster.read()):
+            address = cluster.address("orders-2-0")
+            try:
+                config = await admin.broker_config(address)
+                topics = (await admin.all_topic_config(address)).topic_config_table
+                groups = (await admin.all_groups(address)).subscription_group_table
+            except (FailbackError, OSError, TimeoutError):
+                await asyncio.sleep(0.2)
+                continue
+            # the permission was read first: what it allowed, the tables already had
+            seen.append((config.get("brokerPermission"), TOPIC in topics and GROUP in groups))
+    assert seen[-1] == ("6", True)
+    assert ("6", False) not in seen
+
+
+async def _leave_unread(cluster: LivedCluster) -> None:
+    """Store messages of the group's topic on the third pair; the group has read none of them."""
+    settings = ClientSettings(namesrv_addrs=(cluster.name_server,), time_scale=0.1)
+    address = cluster.address("orders-2-0")
+    async with Producer("shop", settings) as producer, AdminClient([cluster.name_server]) as admin:
+        for number in range(60):
+            await producer.send(Message(TOPIC, b"%d" % number))
+        ends = [await admin.max_offset(address, TOPIC, queue) for queue in range(8)]
+        assert sum(ends) > 0
+        for queue in range(8):
+            await admin.update_offset(address, GROUP, TOPIC, queue, 0)
+
+
+def _volumes_grow(cluster: LivedCluster) -> None:
+    """Grow the volumes: the StatefulSets are made anew around pods that stay."""
+    api = cluster.api
+    before = {name: api.get("StatefulSet", name)["metadata"]["uid"] for name in cluster.members()}
+    pods = {name: life[:2] for name, life in cluster.lives().items()}
+    cluster.change(storage={"size": "5Gi"})
+    cluster.wait_settled()
+    after = {name: api.get("StatefulSet", name) for name in cluster.members()}
+    assert all(item["metadata"]["uid"] != before[name] for name, item in after.items())
+    assert {name: life[:2] for name, life in cluster.lives().items()} == pods
+    for name, item in after.items():
+        claim = api.get("PersistentVolumeClaim", f"data-{name}-0")
+        assert claim["spec"]["resources"]["requests"]["storage"] == "5Gi"
+        wanted = item["spec"]["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]
+        assert wanted["storage"] == "5Gi"
+
+
+async def test_a_class_that_does_not_grow_is_told_once_and_left_alone(
+    namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
+) -> None:
+    with operator(namespace) as running:
+        storage = {"size": "4Gi", "storageClassName": "fixed"}
+        cluster = LivedCluster(namespace, pairs=1, slavesPerPair=0, storage=storage)
+        cluster.wait_settled()
+        with unchanged_lives(cluster):
+            cluster.change(storage={"size": "5Gi"})
+            warning = cluster.wait_for("Warning", "VolumeResizeRefused")
+            assert "orders-0-0" in warning["message"]
+            mark = control_plane.audit.mark()
+            await asyncio.sleep(15)
+            assert control_plane.audit.writes(since=mark, user=running.identity.user) == []
+        refused = cluster.events("VolumeResizeRefused")
+        assert len(refused) == 1, refused
+
+
+def _never_without_a_name_server(cluster: LivedCluster, ready: set[str]) -> None:
+    """Assert that every broker's list has an address whose pod is ready."""
+    for name in cluster.members():
+        known = cluster.file(name)["namesrvAddr"].split(";")
+        assert any(address.partition(".")[0] in ready for address in known), (name, known)
+
+
+async def test_name_servers_come_and_go_and_no_broker_restarts(
+    namespace: Namespace, node: NodeProcess
+) -> None:
+    with operator(namespace):
+        cluster = LivedCluster(namespace, pairs=1, slavesPerPair=1)
+        cluster.wait_settled()
+
+        def ready_pods() -> set[str]:
+            return {
+                item["metadata"]["name"]
+                for item in namespace.api.list("Pod", labels="failback.dev/nameserver=main")
+                if condition_of(item, "Ready").get("status") == "True"
+            }
+
+        def told(number: int) -> bool:
+            _never_without_a_name_server(cluster, ready_pods())
+            files = [cluster.file(name)["namesrvAddr"].split(";") for name in cluster.members()]
+            return all(len(known) == number for known in files)
+
+        def running(number: int) -> bool:
+            return len(ready_pods()) == number
+
+        with unchanged_lives(cluster):
+            for number in (3, 1):
+                namespace.api.patch("NameServer", "main", {"spec": {"replicas": number}})
+                wait_until(partial(told, number), f"{number} addresses", 120)
+                # a pod goes four minutes after its address: clients ask for it that long
+                wait_until(partial(running, number), f"{number} name servers", 600)
+                cluster.wait_settled()
+                found = await cluster.answers("namesrvAddr")
+                assert {len(text.split(";")) for text in found.values()} == {number}
+
+
+async def test_a_roll_keeps_its_order_stops_at_a_pause_and_loses_nothing(
+    namespace: Namespace, node: NodeProcess
+) -> None:
+    with operator(namespace):
+        cluster = LivedCluster(namespace, pairs=1, slavesPerPair=1, masterRole="SYNC_MASTER")
+        cluster.wait_settled()
+        sent = Sent(cluster)
+        sending = asyncio.create_task(sent.run())
+        try:
+            replaced: list[str] = []
+            before = cluster.lives()
+            cluster.change(flushDiskType="SYNC_FLUSH")
+            await _until(lambda: _at(cluster, "Roll"), "the roll")
+            cluster.annotate(pause_reconciliation="true")
+            await _until(lambda: "NotPaused" in _blocked(cluster) or _down(cluster), "a pause")
+            paused = cluster.lives()
+            await asyncio.sleep(10)
+            assert _masters(cluster.lives()) == _masters(paused) == _masters(before)
+            cluster.annotate(pause_reconciliation=None)
+
+            def is_over() -> bool:
+                for pod in namespace.api.list("Pod", labels="failback.dev/cluster=orders"):
+                    name = pod["metadata"]["name"].removesuffix("-0")
+                    new = pod["metadata"]["uid"] != before[name][0]
+                    if new and name not in replaced:
+                        replaced.append(name)
+                return cluster.is_settled(cluster.read())
+
+            await _until(is_over, "the end of the roll", 400)
+            assert replaced == ["orders-0-1", "orders-0-0"]
+        finally:
+            sent.stop.set()
+            await sending
+        await sent.check()
+
+
+def _masters(lives: dict[str, tuple[str, int, str]]) -> str:
+    return lives["orders-0-0"][0]
+
+
+def _at(cluster: LivedCluster, kind: str) -> bool:
+    return bool((cluster.read()["status"].get("currentOperation") or {}).get("type") == kind)
+
+
+def _blocked(cluster: LivedCluster) -> list[str]:
+    operation = cluster.read()["status"].get("currentOperation") or {}
+    return list(operation.get("blockedBy", ()))
+
+
+def _down(cluster: LivedCluster) -> bool:
+    found: Object = condition_of(cluster.read(), "Paused")
+    return found.get("status") == "True"
+
+
+async def _until(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
+    await asyncio.to_thread(wait_until, condition, what, seconds)
+
+
+class Sent:
+    """A producer that never stops, and what it was told is stored."""
+
+    def __init__(self, cluster: LivedCluster) -> None:
+        self._settings = ClientSettings(namesrv_addrs=(cluster.name_server,), time_scale=0.1)
+        self.acknowledged: set[bytes] = set()
+        self.stop = asyncio.Event()
+
+    async def run(self) -> None:
+        number = 0
+        async with Producer("shop", self._settings) as producer:
+            while not self.stop.is_set():
+                number += 1
+                body = b"%d" % number
+                try:
+                    await producer.send(Message(TOPIC, body))
+                    self.acknowledged.add(body)
+                except (FailbackError, OSError, TimeoutError):
+                    await asyncio.sleep(0.1)
+                await asyncio.sleep(0.02)
+
+    async def check(self) -> None:
+        """Consume everything from the beginning: all that was acknowledged comes."""
+        assert len(self.acknowledged) > 100
+        lost = set(self.acknowledged)
+
+        async def handler(messages: list[MessageExt]) -> ConsumeResult:
+            lost.difference_update(item.body for item in messages)
+            return ConsumeResult.SUCCESS
+
+        consumer = PushConsumer(
+            "auditors", self._settings, handler, consume_from=ConsumeFrom.FIRST_OFFSET
+        )
+        consumer.subscribe(TOPIC)
+        async with consumer:
+            await _until(lambda: not lost, "every acknowledged message", 120)
