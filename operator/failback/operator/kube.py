@@ -125,22 +125,30 @@ class Kube:
             raise
 
     async def list_all(
-        self, kind: str, namespace: str, label_selector: str = "", *, metadata_only: bool = False
+        self,
+        kind: str,
+        namespace: str,
+        label_selector: str = "",
+        *,
+        name: str = "",
+        metadata_only: bool = False,
     ) -> list[Object]:
-        """Return all objects of a kind, read in pages of 500.
+        """Return all objects of a kind (or those of one name), read in pages of 500.
 
         A continuation that expired (410) starts the list again.
         """
         accept = _METADATA if metadata_only else _JSON
         found: list[Object] = []
         query = {"limit": str(_PAGE), "labelSelector": label_selector}
+        if name:
+            query["fieldSelector"] = f"metadata.name={name}"
         while True:
             try:
                 page = await self._ask("list", kind, namespace, query=query, accept=accept)
             except ApiError as error:
                 if error.code != 410 or "continue" not in query:
                     raise
-                found, query = [], {key: query[key] for key in ("limit", "labelSelector")}
+                found, query = [], {key: query[key] for key in query if key != "continue"}
                 continue
             found += page["items"] or ()  # an empty list of metadata is null
             mark = page.get("metadata", {}).get("continue")

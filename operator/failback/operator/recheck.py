@@ -65,14 +65,12 @@ class Recheck:
         try:
             listed = await self._kube.list_all(kind, namespace, selector, metadata_only=True)
             await asyncio.sleep(self._late_seconds)
-            newer = [
-                await self._read(kind, item) for item in self._store.stale(kind, namespace, listed)
-            ]
+            stale = self._store.stale(kind, namespace, listed)
+            newer = [item for found in stale for item in await self._read(kind, found, selector)]
         except ApiError as error:
             logger.debug("recheck: %s", error)
             return
-        found = [item for item in newer if item is not None]
-        missed = self._store.correct(kind, namespace, known, listed, found)
+        missed = self._store.correct(kind, namespace, known, listed, newer)
         for item in missed:
             metadata = item["metadata"]
             where = (metadata["namespace"], metadata["name"])
@@ -80,10 +78,12 @@ class Recheck:
             for key in keys_of(item):
                 self._wake(key)
 
-    async def _read(self, kind: str, listed: Object) -> Object | None:
+    async def _read(self, kind: str, listed: Object, selector: str) -> list[Object]:
+        """Return the whole object, by a list: the right to watch is the right to list."""
         metadata = listed["metadata"]
-        item = await self._kube.get(kind, metadata["namespace"], metadata["name"])
-        return None if item is None else {**item, "kind": kind}
+        where = (kind, metadata["namespace"], selector)
+        found = await self._kube.list_all(*where, name=metadata["name"])
+        return [{**item, "kind": kind} for item in found]
 
 
 def keys_of(item: Object) -> list[Key]:

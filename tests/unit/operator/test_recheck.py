@@ -54,17 +54,20 @@ class World:
         )
 
     async def list_all(
-        self, kind: str, namespace: str, selector: str, *, metadata_only: bool
+        self,
+        kind: str,
+        namespace: str,
+        selector: str,
+        *,
+        name: str = "",
+        metadata_only: bool = False,
     ) -> list[Object]:
-        assert metadata_only
         if self.refuses:
             raise ApiError("list", "pods", 500, "InternalError", "no")
-        return [{"metadata": item["metadata"]} for item in self.listed]
-
-    async def get(self, kind: str, namespace: str, name: str) -> Object | None:
+        if metadata_only:
+            return [{"metadata": item["metadata"]} for item in self.listed]
         self.read.append(name)
-        found = (item for item in self.listed if item["metadata"]["name"] == name)
-        return next(found, None)
+        return [item for item in self.listed if item["metadata"]["name"] == name]
 
     def show(self) -> None:
         self.store.use({OWNER: self.pods}, {("Topic", "shop"): self.topics})
