@@ -373,6 +373,8 @@ class KillLab:
             assert consumer is not None
             assert consumer.alive, f"{consumer.name} ended by itself:\n{consumer.errors()[-2000:]}"
             number = self._numbers[consumer.pid]
+            pid = consumer.pid
+            wait_until(lambda p=pid: _handles_terminate(p), f"{consumer.name} has begun", 60)  # type: ignore[misc]
             assert consumer.stop() == 0, consumer.errors()[-2000:]
             self.stopped_cleanly.add(number)
 
@@ -396,6 +398,13 @@ class KillLab:
             wait_until(drained, "the group at the end of every queue", 60)
         except AssertionError as error:
             raise AssertionError(f"{error}: ends and committed offsets {shown}") from None
+
+
+def _handles_terminate(pid: int) -> bool:
+    """Whether a process has got as far as to install its handler of SIGTERM."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.partition(":")[2], 16) & 1 << (signal.SIGTERM - 1))
 
 
 def _environment() -> dict[str, str]:
