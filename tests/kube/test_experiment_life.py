@@ -142,7 +142,7 @@ def test_each_guard_refuses_in_its_own_words_and_no_job_is_made(
     api.delete("ChaosExperiment", "lab")
     api.wait_gone("ChaosExperiment", "lab")
 
-    annotate(lived_in, pause_reconciliation=None)
+    annotate(lived_in, restart_member=None, pause_reconciliation=None)
     api.wait("BrokerCluster", "demo", is_calm, seconds=120)
     long_pause = {"durationSeconds": 61 / TIME_SCALE}
     experiment(lived_in, "long", {**kill, "fault": "pause", "with": long_pause})
