@@ -112,11 +112,78 @@ def annotate(namespace: Namespace, **marks: str | None) -> None:
     namespace.api.patch("BrokerCluster", "demo", {"metadata": {"annotations": named}})
 
 
+async def test_an_abort_takes_back_the_fault_and_the_arm(
+    lived_in: Namespace, node: NodeProcess
+) -> None:
+    api = lived_in.api
+    allow(lived_in)
+    before = api.wait("BrokerCluster", "demo", is_calm, seconds=120)
+    assert await asked(lived_in) == {MASTER: OWN, SLAVE: OWN}
+    experiment(
+        lived_in,
+        "halted",
+        {
+            "id": "f1",
+            "fault": "pause",
+            "at": 10,
+            "target": {"pair": "demo-0", "role": "master"},
+            "with": {"durationSeconds": 500},
+        },
+        arms=[{"name": "narrow", "brokerConfig": {KEY: LAID_OVER}}],
+    )
+    wait_until(lambda: api.list("Job"), "the Job", 90)
+    assert await asked(lived_in) == {MASTER: LAID_OVER, SLAVE: LAID_OVER}
+    assert {line_of(lived_in, each) for each in (MASTER, SLAVE)} == {f"{KEY}={LAID_OVER}"}
+    victim = node.pids(lived_in.name, f"{MASTER}-0")[1]
+    wait_until(lambda: state_of(victim) == "T", "the broker is stopped", 120)
+    held = api.get("Lease", LEASE)["spec"]
+    assert held["holderIdentity"]
+
+    api.patch("ChaosExperiment", "halted", {"spec": {"abort": True}})
+    ended = api.wait("ChaosExperiment", "halted", over, seconds=200)
+    status = ended["status"]
+    assert status["phase"] == "Aborted", status
+    assert "activeArm" not in status
+    assert status["seed"] >= 0
+    assert condition_of(ended, "Injected")["reason"] == "Aborted"
+    assert condition_of(ended, "Recovered")["status"] == "True"
+    running = [node.pids(lived_in.name, f"{each}-0") for each in (MASTER, SLAVE)]
+    assert victim in running[0], "it was restarted, not continued"
+    assert [state_of(pid) for pids in running for pid in pids].count("T") == 0
+    lease = api.get("Lease", LEASE)
+    assert not lease["spec"].get("holderIdentity")
+    assert "failback.dev/run-dir" not in lease["metadata"].get("annotations", {})
+    ledgers = list(
+        (node.claim_folder(lived_in.name, "failback-runs") / "halted").rglob("undo.jsonl")
+    )
+    assert ledgers
+    assert [entry for each in ledgers for entry in open_entries(each)] == []
+
+    after = api.wait("BrokerCluster", "demo", is_calm, seconds=120)
+    wait_until(
+        lambda: {line_of(lived_in, each) for each in (MASTER, SLAVE)} == {f"{KEY}={OWN}"},
+        "the cluster's own file",
+        60,
+    )
+    after = api.wait("BrokerCluster", "demo", is_calm, seconds=120)
+    assert await asked(lived_in) == {MASTER: OWN, SLAVE: OWN}
+    assert after["spec"] == before["spec"]
+    assert after["metadata"]["generation"] == before["metadata"]["generation"]
+    api.delete("ChaosExperiment", "halted")
+    api.wait_gone("ChaosExperiment", "halted")
+
+
 def test_each_guard_refuses_in_its_own_words_and_no_job_is_made(
     lived_in: Namespace, node: NodeProcess
 ) -> None:
     api, name = lived_in.api, lived_in.name
     kill = {"id": "f1", "fault": "kill", "at": 10, "target": {"pair": "demo-0", "role": "master"}}
+    for job in api.list("Job"):
+        api.wait_gone("Job", job["metadata"]["name"])
+    unlabel = {"metadata": {"labels": {"failback.dev/chaos-allowed": None}}}
+    lived_in.control_plane.api.patch("Namespace", name, unlabel)
+    if api.find("Lease", LEASE) is not None:
+        api.delete("Lease", LEASE)
     restart_that_stands_still(lived_in)
     held = {
         "holderIdentity": "another-run",
@@ -170,63 +237,6 @@ def restart_that_stands_still(namespace: Namespace) -> None:
         return is_busy(item) and all(is_true(kind)(item) for kind in kinds)
 
     namespace.api.wait("BrokerCluster", "demo", stands, seconds=120)
-
-
-async def test_an_abort_takes_back_the_fault_and_the_arm(
-    lived_in: Namespace, node: NodeProcess
-) -> None:
-    api = lived_in.api
-    allow(lived_in)
-    before = api.wait("BrokerCluster", "demo", is_calm, seconds=120)
-    assert await asked(lived_in) == {MASTER: OWN, SLAVE: OWN}
-    experiment(
-        lived_in,
-        "lab",
-        {
-            "id": "f1",
-            "fault": "pause",
-            "at": 10,
-            "target": {"pair": "demo-0", "role": "master"},
-            "with": {"durationSeconds": 500},
-        },
-        arms=[{"name": "narrow", "brokerConfig": {KEY: LAID_OVER}}],
-    )
-    wait_until(lambda: api.list("Job"), "the Job", 90)
-    assert await asked(lived_in) == {MASTER: LAID_OVER, SLAVE: LAID_OVER}
-    assert {line_of(lived_in, each) for each in (MASTER, SLAVE)} == {f"{KEY}={LAID_OVER}"}
-    victim = node.pids(lived_in.name, f"{MASTER}-0")[1]
-    wait_until(lambda: state_of(victim) == "T", "the broker is stopped", 120)
-    held = api.get("Lease", LEASE)["spec"]
-    assert held["holderIdentity"]
-
-    api.patch("ChaosExperiment", "lab", {"spec": {"abort": True}})
-    ended = api.wait("ChaosExperiment", "lab", over, seconds=200)
-    status = ended["status"]
-    assert status["phase"] == "Aborted", status
-    assert "activeArm" not in status
-    assert status["seed"] >= 0
-    assert condition_of(ended, "Injected")["reason"] == "Aborted"
-    assert condition_of(ended, "Recovered")["status"] == "True"
-    running = [node.pids(lived_in.name, f"{each}-0") for each in (MASTER, SLAVE)]
-    assert victim in running[0], "it was restarted, not continued"
-    assert [state_of(pid) for pids in running for pid in pids].count("T") == 0
-    lease = api.get("Lease", LEASE)
-    assert not lease["spec"].get("holderIdentity")
-    assert "failback.dev/run-dir" not in lease["metadata"].get("annotations", {})
-    ledgers = list((node.claim_folder(lived_in.name, "failback-runs") / "lab").rglob("undo.jsonl"))
-    assert ledgers
-    assert [entry for each in ledgers for entry in open_entries(each)] == []
-
-    after = api.wait("BrokerCluster", "demo", is_calm, seconds=120)
-    wait_until(
-        lambda: {line_of(lived_in, each) for each in (MASTER, SLAVE)} == {f"{KEY}={OWN}"},
-        "the cluster's own file",
-        60,
-    )
-    after = api.wait("BrokerCluster", "demo", is_calm, seconds=120)
-    assert await asked(lived_in) == {MASTER: OWN, SLAVE: OWN}
-    assert after["spec"] == before["spec"]
-    assert after["metadata"]["generation"] == before["metadata"]["generation"]
 
 
 async def asked(namespace: Namespace) -> dict[str, str]:
