@@ -80,9 +80,9 @@ def test_a_value_that_no_broker_can_read_touches_no_member() -> None:
 
 def test_a_name_server_that_does_not_exist_is_named() -> None:
     world = steady()
-    del world.document["spec"]["nameServerAddresses"]
-    cluster = stored(world, nameServerRef={"name": "main"})
     seen = dataclasses.replace(world.observe(), name_servers=None, routes=())
+    world.edit(nameServerAddresses=None)
+    cluster = stored(world, nameServerRef={"name": "main"})
     found = plan(world, cluster, seen)
     assert said(found, "Ready") == ("False", "NameServerMissing", "there is no NameServer main")
     assert found.actions == ()
