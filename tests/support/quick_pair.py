@@ -12,8 +12,13 @@ from tests.support.operator_process import is_true
 from tests.support.polling import wait_until
 
 SCALE: Final = 0.1
-QUICK: Final = {"FAILBACK_POLL_SCALE": "0.2", "FAILBACK_RESYNC_SECONDS": "5"}
-"""Variables of an operator that looks often."""
+QUICK: Final = {
+    "FAILBACK_POLL_SCALE": "0.2",
+    "FAILBACK_RESYNC_SECONDS": "5",
+    "FAILBACK_ADMIN_TIMEOUT_SECONDS": "10",
+}
+"""Variables of an operator that looks often, and is patient with brokers of a busy machine: of an
+order whose answer it did not wait for, it posts no event."""
 _CONDITIONS: Final = (
     "Ready",
     "ConfigApplied",
