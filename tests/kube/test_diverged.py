@@ -1,0 +1,113 @@
+"""A slave whose log is not its master's stays out until a person has its volume wiped."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from failback.client.model import Message
+from failback.client.producer import Producer
+from tests.support.kube_lab.api import Object
+from tests.support.kube_lab.namespaces import Namespace
+from tests.support.kube_lab.node_process import NodeProcess
+from tests.support.operator_process import condition_of, is_true, operator
+from tests.support.quick_pair import QUICK, QuickPair, resource
+
+pytestmark = pytest.mark.kube
+
+SLAVE, CLAIM, TOPIC = "orders-0-1-0", "data-orders-0-1-0", "PAID"
+ASK = "failback.dev/force-resync-member"
+LAST = b"the very last message"
+MESSAGE_MAGIC = bytes.fromhex("daa320a7")
+_TO_BODY = 88
+"""Bytes of a record before its body; its size, magic and the body's checksum are the first."""
+
+
+async def test_a_diverged_slave_stays_out_and_is_wiped_once(
+    namespace: Namespace, node: NodeProcess
+) -> None:
+    with operator(namespace, **QUICK):
+        pair = QuickPair(namespace)
+        pair.create()
+        pair.api.create(resource("Topic", "paid", clusterRef={"name": "orders"}, topicName=TOPIC))
+        pair.wait_settled()
+        pair.api.wait("Topic", "paid", is_true("Synced"), seconds=60)
+        async with Producer("shop", pair.settings()) as producer:
+            for number in range(20):
+                await producer.send(Message(TOPIC, b"message %d" % number))
+            await producer.send(Message(TOPIC, LAST))
+        log = await replicated(node.claim_folder(namespace.name, CLAIM) / "commitlog")
+        write_another(log)
+
+        pair.api.delete("Pod", SLAVE)
+        cluster = pair.api.wait("BrokerCluster", "orders", is_diverged, seconds=120)
+        told = condition_of(cluster, "ReplicationHealthy")["message"]
+        uid = pair.api.get("PersistentVolumeClaim", CLAIM)["metadata"]["uid"]
+        assert told.endswith(f"; {ASK}={uid} wipes its volume")
+        assert told in pair.wait_event("SlaveDiverged", "orders")
+        assert init_exit(pair.api.get("Pod", SLAVE)) == 3
+        async with pair.admin() as admin:
+            known = (await admin.cluster_info()).broker_addr_table["orders-0"].broker_addrs
+        assert known == {0: pair.address(0)}, "it never attached"
+        assert LAST not in log.read_bytes(), "its claim is kept as it is"
+
+        annotate(pair, uid)
+        pair.api.wait(
+            "PersistentVolumeClaim", CLAIM, lambda item: item["metadata"]["uid"] != uid, seconds=120
+        )
+        again = pair.wait_settled()["status"]["pairs"][0]["members"][1]["claimUid"]
+        assert again != uid
+        await replicated(node.claim_folder(namespace.name, CLAIM) / "commitlog")
+
+        pod = pair.api.get("Pod", SLAVE)["metadata"]["uid"]
+        annotate(pair, None)
+        annotate(pair, uid)
+        await asyncio.sleep(7)  # a pass of every resource lies within
+        assert pair.api.get("Pod", SLAVE)["metadata"]["uid"] == pod
+        assert pair.api.get("PersistentVolumeClaim", CLAIM)["metadata"]["uid"] == again
+
+
+def is_diverged(item: Object) -> bool:
+    return bool(condition_of(item, "ReplicationHealthy").get("reason") == "Diverged")
+
+
+def annotate(pair: QuickPair, uid: str | None) -> None:
+    """Ask for the wipe of a claim, or take that back."""
+    pair.api.patch("BrokerCluster", "orders", {"metadata": {"annotations": {ASK: uid}}})
+
+
+async def replicated(folder: Path) -> Path:
+    """Wait until the last message is in a slave's log; return the file it is in."""
+    for _ in range(600):
+        for file in sorted(folder.glob("0*")) if folder.is_dir() else ():
+            if LAST in file.read_bytes():
+                return file
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"{LAST!r} is in no file of {folder}")
+
+
+def write_another(log: Path) -> None:
+    """Let the last message be another one of the same length, whole in itself."""
+    content = log.read_bytes()
+    at = content.rindex(LAST)
+    record = at - _TO_BODY
+    assert content[record + 4 : record + 8] == MESSAGE_MAGIC
+    with log.open("r+b") as file:
+        file.seek(record + 8)
+        file.write(struct.pack(">I", zlib.crc32(LAST[::-1]) & 0x7FFFFFFF))
+        file.seek(at)
+        file.write(LAST[::-1])
+
+
+def init_exit(pod: Object) -> int | None:
+    """Return how the init container ended that compares the logs."""
+    for status in pod["status"].get("initContainerStatuses", ()):
+        if status["name"] == "verify":
+            for state in (status.get("state", {}), status.get("lastState", {})):
+                if "terminated" in state:
+                    return int(state["terminated"]["exitCode"])
+    return None
