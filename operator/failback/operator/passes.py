@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -203,6 +203,8 @@ class Passes:
             if patch:
                 resource = await self._patch(resource, patch)
         except ApiError as error:
+            if plan.actions and outcome.ok:  # what was done is told now: it is not planned again
+                await self._post(resource, plan.events)
             if error.code == 404:
                 return Passed("ok", finish=plan.finish)
             if error.code == 409:  # somebody wrote meanwhile: look again
@@ -210,9 +212,8 @@ class Passes:
                 return Passed("failed", wake_after=0.0, back_off=True)
             raise
         self._note_operation(have, wanted)
-        events = (*plan.events, *outcome.events, *_failure_events(have, wanted))
-        for event in events if outcome.ok else (*outcome.events, *_failure_events(have, wanted)):
-            await self._recorder.post(resource, event)
+        failures = (*outcome.events, *_failure_events(have, wanted))
+        await self._post(resource, (*plan.events, *failures) if outcome.ok else failures)
         if not outcome.ok:
             return Passed("failed", back_off=True, retry_after=_retry_after(outcome))
         changed = bool(patch) or bool(plan.actions)
@@ -221,6 +222,10 @@ class Passes:
         if paused is not None and paused["status"] == "True":
             result = "paused"
         return Passed(result, wake_after=plan.wake_after, finish=plan.finish)
+
+    async def _post(self, resource: Object, events: Iterable[Event]) -> None:
+        for event in events:
+            await self._recorder.post(resource, event)
 
     def _note_operation(self, have: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
         before, after = have.get("currentOperation"), wanted.get("currentOperation")

@@ -1,0 +1,80 @@
+"""What a pass did is told, also when its status could not be written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from failback.operator.carry_out import Outcome
+from failback.operator.kube import ApiError
+from failback.operator.metrics import Metrics
+from failback.operator.passes import Decision, Passes
+from failback.operator.planning.observed import Object
+from failback.operator.planning.types import Action, DeletePod, Event, Plan
+from failback.operator.store import Store
+
+pytestmark = pytest.mark.unit
+
+TOPIC: Object = {
+    "apiVersion": "failback.dev/v1alpha1",
+    "kind": "Topic",
+    "metadata": {"name": "paid", "namespace": "shop", "uid": "u", "resourceVersion": "1"},
+}
+DONE = DeletePod("orders-0-0-0", "u1")
+CREATED = Event("TopicCreated", "paid on orders-0")
+
+
+class World:
+    """One resource whose plan is given, and an API server that may refuse its status."""
+
+    def __init__(self, *actions: Action, refusal: int = 0) -> None:
+        self.plan = Plan(actions=actions, status={"topicName": "paid"}, events=(CREATED,))
+        self.refusal = refusal
+        self.told: list[str] = []
+        store = Store()
+        store.use({}, {("Topic", "shop"): [TOPIC]})  # type: ignore[arg-type]
+        part: Any = self
+        metrics = Metrics(version="0", kopf="0", kubernetes="0")
+        self.passes = Passes(part, store, part, part, metrics, {"Topic": part})
+
+    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+        return Decision(self.plan, {})
+
+    def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
+        """Nothing is remembered."""
+
+    async def run(self, resource: Object, actions: tuple[Action, ...], known: object) -> Outcome:
+        return Outcome(done=len(actions))
+
+    async def patch_status(self, *where: str, **given: object) -> Mapping[str, Any]:
+        if self.refusal:
+            raise ApiError("patch", "topics/status", self.refusal, "Conflict", "changed")
+        return TOPIC
+
+    async def get(self, kind: str, namespace: str, name: str) -> Object:
+        return TOPIC
+
+    async def post(self, resource: Object, event: Event) -> None:
+        self.told.append(event.reason)
+
+
+async def test_events_follow_a_written_status() -> None:
+    world = World(DONE)
+    await world.passes.run("Topic", "shop", "paid")
+    assert world.told == ["TopicCreated"]
+
+
+@pytest.mark.parametrize("code", [404, 409, 500])
+async def test_what_was_done_is_told_though_the_status_is_refused(code: int) -> None:
+    world = World(DONE, refusal=code)
+    await world.passes.run("Topic", "shop", "paid")
+    assert world.told == ["TopicCreated"]
+
+
+@pytest.mark.parametrize("code", [409, 500])
+async def test_what_only_the_status_says_waits_for_it(code: int) -> None:
+    world = World(refusal=code)
+    await world.passes.run("Topic", "shop", "paid")
+    assert world.told == []
