@@ -80,7 +80,9 @@ def plan_cluster(
     view = ClusterView(cluster, status, observed, shape, desired, drift, advance.operation, now)
     moved = advance.operation != running
     every: tuple[Action, ...] = (*actions, *advance.actions, *_pod_marks(view))
-    new = _status(view, context, paused=False, settled=not every and advance.operation is None)
+    # The pass in which an operation ends does not know yet whether another pair needs one.
+    settled = not every and running is None and advance.operation is None
+    new = _status(view, context, paused=False, settled=settled)
     return Plan(
         actions=every,
         status=new,

@@ -201,3 +201,11 @@ def test_nothing_is_wiped_while_an_experiment_injects() -> None:
     Run(world).for_passes(20)
     assert world.status["currentOperation"]["blockedBy"] == ["NoChaosRunning"]
     assert not [action for action in world.log if isinstance(action, Delete)]
+
+
+def test_a_generation_is_observed_when_all_pairs_have_it_not_between_two() -> None:
+    world = steady(pairs=2)
+    world.edit(storage={"size": "30Gi"})
+    generation = world.document["metadata"]["generation"]
+    Run(world).until(lambda: world.status.get("observedGeneration") == generation)
+    assert {claim.requested for claim in world.claims.values()} == {"30Gi"}
