@@ -10,6 +10,7 @@ from typing import Any
 
 from failback.operator.planning.cluster import plan_cluster
 from failback.operator.planning.encoding import operation_from_status
+from failback.operator.planning.memory import Memory
 from failback.operator.planning.observed import ObservedCluster
 from failback.operator.planning.types import Plan, SetConfig
 from failback.operator.render.context import kubernetes_context
@@ -53,6 +54,7 @@ class Run:
         self.late = late
         self.seen: list[ObservedCluster] = []
         self.writes = 0
+        self.memory = Memory()
         self.passes = 0
         self.plans: list[Plan] = []
         self.steps: list[str] = []
@@ -62,7 +64,8 @@ class Run:
     def one_pass(self) -> Plan:
         """Observe, plan, carry out, write the status. A crash ends the pass, not the run."""
         world = self.world
-        plan = plan_cluster(world.cluster, world.status, self._observe(), CONTEXT, world.now)
+        observed = self._observe()
+        plan = plan_cluster(world.cluster, world.status, observed, CONTEXT, world.now, self.memory)
         self.passes += 1
         self.plans.append(plan)
         self.check(plan)

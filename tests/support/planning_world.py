@@ -134,6 +134,7 @@ class World:
         self.events: list[types.Event] = []
         self.violations: list[str] = []
         """What must never be: two masters of a pair, two members taken away at once."""
+        self._versions = 0
         self._uids = 0
         self._decoded: tuple[dict[str, Any], BrokerCluster] | None = None
         self._master_seen: dict[str, tuple[str | None, float]] = {}
@@ -184,6 +185,12 @@ class World:
         self._uids += 1
         return f"uid-{self._uids}"
 
+    def put(self, item: dict[str, Any]) -> None:
+        """Store an object under a new resourceVersion, whoever wrote it."""
+        self._versions += 1
+        metadata = {**item["metadata"], "resourceVersion": str(self._versions)}
+        self.objects[item["kind"], metadata["name"]] = {**item, "metadata": metadata}
+
     # --- what the operator does ---
 
     def carry_out(self, action: types.Action) -> None:
@@ -212,7 +219,7 @@ class World:
                 "uid": have["metadata"]["uid"],
                 "generation": have["metadata"]["generation"] + changed,
             }
-        self.objects[key] = manifest
+        self.put(manifest)
 
     def _delete(self, action: types.Delete) -> None:
         kind, name = action.key

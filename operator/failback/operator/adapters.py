@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from failback.operator.carry_out import NameTaken, Outcome
@@ -15,6 +15,7 @@ from failback.operator.observe import Observer
 from failback.operator.passes import Decision
 from failback.operator.planning import facts
 from failback.operator.planning.cluster import plan_cluster
+from failback.operator.planning.memory import Memory
 from failback.operator.planning.name_server import plan_name_server
 from failback.operator.planning.observed import Object, ObservedCluster
 from failback.operator.planning.types import Plan
@@ -30,18 +31,22 @@ class World:
     observer: Observer
     metrics: Metrics
     clock: Callable[[], float] = time.time
+    contexts: dict[tuple[str, bool], Context] = field(default_factory=dict)
 
     def context(self, namespace: str, served: frozenset[str]) -> Context:
-        """Return where the objects of a namespace will live."""
-        return replace(
-            kubernetes_context(
-                namespace,
-                self.settings.version,
-                domain=self.settings.domain,
-                pod_monitors="PodMonitor" in served,
-            ),
-            images=dict(self.settings.images),
-        )
+        """Return where the objects of a namespace will live; one object per answer."""
+        monitors = "PodMonitor" in served
+        found = self.contexts.get((namespace, monitors))
+        if found is None:
+            settings = self.settings
+            found = replace(
+                kubernetes_context(
+                    namespace, settings.version, domain=settings.domain, pod_monitors=monitors
+                ),
+                images=dict(settings.images),
+            )
+            self.contexts[namespace, monitors] = found
+        return found
 
 
 class NameServerKind:
@@ -88,6 +93,7 @@ class BrokerClusterKind:
     def __init__(self, world: World) -> None:
         self._world = world
         self._observed: dict[tuple[str, str], ObservedCluster] = {}
+        self._memories: dict[tuple[str, str], Memory] = {}
         self._models: dict[tuple[str, str], tuple[str, BrokerCluster]] = {}
 
     def _model(self, resource: Object) -> BrokerCluster:
@@ -118,7 +124,9 @@ class BrokerClusterKind:
         status = resource.get("status", {})
         observed = await self._world.observer.observe_cluster(model, context, status)
         self._observed[model.namespace, model.name] = observed
-        plan = plan_cluster(model, status, observed, context, self._world.clock())
+        memory = self._memories.setdefault((model.namespace, model.name), Memory())
+        now = self._world.clock()
+        plan = plan_cluster(model, status, observed, context, now, memory)
         return Decision(plan, observed.objects)
 
     def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
@@ -153,4 +161,5 @@ class BrokerClusterKind:
     def forget(self, namespace: str, name: str) -> None:
         """Drop what is remembered."""
         self._models.pop((namespace, name), None)
+        self._memories.pop((namespace, name), None)
         self._world.observer.forget(namespace, name)

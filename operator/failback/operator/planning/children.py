@@ -10,13 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from failback.operator.kinds.base import parse_quantity
+from failback.operator.planning.memory import Memory
 from failback.operator.planning.observed import Key, Object
 from failback.operator.planning.types import Action, Apply, Delete
 
 HASH: Final = "failback.dev/applied-hash"
+Item = TypeVar("Item", bound=Object)
 _QUANTITIES: Final = frozenset({"requests", "limits", "sizeLimit"})
 _FREE_TO_DELETE: Final = frozenset({"PodDisruptionBudget", "PodMonitor"})
 
@@ -26,7 +28,7 @@ def key_of(manifest: Object) -> Key:
     return manifest["kind"], manifest["metadata"]["name"]
 
 
-def by_key(manifests: Iterable[Object]) -> dict[Key, Object]:
+def by_key(manifests: Iterable[Item]) -> dict[Key, Item]:
     """Return objects by kind and name, in their order."""
     return {key_of(manifest): manifest for manifest in manifests}
 
@@ -115,21 +117,29 @@ def _contains(have: Any, want: Any, quantity: bool = False) -> bool:
 
 
 def plan_children(
-    desired: Iterable[Object], objects: Mapping[Key, Object]
+    desired: Iterable[Object], objects: Mapping[Key, Object], memory: Memory | None = None
 ) -> tuple[tuple[Action, ...], dict[Key, str]]:
     """Return what brings the children towards ``desired``, and why, by object.
 
     Members' objects are never deleted here: that is the business of an operation.
     """
+    memory = Memory() if memory is None else memory
     actions: list[Action] = []
     reasons: dict[Key, str] = {}
     wanted = by_key(desired)
     for key, manifest in sorted(wanted.items(), key=lambda item: _small_first(item[0])):
-        ready = finished(manifest, objects.get(key))
-        reason = drift(ready, objects.get(key))
+        have = objects.get(key)
+        ready = finished(manifest, have)
+        digest = ready["metadata"]["annotations"][HASH]
+        if have is not None and memory.is_equal(key, have, digest):
+            continue
+        reason = drift(ready, have)
         if reason is not None:
             reasons[key] = reason
             actions.append(Apply(ready))
+        elif have is not None and not have["metadata"].get("deletionTimestamp"):
+            memory.note_equal(key, have, digest)
+    memory.keep(wanted)
     for key, have in sorted(objects.items()):
         if key in wanted or key[0] not in _FREE_TO_DELETE:
             continue

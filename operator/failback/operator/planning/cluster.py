@@ -21,6 +21,7 @@ from failback.operator.planning.encoding import (
     operation_from_status,
     operation_to_status,
 )
+from failback.operator.planning.memory import Desired, Memory
 from failback.operator.planning.observed import Key, Object, ObservedCluster
 from failback.operator.planning.shaping import shape_of
 from failback.operator.planning.types import (
@@ -55,8 +56,14 @@ def plan_cluster(
     observed: ObservedCluster,
     context: Context,
     now: float,
+    memory: Memory | None = None,
 ) -> Plan:
-    """Return what brings the cluster towards its spec, and the status to write."""
+    """Return what brings the cluster towards its spec, and the status to write.
+
+    Args:
+        memory: Results of earlier passes; the plan is the same without it.
+    """
+    memory = Memory() if memory is None else memory
     broken = violations(cluster)
     if broken:
         text = "; ".join(f"{item.rule} {item.path}: {item.message}" for item in broken[:3])
@@ -66,13 +73,15 @@ def plan_cluster(
         return _only_status(cluster, status, context, now, "NameServerMissing", _missing(cluster))
     running = _running(status)
     shape = shape_of(cluster, status, observed, running)
-    desired = _render(cluster, addresses, context, shape)
+    desired = memory.render(
+        cluster, addresses, context, shape, lambda: _render(cluster, addresses, context, shape)
+    )
     taken = sorted(key for key in desired if key in observed.foreign)
     if taken:
         text = names(f"{kind}/{name} belongs to somebody else" for kind, name in taken)
         return _only_status(cluster, status, context, now, "NameTaken", text)
     paused = is_paused(cluster)
-    actions, drift = plan_children(desired.values(), observed.objects)
+    actions, drift = plan_children(desired.values(), observed.objects, memory)
     if paused:
         view = ClusterView(cluster, status, observed, shape, desired, {}, running, now)
         return Plan(status=_status(view, context, paused=True, settled=False))
@@ -121,7 +130,7 @@ def _running(status: Mapping[str, Any]) -> Operation | None:
 
 def _render(
     cluster: BrokerCluster, addresses: list[str], context: Context, shape: Shape
-) -> dict[Key, Object]:
+) -> Desired:
     return by_key(render_cluster(cluster, addresses, context, shape=shape))
 
 

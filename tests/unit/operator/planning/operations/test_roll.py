@@ -269,12 +269,12 @@ def test_no_pod_goes_before_its_successor_would_be_of_the_wanted_template(behind
     file = world.objects["ConfigMap", "orders-0-1"]
     if behind == "controller":
         status = {**statefulset["status"], "observedGeneration": 1}
-        world.objects["StatefulSet", "orders-0-1"] = {**statefulset, "status": status}
+        world.put({**statefulset, "status": status})
     elif behind == "file":
-        world.objects["ConfigMap", "orders-0-1"] = {**file, "data": {"broker.conf": ""}}
+        world.put({**file, "data": {"broker.conf": ""}})
     else:
         spec = {**statefulset["spec"], "serviceName": "another"}
-        world.objects["StatefulSet", "orders-0-1"] = {**statefulset, "spec": spec}
+        world.put({**statefulset, "spec": spec})
     run.one_pass()
     assert evicted(world) == []
     run.until_steady()
