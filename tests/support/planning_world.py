@@ -467,7 +467,7 @@ class World:
                 self._master_seen[name] = (address, self.now)
 
     def _allowed(self, pair: int) -> int:
-        expected = sum(
+        expected: int = sum(
             each["spec"]["replicas"]
             for (kind, name), each in self.objects.items()
             if kind == "StatefulSet" and self.member_of(name)[0] == pair
