@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ def test_ctrl_c_undoes_everything(tmp_path: Path, after: str) -> None:
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            # A shell's background job starts with SIGINT ignored, and so would its children.
+            preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
     try:
         wait_until(lambda: after in log.read_text(), after, seconds=90)
