@@ -49,7 +49,7 @@ TIERS: dict[str, list[Command]] = {
     "spark": [pytest("spark")],
     "e2e": [pytest("e2e")],
     "kube-setup": [[sys.executable, "tools/setup_kube.py"]],
-    "kube": [pytest("kube")],
+    "kube": [pytest("kube", "-n", "3", "--dist", "loadfile")],  # they wait more than they work
     "images": [pytest("images", "-s")],
 }
 NEEDS = {"java": ["java-setup"], "e2e": ["java-setup"], "kube": ["kube-setup"]}
