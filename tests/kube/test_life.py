@@ -186,11 +186,18 @@ async def test_a_class_that_does_not_grow_is_told_once_and_left_alone(
             cluster.change(storage={"size": "5Gi"})
             warning = cluster.wait_for("Warning", "VolumeResizeRefused")
             assert "orders-0-0" in warning["message"]
+            namespace.api.wait("BrokerCluster", "orders", _is_observed)
+            await asyncio.sleep(2)  # the events of that pass
             mark = control_plane.audit.mark()
             await asyncio.sleep(15)
             assert control_plane.audit.writes(since=mark, user=running.identity.user) == []
         refused = cluster.events("VolumeResizeRefused")
         assert len(refused) == 1, refused
+
+
+def _is_observed(item: Object) -> bool:
+    """Whether the newest spec was carried out as far as it can be."""
+    return bool(item["status"].get("observedGeneration") == item["metadata"]["generation"])
 
 
 def _never_without_a_name_server(cluster: LivedCluster, ready: set[str]) -> None:
