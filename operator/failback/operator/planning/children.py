@@ -18,7 +18,7 @@ from failback.operator.planning.observed import Key, Object
 from failback.operator.planning.types import Action, Apply, Delete
 
 HASH: Final = "failback.dev/applied-hash"
-Item = TypeVar("Item", bound=Object)
+_T = TypeVar("_T", bound=Object)
 _QUANTITIES: Final = frozenset({"requests", "limits", "sizeLimit"})
 _FREE_TO_DELETE: Final = frozenset({"PodDisruptionBudget", "PodMonitor"})
 
@@ -28,7 +28,7 @@ def key_of(manifest: Object) -> Key:
     return manifest["kind"], manifest["metadata"]["name"]
 
 
-def by_key(manifests: Iterable[Item]) -> dict[Key, Item]:
+def by_key(manifests: Iterable[_T]) -> dict[Key, _T]:
     """Return objects by kind and name, in their order."""
     return {key_of(manifest): manifest for manifest in manifests}
 
