@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from failback.client.errors import MessageInvalid
+from failback.protocol.codes import SCHEDULE_TOPIC
 from failback.protocol.message import MessageExt
 from failback.protocol.route import MessageQueue
 
@@ -19,7 +20,7 @@ INNER_PRODUCER_GROUP: Final = "CLIENT_INNER_PRODUCER"
 _NAME: Final = re.compile(r"^[%|a-zA-Z0-9_-]+$")
 _FORBIDDEN_TOPICS: Final = frozenset(
     {
-        "SCHEDULE_TOPIC_XXXX",
+        SCHEDULE_TOPIC,
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",

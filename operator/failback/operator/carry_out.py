@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
+from failback.operator.catalogue import same_value
 from failback.operator.conflicts import Conflicts
 from failback.operator.kube import ApiError, Kube
 from failback.operator.metrics import Metrics
 from failback.operator.peers import Peers
-from failback.operator.planning import facts
 from failback.operator.planning.decode import is_owned
 from failback.operator.planning.encoding import from_time, names
 from failback.operator.planning.observed import Key, Object
@@ -336,7 +336,7 @@ class CarryOut:
         wrong = [
             key
             for key, value in sorted(values.items())
-            if not facts.same_value(key, answer.get(key, ""), value)
+            if not same_value(key, answer.get(key, ""), value)
         ]
         self._metrics.config_update("rejected" if wrong else "applied")
         if wrong:

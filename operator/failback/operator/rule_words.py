@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from failback.protocol.codes import SCHEDULE_TOPIC
+
 MANAGED_BROKER_KEYS: Final = frozenset(
     {
         "brokerId",
@@ -52,7 +54,7 @@ SYSTEM_TOPICS: Final = frozenset(
         "SELF_TEST_TOPIC",
         "BenchmarkTest",
         "OFFSET_MOVED_EVENT",
-        "SCHEDULE_TOPIC_XXXX",
+        SCHEDULE_TOPIC,
         "RMQ_SYS_TRACE_TOPIC",
         "RMQ_SYS_TRANS_HALF_TOPIC",
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from failback.operator.catalogue import config_keys
+from failback.operator.catalogue import config_keys, same_value
 from failback.operator.planning import facts, live_keys
 from failback.operator.planning.decode import MAY_START
 from failback.operator.planning.encoding import find_condition, names
@@ -152,7 +152,7 @@ def config_applied(view: ClusterView) -> Verdict:
                 unknown.add(key)
             if key in _ADDRESS_KEYS or "${" in value or live_keys.is_live(key):
                 continue
-            if not facts.same_value(key, answer.get(key, ""), value):
+            if not same_value(key, answer.get(key, ""), value):
                 (live if key == live_keys.PERMISSION else waiting).append(f"{key} on {name}")
         live += [f"{key} on {name}" for key in _live_differences(view, member)]
         if _pod_is_outdated(view, member):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from failback.operator.catalogue import config_keys
+from failback.operator.catalogue import config_keys, same_value
 from failback.operator.planning.observed import Broker, MemberView, Object, ObservedCluster
 
 FALL_BEHIND_BYTES: Final = 256 * 1024 * 1024
@@ -26,24 +26,6 @@ def properties(config_map: Object | None, file: str = "broker.conf") -> dict[str
     text = str((config_map or {}).get("data", {}).get(file, ""))
     pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
     return {key: value for key, equals, value in pairs if equals}
-
-
-def same_value(key: str, one: str, other: str) -> bool:
-    """Tell whether two values of a key mean the same, by the key's type in the catalogue."""
-    if one == other:
-        return True
-    known = config_keys().get(key)
-    kind = known.type if known else "string"
-    if kind == "bool" or kind.startswith("enum:"):
-        return one.lower() == other.lower()
-    if kind in ("int", "float"):
-        try:
-            return float(one) == float(other)
-        except ValueError:
-            return False
-    if kind == "list":
-        return set(one.split(";")) == set(other.split(";"))
-    return False
 
 
 def announced_addresses(member: MemberView) -> frozenset[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from failback.operator.catalogue import config_keys
+from failback.operator.catalogue import config_keys, same_value
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning import facts
 from failback.operator.planning.observed import Member, ObservedCluster
@@ -95,5 +95,5 @@ def broker_changes(
     return {
         key: value
         for key, value in sorted(want.items())
-        if not facts.same_value(key, answer.get(key, ""), value)
+        if not same_value(key, answer.get(key, ""), value)
     }
