@@ -27,33 +27,39 @@ FINALIZER = "failback.dev/finalizer"
 @pytest.fixture
 def monitoring(control_plane: ControlPlane) -> Iterator[None]:
     """The kinds of the Prometheus operator, without their schemas."""
-    api, made = control_plane.api, []
-    for kind, plural in FOREIGN_KINDS.items():
-        name = f"{plural}.monitoring.coreos.com"
-        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        version = {"name": "v1", "served": True, "storage": True}
-        manifest: dict[str, Any] = {
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": "CustomResourceDefinition",
-            "metadata": {"name": name},
-            "spec": {
-                "group": "monitoring.coreos.com",
-                "scope": "Namespaced",
-                "names": {"kind": kind, "plural": plural},
-                "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
-            },
-        }
-        api.create(manifest)
-        made.append(name)
-    for name in made:
-        api.wait("CustomResourceDefinition", name, established)
-    yield
-    for name in made:
-        api.delete("CustomResourceDefinition", name)
+    api = control_plane.api
+    names = {f"{plural}.monitoring.coreos.com": kind for kind, plural in FOREIGN_KINDS.items()}
+    try:
+        for name, kind in names.items():
+            api.create(definition_of(name, kind))
+        for name in names:
+            api.wait("CustomResourceDefinition", name, established)
+        yield
+    finally:
+        for name in names:
+            api.delete("CustomResourceDefinition", name)
+        for name in names:
+            api.wait_gone("CustomResourceDefinition", name)
+
+
+def definition_of(name: str, kind: str) -> dict[str, Any]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": name},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "scope": "Namespaced",
+            "names": {"kind": kind, "plural": FOREIGN_KINDS[kind]},
+            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
 
 
 def established(definition: dict[str, Any]) -> bool:
-    conditions = definition.get("status", {}).get("conditions", [])
+    conditions = definition.get("status", {}).get("conditions") or ()  # null at first
     return any(each["type"] == "Established" and each["status"] == "True" for each in conditions)
 
 

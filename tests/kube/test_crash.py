@@ -105,7 +105,7 @@ def _ended_or_settled(namespace: Namespace, running: OperatorProcess) -> bool:
     def is_settled() -> bool:
         cluster = namespace.api.get("BrokerCluster", "orders")
         status = cluster.get("status", {})
-        true = {item["type"] for item in status.get("conditions", ()) if item["status"] == "True"}
+        true = {item["type"] for item in status.get("conditions") or () if item["status"] == "True"}
         return {"Ready", *SETTLED} <= true and status.get("observedGeneration") == 1
 
     wait_until(lambda: not running.process.alive or is_settled(), "a write or the end", 90)

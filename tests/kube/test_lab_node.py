@@ -69,7 +69,7 @@ def pod(name: str, *containers: Object, **spec: Any) -> Object:
 
 
 def is_ready(found: Object) -> bool:
-    conditions = found.get("status", {}).get("conditions", ())
+    conditions = found.get("status", {}).get("conditions") or ()
     return any(item["type"] == "Ready" and item["status"] == "True" for item in conditions)
 
 

@@ -347,7 +347,7 @@ async def _a_foreign_registration_opens_the_gate(namespace: Namespace) -> None:
         wait_until(
             lambda: any(
                 (item["type"], item["status"]) == (REGISTERED_GATE, "True")
-                for item in namespace.api.get("Pod", "old-0-0-0")["status"].get("conditions", ())
+                for item in namespace.api.get("Pod", "old-0-0-0")["status"].get("conditions") or ()
             ),
             f"the gate of {pod['metadata']['name']}",
             60,

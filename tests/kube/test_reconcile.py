@@ -173,7 +173,7 @@ def test_a_foreign_object_of_our_name_is_not_touched(
         )
         kept = namespace.api.get("ConfigMap", "orders-0-1")
         assert kept["metadata"]["resourceVersion"] == stored["metadata"]["resourceVersion"]
-        assert [item for item in events_of(namespace) if item["reason"] == "NameTaken"]
+        wait_for_event(namespace, "NameTaken")
         namespace.api.delete("ConfigMap", "orders-0-1")
         namespace.api.wait("StatefulSet", "orders-0-1")
 

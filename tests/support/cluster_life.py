@@ -213,7 +213,7 @@ class Life:
             status = item.get("status", {})
             false = [
                 f"{entry['type']}={entry['reason']}: {entry['message']}"
-                for entry in status.get("conditions", ())
+                for entry in status.get("conditions") or ()
                 if entry["type"] in SETTLED and entry["status"] != "True"
             ]
             text = f"{cluster} at {self.change_of(cluster) or 'its end'}"

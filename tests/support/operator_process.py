@@ -118,7 +118,7 @@ def is_true(kind: str) -> Any:
 
 def condition_of(item: Object, kind: str) -> Object:
     """Return a condition of an object; empty when it has none of that type."""
-    for entry in item.get("status", {}).get("conditions", ()):
+    for entry in item.get("status", {}).get("conditions") or ():
         if entry["type"] == kind:
             found: Object = entry
             return found

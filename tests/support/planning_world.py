@@ -609,7 +609,7 @@ class World:
                 "replicas": self.status.get("replicas"),
                 "conditions": {
                     item["type"]: (item["status"], item["reason"])
-                    for item in self.status.get("conditions", ())
+                    for item in self.status.get("conditions") or ()
                 },
             },
         }

@@ -176,7 +176,7 @@ class SwitchWorld:
 
     def reason(self, kind: str) -> str:
         """Return the reason of a condition of the RoleSwitch."""
-        conditions = self.switch_status.get("conditions", ())
+        conditions = self.switch_status.get("conditions") or ()
         return next((str(item["reason"]) for item in conditions if item["type"] == kind), "")
 
     # --- what the operator sees ---

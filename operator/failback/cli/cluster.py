@@ -120,7 +120,7 @@ class Progress:
 
     def __call__(self, status: dict[str, Any]) -> None:
         for label, each in status.get("status", {}).items():
-            for condition in each.get("conditions", ()):
+            for condition in each.get("conditions") or ():
                 ready = condition["status"] == "True"
                 self._tell(f"{label}: {'ready' if ready else condition['message']}")
         waiting: dict[str, str] = status.get("waiting", {})

@@ -39,7 +39,7 @@ def condition(
     """
     text = "True" if value else "False"
     since = now
-    for old in previous.get("conditions", ()):
+    for old in previous.get("conditions") or ():
         if old["type"] == kind and old["status"] == text:
             since = old["lastTransitionTime"]
     return {

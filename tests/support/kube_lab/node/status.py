@@ -104,7 +104,7 @@ def pod_status(
     Conditions keep their ``lastTransitionTime`` from ``pod`` unless they change; conditions of
     others, such as readiness gates, are read and not written.
     """
-    old = {item["type"]: item for item in pod.get("status", {}).get("conditions", ())}
+    old = {item["type"]: item for item in pod.get("status", {}).get("conditions") or ()}
     initialized = all(state.code == 0 for state in inits)
     ready = phase == "Running" and all(state.ready for state in containers)
     gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates", ())]
