@@ -106,7 +106,7 @@ def experiment_text(faults: list[dict[str, Any]], namespace: Namespace, **spec: 
             "seed": 42,
             "timeScale": str(TIME_SCALE),
             "workload": {
-                "topics": [{"name": "orders", "queues": 4, "ratePerSecond": 100, "bodyBytes": 128}],
+                "topics": [{"name": "orders", "queues": 4, "ratePerSecond": 400, "bodyBytes": 128}],
                 "groups": [
                     {
                         "name": "billing",
