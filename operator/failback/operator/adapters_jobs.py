@@ -21,7 +21,8 @@ from failback.operator.passes import Decision
 from failback.operator.planning.decode import is_owned
 from failback.operator.planning.observed import Key, Object
 from failback.operator.planning.types import Plan
-from failback.operator.render.jobs import JobContext, report_job_name
+from failback.operator.render.jobs import JobContext
+from failback.operator.render.report_jobs import report_job_name
 from failback.operator.store import Store
 
 _PROGRESS_PORT: Final = 8088

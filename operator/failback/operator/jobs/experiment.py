@@ -33,16 +33,15 @@ from failback.operator.planning.encoding import (
     to_time,
 )
 from failback.operator.planning.types import Action, Apply, Delete, Event, Plan
-from failback.operator.render.jobs import (
+from failback.operator.render.experiment_jobs import (
     GRACE_SECONDS,
     HEAL_SECONDS,
-    JobContext,
     experiment_config_map,
     experiment_job,
     heal_job,
-    run_claim,
     run_job_name,
 )
+from failback.operator.render.jobs import JobContext, run_claim
 
 PAUSE: Final = "failback.dev/pause-reconciliation"
 OVER: Final = frozenset({"Completed", "Aborted", "Failed"})

@@ -8,7 +8,7 @@ from failback.operator.jobs import results
 from failback.operator.jobs.observed import ObservedExperiment
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.planning.observed import Object
-from failback.operator.render.jobs import heal_job_name
+from failback.operator.render.experiment_jobs import heal_job_name
 
 
 @dataclass(frozen=True, slots=True)

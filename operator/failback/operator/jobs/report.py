@@ -13,13 +13,8 @@ from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.planning.encoding import condition, from_time, merge_conditions, to_time
 from failback.operator.planning.observed import Object
 from failback.operator.planning.types import Action, Apply, Event, Plan
-from failback.operator.render.jobs import (
-    RUNS,
-    JobContext,
-    report_job,
-    run_folder,
-    spark_application,
-)
+from failback.operator.render.jobs import RUNS, JobContext, run_folder
+from failback.operator.render.report_jobs import report_job, spark_application
 
 FINISHED: Final = frozenset({"Done", "Failed"})
 PATIENCE_SECONDS: Final = 24 * 3600.0
@@ -64,8 +59,7 @@ def plan_report(
         created = from_time(report.metadata.creation_timestamp)
         waited = created is not None and now - created > PATIENCE_SECONDS
         return _wait(report, status, found, context, now, give_up=found.final or waited)
-    spark = report.spec.engine == "spark" and report.spec.spark.mode == "sparkApplication"
-    make = spark_application if spark else report_job
+    make = spark_application if _needs_spark_operator(report) else report_job
     actions: list[Action] = [Apply(make(report, found.runs, found.claim, context))]
     draft = {**status, "phase": "Running", "startedAt": to_time(now)}
     draft.pop("blockedBy", None)

@@ -13,19 +13,14 @@ from failback.chaos.schedule import plan_run
 from failback.chaos.spec import parse_experiment
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.model import decode
-from failback.operator.render.jobs import (
-    RUNS,
-    JobContext,
+from failback.operator.render.experiment_jobs import (
     experiment_config_map,
     experiment_job,
     heal_job,
     longest_seconds,
-    object_name,
-    report_job,
-    run_claim,
-    run_folder,
-    spark_application,
 )
+from failback.operator.render.jobs import RUNS, JobContext, object_name, run_claim, run_folder
+from failback.operator.render.report_jobs import report_job, spark_application
 from tests.support.experiment_world import experiment
 
 pytestmark = pytest.mark.unit

@@ -1,0 +1,127 @@
+"""The Job, or the SparkApplication, of a ReconsumptionReport. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Any, Final
+
+from failback.operator.kinds.base import Resources
+from failback.operator.kinds.reconsumption_report import ReconsumptionReport
+from failback.operator.render.context import Object
+from failback.operator.render.jobs import RUNS, JobContext, Work, job, metadata, object_name
+
+REPORT_SECONDS: Final = 3600
+_GRACE_SECONDS: Final = 30
+_SPARK_MAIN: Final = "local:///opt/failback/bin/spark_main.py"
+"""In the analytics image: the command line of failback, as a file that Spark starts."""
+
+
+def report_job_name(report: str) -> str:
+    return object_name("fbr", report)
+
+
+def report_arguments(report: ReconsumptionReport, runs: Sequence[str], engine: str) -> list[str]:
+    """Return the words behind ``failback`` that count ``runs``."""
+    out = report.spec.artifact_uri
+    where = ["--out", out.removeprefix("file://")] if out else []
+    return ["report", *runs, "--engine", engine, *where, "--summary", "/dev/termination-log"]
+
+
+def spark_submit_arguments(report: ReconsumptionReport) -> list[str]:
+    """Return what ``spark-submit`` is given; the driver is the Job's own process.
+
+    pyspark starts ``spark-submit`` itself with the words of ``PYSPARK_SUBMIT_ARGS``.
+    """
+    spark = report.spec.spark
+    settings = {"spark.app.name": report_job_name(report.name), **spark.conf}
+    if spark.master.startswith("k8s://"):
+        settings = {**_executor_settings(report), **settings}
+    conf = [word for key in sorted(settings) for word in ("--conf", f"{key}={settings[key]}")]
+    return ["--master", spark.master, "--deploy-mode", "client", *conf, "pyspark-shell"]
+
+
+def _executor_settings(report: ReconsumptionReport) -> dict[str, str]:
+    spark = report.spec.spark
+    requests = spark.executor.resources.requests
+    found = {
+        "spark.executor.instances": str(spark.executor.instances),
+        "spark.kubernetes.authenticate.driver.serviceAccountName": spark.service_account_name,
+        "spark.kubernetes.namespace": report.namespace,
+    }
+    if spark.image:
+        found["spark.kubernetes.container.image"] = spark.image
+    if "cpu" in requests:
+        found["spark.executor.cores"] = requests["cpu"]
+    if "memory" in requests:
+        found["spark.executor.memory"] = requests["memory"].removesuffix("i").lower()
+    return found
+
+
+def report_job(
+    report: ReconsumptionReport, runs: Sequence[str], claim: str, context: JobContext
+) -> Object:
+    """Return the Job that counts; a failed one is tried once more."""
+    spec = report.spec
+    image = context.analytics_image or f"failback/analytics:{context.version}"
+    account: str | None = None
+    resources: Resources | None = spec.job.resources
+    variables: dict[str, str] = {}
+    if spec.engine == "spark":
+        image, resources = spec.spark.image or image, spec.spark.driver
+        variables["FAILBACK_SPARK_MASTER"] = spec.spark.master
+        variables["PYSPARK_SUBMIT_ARGS"] = shlex.join(spark_submit_arguments(report))
+        if spec.spark.master.startswith("k8s://"):
+            account = spec.spark.service_account_name
+    else:
+        image = spec.job.image or image
+    work = Work(
+        image=image,
+        args=report_arguments(report, runs, spec.engine),
+        claim=claim,
+        seconds=REPORT_SECONDS,
+        grace_seconds=_GRACE_SECONDS,
+        account=account,
+        resources=resources,
+        retries=1,
+        variables=variables,
+    )
+    return job(report, report_job_name(report.name), "report", work, context)
+
+
+def spark_application(
+    report: ReconsumptionReport, runs: Sequence[str], claim: str, context: JobContext
+) -> Object:
+    """Return the object for the Spark operator, which runs driver and executors."""
+    spark = report.spec.spark
+    image = spark.image or context.analytics_image or f"failback/analytics:{context.version}"
+    volume = {"name": "runs", "persistentVolumeClaim": {"claimName": claim}}
+    mount = {"name": "runs", "mountPath": RUNS}
+
+    def role(resources: Resources, **more: Any) -> Object:
+        requests = resources.requests
+        return {
+            "cores": int(float(requests.get("cpu", "1"))),
+            "memory": requests.get("memory", "2Gi").removesuffix("i").lower(),
+            "volumeMounts": [mount],
+            **more,
+        }
+
+    return {
+        "apiVersion": "sparkoperator.k8s.io/v1beta2",
+        "kind": "SparkApplication",
+        "metadata": metadata(report, report_job_name(report.name), "report", context),
+        "spec": {
+            "type": "Python",
+            "mode": "cluster",
+            "image": image,
+            "mainApplicationFile": _SPARK_MAIN,
+            "arguments": report_arguments(report, runs, "spark"),
+            "sparkVersion": "4.0.0",
+            "sparkConf": dict(sorted(spark.conf.items())),
+            "restartPolicy": {"type": "Never"},
+            "volumes": [volume],
+            "driver": role(spark.driver, serviceAccount=spark.service_account_name),
+            "executor": role(spark.executor.resources, instances=spark.executor.instances),
+        },
+    }
