@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import javaproperties
 
+from failback.broker.config_text import parse, to_text
 from failback.broker.identity import first_local_address
 from failback.broker.time_scale import TimeScale
 from failback.protocol.errors import ConfigError
@@ -59,6 +60,8 @@ _FIXED_AT_START: Final = frozenset(
         "failbackBindAddress",
         "failbackHttpPort",
         "failbackRules",
+        "failbackGuardReplication",
+        "failbackGuardReturnedOffsets",
         "failbackDrainSeconds",
         "flushConsumerOffsetInterval",
         "registerNameServerPeriod",
@@ -217,8 +220,21 @@ class BrokerConfig:
     """Ours. Health and metrics; 0 = off. Unset: environment ``FAILBACK_HTTP_PORT``, then 8088."""
     failback_drain_seconds: float = 10.0
     """Ours. How long a stop waits for connected slaves to hold the whole log."""
-    failback_rules: str = _choice("compat", ("compat",))
-    """Ours. ``compat`` = exactly 4.9.8."""
+    failback_rules: str = _choice("compat", ("compat", "guarded"))
+    """Ours. ``compat`` = exactly 4.9.8. ``guarded`` switches on every ``failbackGuard...`` that is
+    not set. Unset: environment ``FAILBACK_RULES``."""
+    failback_guard_offset_file: bool = False
+    """Ours. ``consumerOffset.json`` is synced to disk and replaced in one step."""
+    failback_guard_slave_offsets: bool = False
+    """Ours. A slave keeps consumer offsets that are ahead of what its restarted master says."""
+    failback_guard_returned_offsets: bool = False
+    """Ours. A starting master takes the consumer offsets in which its slaves are ahead."""
+    failback_guard_consumer_list: bool = False
+    """Ours. No list of a group's members before all of them could have sent a heartbeat."""
+    failback_guard_auto_create: bool = False
+    """Ours. A refused creation leaves the default topic's inherit bit as it is."""
+    failback_guard_replication: bool = False
+    """Ours. A slave that says it is ahead of its master's log is refused."""
 
     file: Path | None = field(default=None, metadata={"own": True})
     unknown: dict[str, str] = field(default_factory=dict, metadata={"own": True})
@@ -293,6 +309,12 @@ class BrokerConfig:
             seconds := environment.get("FAILBACK_DRAIN_SECONDS")
         ):
             _set(self, "failbackDrainSeconds", seconds, None)
+        if "failbackRules" not in given and (rules := environment.get("FAILBACK_RULES")):
+            _set(self, "failbackRules", rules, None)
+        if self.failback_rules == "guarded":
+            for name in GUARDS:
+                if self.key_of(name) not in given:
+                    setattr(self, name, True)
         self.broker_name = self.broker_name or _host_name()
         self.broker_ip1 = self.broker_ip1 or first_local_address()
         self.broker_ip2 = self.broker_ip2 or self.broker_ip1
@@ -345,7 +367,7 @@ class BrokerConfig:
 
     def to_properties(self) -> dict[str, str]:
         """Return every setting as text: known ones in alphabetical order, then unknown ones."""
-        known = {key: _text(getattr(self, name)) for key, name in _FIELDS.items()}
+        known = {key: to_text(getattr(self, name)) for key, name in _FIELDS.items()}
         return dict(sorted(known.items())) | self.unknown
 
     def apply(self, properties: Mapping[str, str]) -> set[str]:
@@ -387,51 +409,9 @@ def _host_name() -> str:
     return socket.gethostname() or "DEFAULT_BROKER"
 
 
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float):
-        return f"{value:g}"
-    return str(value)
-
-
 def _set(config: BrokerConfig, key: str, text: str, file: Path | None) -> None:
     name = _FIELDS[key]
-    setattr(config, name, _parse(key, text.strip(), file))
-
-
-def _parse(key: str, text: str, file: Path | None) -> Any:
-    declared = _DECLARED[_FIELDS[key]]
-    kind = declared.type
-    if kind == "bool":
-        if text.lower() not in ("true", "false"):
-            raise ConfigError(key, f"must be true or false, is {text!r}", file=file)
-        return text.lower() == "true"
-    if kind == "int":
-        if not re.fullmatch(r"[+-]?\d{1,19}", text, re.ASCII):
-            raise ConfigError(key, f"must be a whole number, is {text!r}", file=file)
-        number = int(text)
-        low, high = declared.metadata.get("range", (-(2**63), 2**63 - 1))
-        if not low <= number <= high:
-            raise ConfigError(key, f"must be between {low} and {high}, is {number}", file=file)
-        return number
-    if kind == "float":
-        return _parse_float(key, text, file)
-    choices = declared.metadata.get("choices")
-    if choices and text not in choices:
-        raise ConfigError(key, f"must be one of {', '.join(choices)}, is {text!r}", file=file)
-    return text
-
-
-def _parse_float(key: str, text: str, file: Path | None) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise ConfigError(key, f"must be a number, is {text!r}", file=file) from None
-    low, high = (0.001, 100.0) if key == "failbackTimeScale" else (0.0, 86_400.0)
-    if not low <= number <= high:  # also false for nan
-        raise ConfigError(key, f"must be between {low:g} and {high:g}, is {text}", file=file)
-    return number
+    setattr(config, name, parse(_DECLARED[name], key, text.strip(), file))
 
 
 _DECLARED: Final = {
@@ -440,3 +420,5 @@ _DECLARED: Final = {
     if not declared.metadata.get("own")
 }
 _FIELDS: Final = {BrokerConfig.key_of(name): name for name in _DECLARED}
+GUARDS: Final = tuple(name for name in _DECLARED if name.startswith("failback_guard_"))
+"""The fields that ``failbackRules=guarded`` switches on."""

@@ -29,6 +29,7 @@ from failback.broker.health_endpoints import RUNNING, BrokerPhase, HealthEndpoin
 from failback.broker.identity import BrokerIdentity
 from failback.broker.metrics import BrokerCollector, render
 from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.offsets.hand_back import take_returned_offsets
 from failback.broker.outer_api import BrokerOuterApi, RegisterResult
 from failback.broker.port_owner import bind_error
 from failback.broker.processors.admin import AdminProcessor
@@ -89,7 +90,10 @@ class BrokerController:
         folder = Path(config.store_path_root_dir) / "config"
         self.topics = TopicConfigManager(folder / "topics.json", config)
         self.groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config)
-        self.offsets = ConsumerOffsetManager(folder / "consumerOffset.json")
+        self.offsets = ConsumerOffsetManager(
+            folder / "consumerOffset.json",
+            is_atomic=lambda: config.failback_guard_offset_file,
+        )
         self.delay_offsets = DelayOffsets(folder / "delayOffset.json")
         self.ha = HaService(self.store, HaConfig.of(config))
         self.client = RemotingClient(
@@ -105,7 +109,10 @@ class BrokerController:
             self.offsets,
             self.delay_offsets,
             own_address=identity.address,
+            is_guarded=lambda: config.failback_guard_slave_offsets,
         )
+        self.offsets_raised = 0
+        """How many consumer offsets were taken from slaves at the start."""
         self.registration = Registration(
             config=config,
             identity=identity,
@@ -126,7 +133,12 @@ class BrokerController:
         config, identity, server = self.config, self.identity, self.server
         store, topics, groups, offsets = self.store, self.topics, self.groups, self.offsets
         self.clients = ClientProcessor(
-            config=config, topics=topics, groups=groups, clock_ms=wall_ms
+            config=config,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            boot_ms=self._boot_ms,
+            clock_ms=wall_ms,
         )
         consumers, producers = self.clients.consumers, self.clients.producers
         self.admission = TopicAdmission(
@@ -205,6 +217,7 @@ class BrokerController:
             boot_ms=self._boot_ms,
             persist_age_seconds=lambda: clock() - self._persisted_at,
             sync_age_seconds=lambda: clock() - self._synced_at if identity.is_slave else None,
+            offsets_kept=lambda: self.offsets_raised + self.slave_synchronize.master_offsets.kept,
         )
         self._endpoints = HealthEndpoints(
             phase=self.phase,
@@ -237,6 +250,7 @@ class BrokerController:
             self.phase.name = "recovering"
             await self._load()
             try:
+                await self._take_returned_offsets()
                 await self._serve(shutdown, on_ready)
             finally:
                 self.store.close()
@@ -265,6 +279,18 @@ class BrokerController:
         except BaseException:
             self.store.close()
             raise
+
+    async def _take_returned_offsets(self) -> None:
+        """Learn from the slaves what was consumed from them; nobody is served before."""
+        if self.identity.is_slave or not self.config.failback_guard_returned_offsets:
+            return
+        self.offsets_raised = await take_returned_offsets(
+            self.outer,
+            self.offsets,
+            broker_name=self.identity.broker_name,
+            own_address=self.identity.address,
+            max_offset=self.store.max_queue_offset,
+        )
 
     async def _serve(self, shutdown: asyncio.Event, on_ready: Callable[[], None]) -> None:
         stop_store, stop_ha = asyncio.Event(), asyncio.Event()
@@ -337,7 +363,7 @@ class BrokerController:
         await self._drain()
         self.gate.waiting.give_up()
         try:
-            self._persist_offsets()
+            await self._persist_offsets()
         except OSError as error:  # the rest of the stop must go on
             logger.error("consumer offsets could not be written: %s", error)
 
@@ -404,8 +430,8 @@ class BrokerController:
             arrived = self.pull.hold.arrived
             self.store.on_arrive = arrived if self.config.long_polling_enable else None
 
-    def _persist_offsets(self) -> None:
-        self.offsets.persist()
+    async def _persist_offsets(self) -> None:
+        await self.offsets.persist_aside()
         self._persisted_at = asyncio.get_running_loop().time()
 
     async def _synchronise(self) -> None:

@@ -4,12 +4,15 @@ Persisting writes ``X.tmp``, copies what ``X`` holds to ``X.bak``, deletes ``X``
 ``X.tmp`` to ``X``. A kill between the last two leaves the ``.bak`` of one persist earlier, which
 loading then takes. That window, the missing fsync, and an empty table without a word when both
 files are gone belong to what a failover costs, so they are kept as they are.
+:func:`persist_json_config_atomically` is the guarded way: at every instant, power loss included,
+``X`` is whole and is one of the last two contents. Both ways leave the same files.
 Source: MixAll.string2File and ConfigManager, apache/rocketmq 4.9.8.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -41,8 +44,16 @@ class ConfigFiles:
         path.unlink(missing_ok=True)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give ``source`` the name ``target``."""
+        """Give ``source`` the name ``target``; what had it is gone."""
         source.rename(target)
+
+    def sync(self, path: Path) -> None:
+        """Wait until a file's content, or a folder's names, are on the disk."""
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 _FILES = ConfigFiles()
@@ -66,6 +77,22 @@ def persist_json_config(path: Path, text: str, files: ConfigFiles = _FILES) -> N
         files.write(backup_of(path), previous)
     files.delete(path)
     files.rename(new, path)
+
+
+def persist_json_config_atomically(path: Path, text: str, files: ConfigFiles = _FILES) -> None:
+    """Replace ``path`` by ``text`` in one step, on the disk when this returns.
+
+    Raises:
+        OSError: A step failed; ``path`` is what it was.
+    """
+    new = path.with_name(path.name + ".tmp")
+    files.write(new, text.encode())
+    files.sync(new)
+    previous = files.read(path)
+    if previous:
+        files.write(backup_of(path), previous)
+    files.rename(new, path)
+    files.sync(path.parent)
 
 
 def load_json_config(

@@ -47,6 +47,7 @@ class BrokerCollector(Collector):
         boot_ms: int,
         persist_age_seconds: Callable[[], float],
         sync_age_seconds: Callable[[], float | None],
+        offsets_kept: Callable[[], int],
     ) -> None:
         self._config = config
         self._identity = identity
@@ -59,6 +60,7 @@ class BrokerCollector(Collector):
         self._boot_ms = boot_ms
         self._persist_age_seconds = persist_age_seconds
         self._sync_age_seconds = sync_age_seconds
+        self._offsets_kept = offsets_kept
         role = "slave" if identity.is_slave else "master"
         node_id = f"{identity.broker_name}-{identity.broker_id}"
         self._node = (identity.cluster_name, role, node_id)
@@ -68,6 +70,16 @@ class BrokerCollector(Collector):
         yield self._messages_in()
         yield self._messages_out()
         yield self._lag()
+        yield self._guarded()
+
+    def _guarded(self) -> Metric:
+        family = CounterMetricFamily(
+            "failback_guarded_offsets",
+            "Consumer offsets that the guarded rules kept from going back",
+            labels=_NODE,
+        )
+        family.add_metric(self._node, self._offsets_kept())
+        return family
 
     def _gauges(self) -> Iterator[Metric]:
         store = self._store

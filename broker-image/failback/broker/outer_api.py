@@ -22,6 +22,7 @@ from failback.protocol.headers import (
     from_ext,
 )
 from failback.protocol.route import (
+    ClusterInfo,
     KVTable,
     RegisterBrokerBody,
     SubscriptionGroupWrapper,
@@ -125,6 +126,36 @@ class BrokerOuterApi:
         """Return the master's consumer groups."""
         body = await self._ask(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return SubscriptionGroupWrapper.from_json(body)
+
+    async def get_boot_ms(self, broker: str) -> int:
+        """Return when a broker was started, in its own Unix milliseconds: the mark of one life.
+
+        Raises:
+            ProtocolError: Its runtime information does not say.
+        """
+        body = await self._ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO)
+        text = KVTable.from_json(body).table.get("bootTimestamp", "")
+        if not text.isascii() or not text.isdigit():
+            raise ProtocolError(f"runtime information of {broker} has bootTimestamp {text!r}")
+        return int(text)
+
+    async def slaves_of(self, broker_name: str) -> frozenset[str]:
+        """Return the slaves of a pair that any name server lists; failures are logged."""
+        answers = await asyncio.gather(
+            *(self._slaves_of(broker_name, name_server) for name_server in self.name_servers)
+        )
+        return frozenset().union(*answers)
+
+    async def _slaves_of(self, broker_name: str, name_server: str) -> set[str]:
+        try:
+            body = await self._ask(name_server, RequestCode.GET_BROKER_CLUSTER_INFO)
+            members = ClusterInfo.from_json(body).broker_addr_table.get(broker_name)
+        except (RemotingError, BrokerError, ProtocolError) as error:
+            logger.warning("name server %s does not list brokers: %s", name_server, error)
+            return set()
+        if members is None:
+            return set()
+        return {address for number, address in members.broker_addrs.items() if number != 0}
 
     async def _ask(self, address: str, code: RequestCode) -> bytes:
         response = await self._client.invoke(

@@ -6,7 +6,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from failback.protocol.errors import FailbackError
+from failback.broker.offsets.master_offsets import MasterOffsets
+from failback.protocol.errors import FailbackError, ProtocolError
 
 if TYPE_CHECKING:
     from failback.broker.delay_offsets import DelayOffsets
@@ -28,7 +29,8 @@ class SlaveSynchronize:
     The master address is what the last registration answered, ``None`` included: while the
     master is not registered nothing is copied, and the slave keeps what it last got plus what
     clients commit to it. The first copy after the master's return overwrites those commits, for
-    consumer offsets are compared with nothing (apache/rocketmq#1094).
+    consumer offsets are compared with nothing (apache/rocketmq#1094), unless
+    ``failbackGuardSlaveOffsets`` has :class:`MasterOffsets` compare them.
     """
 
     def __init__(
@@ -40,13 +42,17 @@ class SlaveSynchronize:
         delay_offsets: DelayOffsets,
         *,
         own_address: str,
+        is_guarded: Callable[[], bool] = lambda: False,
     ) -> None:
+        """``is_guarded`` tells for each copy whether larger consumer offsets stay."""
         self._outer = outer
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
         self._delay_offsets = delay_offsets
         self._own_address = own_address
+        self._is_guarded = is_guarded
+        self.master_offsets = MasterOffsets()
         self._master: str | None = None
 
     @property
@@ -90,8 +96,15 @@ class SlaveSynchronize:
             logger.info("copied topics from master %s", master)
 
     async def _sync_consumer_offsets(self, master: str) -> None:
-        self._offsets.merge_from_master(await self._outer.get_all_consumer_offset(master))
-        self._offsets.persist()
+        if self._is_guarded():
+            boot_ms = await self._outer.get_boot_ms(master)
+            table = await self._outer.get_all_consumer_offset(master)
+            if await self._outer.get_boot_ms(master) != boot_ms:
+                raise ProtocolError(f"{master} was restarted while it was asked")
+            self.master_offsets.merge(self._offsets.table, table, boot_ms)
+        else:
+            self._offsets.merge_from_master(await self._outer.get_all_consumer_offset(master))
+        await self._offsets.persist_aside()
 
     async def _sync_delay_offsets(self, master: str) -> None:
         self._delay_offsets.write_from_master(await self._outer.get_all_delay_offset(master))

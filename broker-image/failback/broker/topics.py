@@ -114,7 +114,8 @@ class TopicConfigManager:
 
         While ``autoCreateTopicEnable`` is off, asking for TBW102's inheritance takes its inherit
         bit away for good: switching it on again does not bring auto-creation back, and the next
-        persist makes that outlast a restart. So does 4.9.8.
+        persist makes that outlast a restart. So does 4.9.8; ``failbackGuardAutoCreate`` refuses
+        without that.
         """
         existing = self.table.get(topic)
         if existing is not None:
@@ -130,7 +131,8 @@ class TopicConfigManager:
             return None
         if default_topic == AUTO_CREATE_TOPIC and not self._config.auto_create_topic_enable:
             template = replace(template, perm=_READ_WRITE)
-            self.table[default_topic] = template
+            if not self._config.failback_guard_auto_create:
+                self.table[default_topic] = template
         if not template.perm & PERM_INHERIT:
             logger.warning(
                 "topic %s not created: default topic %s has perm %d, client %s",

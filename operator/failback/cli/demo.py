@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 QUICK_TIME_SCALE: Final = 0.1
 APACHE_VERSION: Final = "4.9.7"
+RULES: Final = ("compat", "guarded")
 REPORT_ENGINES: Final = ("spark", "local", "auto")
 _POLL_SECONDS: Final = 0.2
 
@@ -42,13 +43,16 @@ def demo(
         bool, typer.Option("--quick", help="All timers at a tenth, under a minute.")
     ] = False,
     engine: Annotated[str, typer.Option("--engine", help="failback or apache.")] = "failback",
+    rules: Annotated[
+        str, typer.Option("--rules", help="compat (exactly 4.9.8) or guarded (counter-measures).")
+    ] = "compat",
     report_engine: Annotated[str, typer.Option(help="spark, local or auto.")] = "spark",
     runs: Annotated[Path, typer.Option("--runs", help="Folder of run folders.")] = Path("runs"),
     keep: Annotated[bool, typer.Option("--keep", help="Keep the brokers' stores.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Kill a master under load, with and without a consumer handover; count what comes twice."""
-    experiment = load_demo(quick=quick, engine=engine)
+    experiment = load_demo(quick=quick, engine=engine, rules=rules)
     check_report_engine(report_engine)
     folder = _new_folder(runs)
     board = Board([arm.name for arm in experiment.arms], silent=json)
@@ -58,7 +62,7 @@ def demo(
         ArmRun(
             experiment,
             arm.name,
-            demo_resources(arm.name, quick=quick, engine=engine),
+            demo_resources(arm.name, quick=quick, engine=engine, rules=rules),
             root=folder / "roots" / arm.name,
             run_dir=folder / arm.name,
             board=board,
@@ -73,7 +77,7 @@ def demo(
     _show(arms, done, json)
 
 
-def load_demo(*, quick: bool, engine: str) -> ChaosExperiment:
+def load_demo(*, quick: bool, engine: str, rules: str) -> ChaosExperiment:
     """Return the bundled experiment; refuse options that do not fit together.
 
     Raises:
@@ -86,6 +90,11 @@ def load_demo(*, quick: bool, engine: str) -> ChaosExperiment:
     if quick and engine == "apache":
         problem = "needs engine failback: the timers of Apache RocketMQ can't be scaled"
         raise ConfigError("--quick", problem)
+    if rules not in RULES:
+        raise ConfigError("--rules", f'must be {" or ".join(RULES)}, got "{rules}"')
+    if rules != "compat" and engine == "apache":
+        problem = "needs engine failback: Apache RocketMQ has no other rules than its own"
+        raise ConfigError("--rules", problem)
     experiment = load_experiment(bundled("experiment.yaml"))
     return experiment.with_time_scale(QUICK_TIME_SCALE) if quick else experiment
 
@@ -105,7 +114,7 @@ def check_report_engine(name: str) -> None:
         raise ConfigError("--report-engine spark", f"{missing}; or use --report-engine local")
 
 
-def demo_resources(arm: str, *, quick: bool, engine: str) -> list[Resource]:
+def demo_resources(arm: str, *, quick: bool, engine: str, rules: str) -> list[Resource]:
     """Return the bundled cluster in a namespace of the arm, with the options put in."""
     from failback.operator.loading import read_documents
     from failback.operator.model import decode
@@ -119,6 +128,8 @@ def demo_resources(arm: str, *, quick: bool, engine: str) -> list[Resource]:
             config["failbackTimeScale"] = str(QUICK_TIME_SCALE)
         if engine == "apache":
             data["spec"]["engine"] = {"type": "apache", "version": APACHE_VERSION}
+        elif rules != "compat":
+            data["spec"]["engine"] = {"type": "failback", "rules": rules}
         items.append(decode(data))
     return items
 

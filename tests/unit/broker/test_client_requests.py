@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,25 @@ async def test_an_empty_group_is_an_error_never_an_empty_list(tmp_path: Path) ->
         )
     assert answer.code == 1
     assert answer.remark == "no consumer for this group, None"
+
+
+async def test_guarded_rules_give_no_list_that_may_lack_members(tmp_path: Path) -> None:
+    async def refused(client: LabClient, group: str) -> bool:
+        header = GetConsumerListByGroupRequestHeader(group)
+        answer = await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+        assert answer.code in (0, 1), answer
+        return answer.code == 1
+
+    async with broker_lab(tmp_path, failbackGuardConsumerList="true") as lab:
+        client = lab.connect()
+        await beat(client, "id-1", "known")
+        await beat(client, "id-1", "new")
+        lab.controller.offsets.commit("known", "TopicTest", 0, 7)
+        assert await refused(client, "known")
+        assert not await refused(client, "new"), "nobody can be missing in a group without progress"
+        lab.controller.config.failback_time_scale = 0.001  # 30 ms since the start are over
+        await asyncio.sleep(0.04)
+        assert await members(client, "known") == ["id-1"]
 
 
 async def test_a_client_without_heartbeat_is_cut_off(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.config import BrokerConfig, SlaveIdError
+from failback.broker.config import GUARDS, BrokerConfig, SlaveIdError
 from failback.broker.identity import BrokerIdentity
 from failback.protocol.errors import ConfigError
 
@@ -160,6 +160,26 @@ def test_what_is_not_offered_is_said(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         of(aclEnable="true")
     assert "aclEnable=true has no effect" in caplog.text
+
+
+def test_guarded_rules_switch_on_every_guard_that_is_not_set() -> None:
+    assert not any(getattr(of(), name) for name in GUARDS)
+    assert all(getattr(of(failbackRules="guarded"), name) for name in GUARDS)
+    one = of(failbackGuardOffsetFile="true")
+    assert [name for name in GUARDS if getattr(one, name)] == ["failback_guard_offset_file"]
+    but_one = of(failbackRules="guarded", failbackGuardOffsetFile="false")
+    off = [name for name in GUARDS if not getattr(but_one, name)]
+    assert off == ["failback_guard_offset_file"]
+
+
+def test_the_environment_chooses_the_rules_where_the_file_does_not() -> None:
+    environment = {"FAILBACK_RULES": "guarded"}
+    chosen = BrokerConfig.from_properties({}, environment=environment)
+    assert (chosen.failback_rules, chosen.failback_guard_consumer_list) == ("guarded", True)
+    given = BrokerConfig.from_properties({"failbackRules": "compat"}, environment=environment)
+    assert (given.failback_rules, given.failback_guard_consumer_list) == ("compat", False)
+    with pytest.raises(ConfigError, match="failbackRules: must be one of compat, guarded"):
+        BrokerConfig.from_properties({}, environment={"FAILBACK_RULES": "strict"})
 
 
 def test_the_environment_fills_what_the_file_leaves_open() -> None:

@@ -14,6 +14,7 @@ from failback.cli.demo import demo_resources, load_demo
 from failback.cli.verdicts import print_verdicts, row_of
 from failback.operator.loading import load_resources
 from failback.operator.model import BrokerCluster, NameServer
+from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit
 
@@ -40,8 +41,8 @@ def test_every_named_experiment_is_there() -> None:
 
 
 def test_the_demo_s_experiment_fits_the_demo_s_cluster() -> None:
-    experiment = load_demo(quick=False, engine="failback")
-    name_server, cluster = demo_resources("stay", quick=False, engine="failback")
+    experiment = load_demo(quick=False, engine="failback", rules="compat")
+    name_server, cluster = demo_resources("stay", quick=False, engine="failback", rules="compat")
     assert isinstance(name_server, NameServer)
     assert isinstance(cluster, BrokerCluster)
     assert experiment.cluster == cluster.name
@@ -51,15 +52,27 @@ def test_the_demo_s_experiment_fits_the_demo_s_cluster() -> None:
     assert cluster.spec.config == {}
 
 
+def test_rules_are_those_of_the_brokers() -> None:
+    _, plain = demo_resources("stay", quick=False, engine="failback", rules="compat")
+    _, guarded = demo_resources("stay", quick=False, engine="failback", rules="guarded")
+    assert isinstance(plain, BrokerCluster)
+    assert isinstance(guarded, BrokerCluster)
+    assert (plain.spec.engine.rules, guarded.spec.engine.rules) == (None, "guarded")
+    with pytest.raises(ConfigError, match='--rules: must be compat or guarded, got "strict"'):
+        load_demo(quick=False, engine="failback", rules="strict")
+    with pytest.raises(ConfigError, match="--rules: needs engine failback"):
+        load_demo(quick=False, engine="apache", rules="guarded")
+
+
 def test_quick_scales_servers_and_experiment_alike() -> None:
-    assert load_demo(quick=True, engine="failback").spec.time_scale == 0.1
-    for item in demo_resources("stay", quick=True, engine="failback"):
+    assert load_demo(quick=True, engine="failback", rules="compat").spec.time_scale == 0.1
+    for item in demo_resources("stay", quick=True, engine="failback", rules="compat"):
         assert isinstance(item, (NameServer, BrokerCluster))
         assert item.spec.config == {"failbackTimeScale": "0.1"}
 
 
 def test_engine_apache_is_apache_throughout() -> None:
-    for item in demo_resources("stay", quick=False, engine="apache"):
+    for item in demo_resources("stay", quick=False, engine="apache", rules="compat"):
         assert isinstance(item, (NameServer, BrokerCluster))
         assert (item.spec.engine.type, item.spec.engine.version) == ("apache", "4.9.7")
 

@@ -11,6 +11,7 @@ from failback.broker.json_config import (
     backup_of,
     load_json_config,
     persist_json_config,
+    persist_json_config_atomically,
 )
 from failback.protocol.errors import CorruptStore
 
@@ -49,6 +50,10 @@ class DyingFiles(ConfigFiles):
     def rename(self, source: Path, target: Path) -> None:
         self._step("rename", source)
         super().rename(source, target)
+
+    def sync(self, path: Path) -> None:
+        self._step("sync", path)
+        super().sync(path)
 
 
 @pytest.fixture
@@ -156,3 +161,31 @@ def test_a_second_kill_in_the_window_still_finds_the_backup(path: Path) -> None:
     with pytest.raises(Killed):
         persist_json_config(path, "3", DyingFiles(2))  # no file, so no new backup either
     assert load_json_config(path, parse) == 1
+
+
+def test_the_guarded_way_is_on_the_disk_before_it_takes_the_name(path: Path) -> None:
+    path.write_text("1")
+    files = DyingFiles(99)
+    persist_json_config_atomically(path, "2", files)
+    assert files.done == [
+        "write consumerOffset.json.tmp",
+        "sync consumerOffset.json.tmp",
+        "write consumerOffset.json.bak",
+        "rename consumerOffset.json.tmp",
+        f"sync {path.parent.name}",
+    ]
+    assert path.read_text() == "2"
+    assert backup_of(path).read_text() == "1"
+    assert sorted(entry.name for entry in path.parent.iterdir()) == [path.name, path.name + ".bak"]
+
+
+@pytest.mark.parametrize("operations", range(5))
+def test_the_guarded_way_leaves_the_newest_or_the_last_wherever_it_dies(
+    path: Path, operations: int
+) -> None:
+    persist_json_config_atomically(path, "1")
+    persist_json_config_atomically(path, "2")
+    with pytest.raises(Killed):
+        persist_json_config_atomically(path, "3", DyingFiles(operations))
+    assert parse(path.read_text()) == (3 if operations == 4 else 2)
+    assert load_json_config(path, parse) == (3 if operations == 4 else 2)

@@ -15,10 +15,9 @@ from failback.broker.outer_api import BrokerOuterApi, RegisterResult, fast_addre
 from failback.broker.slave_synchronize import SlaveSynchronize
 from failback.broker.topics import TopicConfigManager
 from failback.protocol.codes import RequestCode
-from failback.protocol.command import RemotingCommand
-from failback.protocol.errors import RemotingConnectError
 from failback.protocol.headers import RegisterBrokerRequestHeader, from_ext
 from failback.protocol.route import RegisterBrokerBody, SubscriptionGroupConfig, TopicConfig
+from tests.support.fake_peers import FakePeers
 
 pytestmark = pytest.mark.unit
 
@@ -26,35 +25,10 @@ MASTER = "127.0.0.2:10911"
 OWN = "127.0.0.3:10921"
 
 
-class FakePeers:
-    """Answers like the brokers and name servers of a table; everybody else is down."""
-
-    def __init__(self) -> None:
-        self.answers: dict[tuple[str, int], bytes] = {}
-        self.ext: dict[str, str] | None = None
-        self.calls: list[tuple[str, int]] = []
-        self.requests: list[RemotingCommand] = []
-
-    async def invoke(
-        self, addr: str, request: RemotingCommand, timeout_ms: float = 3000
-    ) -> RemotingCommand:
-        self.calls.append((addr, request.code))
-        self.requests.append(request)
-        body = self.answers.get((addr, request.code))
-        if body is None:
-            raise RemotingConnectError(addr, "nobody there")
-        if body == b"refused":
-            return request.response(1, "system error")
-        return request.response(0, ext=self.ext, body=body)
-
-    async def oneway(self, addr: str, request: RemotingCommand) -> None:
-        self.calls.append((addr, request.code))
-
-
 class Slave:
     """A slave's tables, with the peers it talks to."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_guarded: bool = False) -> None:
         config = BrokerConfig(broker_cluster_name="c", broker_name="b")
         self.folder = folder
         self.peers = FakePeers()
@@ -64,7 +38,13 @@ class Slave:
         self.offsets = ConsumerOffsetManager(folder / "consumerOffset.json")
         self.delay = DelayOffsets(folder / "delayOffset.json")
         self.sync = SlaveSynchronize(
-            self.outer, self.topics, self.groups, self.offsets, self.delay, own_address=OWN
+            self.outer,
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.delay,
+            own_address=OWN,
+            is_guarded=lambda: is_guarded,
         )
 
     def master_answers(self, address: str = MASTER) -> None:
@@ -196,3 +176,26 @@ async def test_leaving_asks_every_name_server(slave: Slave) -> None:
     slave.peers.answers = {("ns2:9876", 104): b""}
     await slave.outer.unregister_all(IDENTITY)
     assert slave.peers.calls == [("ns1:9876", 104), ("ns2:9876", 104)]
+
+
+async def test_under_guard_a_restarted_master_does_not_take_progress_away(tmp_path: Path) -> None:
+    slave = Slave(tmp_path, is_guarded=True)
+    slave.master_answers()
+    slave.sync.set_master_addr(MASTER)
+    slave.peers.answers[MASTER, 28] = b'{"table":{"bootTimestamp":"100"}}'
+    assert await slave.sync.sync_all()
+    slave.offsets.commit("g", "T", 0, 50)
+    slave.peers.answers[MASTER, 28] = b'{"table":{"bootTimestamp":"200"}}'
+    assert await slave.sync.sync_all()
+    assert slave.offsets.table == {"T@g": {0: 50, 1: 6}}
+
+
+async def test_under_guard_a_master_that_does_not_tell_its_start_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    slave = Slave(tmp_path, is_guarded=True)
+    slave.master_answers()
+    slave.sync.set_master_addr(MASTER)
+    assert not await slave.sync.sync_all()
+    assert slave.offsets.table == {}
+    assert "g" in slave.groups.table, "the other copies go on"

@@ -131,6 +131,15 @@ def test_auto_creation_once_refused_stays_broken_when_switched_on_again(path: Pa
     assert reborn.create_in_send("T", "TBW102", CLIENT, 4) is None
 
 
+def test_guarded_auto_creation_comes_back_when_switched_on_again(path: Path) -> None:
+    settings = config(failback_guard_auto_create=True)
+    topics = TopicConfigManager(path, settings)
+    settings.auto_create_topic_enable = False
+    assert topics.create_in_send("T", "TBW102", CLIENT, 4) is None
+    settings.auto_create_topic_enable = True
+    assert topics.create_in_send("T", "TBW102", CLIENT, 4) is not None
+
+
 def test_switching_auto_creation_off_and_on_harms_nothing_without_a_send(path: Path) -> None:
     settings = config()
     topics = TopicConfigManager(path, settings)

@@ -80,10 +80,6 @@ POD = "spec.template.spec"
             {"podTemplate": {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {}}}]}},
             f"{POD}.initContainers[0].env[10].valueFrom.secretKeyRef",
         ),
-        (
-            {"engine": {"type": "failback", "rules": "guarded"}},
-            f'{POD}.initContainers[0].env[10]: rule set "guarded" (spec.engine.rules)',
-        ),
     ],
 )
 def test_a_field_without_effect_is_refused_by_path(spec: dict[str, Any], path: str) -> None:

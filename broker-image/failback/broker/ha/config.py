@@ -70,4 +70,5 @@ class HaConfig:
             connect_timeout_ms=scale.ms(3_000),
             batch_bytes=config.ha_transfer_batch_size,
             fallbehind_max=config.ha_slave_fallbehind_max,
+            check_first_report=config.failback_guard_replication,
         )

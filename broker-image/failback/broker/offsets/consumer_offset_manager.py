@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from failback.broker.json_config import load_json_config, persist_json_config
+from failback.broker.json_config import (
+    load_json_config,
+    persist_json_config,
+    persist_json_config_atomically,
+)
 from failback.protocol.route import ConsumerOffsetTable
 
 logger = logging.getLogger(__name__)
@@ -27,8 +33,11 @@ class ConsumerOffsetManager:
     was committed since the last persist dies with the process.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_atomic: Callable[[], bool] = lambda: False) -> None:
+        """``is_atomic`` tells for each persist whether the file is replaced in one, synced step."""
         self._path = path
+        self._is_atomic = is_atomic
+        self._writing = threading.Lock()
         self.table: OffsetTable = {}
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
@@ -95,8 +104,26 @@ class ConsumerOffsetManager:
         Raises:
             OSError: The file could not be written.
         """
-        text = ConsumerOffsetTable(self.table).to_json(pretty=True).decode()
-        persist_json_config(self._path, text)
+        self._write(self._to_text())
+
+    async def persist_aside(self) -> None:
+        """Write the table as it is now; a sync to disk holds up a thread and not the event loop.
+
+        Raises:
+            OSError: The file could not be written.
+        """
+        if self._is_atomic():
+            await asyncio.to_thread(self._write, self._to_text())
+        else:
+            self.persist()
+
+    def _to_text(self) -> str:
+        return ConsumerOffsetTable(self.table).to_json(pretty=True).decode()
+
+    def _write(self, text: str) -> None:
+        persist = persist_json_config_atomically if self._is_atomic() else persist_json_config
+        with self._writing:
+            persist(self._path, text)
 
     def _keys(self) -> Iterator[tuple[str, str]]:
         for key in self.table:

@@ -33,12 +33,15 @@ from failback.protocol.route import (
 
 if TYPE_CHECKING:
     from failback.broker.groups import SubscriptionGroupManager
+    from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
     from failback.broker.server import RemotingServer
     from failback.broker.topics import TopicConfigManager
 
 logger = logging.getLogger(__name__)
 
 CLIENT_EXPIRY_MS: Final = 120_000
+HEARTBEAT_MS: Final = 30_000
+"""``heartbeatBrokerInterval``: how often a client says that it is there."""
 SCAN_PERIOD_MS: Final = 10_000
 
 
@@ -51,11 +54,15 @@ class ClientProcessor:
         config: BrokerConfig,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        boot_ms: int,
         clock_ms: Callable[[], int],
     ) -> None:
         self._config = config
         self._topics = topics
         self._groups = groups
+        self._offsets = offsets
+        self._boot_ms = boot_ms
         self._clock_ms = clock_ms
         self._opaque = itertools.count()
         self.consumers: ConsumerManager[BrokerConnection] = ConsumerManager(self._notify)
@@ -106,12 +113,28 @@ class ClientProcessor:
     ) -> RemotingCommand:
         """Answer a group's members; never an empty list, which would stop its clients."""
         header = from_ext(GetConsumerListByGroupRequestHeader, request.ext_fields)
+        if self._is_incomplete(header.consumer_group):
+            remark = f"members of {header.consumer_group} may be missing so soon after the start"
+            return request.response(ResponseCode.SYSTEM_ERROR, remark, ext={})
         group = self.consumers.groups.get(header.consumer_group)
         if group is None or not group.members:
             remark = f"no consumer for this group, {header.consumer_group}"
             return request.response(ResponseCode.SYSTEM_ERROR, remark, ext={})
         body = ConsumerIdList(group.client_ids()).to_json()
         return request.response(ResponseCode.SUCCESS, ext={}, body=body)
+
+    def _is_incomplete(self, group: str) -> bool:
+        """Whether a group that consumed here before may have members that have yet to say so.
+
+        A client that gets an error keeps the queues that it has; one that gets a list without the
+        others takes theirs.
+        """
+        if not self._config.failback_guard_consumer_list:
+            return False
+        age_ms = self._clock_ms() - self._boot_ms
+        return age_ms < self._config.time_scale.ms(HEARTBEAT_MS) and bool(
+            self._offsets.topics_of(group)
+        )
 
     def check_client_config(
         self, _connection: BrokerConnection, request: RemotingCommand

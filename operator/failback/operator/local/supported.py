@@ -164,5 +164,3 @@ def _environment(variable: Object, path: str) -> Iterator[str]:
         reference = source[kind].get("fieldPath") if kind == "fieldRef" else None
         if reference not in FIELD_REFERENCES:
             yield f"{path}.valueFrom.{kind}"
-    if variable.get("name") == "FAILBACK_RULES":
-        yield f'{path}: rule set "{variable.get("value")}" (spec.engine.rules)'

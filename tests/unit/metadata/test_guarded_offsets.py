@@ -1,0 +1,196 @@
+"""Consumer offsets under the guarded rules: what a slave keeps and what a master takes back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager, OffsetTable
+from failback.broker.offsets.hand_back import take_returned_offsets
+from failback.broker.offsets.master_offsets import MasterOffsets
+from failback.broker.outer_api import BrokerOuterApi
+from failback.protocol.codes import RequestCode
+from failback.protocol.errors import ProtocolError
+from tests.support.fake_peers import FakePeers
+
+pytestmark = pytest.mark.unit
+
+KEY = "T@g"
+OWN = "127.0.0.2:10911"
+SLAVES = ("127.0.0.3:10911", "127.0.0.4:10911")
+TABLES = st.dictionaries(
+    st.sampled_from(["T@g", "T@h", "%RETRY%g@g"]),
+    st.dictionaries(st.integers(0, 3), st.integers(0, 20), min_size=1),
+)
+
+
+def one(offset: int) -> OffsetTable:
+    return {KEY: {0: offset}}
+
+
+class GuardedSlave:
+    """A slave's table, and how it copies its master's."""
+
+    def __init__(self) -> None:
+        self.table: OffsetTable = {}
+        self.master = MasterOffsets()
+
+    def copies(self, offset: int, life: int = 1) -> int:
+        self.master.merge(self.table, one(offset), life)
+        return self.table[KEY][0]
+
+
+def test_a_larger_value_of_the_master_is_taken() -> None:
+    slave = GuardedSlave()
+    assert [slave.copies(5), slave.copies(9), slave.copies(9)] == [5, 9, 9]
+    assert slave.master.kept == 0
+
+
+def test_what_was_consumed_from_the_slave_outlives_the_master_s_return() -> None:
+    slave = GuardedSlave()
+    slave.copies(500, life=1)
+    slave.table[KEY][0] = 2000
+    assert slave.copies(500, life=2) == 2000
+    assert slave.copies(600, life=2) == 2000
+    assert slave.copies(2100, life=2) == 2100
+    assert slave.master.kept == 1, "one offset was kept, however often it was compared"
+
+
+def test_a_reset_within_one_life_is_followed() -> None:
+    slave = GuardedSlave()
+    slave.copies(2000)
+    assert slave.copies(100) == 100
+    slave.table[KEY][0] = 2000
+    slave.copies(2000, life=2)
+    assert slave.copies(100, life=2) == 100
+
+
+def test_a_lower_value_of_another_life_is_no_reset() -> None:
+    slave = GuardedSlave()
+    slave.copies(2000, life=1)
+    assert slave.copies(100, life=2) == 2000
+
+
+def test_what_the_master_does_not_know_stays_and_others_are_not_mixed_up() -> None:
+    slave = GuardedSlave()
+    slave.table = {"mine@g": {3: 7}, KEY: {1: 8}}
+    slave.copies(5)
+    assert slave.table == {"mine@g": {3: 7}, KEY: {0: 5, 1: 8}}
+
+
+@given(TABLES, TABLES, st.lists(TABLES, max_size=4))
+def test_without_resets_nothing_ever_goes_back(
+    mine: OffsetTable, first: OffsetTable, later: list[OffsetTable]
+) -> None:
+    master = MasterOffsets()
+    kept = {key: dict(queues) for key, queues in mine.items()}
+    for life, table in enumerate([first, *later]):
+        before = {key: dict(queues) for key, queues in kept.items()}
+        master.merge(kept, table, life)
+        for source in (before, table):
+            for key, queues in source.items():
+                assert all(kept[key][queue] >= offset for queue, offset in queues.items())
+
+
+# --- a master that comes back -------------------------------------------------------------------
+
+
+class ReturnedMaster:
+    """A starting master with its offsets, and the peers that it may ask."""
+
+    def __init__(self, folder: Path) -> None:
+        self.peers = FakePeers()
+        self.offsets = ConsumerOffsetManager(folder / "consumerOffset.json")
+        self.ends = {("T", 0): 3000}
+        self.outer = BrokerOuterApi(self.peers, ["ns1:9876", "ns2:9876"])  # type: ignore[arg-type]
+
+    def lists(self, name_server: str, members: dict[int, str]) -> None:
+        pair = {"cluster": "c", "brokerName": "b", "brokerAddrs": members}
+        body = json.dumps({"brokerAddrTable": {"b": pair}, "clusterAddrTable": {"c": ["b"]}})
+        self.peers.answers[name_server, RequestCode.GET_BROKER_CLUSTER_INFO] = body.encode()
+
+    def slave_has(self, slave: str, offset: int) -> None:
+        body = json.dumps({"offsetTable": one(offset)}).encode()
+        self.peers.answers[slave, RequestCode.GET_ALL_CONSUMER_OFFSET] = body
+
+    async def starts(self) -> int:
+        return await take_returned_offsets(
+            self.outer,
+            self.offsets,
+            broker_name="b",
+            own_address=OWN,
+            max_offset=lambda topic, queue_id: self.ends.get((topic, queue_id), 0),
+        )
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> ReturnedMaster:
+    found = ReturnedMaster(tmp_path)
+    found.offsets.table = one(500)
+    found.lists("ns1:9876", {0: OWN, 1: SLAVES[0]})
+    found.slave_has(SLAVES[0], 2000)
+    return found
+
+
+async def test_a_returned_master_takes_what_its_slave_knows_better(
+    master: ReturnedMaster, tmp_path: Path
+) -> None:
+    assert await master.starts() == 1
+    assert master.offsets.table == one(2000)
+    reborn = ConsumerOffsetManager(tmp_path / "consumerOffset.json")
+    reborn.load()
+    assert reborn.table == one(2000), "it is on the disk before anybody is served"
+    assert await master.starts() == 0
+
+
+async def test_it_asks_the_slaves_of_every_name_server_and_takes_the_largest(
+    master: ReturnedMaster,
+) -> None:
+    master.lists("ns2:9876", {1: SLAVES[0], 2: SLAVES[1]})
+    master.slave_has(SLAVES[1], 2100)
+    await master.starts()
+    assert master.offsets.table == one(2100)
+    asked = [address for address, code in master.peers.calls if code == 43]
+    assert sorted(asked) == sorted(SLAVES), "each once, and never itself"
+
+
+async def test_a_slave_that_is_behind_takes_nothing_away(master: ReturnedMaster) -> None:
+    master.slave_has(SLAVES[0], 400)
+    assert await master.starts() == 0
+    assert master.offsets.table == one(500)
+
+
+async def test_an_offset_beyond_the_log_becomes_its_end(master: ReturnedMaster) -> None:
+    master.ends = {("T", 0): 1500}
+    await master.starts()
+    assert master.offsets.table == one(1500)
+
+
+async def test_a_topic_that_is_not_here_gets_no_offset(master: ReturnedMaster) -> None:
+    master.offsets.table = {}
+    master.ends = {}
+    assert await master.starts() == 0
+    assert master.offsets.table == {}
+
+
+@pytest.mark.parametrize("answer", [None, b"refused", b"torn{"])
+@pytest.mark.parametrize("who", ["slave", "name server"])
+async def test_without_an_answer_it_starts_with_what_it_has(
+    master: ReturnedMaster, who: str, answer: bytes | None
+) -> None:
+    key = (SLAVES[0], 43) if who == "slave" else ("ns1:9876", 106)
+    del master.peers.answers[key]
+    if answer is not None:
+        master.peers.answers[key] = answer
+    assert await master.starts() == 0
+    assert master.offsets.table == one(500)
+
+
+async def test_a_boot_time_that_nobody_can_read_is_said(master: ReturnedMaster) -> None:
+    master.peers.answers[OWN, 28] = b'{"table":{"bootTimestamp":"soon"}}'
+    with pytest.raises(ProtocolError, match="bootTimestamp 'soon'"):
+        await master.outer.get_boot_ms(OWN)
