@@ -13,7 +13,7 @@ from failback.operator.planning.encoding import operation_from_status
 from failback.operator.planning.memory import Memory
 from failback.operator.planning.observed import ObservedCluster
 from failback.operator.planning.types import Plan, SetConfig
-from failback.operator.render.context import kubernetes_context
+from failback.operator.render.context import Context, kubernetes_context
 from tests.support.planning_world import Refused, World
 
 CONTEXT = kubernetes_context("shop", "0.1.0")
@@ -44,12 +44,19 @@ class Run:
     Args:
         crashes: Numbers of writes after which the operator dies; a new one goes on.
         late: Of each pass in turn: how many passes old its observation is.
+        context: Of the operator; another release has another.
     """
 
     def __init__(
-        self, world: World, *, crashes: Collection[int] = (), late: Sequence[int] = ()
+        self,
+        world: World,
+        *,
+        crashes: Collection[int] = (),
+        late: Sequence[int] = (),
+        context: Context = CONTEXT,
     ) -> None:
         self.world = world
+        self.context = context
         self.crashes = frozenset(crashes)
         self.late = late
         self.seen: list[ObservedCluster] = []
@@ -65,7 +72,9 @@ class Run:
         """Observe, plan, carry out, write the status. A crash ends the pass, not the run."""
         world = self.world
         observed = self._observe()
-        plan = plan_cluster(world.cluster, world.status, observed, CONTEXT, world.now, self.memory)
+        plan = plan_cluster(
+            world.cluster, world.status, observed, self.context, world.now, self.memory
+        )
         self.passes += 1
         self.plans.append(plan)
         self.check(plan)

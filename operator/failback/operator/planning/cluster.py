@@ -23,6 +23,7 @@ from failback.operator.planning.encoding import (
 )
 from failback.operator.planning.memory import Desired, Memory
 from failback.operator.planning.observed import Key, Object, ObservedCluster
+from failback.operator.planning.release import cluster_context
 from failback.operator.planning.shaping import shape_of
 from failback.operator.planning.types import (
     Action,
@@ -73,8 +74,9 @@ def plan_cluster(
         return _only_status(cluster, status, context, now, "NameServerMissing", _missing(cluster))
     running = _running(status)
     shape = shape_of(cluster, status, observed, running)
+    standing = cluster_context(cluster, observed, shape, context)
     desired = memory.render(
-        cluster, addresses, context, shape, lambda: _render(cluster, addresses, context, shape)
+        cluster, addresses, standing, shape, lambda: _render(cluster, addresses, standing, shape)
     )
     taken = sorted(key for key in desired if key in observed.foreign)
     if taken:
@@ -84,14 +86,14 @@ def plan_cluster(
     actions, drift = plan_children(desired.values(), observed.objects, memory)
     if paused:
         view = ClusterView(cluster, status, observed, shape, desired, {}, running, now)
-        return Plan(status=_status(view, context, paused=True, settled=False))
+        return Plan(status=_status(view, context, standing, paused=True, settled=False))
     advance = _operate(cluster, status, observed, desired, running, now)
     view = ClusterView(cluster, status, observed, shape, desired, drift, advance.operation, now)
     moved = advance.operation != running
     every: tuple[Action, ...] = (*actions, *advance.actions, *_pod_marks(view))
     # The pass in which an operation ends does not know yet whether another pair needs one.
     settled = not every and running is None and advance.operation is None
-    new = _status(view, context, paused=False, settled=settled)
+    new = _status(view, context, standing, paused=False, settled=settled)
     return Plan(
         actions=every,
         status=new,
@@ -199,9 +201,16 @@ def _verdicts(view: ClusterView, version: str) -> list[Verdict]:
     ]
 
 
-def _status(view: ClusterView, context: Context, *, paused: bool, settled: bool) -> dict[str, Any]:
-    """Return the whole status; fields that are not ours to say stay as they were."""
-    version = common.engine_version(view.cluster.spec.engine, context)
+def _status(
+    view: ClusterView, context: Context, standing: Context, *, paused: bool, settled: bool
+) -> dict[str, Any]:
+    """Return the whole status; fields that are not ours to say stay as they were.
+
+    Args:
+        context: Of this operator.
+        standing: What the cluster is rendered in: the release that its members run.
+    """
+    version = common.engine_version(view.cluster.spec.engine, standing)
     verdicts = [*_verdicts(view, version), _paused(paused)]
     found = {
         **view.previous,

@@ -40,7 +40,7 @@ class Memory:
             and known[0] is cluster
             and known[1] == tuple(addresses)
             and known[2] == shape
-            and known[3] is context
+            and known[3] == context
         ):
             return known[4]
         found = render()

@@ -24,6 +24,7 @@ from failback.operator.planning.encoding import (
     names,
 )
 from failback.operator.planning.observed import ObservedNameServer, Pod
+from failback.operator.planning.release import name_server_context
 from failback.operator.planning.types import Event, Plan
 from failback.operator.planning.warnings import another_operator, joined, unknown_annotations
 from failback.operator.render.context import Context
@@ -59,7 +60,8 @@ def plan_name_server(
         return _refused(name_server, status, context, now, "InvalidSpec", text)
     replicas = _replicas(name_server, status, observed, now)
     present = _with_replicas(name_server, replicas.pods)
-    desired = by_key(render_name_server(present, context))
+    standing = name_server_context(name_server, observed, context)
+    desired = by_key(render_name_server(present, standing))
     taken = sorted(key for key in desired if key in observed.foreign)
     if taken:
         text = names(f"{kind}/{name} belongs to somebody else" for kind, name in taken)

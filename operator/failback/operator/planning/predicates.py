@@ -252,7 +252,7 @@ def min_ready_seconds(question: Question) -> bool:
 def store_compatible(question: Question) -> bool:
     """The wanted engine can read the stores that are there."""
     arm = present.running_arm(question.observed) or {}
-    engine = arm.get("engine") or {}
+    engine = present.arm_engine(question.cluster, arm)
     return present.held_engine(question.cluster, question.observed, engine) is None
 
 

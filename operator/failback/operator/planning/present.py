@@ -23,6 +23,8 @@ APACHE_OF_ARMS: Final = "4.9.7"
 """Version of Apache's broker in an arm, where the cluster itself runs another engine."""
 _OVER: Final = frozenset({"Completed", "Aborted", "Failed"})
 _SLAVE: Final = "SLAVE"
+_SERVERS: Final = ("broker", "namesrv")
+_OF_APACHE: Final = ("./mqbroker", "./mqnamesrv")
 
 
 def ordinals(observed: ObservedCluster, pair: int) -> tuple[int, ...]:
@@ -220,13 +222,13 @@ def arm_engine(cluster: BrokerCluster, arm: Mapping[str, Any] | None) -> dict[st
 
 
 def engine_of(statefulset: Object) -> dict[str, str]:
-    """Return engine type, version and image that a member's StatefulSet runs."""
+    """Return engine type, version and image that a StatefulSet runs."""
     template = statefulset["spec"]["template"]
-    named = [item for item in template["spec"]["containers"] if item.get("name") == "broker"]
+    named = [item for item in template["spec"]["containers"] if item.get("name") in _SERVERS]
     container = named[0] if named else {}
     labels = template.get("metadata", {}).get("labels", {})
     found = {
-        "type": "apache" if container.get("args", [""])[:1] == ["./mqbroker"] else "failback",
+        "type": "apache" if container.get("args", [""])[0] in _OF_APACHE else "failback",
         "version": labels.get("app.kubernetes.io/version", ""),
     }
     if container.get("image"):

@@ -62,7 +62,7 @@ def statefulset(
     found: Object = {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": common.metadata(cluster, name, context, marks),
+        "metadata": common.released(common.metadata(cluster, name, context, marks), context),
         "spec": {
             "replicas": 0 if stopped or is_held(cluster, pair.index, ordinal) else 1,
             "serviceName": service_name(cluster),

@@ -18,6 +18,8 @@ _USERS: Final = {"failback": 10001, "apache": 3000}  # rocketmq-docker, Dockerfi
 VERIFIED_RECORDS: Final = "64"
 """How many last records of a slave are compared with its master's."""
 INIT: Final = ["failback-init", "--", "failback"]
+RELEASE: Final = "failback.dev/release"
+"""Annotation of a StatefulSet: the release of Failback whose defaults it has."""
 
 
 def engine_version(engine: Engine, context: Context) -> str:
@@ -39,6 +41,14 @@ def labels(owner: Resource, component: str, **more: str) -> dict[str, str]:
 def versioned(base: dict[str, str], version: str) -> dict[str, str]:
     """Return ``base`` with the engine's version: for what is replaced when it changes."""
     return {**base, "app.kubernetes.io/version": version}
+
+
+def released(metadata: Object, context: Context) -> Object:
+    """Return the metadata of a StatefulSet with the release that made it.
+
+    Not in the template: a newer operator keeps the release of what stands, and restarts nothing.
+    """
+    return {**metadata, "annotations": {RELEASE: context.version}}
 
 
 def metadata(owner: Resource, name: str, context: Context, marks: dict[str, str]) -> Object:

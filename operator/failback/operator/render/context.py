@@ -13,6 +13,12 @@ KUBERNETES_HOME: Final = "/home/rocketmq"
 KUBERNETES_RUN_DIR: Final = "/run/failback"
 POD_NAME: Final = "$(POD_NAME)"
 """Stands for the pod's name in templates that several pods share."""
+_IMAGES: Final[Mapping[str, str]] = {
+    "failback": "failback/broker",
+    "namesrv": "failback/broker",
+    "tools": "failback/broker",
+    "apache": "apache/rocketmq",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +38,23 @@ class Context:
     The fast port is always 2 below ``remoting`` and the HA port 1 above it.
     """
     version: str
-    """Release of Failback: default engine version and image tag."""
+    """Release of Failback: default engine version and image tag. Of objects that stand already it
+    is the release that made them (:mod:`failback.operator.planning.release`)."""
     pod_monitors: bool = False
     """Whether the PodMonitor CRD is served."""
     images: Mapping[str, str] = field(default_factory=dict)
-    """Engine, or ``tools``, → image that resources get when they name none."""
+    """Engine, ``namesrv`` or ``tools`` → image that resources get when they name none; one
+    without a tag gets the version."""
 
     def image(self, engine: str, version: str) -> str:
         """Return the image an engine runs from when the resource names none."""
-        given = self.images.get(engine)
-        if given:
-            return given if ":" in given.rpartition("/")[2] else f"{given}:{version}"
-        return f"apache/rocketmq:{version}" if engine == "apache" else f"failback/broker:{version}"
+        given = self.images.get(engine) or _IMAGES[engine]
+        return given if ":" in given.rpartition("/")[2] else f"{given}:{version}"
 
     @property
     def tools_image(self) -> str:
         """The image of init containers."""
-        if self.images.get("tools"):
-            return self.images["tools"]
-        return f"failback/broker:{self.version}"
+        return self.image("tools", self.version)
 
 
 def kubernetes_context(

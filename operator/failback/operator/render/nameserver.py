@@ -50,7 +50,7 @@ def statefulset(name_server: NameServer, context: Context) -> Object:
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
-        "metadata": common.metadata(name_server, name, context, marks),
+        "metadata": common.released(common.metadata(name_server, name, context, marks), context),
         "spec": {
             "replicas": spec.replicas,
             "serviceName": name,
@@ -113,7 +113,8 @@ def _container(
     ports = {"remoting": port}
     found: Object = {
         "name": "namesrv",
-        "image": engine.image or context.image(engine.type, version),
+        "image": engine.image
+        or context.image("namesrv" if engine.type == "failback" else engine.type, version),
         "imagePullPolicy": engine.image_pull_policy,
     }
     if engine.type == "apache":
