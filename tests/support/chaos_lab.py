@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from failback.chaos.local import ControlSocket, LocalTarget
+from failback.chaos.outcome import RunOutcome
 from failback.chaos.place import Place
-from failback.chaos.run import RunOutcome, run_arm
+from failback.chaos.run import run_arm
 from failback.chaos.spec import ChaosExperiment, parse_experiment
 from tests.support.processes import failback_command, failback_environment
 

@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(discover(), indent=2))
         return 0
     from failback.chaos.place import Place
-    from failback.chaos.run import child_main
+    from failback.chaos.repetition import child_main
 
     logging.basicConfig(
         level=logging.INFO,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
@@ -49,8 +51,9 @@ def targets_of(victims: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def serve_progress(session: Session, address: str) -> ThreadingHTTPServer | None:
-    """Answer ``GET /run`` at ``host:port`` from a thread; ``None`` when the port is taken."""
+@contextlib.contextmanager
+def serve_progress(session: Session, address: str) -> Iterator[None]:
+    """Answer ``GET /run`` at ``host:port`` from a thread; a port that is taken is only logged."""
 
     class Handler(BaseHTTPRequestHandler):
         timeout = _READ_SECONDS
@@ -71,7 +74,12 @@ def serve_progress(session: Session, address: str) -> ThreadingHTTPServer | None
         server = ThreadingHTTPServer(split_address(address), Handler)
     except OSError as error:
         logger.warning("no progress at %s: %s", address, error)
-        return None
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, args=(0.2,), daemon=True).start()
-    return server
+        yield
+        return
+    with server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, args=(0.2,), daemon=True).start()
+        try:
+            yield
+        finally:
+            server.shutdown()

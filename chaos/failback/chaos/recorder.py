@@ -23,14 +23,7 @@ from failback.chaos.sightings import Sightings
 from failback.chaos.target import Target
 from failback.chaos.view import ClusterView, DeathRecord, Stamp
 from failback.chaos.wire import now
-from failback.chaos.witness import (
-    GAP_SECONDS,
-    Event,
-    RouteWatch,
-    Sampler,
-    Watcher,
-    WireWatch,
-)
+from failback.chaos.witness import GAP_SECONDS, Event, RouteWatch, Sampler, Watcher, WireWatch
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.hot_format import SEGMENT_SECONDS
 from failback.client.consumelog.writer import ConsumeLog

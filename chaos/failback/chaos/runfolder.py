@@ -20,6 +20,7 @@ from failback.chaos import processes
 from failback.chaos.errors import GuardRefused, NotHealed, RunFolderError
 from failback.chaos.ledger import read_ledger
 from failback.client.files import replace_file
+from failback.protocol.errors import ConfigError
 
 RUN_SCHEMA: Final = "failback.run/1"
 CLOSED_SCHEMA: Final = "failback.closed/1"
@@ -41,7 +42,7 @@ class FileLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> bool:
-        """Take the lock and write who holds it; false when somebody else has it."""
+        """Take the lock; false when somebody else has it. Who holds it is for ``write`` to say."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -116,6 +117,26 @@ class RunFolder:
 
     def is_closed(self) -> bool:
         return (self.path / "closed.json").exists() and (self.path / "manifest.json").exists()
+
+    def require_unfinished(self) -> None:
+        """Raise ``ConfigError`` when a finished run lies here: nothing may change it."""
+        if self.is_closed():
+            raise ConfigError("run_dir", f"{self.path} holds a finished run; choose another folder")
+
+    def require_free(self) -> None:
+        """Refuse what is somebody else's before anything is written here; there may be no folder.
+
+        Raises:
+            ConfigError: A finished run lies here.
+            RunFolderError: A run is under way here.
+        """
+        self.require_unfinished()
+        if not self._lock.path.exists():
+            return
+        probe = FileLock(self._lock.path)
+        if not probe.acquire():
+            raise RunFolderError(f"{self.path}: in use by {self._lock.read().get('pid', '?')}")
+        probe.release()
 
     def state(self) -> FolderState:
         if self.is_closed():

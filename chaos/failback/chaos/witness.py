@@ -19,18 +19,8 @@ from typing import Any, Final, Protocol
 from failback.chaos.facts import boot_time
 from failback.chaos.target import Target
 from failback.chaos.view import Member, Stamp
-from failback.chaos.wire import (
-    WireConnection,
-    now,
-    parse_offset_table,
-    split_offset_key,
-)
-from failback.protocol.errors import (
-    FailbackError,
-    ProtocolError,
-    RemotingError,
-    RemotingTimeout,
-)
+from failback.chaos.wire import WireConnection, now, parse_offset_table, split_offset_key
+from failback.protocol.errors import FailbackError, ProtocolError, RemotingError, RemotingTimeout
 
 logger = logging.getLogger(__name__)
 

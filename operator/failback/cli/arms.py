@@ -13,7 +13,7 @@ from failback.cli.live import Board
 from failback.protocol.errors import FailbackError
 
 if TYPE_CHECKING:
-    from failback.chaos.run import RunOutcome
+    from failback.chaos.outcome import RunOutcome
     from failback.chaos.spec import ChaosExperiment
     from failback.operator.kinds.base import Resource
 

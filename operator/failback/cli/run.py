@@ -19,8 +19,8 @@ from failback.cli.termination import fit, write_termination
 from failback.cli.verdicts import print_verdicts, row_of
 
 if TYPE_CHECKING:
+    from failback.chaos.outcome import RunOutcome
     from failback.chaos.place import Place
-    from failback.chaos.run import RunOutcome
     from failback.chaos.spec import ChaosExperiment
 
 

@@ -194,7 +194,7 @@ def test_a_stuck_sampler_in_a_window_is_a_gap_and_never_a_pass(
     session.rec._look_for_gaps()
     assert "has not looked" in session.rec.gaps()[0]
     assert recorder_is_recording({"run_dir": str(session.folder.path)}) is False
-    from failback.chaos.run import _observations
+    from failback.chaos.repetition import _observations
     from failback.chaos.verdict import judge
 
     assert merge(judge(_observations(session))) is Verdict.INCONCLUSIVE

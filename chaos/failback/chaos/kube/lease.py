@@ -67,15 +67,18 @@ class KubeLease:
         if self._thread is None:
             return
         self._thread.join(RENEW_SECONDS)
-        found = self._api.lease(self.name)
-        if found is None or found["spec"].get("holderIdentity") != self._holder:
-            return
-        annotations = found["metadata"].setdefault("annotations", {})
-        if healed:
-            annotations.pop(RUN_DIR, None)
-        found["spec"]["holderIdentity"] = "" if healed else f"{self._holder} (not healed)"
-        found["spec"]["renewTime"] = _now()
-        self._api.replace_lease(found)
+        for _ in range(_TRIES):  # the thread may be writing its last renewal
+            found = self._api.lease(self.name)
+            if found is None or found["spec"].get("holderIdentity") != self._holder:
+                return
+            annotations = found["metadata"].setdefault("annotations", {})
+            if healed:
+                annotations.pop(RUN_DIR, None)
+            found["spec"]["holderIdentity"] = "" if healed else f"{self._holder} (not healed)"
+            found["spec"]["renewTime"] = _now()
+            if self._api.replace_lease(found):
+                return
+        logger.warning("lease %s was not given back: it is being fought over", self.name)
 
     def note(self) -> Mapping[str, Any]:
         return {"lease": self.name}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from failback.chaos.run import _run_dir
+from failback.chaos.run import default_run_dir
 from failback.chaos.schedule import plan_run
 from failback.chaos.spec import parse_experiment
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
@@ -62,7 +62,7 @@ def test_operator_and_harness_agree_on_folders_and_limits() -> None:
     read = parse_experiment(text)
     from pathlib import Path
 
-    assert run_folder("kill", "stay", 3) == str(_run_dir(Path(RUNS), read, "stay", 3))
+    assert run_folder("kill", "stay", 3) == str(default_run_dir(Path(RUNS), read, "stay", 3))
     schedule = plan_run(read, read.arm("stay"), 0)
     assert longest_seconds(wanted, "stay") >= 2 * schedule.longest_seconds
 
