@@ -8,12 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from failback.operator.carry_out import NameTaken, Outcome
+from failback.operator.clock import Deadlines
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
 from failback.operator.metrics import Metrics
 from failback.operator.observe import Observer
 from failback.operator.passes import Decision
-from failback.operator.planning import facts
+from failback.operator.planning import facts, instants
 from failback.operator.planning.cluster import plan_cluster
 from failback.operator.planning.memory import Memory
 from failback.operator.planning.name_server import plan_name_server
@@ -31,6 +32,8 @@ class World:
     observer: Observer
     metrics: Metrics
     clock: Callable[[], float] = time.time
+    steady: Callable[[], float] = time.time
+    """The clock of the observer: it does not jump when the other one is set."""
     contexts: dict[tuple[str, bool], Context] = field(default_factory=dict)
 
     def context(self, namespace: str, served: frozenset[str]) -> Context:
@@ -47,6 +50,17 @@ class World:
             )
             self.contexts[namespace, monitors] = found
         return found
+
+    def ahead(self) -> float:
+        """Return by how many seconds the wall clock is ahead of the steady one."""
+        return self.clock() - self.steady()
+
+    async def observe(
+        self, cluster: BrokerCluster, context: Context, status: Mapping[str, Any]
+    ) -> ObservedCluster:
+        """Return everything a pass over a cluster sees, in times of the wall clock."""
+        observed = await self.observer.observe_cluster(cluster, context, status)
+        return instants.shifted(observed, self.ahead())
 
 
 class NameServerKind:
@@ -95,6 +109,7 @@ class BrokerClusterKind:
         self._observed: dict[tuple[str, str], ObservedCluster] = {}
         self._memories: dict[tuple[str, str], Memory] = {}
         self._models: dict[tuple[str, str], tuple[str, BrokerCluster]] = {}
+        self._deadlines: dict[tuple[str, str], Deadlines] = {}
 
     def _model(self, resource: Object) -> BrokerCluster:
         """Return the decoded resource; decoded once per resourceVersion."""
@@ -121,12 +136,15 @@ class BrokerClusterKind:
         """Observe and plan."""
         model = self._model(resource)
         context = await self._context(resource)
-        status = resource.get("status", {})
-        observed = await self._world.observer.observe_cluster(model, context, status)
-        self._observed[model.namespace, model.name] = observed
-        memory = self._memories.setdefault((model.namespace, model.name), Memory())
-        now = self._world.clock()
+        where, stored = (model.namespace, model.name), resource.get("status", {})
+        observed = await self._world.observe(model, context, stored)
+        self._observed[where] = observed
+        memory = self._memories.setdefault(where, Memory())
+        deadlines = self._deadlines.setdefault(where, Deadlines())
+        now, ahead = self._world.clock(), self._world.ahead()
+        status = deadlines.kept(stored, ahead)
         plan = plan_cluster(model, status, observed, context, now, memory)
+        deadlines.note(stored, plan.status, ahead)
         return Decision(plan, observed.objects)
 
     def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
@@ -162,4 +180,5 @@ class BrokerClusterKind:
         """Drop what is remembered."""
         self._models.pop((namespace, name), None)
         self._memories.pop((namespace, name), None)
+        self._deadlines.pop((namespace, name), None)
         self._world.observer.forget(namespace, name)

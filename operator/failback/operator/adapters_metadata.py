@@ -52,7 +52,7 @@ class OnCluster(Generic[Model]):
             served = await self._world.observer.served_kinds()
             context = self._world.context(namespace, served)
             status = item.get("status", {})
-            observed = await self._world.observer.observe_cluster(cluster, context, status)
+            observed = await self._world.observe(cluster, context, status)
         refused = self._refusals(namespace, model)
         plan = self._planner(
             model,

@@ -19,6 +19,7 @@ from failback.operator.adapters import BrokerClusterKind, NameServerKind, World
 from failback.operator.adapters_jobs import ExperimentKind, ReportKind
 from failback.operator.adapters_metadata import group_kind, role_switch_kind, topic_kind
 from failback.operator.carry_out import CarryOut
+from failback.operator.clock import SteadyClock
 from failback.operator.conflicts import Conflicts
 from failback.operator.events import Recorder
 from failback.operator.health import serve_health
@@ -95,12 +96,15 @@ async def _serve(
 ) -> None:
     if stop.is_set():
         return
-    store = Store()
+    store, steady = Store(), SteadyClock()
     peers = Peers(
-        metrics, timeout_seconds=settings.admin_timeout_seconds, scale=settings.poll_scale
+        metrics,
+        timeout_seconds=settings.admin_timeout_seconds,
+        scale=settings.poll_scale,
+        clock=steady,
     )
-    observer = Observer(store, peers, kube, optional_kinds=_optional_kinds(settings))
-    world = World(settings, observer, metrics)
+    observer = Observer(store, peers, kube, optional_kinds=_optional_kinds(settings), clock=steady)
+    world = World(settings, observer, metrics, steady=steady)
     kinds: dict[str, Kind] = {
         "NameServer": NameServerKind(world),
         "BrokerCluster": BrokerClusterKind(world),

@@ -10,7 +10,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning import cluster_status, conditions, facts, operations, warnings
+from failback.operator.planning import (
+    cluster_status,
+    conditions,
+    facts,
+    instants,
+    operations,
+    warnings,
+)
 from failback.operator.planning.children import by_key, plan_children
 from failback.operator.planning.conditions import Verdict
 from failback.operator.planning.encoding import (
@@ -72,7 +79,7 @@ def plan_cluster(
     addresses = _name_servers(observed)
     if addresses is None:
         return _only_status(cluster, status, context, now, "NameServerMissing", _missing(cluster))
-    running = _running(status)
+    running = _running(status, now)
     shape = shape_of(cluster, status, observed, running)
     standing = cluster_context(cluster, observed, shape, context)
     desired = memory.render(
@@ -124,10 +131,12 @@ def _name_servers(observed: ObservedCluster) -> list[str] | None:
     return None
 
 
-def _running(status: Mapping[str, Any]) -> Operation | None:
+def _running(status: Mapping[str, Any], now: float) -> Operation | None:
     """Return the running operation; one of a type this release does not know is given up."""
     found = operation_from_status(status)
-    return found if found is not None and found.type in operations.OPERATIONS else None
+    if found is None or found.type not in operations.OPERATIONS:
+        return None
+    return instants.not_after(found, now)  # another clock may have written it
 
 
 def _render(

@@ -131,7 +131,8 @@ def _resize(turn: Turn) -> Advance:
     claims = [claim for claim in small if claim is not None]
     if not claims:
         return turn.go("WaitResized")
-    since, last, times = turn.data.get("sent") or (turn.now, 0.0, 0)
+    sent = turn.data.get("sent") or {"since": turn.now, "at": 0.0, "times": 0}
+    since, last, times = sent["since"], sent["at"], sent["times"]
     said = turn.observed.refused.get(claims[0].name)
     if said or (times >= SENT_TIMES and turn.now - since >= SENT_SECONDS):
         words = said or claims[0].message or "the API server does not take a larger request"
@@ -139,7 +140,7 @@ def _resize(turn: Turn) -> Advance:
     if turn.now - last < AGAIN_SECONDS:
         return turn.stay(wake=AGAIN_SECONDS)
     actions = tuple(ResizeClaim(claim.name, claim.uid, _size(turn)) for claim in claims)
-    return turn.stay(actions=actions, sent=[since, turn.now, times + 1])
+    return turn.stay(actions=actions, sent={"since": since, "at": turn.now, "times": times + 1})
 
 
 def _wait(turn: Turn) -> Advance:
