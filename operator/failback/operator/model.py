@@ -128,8 +128,13 @@ def path_parts(text: str) -> tuple[str | int, ...]:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ``, did you mean "X"?``, or nothing when no known word is near."""
+    near = _nearest(word, known)
+    return f', did you mean "{near}"?' if near else ""
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, list(known), n=1)
-    return f', did you mean "{near[0]}"?' if near else ""
+    return near[0] if near else ""
 
 
 def _invalid(model: type[BaseModel], errors: Sequence[ErrorDetails]) -> Invalid:
@@ -144,7 +149,8 @@ def _problem(model: type[BaseModel], location: tuple[int | str, ...], error: Err
     if kind == "extra_forbidden":
         parent = _model_at(model, location[:-1])
         known = [field.alias or name for name, field in parent.model_fields.items()]
-        return f"unknown field{did_you_mean(str(location[-1]), known)}"
+        near = _nearest(str(location[-1]), known)
+        return f"unknown field, did you mean {near}" if near else "unknown field"
     if kind == "missing":
         return "is required"
     if kind == "value_error":
