@@ -47,6 +47,7 @@ events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlock
 fields: ConfigChanged CopyMax Empty FallenBehind Master ImageChanged Manual OnDelete Planned Retain
     RuntimeDefault SLAVE SlaveReadOnly TemplateChanged TooFarBehind Unconfined Under1Mi Under256Mi
     Unverified WaitSync Zero
+of RocketMQ: TBW102
 of Kubernetes and Spark: AlreadyExists Background COMPLETED Conflict ControllerResizeError
     CrashLoop ErrImageNeverPull ErrImagePull FAILED FAILING False FileSystemResizePending
     Foreground INVALIDATING ImageInspectError ImagePullBackOff InvalidImageName NodeResizeError

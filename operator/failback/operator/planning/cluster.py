@@ -28,6 +28,7 @@ from failback.operator.planning.encoding import (
     operation_from_status,
     operation_to_status,
 )
+from failback.operator.planning.engine_warnings import CHANGE_REFUSED, refused_change
 from failback.operator.planning.memory import Desired, Memory
 from failback.operator.planning.observed import Key, Object, ObservedCluster
 from failback.operator.planning.release import cluster_context
@@ -310,6 +311,9 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
         now = find_condition(new, kind)
         if now and now["reason"] == reason and _turned(view.previous, kind, reason):
             found.append(Event(event, now["message"], warning=True))
+    refused = refused_change(new)
+    if refused is not None and refused != refused_change(view.previous):
+        found.append(Event(CHANGE_REFUSED, refused, warning=True))
     return tuple(found)
 
 

@@ -9,6 +9,7 @@ from failback.operator.catalogue import quirk, unknown_key_hint
 from failback.operator.kinds.base import parse_quantity
 from failback.operator.planning.conditions import Verdict
 from failback.operator.planning.encoding import names
+from failback.operator.planning.engine_warnings import engine_warnings
 from failback.operator.planning.observed import MemberView
 from failback.operator.planning.operations import resize, resync
 from failback.operator.planning.view import ClusterView
@@ -59,6 +60,7 @@ def _found(view: ClusterView, engine_version: str) -> Iterator[tuple[str, str]]:
     yield from _annotations_and_overrides(view)
     yield from _roles(view)
     yield from _keys_and_quirks(view, engine_version)
+    yield from engine_warnings(view, engine_version)
     yield from _platform(view)
 
 
