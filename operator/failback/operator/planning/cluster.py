@@ -238,10 +238,7 @@ def _status(
         found["currentOperation"] = operation_to_status(view.operation)
     found, truncated = cluster_status.trimmed(found)
     if truncated:
-        more = ("StatusTruncated", "member detail is left out")
-        verdicts = [
-            warnings.joined([more]) if item.type == "Warning" else item for item in verdicts
-        ]
+        verdicts = [warnings.truncated(item) for item in verdicts]
     found["conditions"] = _conditions(view.cluster, view.previous, verdicts, view.now)
     return found
 
@@ -326,3 +323,4 @@ def _wake_after(
         return advance.wake_after
     ready = find_condition(new, "Ready")
     return None if ready and ready["status"] == "True" else _WAITING
+        ("ReplicationHealthy", "SlaveLagging", "SlaveLagging"),

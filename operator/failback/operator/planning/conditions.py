@@ -66,10 +66,16 @@ def _platform_problem(view: ClusterView) -> tuple[str, str]:
 
 
 def _claim_message(member: MemberView) -> str:
-    claim = member.claim
+    """Name the claim, its class, and what the claim's or the pod's last event says.
+
+    An operator may not read events: those of the scheduler stand in the pod's condition as well.
+    """
+    claim, pod = member.claim, member.pod
     assert claim is not None
     storage_class = claim.storage_class or "the default class"
-    return f"{claim.name} of {storage_class} is {claim.phase}: {claim.message}".removesuffix(": ")
+    told = pod.message if pod is not None and pod.problem == "Unschedulable" else ""
+    words = "; ".join(filter(None, (claim.message, told)))
+    return f"{claim.name} of {storage_class} is {claim.phase}: {words}".removesuffix(": ")
 
 
 def _creating(view: ClusterView) -> tuple[str, str]:
@@ -291,7 +297,7 @@ def replication_healthy(view: ClusterView) -> Verdict:
 def _prefix_message(view: ClusterView, member: MemberView) -> str:
     assert member.pod is not None
     text = f"{view.member_name(member)}: {member.pod.prefix_message or member.pod.prefix}"
-    if member.pod.prefix == "TooFarBehind" or member.claim is None:
+    if member.claim is None:
         return text
     return f"{text}; failback.dev/force-resync-member={member.claim.uid} wipes its volume"
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from failback.operator.catalogue import config_keys
 from failback.operator.planning.encoding import from_time
 from failback.operator.planning.observed import Claim, Object, Pod
 from failback.operator.render.broker import REGISTERED_GATE
@@ -21,10 +23,6 @@ _IMAGE_REASONS: Final = frozenset(
     }
 )
 _STORE_EXIT: Final = 253  # System.exit(-3), which 4.9.8 uses for a store it can't load
-_STORE_HINT: Final = (
-    "the broker refuses its store or its role: was it written with other file sizes"
-    " (mappedFileSizeCommitLog, mappedFileSizeConsumeQueue)?"
-)
 MAX_WORDS: Final = 256
 _LAST_LINES: Final = 5
 MAY_START: Final = frozenset({"Verified", "Unverified", "Master", "Empty"})
@@ -123,8 +121,17 @@ def _last_words(entry: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
     words = " | ".join(lines)[:MAX_WORDS]
     text = f"{entry.get('name', 'container')} ended with exit code {code}"
     if code == _STORE_EXIT:
-        text += f" ({_STORE_HINT})"
+        text += f" ({_store_hint()})"
     return f"{text}: {words}" if words else text
+
+
+@functools.cache
+def _store_hint() -> str:
+    """Return what keeps a broker from its store: the keys that its files depend on."""
+    why = config_keys()["mappedFileSizeCommitLog"].source
+    rows = [row for row in config_keys().values() if row.source == why and row.engine is None]
+    keys = f"{', '.join(row.name for row in rows[:-1])} or {rows[-1].name}"
+    return f"store was written with {keys} of another value, or a slave has no id above 0"
 
 
 def _image(item: Object) -> str:

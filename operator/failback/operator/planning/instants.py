@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -11,6 +12,8 @@ from failback.operator.planning.types import Operation
 
 Change = Callable[[float], float]
 _SMALL_SECONDS: Final = 1.0
+_NAMED: Final = re.compile(r"(^at|At|^since|Since)$")
+"""How operations name the points in time in their data, by convention."""
 
 
 def moved(operation: Operation, change: Change) -> Operation:
@@ -29,12 +32,11 @@ def not_after(operation: Operation, now: float) -> Operation:
 
 
 def _moved_data(data: Mapping[str, Any], change: Change) -> dict[str, Any]:
-    """By convention the names of points in time end in ``At`` or ``Since`` (or are these)."""
     found: dict[str, Any] = {}
     for key, value in data.items():
         if isinstance(value, Mapping):
             found[key] = _moved_data(value, change)
-        elif _is_number(value) and key.endswith(("At", "Since", "at", "since")):
+        elif _is_number(value) and _NAMED.search(key):
             found[key] = change(value)
         else:
             found[key] = value

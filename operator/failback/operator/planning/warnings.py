@@ -55,6 +55,15 @@ def joined(found: list[tuple[str, str]]) -> Verdict:
     return Verdict("Warning", True, found[0][0], text)
 
 
+def truncated(found: Verdict) -> Verdict:
+    """Add to the condition ``Warning`` that the status is not whole; others stay as they are."""
+    if found.type != "Warning":
+        return found
+    text = "StatusTruncated: member detail is left out"
+    text = f"{text}; {found.message}" if found.message else text
+    return Verdict("Warning", True, "StatusTruncated", text)
+
+
 def _found(view: ClusterView, engine_version: str) -> Iterator[tuple[str, str]]:
     yield from another_operator(view.observed.rivals)
     yield from _annotations_and_overrides(view)

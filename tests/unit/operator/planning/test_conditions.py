@@ -111,6 +111,12 @@ def test_a_claim_that_is_pending_is_named_with_its_class() -> None:
     found = conditions.ready(view(world, dataclasses.replace(seen, members=members)))
     assert found.reason == "ClaimPending"
     assert found.message == "data-orders-0-0-0 of fast is Pending"
+    words = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+    pod = dataclasses.replace(pod, problem="Unschedulable", message=words)
+    members = {**seen.members, (0, 0): dataclasses.replace(member, pod=pod)}
+    found = conditions.ready(view(world, dataclasses.replace(seen, members=members)))
+    assert found.reason == "ClaimPending", "not Unschedulable: this is its cause"
+    assert found.message == f"data-orders-0-0-0 of fast is Pending: {words}"
 
 
 def test_a_member_that_no_name_server_lists_is_not_registered() -> None:
@@ -234,8 +240,10 @@ def test_a_log_that_is_not_the_masters_is_told(prefix: str, reason: str) -> None
     seen = with_member(world, 0, 1, "pod", prefix=prefix, prefix_message="words")
     found = conditions.replication_healthy(view(world, seen))
     assert (found.value, found.reason) == (False, reason)
-    wipe = "failback.dev/force-resync-member" in found.message
-    assert wipe == (prefix != "TooFarBehind")
+    claim = seen.member(0, 1).claim
+    assert claim is not None
+    mark = f"failback.dev/force-resync-member={claim.uid}"
+    assert found.message == f"orders-0-1: words; {mark} wipes its volume"
 
 
 MI = 1024 * 1024
