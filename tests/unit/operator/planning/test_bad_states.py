@@ -12,7 +12,14 @@ from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.cluster import plan_cluster
 from failback.operator.planning.encoding import find_condition
 from failback.operator.planning.observed import ObservedCluster, Route
-from failback.operator.planning.types import DISRUPTIVE, LabelPod, Plan, SetConfig
+from failback.operator.planning.types import (
+    DISRUPTIVE,
+    Apply,
+    Delete,
+    LabelPod,
+    Plan,
+    SetConfig,
+)
 from tests.support.planning_run import CONTEXT, Run, steady
 from tests.support.planning_world import World
 
@@ -116,3 +123,109 @@ def test_two_masters_are_both_named_and_neither_is_written_to() -> None:
     touching = (*DISRUPTIVE, SetConfig)
     assert [item for item in found.actions if isinstance(item, touching)] == []
     assert {type(item) for item in found.actions} <= {LabelPod}
+
+
+def test_a_key_that_no_broker_knows_is_rendered_and_rolled_out() -> None:
+    world = steady()
+    world.edit(config={"fileReservedTimes": "48"})
+    run = Run(world)
+    run.until(lambda: run.at_step("Roll/EvictMember"))
+    file = world.objects["ConfigMap", "orders-0-0"]["data"]["broker.conf"]
+    assert "fileReservedTimes=48" in file.splitlines()
+
+
+def test_a_claim_without_a_volume_holds_up_its_own_pair_only() -> None:
+    world = steady(pairs=2)
+    seen = world.observe()
+    view = seen.member(0, 1)
+    assert view.pod is not None
+    assert view.claim is not None
+    words = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
+    pod = dataclasses.replace(view.pod, ready=False, problem="Unschedulable", message=words)
+    claim = dataclasses.replace(view.claim, phase="Pending", storage_class="fast")
+    pending = dataclasses.replace(view, pod=pod, claim=claim)
+    objects = {key: item for key, item in seen.objects.items() if key[1] != "orders-1-1"}
+    seen = dataclasses.replace(seen, objects=objects, members={**seen.members, (0, 1): pending})
+    found = plan(world, seen=seen)
+    told = f"data-orders-0-1-0 of fast is Pending: {words}"
+    assert said(found, "Ready") == ("False", "ClaimPending", told)
+    made = {item.manifest["metadata"]["name"] for item in found.actions if isinstance(item, Apply)}
+    assert made == {"orders-1-1"}, "the other pair goes on"
+    assert [item for item in found.actions if isinstance(item, (*DISRUPTIVE, Delete))] == []
+
+
+def test_a_stranger_under_our_name_is_told_with_its_address() -> None:
+    world = steady()
+    world.registered["orders-0"][2] = "10.9.9.9:10911"
+    found = plan(world)
+    words = "10.9.9.9:10911 is registered as orders-0 and is none of its members"
+    assert said(found, "RolesConsistent") == ("False", "StaleRegistration", words)
+    assert found.actions == ()
+
+
+def test_a_slave_too_far_behind_is_told_once_and_kept_as_it_is() -> None:
+    world = steady()
+    seen = world.observe()
+    view = seen.member(0, 1)
+    assert view.pod is not None
+    assert view.claim is not None
+    words = "master starts at 4294967296, slave ends at 1024"
+    pod = dataclasses.replace(view.pod, ready=False, prefix="TooFarBehind", prefix_message=words)
+    left = dataclasses.replace(view, pod=pod, broker=None)
+    seen = dataclasses.replace(seen, members={**seen.members, (0, 1): left})
+    found = plan(world, seen=seen)
+    wipe = f"failback.dev/force-resync-member={view.claim.uid} wipes its volume"
+    told = f"orders-0-1: {words}; {wipe}"
+    assert said(found, "ReplicationHealthy") == ("False", "SlaveLagging", told)
+    assert ("SlaveLagging", told) in [(item.reason, item.message) for item in found.events]
+    assert said(found, "Ready")[1:] == ("SlaveDown", f"orders-0-1-0 is not ready: {words}")
+    assert found.actions == ()
+    world.status = dict(found.status)
+    again = plan(world, seen=seen)
+    assert again.events == ()
+    assert again.status == found.status
+
+
+def test_a_status_that_is_too_large_goes_without_its_members() -> None:
+    world = steady()
+    world.edit(sync={"inSyncReplicas": 1})
+    world.status["activeOverlay"] = {"keys": "x" * 1024 * 1024}
+    found = plan(world)
+    assert [pair["members"] for pair in found.status["pairs"]] == [[]]
+    assert found.status["pairs"][0]["master"] == "orders-0-0"
+    assert said(found, "Warning") == (
+        "True",
+        "StatusTruncated",
+        "StatusTruncated: member detail is left out; "
+        "InSyncReplicasIgnored: this engine waits for one slave, not for 0",
+    )
+
+
+def test_nothing_goes_on_until_one_of_two_masters_is_gone() -> None:
+    world = steady()
+    world.edit(slaveReadEnable=True, flushDiskType="SYNC_FLUSH")
+    world.running(0, 1).config["brokerRole"] = "ASYNC_MASTER"
+    run = Run(world).for_passes(20)
+    assert world.status["currentOperation"]["blockedBy"] == ["SingleMaster"]
+    assert {type(item) for item in world.log} <= {LabelPod}
+    world.running(0, 1).config["brokerRole"] = "SLAVE"
+    run.until_steady()
+    assert [world.running(0, member).config["slaveReadEnable"] for member in (0, 1)] == 2 * ["true"]
+    assert {world.running(0, member).config["flushDiskType"] for member in (0, 1)} == {"SYNC_FLUSH"}
+
+
+def test_a_member_that_a_person_holds_stops_although_it_is_one_of_two_masters() -> None:
+    world = steady()
+    world.running(0, 1).config["brokerRole"] = "ASYNC_MASTER"
+    world.annotate(hold_member="orders-0-1")
+    Run(world).for_passes(3)
+    assert world.pod(0, 1) is None
+
+
+def test_a_stranger_as_master_stops_restarts_and_live_changes() -> None:
+    world = steady()
+    world.edit(slaveReadEnable=True, flushDiskType="SYNC_FLUSH")
+    world.registered["orders-0"][0] = "10.9.9.9:10911"
+    Run(world).for_passes(20)
+    assert world.status["currentOperation"]["blockedBy"] == ["SingleMaster"]
+    assert [item for item in world.log if isinstance(item, (*DISRUPTIVE, SetConfig))] == []
