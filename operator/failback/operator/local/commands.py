@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from failback.operator.render.broker import WHEN_RELEASED
 from failback.protocol.errors import ConfigError
 
 MINIMUM_JAVA: Final = 17
 DEFAULT_APACHE: Final = "4.9.7"  # the newest 4.9 whose broker is on Maven Central
 _INIT: Final = ("failback-init", "--")
+_WAIT: Final = ("sh", "-c", WHEN_RELEASED)
 _MAIN_CLASSES: Final = {
     "./mqbroker": "org.apache.rocketmq.broker.BrokerStartup",
     "./mqnamesrv": "org.apache.rocketmq.namesrv.NamesrvStartup",
@@ -60,8 +62,11 @@ def to_argv(
         ConfigError: Nobody here can run such a container.
     """
     words = [*command, *args]
-    if tuple(words[:2]) == _INIT:  # this runtime is the parent itself
+    # This runtime is the parent itself, and starts nothing that is held.
+    if tuple(words[:2]) == _INIT:
         words = words[2:]
+    elif tuple(words[:3]) == _WAIT:
+        words = words[4:]
     if words and words[0] == "failback":
         return [*own_command(), *words[1:]]
     if words and words[0] in _MAIN_CLASSES and apache is not None:

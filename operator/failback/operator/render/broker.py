@@ -10,7 +10,10 @@ from failback.operator.render import common
 from failback.operator.render.config import member_name, pod_name, restart_hash, service_name
 from failback.operator.render.context import Context, Object
 
-_STOP_AND_WAIT: Final = "./mqshutdown broker; while pgrep -f BrokerStartup; do sleep 1; done"
+# The brackets keep pgrep from finding the shell that runs this very line.
+_STOP_AND_WAIT: Final = "./mqshutdown broker; while pgrep -f '[B]rokerStartup'; do sleep 1; done"
+WHEN_RELEASED: Final = 'while [ -e "$0" ]; do sleep 1; done; exec "$@"'
+"""What ``failback-init`` does in our own images: the broker starts when nobody holds it down."""
 REGISTERED_GATE: Final = "failback.dev/registered"
 
 
@@ -124,7 +127,7 @@ def _pod(cluster: BrokerCluster, pair: Pair, ordinal: int, context: Context) -> 
             spec.pod_template, spec.anti_affinity.mode, scope, spec.anti_affinity.topology_key
         ),
         "initContainers": _init_containers(cluster, home, context, shared),
-        "containers": [_container(cluster, pair, name, home, http_port, context, shared)],
+        "containers": [_container(cluster, pair, name, home, run_dir, http_port, context, shared)],
         "volumes": common.volumes(name),
     }
     if pair.node_selector:
@@ -156,6 +159,7 @@ def _container(
     pair: Pair,
     name: str,
     home: str,
+    run_dir: str,
     http_port: int,
     context: Context,
     shared: Object,
@@ -174,6 +178,7 @@ def _container(
         "imagePullPolicy": engine.image_pull_policy,
     }
     if engine.type == "apache":
+        found["command"] = ["sh", "-c", WHEN_RELEASED, f"{run_dir}/hold"]
         found["args"] = ["./mqbroker", "-c", conf]
         # The start scripts run java as a child of a shell that passes no SIGTERM on.
         found["lifecycle"] = {"preStop": {"exec": {"command": ["sh", "-c", _STOP_AND_WAIT]}}}

@@ -150,6 +150,7 @@ class Container:
         hosts = {"source": str(self._pod.hosts_file), "target": "/etc/hosts", "read_only": False}
         spec = {
             "argv": self._argv(environment),
+            "pause": bool(self._pod.pod["spec"].get("shareProcessNamespace")),
             "working_folder": self.manifest.get("workingDir", str(self._folder)),
             "hostname": self._pod.pod["spec"].get("hostname", self._pod.name),
             "dev": str(self._folder / "dev"),

@@ -74,12 +74,31 @@ def _become(spec: dict) -> None:  # type: ignore[type-arg]
         bind(place["source"], place["target"], read_only=place["read_only"])
     _mount("proc", "/proc", "proc", 0)
     os.chdir(spec["working_folder"])
+    if spec["pause"]:
+        _pause()
     argv = spec["argv"]
     try:
         os.execvp(argv[0], argv)
     except OSError as error:
         print(f"cannot execute {argv[0]}: {error.strerror}", file=sys.stderr, flush=True)
         os._exit(_NOT_FOUND)
+
+
+def _pause() -> None:
+    """Return in a child; this process stays PID 1 and ends as the child does.
+
+    So it is in a pod whose containers share one process namespace: PID 1 is somebody else, and
+    SIGKILL reaches the container's own process.
+    """
+    child = os.fork()
+    if child == 0:
+        _die_with_parent()
+        return
+    while True:
+        pid, wstatus = os.wait()  # orphans as well
+        if pid == child:
+            code = os.waitstatus_to_exitcode(wstatus)
+            os._exit(code if code >= 0 else 128 - code)
 
 
 def main() -> None:

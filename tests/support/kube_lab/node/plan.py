@@ -76,10 +76,11 @@ def base_environment(api_server: str) -> dict[str, str]:
 def local_argv(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
     """Return the command line that runs here for a container's command and arguments."""
     argv = list(words)
-    if argv[0] in _APACHE:
-        version = environment.get("ROCKETMQ_VERSION", "4.9.7")
-        apache = find_apache(version)
-        return to_argv(argv, (), environment.get("JAVA_OPT_EXT", ""), apache)
+    for place, word in enumerate(argv):
+        if word in _APACHE:  # behind a shell that waits, perhaps
+            apache = find_apache(environment.get("ROCKETMQ_VERSION", "4.9.7"))
+            java = to_argv(argv[place:], (), environment.get("JAVA_OPT_EXT", ""), apache)
+            return [*argv[:place], *java]
     path = environment.get("PATH")
     if argv[:2] == ["failback-init", "--"] and shutil.which("failback-init", path=path) is None:
         argv = argv[2:]
