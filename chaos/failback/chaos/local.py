@@ -6,12 +6,12 @@ runtime, which is the brokers' parent. The package of the runtime is not importe
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -20,7 +20,7 @@ from failback.chaos import processes
 from failback.chaos.catalogue import CATALOGUE
 from failback.chaos.errors import TargetError
 from failback.chaos.facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
-from failback.chaos.target import Deadline, FileStat, Injection
+from failback.chaos.target import Deadline, FileStat, Injection, await_another
 from failback.chaos.view import (
     ClusterView,
     DeathRecord,
@@ -195,22 +195,12 @@ class LocalTarget:
                 raise TargetError(
                     f"death of {victim.pod}", f"the runtime has no wait status of pid {victim.pid}"
                 )
-            _pause()
+            time.sleep(_POLL_SECONDS)
 
     def await_restarted(
         self, member: Member, previous: ProcessIdentity, deadline: Deadline
     ) -> ProcessIdentity:
-        while True:
-            with contextlib.suppress(TargetError):
-                found = self.identity(member)
-                if not found.same(previous) and found.boot_ms is not None:
-                    return found
-            if deadline.over():
-                raise TargetError(
-                    f"restart of {member.pod}",
-                    f"it is {self.pod_state(member.pod)} at the deadline",
-                )
-            _pause(0.1)
+        return await_another(self, member, previous, deadline)
 
     def hold(self, member: Member, undo: str) -> None:
         self._control.call("hold", pod=member.pod, undo=undo)
@@ -302,7 +292,3 @@ def _death(entry: Mapping[str, Any]) -> DeathRecord:
         code=None if by_signal else os.WEXITSTATUS(status),
         seen=Stamp(int(entry["wall_ns"]), int(entry["mono_ns"])),
     )
-
-
-def _pause(seconds: float = _POLL_SECONDS) -> None:
-    threading.Event().wait(seconds)

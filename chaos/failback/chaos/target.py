@@ -6,11 +6,13 @@ of them chooses a victim: :func:`failback.chaos.victims.choose` does, from a vie
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
+from failback.chaos.errors import TargetError
 from failback.chaos.view import (
     ClusterView,
     DeathRecord,
@@ -21,6 +23,8 @@ from failback.chaos.view import (
     SignalReceipt,
     StopReceipt,
 )
+
+_LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +127,22 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Let go of sockets; the cluster stays as it is."""
+
+
+def await_another(
+    target: Target, member: Member, previous: ProcessIdentity, deadline: Deadline
+) -> ProcessIdentity:
+    """Look until somebody else runs as this member and answers code 28: how targets wait.
+
+    Raises:
+        TargetError: Nobody did until the deadline.
+    """
+    while True:
+        with contextlib.suppress(TargetError):
+            found = target.identity(member)
+            if not found.same(previous) and found.boot_ms is not None:
+                return found
+        if deadline.over():
+            state = target.pod_state(member.pod)
+            raise TargetError(f"restart of {member.pod}", f"it is {state} at the deadline")
+        time.sleep(_LOOK_SECONDS)

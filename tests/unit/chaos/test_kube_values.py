@@ -1,4 +1,4 @@
-"""What objects and the init say, as values of the harness."""
+"""What objects and those who keep brokers say, as values of the harness."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
-from failback.chaos.errors import GuardRefused
-from failback.chaos.kube import guards, init, members
+from failback.chaos.errors import GuardRefused, TargetError
+from failback.chaos.kube import guards, members
+from failback.chaos.kube.container import keeper_of, parse_stat
 from failback.chaos.kube.deaths import DeathBook
+from failback.chaos.kube.init import InitKeeper
+from failback.chaos.kube.inside import Child, Inside, death_record, to_harness
+from failback.chaos.kube.shell import HOLD_FILE, ShellKeeper
 from failback.chaos.progress import targets_of
 from failback.chaos.summary import reasons_of, summarize
 from failback.chaos.target import Injection
@@ -44,14 +48,14 @@ def status(**changes: Any) -> bytes:
     ],
 )
 def test_the_kernels_letter_is_the_state(letter: str, state: ProcessState) -> None:
-    found = init.parse_status(status(child={"pid": 8, "ticks": 200, "state": letter}))
+    found = InitKeeper().read_status(status(child={"pid": 8, "ticks": 200, "state": letter}))
     assert found.child is not None
     assert found.child.process_state is state
 
 
 def test_deaths_are_found_by_pid_and_ticks_and_steps_are_none() -> None:
     step = {**json.loads(status())["deaths"][0], "pid": 9, "command": ["failback", "tools", "x"]}
-    found = init.parse_status(status(deaths=[step, *json.loads(status())["deaths"]]))
+    found = InitKeeper().read_status(status(deaths=[step, *json.loads(status())["deaths"]]))
     assert [each.pid for each in found.deaths] == [7]
     assert found.death_of(7, 100) is not None
     assert found.death_of(7, 101) is None
@@ -59,24 +63,82 @@ def test_deaths_are_found_by_pid_and_ticks_and_steps_are_none() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b"{}"])
 def test_an_answer_that_is_none_is_an_error(text: bytes) -> None:
-    with pytest.raises((ValueError, KeyError)):
-        init.parse_status(text)
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
+        InitKeeper().read_status(text)
+
+
+def test_a_receipt_has_the_instants_around_the_signal() -> None:
+    receipt = {"issued": {"wall_ns": 5, "mono_ns": 3}, "returned": {"wall_ns": 6, "mono_ns": 4}}
+    answer = json.dumps(receipt).encode()
+    assert InitKeeper().read_receipt(answer) == (Stamp(5, 3), Stamp(6, 4))
+    with pytest.raises(ValueError, match="no receipt"):
+        InitKeeper().read_receipt(b"{}")
+
+
+STAT = "31 (java) S 20 9 9 0 -1 4194304 1 0 0 0 1 1 0 0 20 0 40 0 8675309 1 1\n"
+
+
+def test_a_shell_tells_of_the_jvm_and_of_the_hold() -> None:
+    keeper = ShellKeeper()
+    assert keeper.read_status(f"free\n{STAT}".encode()) == Inside(Child(31, 8675309, "S"), False)
+    odd = STAT.replace("(java)", "(a) Z 1 (b)").replace(" S ", " T ")
+    assert keeper.read_status(f"held\n{odd}".encode()) == Inside(Child(31, 8675309, "T"), True)
+    assert keeper.read_status(b"held\n") == Inside(None, True)
+
+
+@pytest.mark.parametrize("answer", ["", "open\n", "free\n31\n", "free\nx (java) S\n", f"{STAT}"])
+def test_a_shells_answer_that_is_none_is_an_error(answer: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
+        ShellKeeper().read_status(answer.encode())
+
+
+def test_of_two_jvms_none_is_the_broker() -> None:
+    with pytest.raises(ValueError, match="2 brokers run in it"):
+        ShellKeeper().read_status(f"free\n{STAT}{STAT}".encode())
+
+
+def test_who_keeps_a_broker_follows_from_its_command() -> None:
+    found = pod("p")
+    container = found["spec"]["containers"][0]
+    with pytest.raises(TargetError, match="pod p: its command heeds no hold"):
+        keeper_of(found)
+    container["command"] = ["failback-init", "--", "failback"]
+    assert keeper_of(found).engine == "failback"
+    container["command"] = ["sh", "-c", f"while [ -e {HOLD_FILE} ]; do sleep 1; done"]
+    assert keeper_of(found).engine == "apache"
+
+
+@pytest.mark.parametrize(
+    ("line", "size", "mtime_ns"),
+    [
+        ("12 1700000000 2023-11-14 22:13:20.123456789 +0000", 12, 1_700_000_000_123_456_789),
+        ("12 1700000000 2023-11-14 22:13:20 +0000", 12, 1_700_000_000_000_000_000),
+        ("0 7", 0, 7_000_000_000),
+    ],
+)
+def test_a_files_time_has_the_fraction_that_stat_shows(line: str, size: int, mtime_ns: int) -> None:
+    assert parse_stat(line) == (size, mtime_ns)
+
+
+def test_a_line_that_stat_never_prints_is_an_error() -> None:
+    with pytest.raises(TargetError, match="not readable"):
+        parse_stat("no such file")
 
 
 def test_a_signal_that_nobody_asked_for_is_doubtful() -> None:
     at = Stamp(10, 10)
-    (asked,) = init.parse_status(status()).deaths
-    assert init.death_record(asked, at).doubt == ""
+    (asked,) = InitKeeper().read_status(status()).deaths
+    assert death_record(asked, at).doubt == ""
     alone = {**json.loads(status())["deaths"][0], "sent_by": None}
-    (unasked,) = init.parse_status(status(deaths=[alone])).deaths
-    assert "nobody asked the init for signal 9" in init.death_record(unasked, at).doubt
+    (unasked,) = InitKeeper().read_status(status(deaths=[alone])).deaths
+    assert "nobody asked the init for signal 9" in death_record(unasked, at).doubt
 
 
 def test_a_nodes_clock_is_mapped_and_never_lies_in_the_future() -> None:
     at = Stamp(1_000, 50)
-    assert init.to_harness(Stamp(900, 7), at, same_host=True) == Stamp(900, 7)
-    assert init.to_harness(Stamp(900, 7), at, same_host=False) == Stamp(900, -50)
-    assert init.to_harness(Stamp(2_000, 7), at, same_host=False) == at
+    assert to_harness(Stamp(900, 7), at, same_host=True) == Stamp(900, 7)
+    assert to_harness(Stamp(900, 7), at, same_host=False) == Stamp(900, -50)
+    assert to_harness(Stamp(2_000, 7), at, same_host=False) == at
 
 
 def cluster(**spec: Any) -> dict[str, Any]:
@@ -113,7 +175,8 @@ def test_members_are_where_the_operator_put_them(networking: dict[str, Any], add
     found = members.places(wanted, [pod("orders-0-1-0")], "cluster.local")
     assert [(each.index, each.ordinal) for each in found] == [(0, 0), (0, 1), (1, 0)]
     assert found[1].address == address
-    assert found[1].member_name == "b-0-1"
+    assert [each.broker_name for each in found] == ["b-0", "b-0", "b-1"]
+    assert members.member_name("orders-0-1-0", wanted) == "b-0-1"
     assert [each.manifest is None for each in found] == [True, False, True]
 
 
@@ -155,6 +218,16 @@ def test_only_this_incarnation_of_a_container_has_ended() -> None:
     found = pod("p", containerID="c://2", lastState=last)
     assert members.ended(found, "c://1") == last["terminated"]
     assert members.ended(found, "c://2") is None
+
+
+def test_the_end_before_this_container_and_a_deletion_are_told() -> None:
+    last = {"terminated": {"exitCode": 137, "containerID": "c://1"}}
+    found = pod("p", containerID="c://2", lastState=last)
+    assert members.last_end(found) == last["terminated"]
+    assert members.last_end(pod("p")) is None
+    assert members.deletion_of(found) == ""
+    found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert members.deletion_of(found) == "its pod was being deleted since 2026-01-01T00:00:00Z"
 
 
 def test_the_hold_annotation_names_each_member_once() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from failback.chaos.errors import GuardRefused
-from failback.chaos.kube.members import CONTAINER
+from failback.chaos.kube.members import broker_container
 from failback.chaos.target import Injection
 
 Object = Mapping[str, Any]
@@ -60,9 +60,7 @@ def require_survivable_pause(pods: Sequence[Object], injection: Injection) -> No
 
 def liveness_window(pod: Object) -> float | None:
     """Seconds until the kubelet ends a broker that does not answer; ``None`` without a probe."""
-    containers = pod["spec"].get("containers") or ()
-    broker: Object = next((each for each in containers if each["name"] == CONTAINER), {})
-    probe = broker.get("livenessProbe")
+    probe = broker_container(pod).get("livenessProbe")
     if not probe:
         return None
     return float(probe.get("periodSeconds", 10) * probe.get("failureThreshold", 3))

@@ -36,11 +36,6 @@ class Place:
     def uid(self) -> str:
         return str(self.manifest["metadata"]["uid"]) if self.manifest else ""
 
-    @property
-    def member_name(self) -> str:
-        """As ``failback.dev/hold-member`` names it."""
-        return f"{self.broker_name}-{self.ordinal}"
-
 
 def places(cluster: Object, pods: Sequence[Object], domain: str) -> list[Place]:
     """Return all members in order of pair and ordinal."""
@@ -79,6 +74,19 @@ def _address(
                 cluster=name, pair=index, ordinal=ordinal, namespace=namespace
             )
     return f"{host}:{port}"
+
+
+def broker_container(pod: Object) -> Object:
+    """Return the broker's container as the pod's spec has it; empty when there is none."""
+    containers = pod["spec"].get("containers") or ()
+    return next((each for each in containers if each["name"] == CONTAINER), {})
+
+
+def member_name(pod: str, cluster: Object) -> str:
+    """Return how ``failback.dev/hold-member`` names the member of a pod of ours."""
+    prefix = cluster["spec"].get("brokerNamePrefix") or cluster["metadata"]["name"]
+    index, ordinal = pod.rsplit("-", 3)[1:3]
+    return f"{prefix}-{index}-{ordinal}"
 
 
 def container_of(pod: Object | None) -> Object:
@@ -141,6 +149,18 @@ def doubt_of_container(terminated: Object | None) -> str:
     """Why an end was not the signal's doing; empty when the platform names nothing else."""
     reason = (terminated or {}).get("reason")
     return "the container ran out of memory" if reason == _OUT_OF_MEMORY else ""
+
+
+def last_end(pod: Object) -> Object | None:
+    """How the incarnation of the container before this one ended, ``None`` when it is the first."""
+    found: Object | None = (container_of(pod).get("lastState") or {}).get("terminated")
+    return found
+
+
+def deletion_of(pod: Object) -> str:
+    """Say that a pod is being deleted; empty while it is not."""
+    deleted = pod["metadata"].get("deletionTimestamp")
+    return f"its pod was being deleted since {deleted}" if deleted else ""
 
 
 def held_members(cluster: Object) -> list[str]:

@@ -1,8 +1,8 @@
 """A cluster on Kubernetes, for the fault injector.
 
-Signals, holds, process facts and files go through ``failback-init`` and a shell inside the broker's
-container, reached by ``pods/exec``; the deletion of a pod is never taken for a kill. Roles come
-from the brokers, addresses as they registered them. Nothing here chooses a victim.
+Signals, holds, process facts and files go through ``pods/exec`` to whoever keeps the broker inside
+its container; the deletion of a pod is never taken for a kill. Roles come from the brokers,
+addresses as they registered them. Nothing here chooses a victim.
 """
 
 from __future__ import annotations
@@ -15,30 +15,36 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from failback.chaos.catalogue import CATALOGUE
 from failback.chaos.errors import TargetError
 from failback.chaos.facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
-from failback.chaos.kube import guards, init
-from failback.chaos.kube.api import ExecResult, KubeApi, wait_briefly
+from failback.chaos.kube import guards
+from failback.chaos.kube.api import KubeApi, wait_briefly
+from failback.chaos.kube.container import Containers, keeper_of
 from failback.chaos.kube.deaths import DeathBook
-from failback.chaos.kube.init import InitStatus
+from failback.chaos.kube.inside import Inside
 from failback.chaos.kube.members import (
     CONTAINER,
     HOLD_ANNOTATION,
     Place,
     container_id,
+    container_of,
     death_of_container,
+    deletion_of,
     doubt_of_container,
     ended,
     held_members,
     is_running,
+    last_end,
+    member_name,
     places,
     platform_state,
     with_hold,
 )
-from failback.chaos.target import Deadline, FileStat, Injection
+from failback.chaos.target import Deadline, FileStat, Injection, await_another
 from failback.chaos.view import (
     ClusterView,
     DeathRecord,
@@ -48,7 +54,6 @@ from failback.chaos.view import (
     ProcessIdentity,
     ProcessState,
     SignalReceipt,
-    Stamp,
     StopReceipt,
 )
 from failback.chaos.wire import now
@@ -61,12 +66,6 @@ _AT_ONCE: Final = 8
 _DEATH_RECORD_SECONDS: Final = 10.0
 _RELEASE_SECONDS: Final = 60.0
 _WRITE_TRIES: Final = 5
-_NO_SUCH_FILE: Final = 44
-_READ: Final = (
-    f'[ -e "$1" ] || exit {_NO_SUCH_FILE}; '
-    'exec 3<"$1"; stat -L -c "%s %Y %y" /proc/self/fd/3 && exec cat <&3'
-)
-"""One descriptor for both facts: what is measured is what is read."""
 
 
 class KubernetesTarget:
@@ -84,7 +83,9 @@ class KubernetesTarget:
         self._selector = f"failback.dev/cluster={cluster},app.kubernetes.io/component=broker"
         self._stores: dict[str, str] = {}
         self._nameservers: tuple[str, ...] = ()
-        self._same_host: dict[str, bool] = {}
+        self._containers = Containers(api)
+        self._processes: dict[str, tuple[int, int]] = {}
+        """Container → pid and ticks of the broker that was seen in it last."""
         self._deaths = DeathBook()
         self._lock = threading.Lock()
 
@@ -95,13 +96,9 @@ class KubernetesTarget:
 
     def view(self) -> ClusterView:
         cluster = self._require_cluster()
-        engine = str((cluster["spec"].get("engine") or {}).get("type", "failback"))
-        if engine != "failback":
-            raise TargetError(
-                f"view of {self._cluster}",
-                f"engine {engine} has no failback-init: nothing could be held down or proved",
-            )
-        found = places(cluster, self.api.pods(self._selector), self._domain)
+        pods = self.api.pods(self._selector)
+        engine = self._engine(cluster, pods)
+        found = places(cluster, pods, self._domain)
         with ThreadPoolExecutor(_AT_ONCE) as pool:
             looked = list(pool.map(self._member, found))
         for _, config in looked:
@@ -129,7 +126,7 @@ class KubernetesTarget:
     def identity(self, member: Member) -> ProcessIdentity:
         what = f"identity of {member.pod}"
         pod = self._require_pod(what, member.pod)
-        child = self._status(pod).child
+        child = self._look(pod).child
         if child is None or child.process_state is ProcessState.GONE:
             raise TargetError(what, f"no broker runs in it, it is {self.pod_state(member.pod)}")
         return ProcessIdentity(
@@ -145,46 +142,38 @@ class KubernetesTarget:
         pod = self.api.pod(victim.pod)
         if pod is None or not is_running(pod):
             return ProcessState.GONE
-        if (str(pod["metadata"]["uid"]), container_id(pod)) != (victim.uid, victim.container):
-            child = self._status(pod).child
-            return ProcessState.GONE if child is None else ProcessState.REPLACED
-        child = self._status(pod).child
+        child = self._look(pod).child
         if child is None:
             return ProcessState.GONE
-        if (child.pid, child.ticks) != (victim.pid, victim.ticks):
+        found = (str(pod["metadata"]["uid"]), container_id(pod), child.pid, child.ticks)
+        if found != (victim.uid, victim.container, victim.pid, victim.ticks):
             return ProcessState.REPLACED
         return child.process_state
 
     def pod_state(self, pod: str) -> str:
         found = self.api.pod(pod)
         if found is None:
-            member = _member_name(pod, self._require_cluster())
-            held = member in held_members(self._require_cluster())
-            return "Held" if held else "Gone"
+            cluster = self._require_cluster()
+            return "Held" if member_name(pod, cluster) in held_members(cluster) else "Gone"
         state = platform_state(found)
         if state in ("Ready", "Running"):
             with contextlib.suppress(TargetError):
-                status = self._status(found)
-                if status.held and status.child is None:
+                inside = self._look(found)
+                if inside.held and inside.child is None:
                     return "Held"
         return state
 
     def deaths(self, since: int) -> Sequence[tuple[int, str, DeathRecord]]:
         """Deaths in the order in which they were heard of.
 
-        An init ends with its child, so only a container that is another one than before can have
+        A container ends with its broker, so only one that is another one than before can have
         something to tell.
         """
         with self._lock:
             for pod in self.api.pods(self._selector):
                 name, uid = pod["metadata"]["name"], str(pod["metadata"]["uid"])
                 if is_running(pod) and self._deaths.is_news(name, uid, container_id(pod)):
-                    status, seen = self._status(pod), now()
-                    same = self._is_same_host(pod)
-                    heard = [
-                        init.death_record(each, init.to_harness(each.stamp, seen, same_host=same))
-                        for each in status.deaths
-                    ]
+                    heard, seen = self._deaths_before(pod), now()
                     self._deaths.add(name, uid, container_id(pod), heard, seen)
             return self._deaths.since(since)
 
@@ -224,80 +213,46 @@ class KubernetesTarget:
         found = (str(pod["metadata"]["uid"]), container_id(pod))
         if found != (victim.uid, victim.container):
             raise TargetError(what, "the chosen process is REPLACED", {"found": list(found)})
-        begun = now()
-        result = self._exec(
-            pod,
-            init.COMMAND,
-            "kill",
-            str(signum),
-            *("--expect", f"{victim.pid}:{victim.ticks}", "--by", "failback-chaos"),
-        )
-        returned = now()
-        if result.code:
-            raise TargetError(what, result.stderr.strip() or f"exit code {result.code}")
-        try:
-            issued_there, returned_there = init.parse_receipt(result.stdout)
-        except (ValueError, KeyError) as error:
-            raise TargetError(what, f"the receipt is not readable: {error}") from error
-        if self._is_same_host(pod):
-            return SignalReceipt(signum, issued_there, returned_there)
-        return SignalReceipt(signum, begun, returned)
+        return self._containers.kill(pod, victim, signum)
 
     def await_gone(self, victim: ProcessIdentity, deadline: Deadline) -> DeathRecord:
-        """The init's record of the death, read once its container was started again; the exit code
-        of the container when nobody starts it in time."""
+        """The record of the death inside, read once the container was started again; else, and
+        where nobody records deaths, the exit code of the container."""
+        what = f"death of {victim.pod}"
         terminated: Mapping[str, Any] | None = None
-        seen: Stamp | None = None
+        seen = now()
         patience = deadline
         while True:
             pod = self.api.pod(victim.pod)
             if pod is None or str(pod["metadata"]["uid"]) != victim.uid:
-                raise TargetError(
-                    f"death of {victim.pod}", "its pod was replaced: nobody kept how it died"
-                )
-            found = ended(pod, victim.container)
-            if found is not None and terminated is None:
+                raise TargetError(what, "its pod was replaced: nobody kept how it died")
+            if terminated is None and (found := ended(pod, victim.container)) is not None:
                 terminated, seen = found, now()
-                patience = Deadline.after(min(_DEATH_RECORD_SECONDS, deadline.left()))
+                recorded = keeper_of(pod).keeps_deaths
+                patience = Deadline.after(
+                    min(_DEATH_RECORD_SECONDS, deadline.left()) if recorded else 0.0
+                )
             record = self._recorded_death(pod, victim)
-            if record is not None:
-                doubt = record.doubt or doubt_of_container(terminated) or _deletion(pod)
-                return DeathRecord(
-                    record.pid, record.ticks, record.signal, record.code, record.seen, doubt
-                )
-            if terminated is not None and seen is not None and patience.over():
+            if record is None and terminated is not None and patience.over():
                 record = death_of_container(terminated, victim.pid, victim.ticks, seen)
-                doubt = record.doubt or _deletion(pod)
-                return DeathRecord(
-                    record.pid, record.ticks, record.signal, record.code, seen, doubt
-                )
+            if record is not None:
+                doubt = record.doubt or doubt_of_container(terminated) or deletion_of(pod)
+                return replace(record, doubt=doubt)
             if deadline.over():
                 state = self.process_state(victim).value
-                raise TargetError(
-                    f"death of {victim.pod}", f"pid {victim.pid} is {state} at the deadline"
-                )
+                raise TargetError(what, f"pid {victim.pid} is {state} at the deadline")
             wait_briefly()
 
     def await_restarted(
         self, member: Member, previous: ProcessIdentity, deadline: Deadline
     ) -> ProcessIdentity:
-        while True:
-            with contextlib.suppress(TargetError):
-                found = self.identity(member)
-                if not found.same(previous) and found.boot_ms is not None:
-                    return found
-            if deadline.over():
-                state = self.pod_state(member.pod)
-                raise TargetError(f"restart of {member.pod}", f"it is {state} at the deadline")
-            wait_briefly()
+        return await_another(self, member, previous, deadline)
 
     def hold(self, member: Member, undo: str) -> None:
         """The hold file where a container runs; else the operator is asked to keep the pod away."""
         pod = self.api.pod(member.pod)
         if pod is not None and is_running(pod):
-            result = self._exec(pod, init.COMMAND, "hold", "--by", undo)
-            if result.code:
-                raise TargetError(f"hold {member.pod}", result.stderr.strip())
+            self._containers.hold(pod, undo)
             return
         self._annotate_hold(member.pod, on=True)
 
@@ -307,9 +262,7 @@ class KubernetesTarget:
         deadline = Deadline.after(_RELEASE_SECONDS)
         while (pod := self.api.pod(member.pod)) is not None:
             if is_running(pod):
-                result = self._exec(pod, init.COMMAND, "release")
-                if result.code:
-                    raise TargetError(f"release {member.pod}", result.stderr.strip())
+                self._containers.release(pod)
                 return
             if deadline.over():
                 state = platform_state(pod)
@@ -340,45 +293,37 @@ class KubernetesTarget:
 
     # --- inside the container --------------------------------------------------------------------
 
-    def _exec(self, pod: Mapping[str, Any], *argv: str) -> ExecResult:
-        return self.api.exec(str(pod["metadata"]["name"]), CONTAINER, argv)
-
-    def _status(self, pod: Mapping[str, Any]) -> InitStatus:
-        what = f"process of {pod['metadata']['name']}"
-        result = self._exec(pod, init.COMMAND, "status", "--json")
-        if result.code:
-            raise TargetError(what, result.stderr.strip() or f"exit code {result.code}")
-        try:
-            return init.parse_status(result.stdout)
-        except (ValueError, KeyError, TypeError) as error:
-            raise TargetError(what, f"its init's answer is not readable: {error}") from error
+    def _look(self, pod: Mapping[str, Any]) -> Inside:
+        found = self._containers.look(pod)
+        if found.child is not None:
+            self._processes[container_id(pod)] = (found.child.pid, found.child.ticks)
+        return found
 
     def _recorded_death(
         self, pod: Mapping[str, Any], victim: ProcessIdentity
     ) -> DeathRecord | None:
-        if not is_running(pod):
+        if not is_running(pod) or not keeper_of(pod).keeps_deaths:
             return None
         try:
-            death = self._status(pod).death_of(victim.pid, victim.ticks)
+            found = self._look(pod)
         except TargetError:  # the container ends right now
             return None
-        if death is None:
-            return None
-        same = self._is_same_host(pod)
-        return init.death_record(death, init.to_harness(death.stamp, now(), same_host=same))
+        recorded = self._containers.deaths(pod, found, now())
+        named = (victim.pid, victim.ticks)
+        return next((each for each in recorded if (each.pid, each.ticks) == named), None)
 
-    def _is_same_host(self, pod: Mapping[str, Any]) -> bool:
-        """Whether the pod's clocks are ours: the kernel's boot id is the same."""
-        uid = str(pod["metadata"]["uid"])
-        if uid not in self._same_host:
-            path = "/proc/sys/kernel/random/boot_id"
-            try:
-                theirs = self._exec(pod, "cat", path).stdout.strip()
-                with open(path, "rb") as file:
-                    self._same_host[uid] = bool(theirs) and theirs == file.read().strip()
-            except (TargetError, OSError):
-                return False
-        return self._same_host[uid]
+    def _deaths_before(self, pod: Mapping[str, Any]) -> list[DeathRecord]:
+        """Deaths of the pod's brokers before the one of this container."""
+        found, heard = self._look(pod), now()
+        if keeper_of(pod).keeps_deaths:
+            return self._containers.deaths(pod, found, heard)
+        last = last_end(pod)
+        if last is None:
+            return []
+        # A broker that nobody looked at has no pid here; its restart tells it from others.
+        nobody = (0, int(container_of(pod).get("restartCount", 0)))
+        pid, ticks = self._processes.get(str(last.get("containerID")), nobody)
+        return [death_of_container(last, pid, ticks, heard)]
 
     def _read(self, member: Member, path: str) -> tuple[int, bytes]:
         """Modification time in ns, and contents."""
@@ -386,19 +331,18 @@ class KubernetesTarget:
         pod = self._require_pod(what, member.pod)
         if not is_running(pod):
             raise TargetError(what, f"its container is {platform_state(pod)}")
-        file = f"{self._stores.get(member.pod, DEFAULT_STORE)}/{path}"
-        result = self._exec(pod, "sh", "-c", _READ, "sh", file)
-        if result.code == _NO_SUCH_FILE:
-            raise FileNotFoundError(file)
-        if result.code:
-            raise TargetError(what, result.stderr.strip() or f"exit code {result.code}")
-        head, _, data = result.stdout.partition(b"\n")
-        size, mtime_ns = _parse_stat(head.decode("ascii", "replace"))
-        if size != len(data):
-            raise TargetError(what, f"{len(data)} of {size} bytes arrived")
-        return mtime_ns, data
+        return self._containers.read(pod, f"{self._stores.get(member.pod, DEFAULT_STORE)}/{path}")
 
     # --- objects ---------------------------------------------------------------------------------
+
+    def _engine(self, cluster: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> str:
+        """What the pods run; an arm may have given them another engine than the cluster's spec."""
+        engines = {keeper_of(pod).engine for pod in pods}
+        if len(engines) > 1:
+            what = f"view of {self._cluster}"
+            raise TargetError(what, f"its pods run {' and '.join(sorted(engines))}")
+        given = str((cluster["spec"].get("engine") or {}).get("type", "failback"))
+        return engines.pop() if engines else given
 
     def _require_cluster(self) -> Mapping[str, Any]:
         found = self.api.cluster(self._cluster)
@@ -417,7 +361,7 @@ class KubernetesTarget:
     def _annotate_hold(self, pod: str, *, on: bool) -> None:
         for _ in range(_WRITE_TRIES):
             cluster = self._require_cluster()
-            member = _member_name(pod, cluster)
+            member = member_name(pod, cluster)
             if (member in held_members(cluster)) is on:
                 return
             version = str(cluster["metadata"]["resourceVersion"])
@@ -432,7 +376,7 @@ class KubernetesTarget:
         pod = place.manifest
         if pod is not None and is_running(pod):
             with contextlib.suppress(TargetError):
-                child = self._status(pod).child
+                child = self._look(pod).child
                 if child is not None and child.process_state is not ProcessState.GONE:
                     config, boot_ms = ask_broker(place.address)
                     identity = ProcessIdentity(
@@ -465,26 +409,3 @@ def _pairs(found: Sequence[Place], members: Sequence[Member]) -> tuple[Pair, ...
     return tuple(
         Pair(f"pair-{index}", each[0].broker_name, tuple(each)) for index, each in grouped.items()
     )
-
-
-def _member_name(pod: str, cluster: Mapping[str, Any]) -> str:
-    """A pod ``<cluster>-<pair>-<ordinal>-0`` as the hold annotation names its member."""
-    prefix = cluster["spec"].get("brokerNamePrefix") or cluster["metadata"]["name"]
-    index, ordinal = pod.rsplit("-", 3)[1:3]
-    return f"{prefix}-{index}-{ordinal}"
-
-
-def _deletion(pod: Mapping[str, Any]) -> str:
-    deleted = pod["metadata"].get("deletionTimestamp")
-    return f"its pod was being deleted since {deleted}" if deleted else ""
-
-
-def _parse_stat(line: str) -> tuple[int, int]:
-    """Size and mtime in ns of ``SIZE SECONDS DATE TIME.FRACTION ZONE``."""
-    words = line.split(" ")
-    try:
-        fraction = words[3].partition(".")[2] if len(words) > 3 else ""
-        nanoseconds = int((fraction + "000000000")[:9])
-        return int(words[0]), int(words[1]) * 1_000_000_000 + nanoseconds
-    except (ValueError, IndexError) as error:
-        raise TargetError("stat of a store file", f"not readable: {line!r}") from error

@@ -1,0 +1,67 @@
+"""How the container of an Apache broker starts and stops, as it is rendered."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from failback.chaos.kube.container import keeper_of
+from failback.operator.loading import load_resources
+from failback.operator.local.commands import Apache, to_argv
+from failback.operator.render.context import Object, kubernetes_context
+from failback.operator.render.objects import render
+
+pytestmark = pytest.mark.unit
+
+DATA = Path(__file__).parents[2] / "data" / "operator"
+APACHE = Apache("java", Path("/lib"), Path("/home"))
+
+
+def pods() -> list[Object]:
+    resources = load_resources([DATA / "apache.yaml"]).items
+    context = kubernetes_context(resources[0].namespace, "0.1.0")
+    return [
+        {"metadata": {"name": each["metadata"]["name"]}, **each["spec"]["template"]}
+        for each in render(resources, context)
+        if each["kind"] == "StatefulSet"
+        and each["spec"]["template"]["spec"]["containers"][0]["name"] == "broker"
+    ]
+
+
+def container() -> dict[str, Any]:
+    (found,) = pods()[0]["spec"]["containers"]
+    return dict(found)
+
+
+def test_the_harness_finds_a_keeper_in_every_apache_pod() -> None:
+    assert {keeper_of(pod).engine for pod in pods()} == {"apache"}
+    assert all(pod["spec"]["shareProcessNamespace"] for pod in pods())
+
+
+def test_a_shell_waits_for_the_hold_and_becomes_the_start_script() -> None:
+    found = container()
+    *shell, script, hold = found["command"]
+    assert shell == ["sh", "-c"]
+    assert script.endswith('; exec "$@"')
+    assert hold == "/run/failback/hold"
+    assert found["args"] == ["./mqbroker", "-c", "/home/rocketmq/conf/broker.conf"]
+
+
+def test_the_local_runtime_starts_the_jvm_without_that_shell() -> None:
+    found = container()
+    argv = to_argv(found["command"], found["args"], "-Dx=y", APACHE)
+    assert argv[0] == "java"
+    assert argv[-3:] == [
+        "org.apache.rocketmq.broker.BrokerStartup",
+        *("-c", "/home/rocketmq/conf/broker.conf"),
+    ]
+
+
+def test_the_stop_waits_for_the_jvm_and_not_for_itself() -> None:
+    script = container()["lifecycle"]["preStop"]["exec"]["command"][-1]
+    (pattern,) = re.findall(r"pgrep -f '([^']+)'", script)
+    assert re.search(pattern, "java org.apache.rocketmq.broker.BrokerStartup -c broker.conf")
+    assert not re.search(pattern, f"sh -c {script}")
