@@ -46,7 +46,7 @@ def test_the_first_conflict_is_forced_and_told_with_manager_and_field() -> None:
 def test_repeated_conflicts_wait_from_one_minute_to_an_hour() -> None:
     clock = Clock()
     conflicts = Conflicts(clock=clock)
-    forced = []
+    forced: list[float] = []
     while len(forced) < 9:
         if judge(conflicts).force:
             forced.append(clock.now)
