@@ -6,7 +6,7 @@ runs, and once nothing is left to do the plan holds no action and an unchanged s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
@@ -36,6 +36,7 @@ from failback.operator.planning.shaping import shape_of
 from failback.operator.planning.types import (
     Action,
     Advance,
+    Apply,
     Event,
     LabelPod,
     Operation,
@@ -52,6 +53,7 @@ from failback.operator.rules import violations
 
 PAUSE: Final = "failback.dev/pause-reconciliation"
 ROLE_LABEL: Final = "failback.dev/role"
+_OF_MEMBERS: Final = frozenset({"ConfigMap", "StatefulSet"})
 _SOON: Final = 0.05
 """Seconds until the pass after one that opened or moved an operation."""
 _WAITING: Final = 15.0
@@ -92,15 +94,17 @@ def plan_cluster(
         return _only_status(cluster, status, context, now, "NameTaken", text)
     paused = is_paused(cluster)
     actions, drift = plan_children(desired.values(), observed.objects, memory)
+    contested = [pair for pair in range(shape.pairs) if _is_contested(cluster, observed, pair)]
     if paused:
         view = ClusterView(cluster, status, observed, shape, desired, {}, running, now)
         return Plan(status=_status(view, context, standing, paused=True, settled=False))
-    advance = _operate(cluster, status, observed, desired, running, now)
+    actions = tuple(item for item in actions if not _picks_a_master(item, observed, contested))
+    advance = _operate(cluster, status, observed, desired, running, now, held=bool(contested))
     view = ClusterView(cluster, status, observed, shape, desired, drift, advance.operation, now)
     moved = advance.operation != running
     every: tuple[Action, ...] = (*actions, *advance.actions, *_pod_marks(view))
     # The pass in which an operation ends does not know yet whether another pair needs one.
-    settled = not every and running is None and advance.operation is None
+    settled = not (every or contested) and running is None and advance.operation is None
     new = _status(view, context, standing, paused=False, settled=settled)
     return Plan(
         actions=every,
@@ -153,12 +157,40 @@ def _operate(
     desired: Mapping[Key, Object],
     running: Operation | None,
     now: float,
+    *,
+    held: bool,
 ) -> Advance:
-    """Advance the running operation, or open the one whose cause comes first."""
+    """Advance the running operation, or open the one whose cause comes first.
+
+    Args:
+        held: A pair has two masters. Which of them is right is not for us to say, so that nothing
+            goes on; a RoleSwitch waits in its own way.
+    """
     chosen = operations.choose(cluster, status, observed, running, now)
+    if held and chosen is not None and chosen.type != operations.role_switch.TYPE:
+        return Advance(chosen.blocked("SingleMaster"))
     if chosen is None or chosen != running:
         return Advance(chosen, wake_after=_SOON)
     return operations.advance(cluster, observed, desired, chosen, now)
+
+
+def _is_contested(cluster: BrokerCluster, observed: ObservedCluster, pair: int) -> bool:
+    return facts.is_contested(observed, pair, cluster.broker_name(pair))
+
+
+def _picks_a_master(action: Action, observed: ObservedCluster, contested: Sequence[int]) -> bool:
+    """Tell whether an action changes what a member of a pair with two masters of ours starts from.
+
+    A member that is asked to stop is stopped: that is how a person ends that state.
+    """
+    if not isinstance(action, Apply) or action.manifest["kind"] not in _OF_MEMBERS:
+        return False
+    pair = action.manifest["metadata"].get("labels", {}).get("failback.dev/pair")
+    stops = action.manifest.get("spec", {}).get("replicas") == 0
+    return not stops and any(
+        pair == str(index) and len(facts.claims_to_be_master(observed, index)) > 1
+        for index in contested
+    )
 
 
 def _pod_marks(view: ClusterView) -> tuple[Action, ...]:
@@ -302,6 +334,7 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
         ("RolesConsistent", "TwoMasters", "TwoMastersDetected"),
         ("ReplicationHealthy", "Diverged", "SlaveDiverged"),
         ("ReplicationHealthy", "SlaveAhead", "SlaveDiverged"),
+        ("ReplicationHealthy", "SlaveLagging", "SlaveLagging"),
         ("MetadataSynced", "SlaveAheadOfMaster", "SlaveAheadOfMaster"),
         ("ScalingDown", "ScaleDownRefused", "ScaleDownRefused"),
     ):
@@ -323,4 +356,3 @@ def _wake_after(
         return advance.wake_after
     ready = find_condition(new, "Ready")
     return None if ready and ready["status"] == "True" else _WAITING
-        ("ReplicationHealthy", "SlaveLagging", "SlaveLagging"),

@@ -222,11 +222,11 @@ def _is_silent(member: MemberView) -> bool:
 def two_masters(view: ClusterView, pair: int) -> tuple[str, ...]:
     """Return the addresses that act as master of a pair when they are two or more."""
     name = view.cluster.broker_name(pair)
+    if not facts.is_contested(view.observed, pair, name):
+        return ()
     own = facts.claims_to_be_master(view.observed, pair)
     foreign = facts.foreign_addresses(view.observed, pair, name, ids=(0,))
-    if len(own) > 1 or (own and foreign):
-        return (*(_address(view, member) for member in own), *foreign)
-    return ()
+    return (*(_address(view, member) for member in own), *foreign)
 
 
 def _two_masters_message(view: ClusterView, pair: int, claiming: Sequence[str]) -> str:

@@ -179,6 +179,12 @@ def _ahead(
     return tuple(sorted(found)), surplus
 
 
+def is_contested(observed: ObservedCluster, pair: int, broker_name: str) -> bool:
+    """Tell whether two or more processes act as master of a pair, a stranger among them or not."""
+    own = claims_to_be_master(observed, pair)
+    return len(own) > 1 or bool(own and foreign_addresses(observed, pair, broker_name, ids=(0,)))
+
+
 def live_hash(member: MemberView) -> str:
     """Return 8 hex digits over the live keys of the member's file that its answer confirms."""
     wanted = properties(member.config_map)

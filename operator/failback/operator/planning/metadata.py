@@ -48,6 +48,8 @@ class OnPair:
     """Of the master; empty while no member says that it is master."""
     known: bool = False
     """The master's table is known."""
+    contested: bool = False
+    """Two processes act as its master: nothing is written to either, and no table counts."""
     stored: Config | None = None
     """The item in that table."""
     slaves: tuple[tuple[str, Config | None, bool], ...] = ()
@@ -124,12 +126,15 @@ def _on_pair(item: Item, cluster: BrokerCluster, observed: ObservedCluster, inde
             table = _table(item, observed.member(index, number).broker)
             has = None if table is None else table.get(item.name)
             slaves.append((f"{name}-{number}", has, table is not None))
-    table = _table(item, master.broker) if _is_master(master) else None
+    contested = facts.is_contested(observed, index, name)
+    counts = _is_master(master) and not contested
+    table = _table(item, master.broker) if counts else None
     return OnPair(
         name=name,
         index=index,
         address=master.broker.address if master.broker and table is not None else "",
         known=table is not None,
+        contested=contested,
         stored=None if table is None else table.get(item.name),
         slaves=tuple(slaves),
     )
@@ -181,6 +186,10 @@ def early(item: Item, cluster: BrokerCluster | None, others: Sequence[Object]) -
 
 def ready(item: Item, pairs: Sequence[OnPair], refused: Mapping[str, str]) -> Verdict:
     """Return whether every master has the item."""
+    contested = [pair.name for pair in pairs if pair.contested]
+    if contested:
+        text = f"{names(contested)} has two masters, neither is written to"
+        return Verdict("Ready", False, "TwoMasters", text)
     silent = [pair.name for pair in pairs if not pair.known]
     if silent:
         return Verdict("Ready", False, "MasterDown", f"no master answers on {names(silent)}")

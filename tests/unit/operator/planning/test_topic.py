@@ -415,3 +415,15 @@ def test_without_a_cluster_there_is_nothing_to_delete() -> None:
     going = deleted(deletionPolicy="Delete")
     found = plan_topic(going, {}, seen(), None, NOW, deleting=True)
     assert (found.actions, found.finish) == ((), True)
+
+
+def test_neither_of_two_masters_is_written_to() -> None:
+    both = (member(0, 0, master=True, topics={}), member(0, 1, master=True, topics={}))
+    found = plan(topic(), seen(*both))
+    assert found.actions == ()
+    assert verdict(found, "Ready") == ("False", "TwoMasters")
+    assert message(found, "Ready") == "orders-0 has two masters, neither is written to"
+    assert verdict(found, "Synced") == ("Unknown", "UnableToRetrieve")
+    gone = topic(deletionPolicy="Delete", deleted=to_time(NOW))
+    leaving = plan(gone, seen(*both), deleting=True)
+    assert (leaving.actions, leaving.finish) == ((), False)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning import predicates
+from failback.operator.planning import facts, predicates
 from failback.operator.planning.observed import Key, Object, ObservedCluster
 from failback.operator.planning.switching import handover, takeover
 from failback.operator.planning.switching.pair import LEASE_SECONDS, Outcome, PairView, waiting
@@ -125,6 +125,10 @@ def advance(
             return _undo(view, *why)
     elif operation.step != ROLL_BACK and view.lease_is_taken:
         return Advance(operation.blocked("LeaseHeld"))
+    if facts.is_contested(observed, view.pair, view.broker_name):
+        if operation.step == PLANNED[0]:
+            return Advance(None)
+        return Advance(operation.blocked("SingleMaster"), _renewal(view))
     return _carry(view, _STEPS[operation.step](view))
 
 

@@ -340,3 +340,18 @@ def test_a_switch_that_ended_is_never_begun_again() -> None:
     effects = world.effects
     let(world, 60)
     assert world.effects == effects
+
+
+def test_a_second_master_holds_the_switch_where_it_is() -> None:
+    world = delivered()
+    world.ask()
+    world.run(until=lambda at: at.step == "OpenWrites")
+    own = world.registered[1][0]
+    world.registered[1][0] = ("10.9.9.9:10911", world.now + 10**6)
+    let(world, 60)
+    assert world.step == "OpenWrites"
+    assert world.status["currentOperation"]["blockedBy"] == ["SingleMaster"]
+    assert roles(world)[1] == "ASYNC_MASTER 0 4", "nothing was written to it"
+    world.registered[1][0] = own
+    world.run()
+    assert world.phase == "Complete"
