@@ -14,11 +14,13 @@ class RouteHistory:
     """The addresses seen as id 0 of each pair of one cluster.
 
     One answer can't show two masters, because a registration replaces the address of its id:
-    they appear as an address that alternates, or as name servers that differ.
+    they appear as an address that alternates, or as name servers that differ. An address that
+    another one followed for good is that of a master before its restart.
     """
 
     def __init__(self) -> None:
-        self._seen: dict[int, dict[str, float]] = {}
+        self._seen: dict[int, dict[str, tuple[float, float]]] = {}
+        """Pair → address → when it was seen first and last."""
         self._agreed: dict[int, tuple[str, float]] = {}
         self._without: dict[int, float] = {}
 
@@ -28,9 +30,10 @@ class RouteHistory:
         for pair, name in broker_names.items():
             now_seen = {table[name][0] for table in tables if 0 in table.get(name, {})}
             seen = self._seen.setdefault(pair, {})
-            seen.update(dict.fromkeys(now_seen, now))
-            for address, at in list(seen.items()):
-                if now - at > _REMEMBERED_SECONDS:
+            for address in now_seen:
+                seen[address] = (seen.get(address, (now, now))[0], now)
+            for address, (_, last) in list(seen.items()):
+                if now - last > _REMEMBERED_SECONDS:
                     del seen[address]
             self._note_agreement(pair, now_seen, now)
             if now_seen or not tables:
@@ -54,10 +57,26 @@ class RouteHistory:
 
     @property
     def recent_masters(self) -> dict[int, tuple[str, ...]]:
-        """Pair → addresses seen within the last minute."""
-        return {pair: tuple(sorted(seen)) for pair, seen in self._seen.items() if seen}
+        """Pair → addresses seen within the last minute, without those that were followed."""
+        return {pair: _not_followed(seen) for pair, seen in self._seen.items() if seen}
 
     @property
     def masterless_since(self) -> dict[int, float]:
         """Pair → since when no answering name server lists a master."""
         return dict(self._without)
+
+
+def _not_followed(seen: Mapping[str, tuple[float, float]]) -> tuple[str, ...]:
+    """Return the newest address, and those that were seen after another one had appeared."""
+    newest = max(last for _, last in seen.values())
+    return tuple(
+        sorted(
+            address
+            for address, (begun, last) in seen.items()
+            if last == newest
+            or any(
+                other != address and first <= last and begun <= end
+                for other, (first, end) in seen.items()
+            )
+        )
+    )
