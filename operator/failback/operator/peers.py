@@ -230,8 +230,16 @@ class Peers:
         slaves = [target for target in targets if not target.is_master]
         masters = [target for target in targets if target.is_master]
         before = {target.address: self.broker(target) for target in slaves}
+        slaves_known = any(broker.offsets is not None for broker in before.values())
+        awaited = [item for item in masters if slaves_known and self.broker(item).config is None]
         for group in (slaves, masters):
-            await asyncio.gather(*(self._refresh(target, fast) for target in group))
+            await asyncio.gather(
+                *(self._refresh(target, fast, awaited=target in awaited) for target in group)
+            )
+        if any(self.broker(target).config is not None for target in awaited):
+            # A master that comes back may know less than its slave, which will copy it soon.
+            for group in (slaves, masters):
+                await asyncio.gather(*map(self._read_known_tables, group))
         if masters:
             end = self.broker(masters[0]).end
             for target in slaves:
@@ -247,9 +255,9 @@ class Peers:
         if slave.stalled_since != since:
             known.broker = replace(slave, stalled_since=since)
 
-    async def _refresh(self, target: Target, fast: bool) -> None:
+    async def _refresh(self, target: Target, fast: bool, *, awaited: bool = False) -> None:
         known = self._known(target)
-        state = (_FAST_SECONDS if fast else _STATE_SECONDS) * self._scale
+        state = (_FAST_SECONDS if fast or awaited else _STATE_SECONDS) * self._scale
         table = (_FAST_SECONDS if fast else _TABLE_SECONDS) * self._scale
         if self._is_due(known, "state", state):
             await asyncio.gather(
@@ -262,6 +270,12 @@ class Peers:
                 target.address
             )  # nothing it says is about the broker that is meant
         elif self._is_due(known, "tables", table):
+            await self._read_tables(target, known)
+
+    async def _read_known_tables(self, target: Target) -> None:
+        known = self._known(target)
+        if known.broker.config is not None:
+            known.due["tables"] = self._clock()
             await self._read_tables(target, known)
 
     def _is_due(self, known: _Known, part: str, period: float) -> bool:
