@@ -1,7 +1,8 @@
 """Leader election by a Lease: of several operators one works, the others wait.
 
 A leader that can't renew its Lease ends its process at once, before another may take over: it
-can't know how much of its work is under way.
+can't know how much of its work is under way. Clocks of two machines are never compared: a Lease
+has run out when somebody saw it unchanged for as long as it lasts.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Final
 
 from failback.operator.kube import ApiError, Kube
-from failback.operator.planning.encoding import from_time
 from failback.operator.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -27,10 +28,30 @@ _RETRY_SECONDS: Final = 2.0
 _LOST: Final = 1
 
 
+@dataclass(slots=True)
+class _Sight:
+    """The Lease as it was seen last, and since when it is so."""
+
+    seen: tuple[Any, ...] = ()
+    since: float = 0.0
+
+    def has_run_out(self, spec: dict[str, Any], now: float) -> bool:
+        """Tell whether nobody renewed the Lease for as long as it lasts.
+
+        Args:
+            now: Seconds of a clock that does not jump.
+        """
+        seen = tuple(spec.get(key) for key in ("holderIdentity", "renewTime"))
+        if seen != self.seen:
+            self.seen, self.since = seen, now
+        return now - self.since > float(spec.get("leaseDurationSeconds") or _LEASE_SECONDS)
+
+
 @asynccontextmanager
 async def lead(kube: Kube, settings: Settings, stop: asyncio.Event) -> AsyncIterator[None]:
     """Wait for the Lease, hold it while the block runs, hand it over at its end."""
-    while not stop.is_set() and not await _try(kube, settings):
+    sight = _Sight()
+    while not stop.is_set() and not await _try(kube, settings, sight):
         with suppress(TimeoutError):
             async with asyncio.timeout(_RETRY_SECONDS):
                 await stop.wait()
@@ -51,17 +72,17 @@ async def lead(kube: Kube, settings: Settings, stop: asyncio.Event) -> AsyncIter
 
 async def _renew(kube: Kube, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
-    renewed = loop.time()
+    renewed, sight = loop.time(), _Sight()
     while True:
         await asyncio.sleep(_RENEW_SECONDS)
-        if await _try(kube, settings):
+        if await _try(kube, settings, sight):
             renewed = loop.time()
         elif loop.time() - renewed > _LEASE_SECONDS - _RENEW_SECONDS:
             logger.error("the Lease is lost: this process ends")
             os._exit(_LOST)
 
 
-async def _try(kube: Kube, settings: Settings) -> bool:
+async def _try(kube: Kube, settings: Settings, sight: _Sight) -> bool:
     """Take or renew the Lease; tell whether it is ours."""
     namespace = settings.lease_namespace
     now = datetime.datetime.now(datetime.UTC)
@@ -76,9 +97,9 @@ async def _try(kube: Kube, settings: Settings) -> bool:
             await kube.create(_lease(namespace, spec))
             return True
         old = have["spec"]
-        holder, renewed = old.get("holderIdentity"), from_time(old.get("renewTime"))
-        expired = renewed is None or now.timestamp() - renewed > _LEASE_SECONDS
-        if holder and holder != settings.identity and not expired:
+        holder = old.get("holderIdentity")
+        free = sight.has_run_out(old, asyncio.get_running_loop().time())
+        if holder and holder != settings.identity and not free:
             return False
         await kube.replace({**have, "kind": "Lease", "spec": {**old, **spec}})
     except ApiError as error:
