@@ -11,12 +11,12 @@ import logging
 import signal as signals
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from chaoslib.exceptions import ActivityFailed
 from chaoslib.types import Configuration, Secrets
 
-from failback.chaos import faults, healing, probes
+from failback.chaos import consumer_faults, faults, healing, probes
 from failback.chaos import session as sessions
 from failback.chaos.drain import drain as drain_groups
 from failback.chaos.failpoints import crash_point
@@ -30,6 +30,8 @@ from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
+
+ASSIGNED_SECONDS: Final = 120.0
 
 __all__ = [
     "begin_faults",
@@ -109,9 +111,8 @@ def kill_broker(
     def act() -> dict[str, Any]:
         intended = faults.wait_for_time(session, fid, at_seconds, after)
         session.refuse_unsafe("kill")
-        record = faults.open_record(
-            session, fid, "kill", faults.pick(session, pair, role), intended
-        )
+        victim = faults.pick(session, pair, role)
+        record = faults.open_record(session, fid, "kill", victim, intended)
         faults.kill_broker(session, record, down_seconds)
         return _evidence(session, record)
 
@@ -139,9 +140,8 @@ def terminate_broker(
     def act() -> dict[str, Any]:
         intended = faults.wait_for_time(session, fid, at_seconds, after)
         session.refuse_unsafe("terminate")
-        record = faults.open_record(
-            session, fid, "terminate", faults.pick(session, pair, role), intended
-        )
+        victim = faults.pick(session, pair, role)
+        record = faults.open_record(session, fid, "terminate", victim, intended)
         faults.terminate_broker(session, record, grace_seconds, down_seconds, restart)
         return _evidence(session, record)
 
@@ -164,9 +164,8 @@ def pause_broker(
     def act() -> dict[str, Any]:
         intended = faults.wait_for_time(session, fid, at_seconds, after)
         session.refuse_unsafe("pause", duration_seconds)
-        record = faults.open_record(
-            session, fid, "pause", faults.pick(session, pair, role), intended
-        )
+        victim = faults.pick(session, pair, role)
+        record = faults.open_record(session, fid, "pause", victim, intended)
         faults.pause_broker(session, record, duration_seconds)
         return _evidence(session, record)
 
@@ -234,7 +233,7 @@ def restart_consumers(
         intended = faults.wait_for_time(
             session, fid, at_seconds, after, group=group, served=min_served
         )
-        members = faults.choose_members(session, group, mode, value)
+        members = consumer_faults.choose_members(session, group, mode, value)
         waves = [[each] for each in members] if rolling else [members]
         result: dict[str, Any] = {}
         for number, wave in enumerate(waves):
@@ -250,13 +249,13 @@ def restart_consumers(
                 {"group": each.group, "member": each.member, "pid": each.pid, "ticks": each.ticks}
                 for each in wave
             ]
-            faults.end_consumers(session, record, wave, signum)
-            faults.start_consumers_later(
+            consumer_faults.end_consumers(session, record, wave, signum)
+            consumer_faults.start_consumers_later(
                 session, record, wave, restart_after, restart_after_seconds
             )
             result = _evidence(session, record)
             if number + 1 < len(waves):
-                session.wait_for(lambda name=name: _healed(session, name), 120)  # type: ignore[misc]
+                _await_assigned(session, name)
         return result
 
     return _guarded(act)
@@ -395,8 +394,11 @@ def _evidence(session: Session, record: FaultRecord) -> dict[str, Any]:
     return evidence
 
 
-def _healed(session: Session, fid: str) -> bool:
-    return "healed_ns" in session.rec.faults[fid].observed
+def _await_assigned(session: Session, fid: str) -> None:
+    """Wait for the consumers of one wave: of a rolling restart, no two are away at a time."""
+    observed = session.rec.faults[fid].observed
+    if not session.wait_for(lambda: "healed_ns" in observed, ASSIGNED_SECONDS):
+        raise ActivityFailed(f"{fid}: not assigned again within {ASSIGNED_SECONDS:g} s")
 
 
 def _not_healed(session: Session) -> list[str]:
