@@ -11,6 +11,7 @@ from failback.operator.planning import metadata
 from failback.operator.planning.encoding import names
 from failback.operator.planning.metadata import Item, OnPair, Work
 from failback.operator.planning.observed import Object, ObservedCluster
+from failback.operator.planning.on_masters import Ways, plan_item, to_write
 from failback.operator.planning.topic import why_ignored
 from failback.operator.planning.types import DeleteGroup, Plan, PutGroup
 
@@ -43,14 +44,7 @@ def plan_group(
     *,
     deleting: bool,
 ) -> Plan:
-    """Return what brings a group towards its spec on every master, and the status to write.
-
-    Args:
-        status: Its status as stored.
-        observed: Of the cluster it names.
-        cluster: With its status; ``None`` when there is none of that name.
-        deleting: ``metadata.deletionTimestamp`` is set.
-    """
+    """Return what brings a group towards its spec; arguments as of :func:`plan_item`."""
     item = Item(
         resource=group,
         word="Group",
@@ -59,49 +53,25 @@ def plan_group(
         wanted=group_config(group),
         names_of=_name_of,
     )
-    if deleting:
-        return metadata.plan_deletion(
-            item, status, observed, cluster, now, lambda pairs: _removal(group, pairs)
-        )
-    refusal = metadata.early(item, cluster, observed.groups)
-    if refusal is not None or cluster is None:
-        found = [refusal] if refusal is not None else []
-        return metadata.settle(item, status, found, None, Work(), now)
-    pairs = metadata.find_pairs(item, cluster, observed)
-    written = [
-        pair
-        for pair in pairs
-        if pair.known
-        and not item.is_as_wanted(pair.stored)
-        and pair.address not in observed.refused
-    ]
-    work = Work(
-        tuple(PutGroup(pair.address, dict(item.wanted)) for pair in written),
-        metadata.put_events(item, written, status),
+    ways = Ways(
+        work=lambda pairs: _work(item, status, observed, pairs),
+        row=lambda stored: {},
+        warnings=lambda found: _warnings(group, found),
+        remove=lambda pairs: _removal(group, pairs),
     )
-    verdicts = [
-        metadata.ready(item, pairs, observed.refused),
-        metadata.synced(item, pairs),
-        metadata.warning(item, _warnings(group, cluster)),
-    ]
-    if item.is_paused or not item.is_managed:
-        work = Work()
-    return metadata.settle(item, status, verdicts, [_row(item, pair) for pair in pairs], work, now)
+    return plan_item(item, ways, status, observed, cluster, now, deleting=deleting)
 
 
 def _name_of(found: Object) -> str:
     return str(found.get("spec", {}).get("groupName") or found["metadata"]["name"])
 
 
-def _row(item: Item, pair: OnPair) -> dict[str, Any]:
-    """Return one entry of ``status.pairs``; what is not known is left out."""
-    if not pair.known:
-        return {"name": pair.name}
-    return {
-        "name": pair.name,
-        "onMaster": item.is_as_wanted(pair.stored),
-        "onSlaves": pair.on_slaves,
-    }
+def _work(
+    item: Item, status: Mapping[str, Any], observed: ObservedCluster, pairs: Sequence[OnPair]
+) -> Work:
+    written = to_write(item, pairs, observed.refused)
+    puts = tuple(PutGroup(pair.address, dict(item.wanted)) for pair in written)
+    return Work(puts, metadata.put_events(item, written, status))
 
 
 def _warnings(group: SubscriptionGroup, cluster: BrokerCluster) -> list[tuple[str, str]]:

@@ -16,6 +16,7 @@ from failback.operator.planning.conditions import Verdict
 from failback.operator.planning.encoding import find_condition, from_time, names
 from failback.operator.planning.metadata import Item, OnPair, Work
 from failback.operator.planning.observed import Object, ObservedCluster
+from failback.operator.planning.on_masters import Ways, plan_item, to_write
 from failback.operator.planning.types import Action, DeleteTopic, Event, Plan, PutKv, PutTopic
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
@@ -44,14 +45,7 @@ def plan_topic(
     *,
     deleting: bool,
 ) -> Plan:
-    """Return what brings a topic towards its spec on every master, and the status to write.
-
-    Args:
-        status: Its status as stored.
-        observed: Of the cluster it names.
-        cluster: With its status; ``None`` when there is none of that name.
-        deleting: ``metadata.deletionTimestamp`` is set.
-    """
+    """Return what brings a topic towards its spec; arguments as of :func:`plan_item`."""
     item = Item(
         resource=topic,
         word="Topic",
@@ -61,47 +55,17 @@ def plan_topic(
         names_of=_name_of,
         pairs=tuple(topic.spec.pairs),
     )
-    if deleting:
-        return metadata.plan_deletion(
-            item,
-            status,
-            observed,
-            cluster,
-            now,
-            lambda pairs: _removal(topic, observed, cluster, pairs),
-        )
-    refusal = metadata.early(item, cluster, observed.topics)
-    if refusal is not None or cluster is None:
-        found = [refusal] if refusal is not None else []
-        return metadata.settle(item, status, found, None, Work(), now)
-    pairs = metadata.find_pairs(item, cluster, observed)
-    work = _work(item, topic, status, observed, pairs, now)
-    verdicts = [
-        work.unready or metadata.ready(item, pairs, observed.refused),
-        metadata.synced(item, pairs),
-        metadata.warning(item, _warnings(topic, cluster)),
-        *work.more,
-    ]
-    if item.is_paused or not item.is_managed:
-        work = Work()
-    return metadata.settle(item, status, verdicts, [_row(item, pair) for pair in pairs], work, now)
+    ways = Ways(
+        work=lambda pairs: _work(item, topic, status, observed, pairs, now),
+        row=lambda stored: {key: stored[key] for key in (_READ, _WRITE, "perm") if key in stored},
+        warnings=lambda found: _warnings(topic, found),
+        remove=lambda pairs: _removal(topic, observed, cluster, pairs),
+    )
+    return plan_item(item, ways, status, observed, cluster, now, deleting=deleting)
 
 
 def _name_of(found: Object) -> str:
     return str(found.get("spec", {}).get("topicName") or found["metadata"]["name"])
-
-
-def _row(item: Item, pair: OnPair) -> dict[str, Any]:
-    """Return one entry of ``status.pairs``; what is not known is left out."""
-    if not pair.known:
-        return {"name": pair.name}
-    stored = pair.stored or {}
-    return {
-        "name": pair.name,
-        "onMaster": item.is_as_wanted(pair.stored),
-        "onSlaves": pair.on_slaves,
-        **{key: stored[key] for key in (_READ, _WRITE, "perm") if key in stored},
-    }
 
 
 # --- queues -------------------------------------------------------------------------------------
@@ -119,9 +83,7 @@ def _work(
     written: list[OnPair] = []
     shrinking: list[str] = []
     closed = _closed_since(status)
-    for pair in pairs:
-        if not pair.known or item.is_as_wanted(pair.stored) or pair.address in observed.refused:
-            continue
+    for pair in to_write(item, pairs, observed.refused):
         config, why = _next_config(item, pair, observed, closed, now)
         if why:
             shrinking.append(f"{pair.name} {why}")
