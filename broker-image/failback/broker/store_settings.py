@@ -23,7 +23,6 @@ def store_config(config: BrokerConfig, identity: BrokerIdentity) -> StoreConfig:
         flush_interval_ms=scale.ms(config.flush_interval_commit_log),
         flush_least_pages=config.flush_commit_log_least_pages,
         flush_thorough_interval_ms=scale.ms(config.flush_commit_log_thorough_interval),
-        sync_flush_timeout_ms=scale.ms(config.sync_flush_timeout),
         consume_queue_flush_interval_ms=scale.ms(config.flush_interval_consume_queue),
         consume_queue_flush_least_pages=config.flush_consume_queue_least_pages,
         consume_queue_flush_thorough_interval_ms=scale.ms(
@@ -39,6 +38,7 @@ def store_config(config: BrokerConfig, identity: BrokerIdentity) -> StoreConfig:
 def apply_live(settings: StoreConfig, config: BrokerConfig) -> None:
     """Copy what may change while the store runs."""
     settings.max_message_bytes = config.max_message_size
+    settings.sync_flush_timeout_ms = config.time_scale.ms(config.sync_flush_timeout)
     settings.access_message_in_memory_max_ratio = config.access_message_in_memory_max_ratio
     settings.max_transfer_bytes_in_memory = config.max_transfer_bytes_on_message_in_memory
     settings.max_transfer_count_in_memory = config.max_transfer_count_on_message_in_memory

@@ -254,6 +254,19 @@ async def test_sends_wait_for_the_configured_start(tmp_path: Path) -> None:
     assert "unable to service, until" in (answer.remark or "")
 
 
+@pytest.mark.parametrize("serialize_type", [0, 1])
+async def test_the_trace_switch_of_now_stands_in_every_answer(
+    tmp_path: Path, serialize_type: int
+) -> None:
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        for value in ("false", "true"):
+            text = f"traceOn={value}\n".encode()
+            assert (await client.ask(RequestCode.UPDATE_BROKER_CONFIG, None, text)).code == 0
+            answer = await client.send(serialize_type=serialize_type)
+            assert (answer.ext_fields or {})["TRACE_ON"] == value
+
+
 async def test_a_body_above_the_limit_is_illegal(tmp_path: Path) -> None:
     async with broker_lab(tmp_path, maxMessageSize=100) as lab:
         client = lab.connect()

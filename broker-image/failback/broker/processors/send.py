@@ -93,13 +93,16 @@ class SendProcessor:
         self._gate = gate
         self._statistics = statistics
         self._cluster_property = f"{CLUSTER_KEY}{identity.cluster_name}"
-        self._answers = SendAnswers(identity.store_host, config.region_id, config.trace_on)
-        self._extra = {
-            "MSG_REGION": config.region_id,
-            "TRACE_ON": "true" if config.trace_on else "false",
-        }
+        self._store_host = identity.store_host
+        self.take_settings()
         self._decode = envelope_decoder(SendMessageRequestHeaderV2).decode
         self._phase = phase
+
+    def take_settings(self) -> None:
+        """Answer with the region and the trace switch of now: both stand in every answer."""
+        region, trace_on = self._config.region_id, self._config.trace_on
+        self._answers = SendAnswers(self._store_host, region, trace_on)
+        self._extra = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
 
     def register(self, server: RemotingServer) -> None:
         codes = RequestCode
