@@ -29,6 +29,7 @@ from failback.operator.planning.encoding import (
     operation_to_status,
 )
 from failback.operator.planning.engine_warnings import CHANGE_REFUSED, refused_change
+from failback.operator.planning.fixed_keys import refused_changes
 from failback.operator.planning.memory import Desired, Memory
 from failback.operator.planning.observed import Key, Object, ObservedCluster
 from failback.operator.planning.release import cluster_context
@@ -88,6 +89,8 @@ def plan_cluster(
     desired = memory.render(
         cluster, addresses, standing, shape, lambda: _render(cluster, addresses, standing, shape)
     )
+    if fixed := refused_changes(observed, desired):
+        return _only_status(cluster, status, context, now, "InvalidSpec", "; ".join(fixed[:3]))
     taken = sorted(key for key in desired if key in observed.foreign)
     if taken:
         text = names(f"{kind}/{name} belongs to somebody else" for kind, name in taken)
