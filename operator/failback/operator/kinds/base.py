@@ -154,7 +154,8 @@ class Engine(Model):
     image: str | None = Field(default=None, min_length=1, max_length=512)
     """Image of the container. Unset: the chart's image for this type and version."""
     version: str | None = Field(default=None, min_length=1, max_length=32)
-    """Required for apache (4.9.x or 5.x.y); for failback the release of the operator."""
+    """Required for apache (4.9.x or 5.x.y). Unset for failback: the release of the operator that
+    made the cluster; a newer operator changes nothing until a version is written here."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """When the node pulls the image."""
     image_pull_secrets: list[Named] = Field(default=[], max_length=8)
