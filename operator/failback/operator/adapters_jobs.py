@@ -13,7 +13,7 @@ from failback.operator.adapters import World
 from failback.operator.carry_out import Outcome
 from failback.operator.jobs.experiment import OVER, plan_experiment
 from failback.operator.jobs.observed import ObservedExperiment, ObservedReport
-from failback.operator.jobs.report import plan_report
+from failback.operator.jobs.report import claim_of, plan_report
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.kube import ApiError, Kube
@@ -205,7 +205,7 @@ class ReportKind(_JobKind):
         application = None
         if "SparkApplication" in served:
             application = await self._kube.get("SparkApplication", namespace, name)
-        claim = _claim(model, experiment) or context.runs_claim
+        claim = claim_of(model, experiment, context)
         return ObservedReport(
             at=self._world.clock(),
             experiment=experiment,
@@ -215,11 +215,3 @@ class ReportKind(_JobKind):
             claim=await self._kube.get("PersistentVolumeClaim", namespace, claim),
             served_kinds=served,
         )
-
-
-def _claim(model: ReconsumptionReport, experiment: Object | None) -> str:
-    """Return the claim of the runs, as far as the resources name one."""
-    if model.spec.inputs is not None:
-        return model.spec.inputs.claim_name or ""
-    volume = ((experiment or {}).get("spec", {}).get("job") or {}).get("runVolume") or {}
-    return str(volume.get("claimName") or "")

@@ -53,12 +53,10 @@ def test_the_kernels_letter_is_the_state(letter: str, state: ProcessState) -> No
     assert found.child.process_state is state
 
 
-def test_deaths_are_found_by_pid_and_ticks_and_steps_are_none() -> None:
+def test_deaths_have_pid_and_ticks_and_steps_are_none() -> None:
     step = {**json.loads(status())["deaths"][0], "pid": 9, "command": ["failback", "tools", "x"]}
     found = InitKeeper().read_status(status(deaths=[step, *json.loads(status())["deaths"]]))
-    assert [each.pid for each in found.deaths] == [7]
-    assert found.death_of(7, 100) is not None
-    assert found.death_of(7, 101) is None
+    assert [(each.pid, each.ticks) for each in found.deaths] == [(7, 100)]
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b"{}"])

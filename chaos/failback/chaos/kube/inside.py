@@ -53,9 +53,6 @@ class Inside:
     held: bool
     deaths: tuple[Death, ...] = ()
 
-    def death_of(self, pid: int, ticks: int) -> Death | None:
-        return next((each for each in self.deaths if (each.pid, each.ticks) == (pid, ticks)), None)
-
 
 class Keeper(Protocol):
     """How one kind of container is asked. Commands end with 0, else they say why on stderr."""

@@ -1,18 +1,14 @@
-"""Verdicts never pass by lack of data; bounds follow the mechanisms that can apply."""
+"""Verdicts never pass by lack of data."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.chaos.bounds import Intervals, bound_of, consume_rate
-from failback.chaos.model import Fault
-from failback.chaos.spec import load_experiment
 from failback.chaos.verdict import (
     Check,
     FaultHonesty,
@@ -25,7 +21,6 @@ from failback.chaos.verdict import (
 
 pytestmark = pytest.mark.unit
 
-DEMO = Path(__file__).parents[3] / "operator/failback/cli/data/experiment.yaml"
 GOOD = Observations(
     steady=True,
     steady_why="",
@@ -84,39 +79,3 @@ def test_a_broker_that_does_not_come_back_fails_the_run() -> None:
     checks = judge(replace(GOOD, recovered=False, recovered_why="f1 (pair-0) is not healed"))
     assert merge(checks) is Verdict.FAIL
     assert "pair-0" in next(check.detail for check in checks if check.verdict is Verdict.FAIL)
-
-
-def demo_faults(arm: str) -> tuple[Fault, ...]:
-    return load_experiment(DEMO).arm(arm).faults
-
-
-def test_a_consumer_that_runs_through_re_consumes_nothing() -> None:
-    bound = bound_of(
-        demo_faults("stay"), rate_per_second=100, outage_seconds=50, window_messages=64, members=1
-    )
-    assert bound.messages == 0
-
-
-def test_a_handover_is_bounded_by_outage_persist_and_commit() -> None:
-    bound = bound_of(
-        demo_faults("handover"),
-        rate_per_second=100,
-        outage_seconds=50,
-        window_messages=64,
-        members=1,
-    )
-    assert bound.mechanism == "slave-only progress"
-    assert bound.messages == 100 * (50 + 5 + 5) + 64
-    scaled = bound_of(
-        demo_faults("handover"),
-        rate_per_second=100,
-        outage_seconds=5,
-        window_messages=64,
-        members=1,
-        intervals=Intervals().scaled(0.1),
-    )
-    assert scaled.messages == 100 * 6 + 64
-
-
-def test_the_rate_of_a_member_is_what_its_threads_can_do() -> None:
-    assert consume_rate(threads=2, mean_ms=8) == 250

@@ -1,0 +1,152 @@
+"""Refuse faults of an experiment that cannot be injected as they are written.
+
+A fault of no kind, a parameter that its kind has not, a wait for what never comes, two faults at
+once on one victim: each is a ``ConfigError`` with the field's path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from failback.chaos.catalogue import CATALOGUE, FaultKind, Parameter, parse_rung
+from failback.chaos.fields import unknown_name
+from failback.chaos.model import Fault
+from failback.protocol.errors import ConfigError
+
+
+def check_faults(
+    faults: Sequence[Fault], paths: Sequence[str], groups: Sequence[str], file: Path | None
+) -> None:
+    """Check all faults of one arm; ``paths`` are theirs in the file, ``groups`` the workload's."""
+    ids: dict[str, int] = {}
+    for index, (fault, path) in enumerate(zip(faults, paths, strict=True)):
+        if fault.id in ids:
+            raise ConfigError(f"{path}.id", f'"{fault.id}" is used twice', file=file)
+        ids[fault.id] = index
+        _check_fault(fault, path, groups, file)
+    for fault, path in zip(faults, paths, strict=True):
+        _check_waits(fault, path, faults, ids, file)
+    _check_overlap(faults, paths, file)
+
+
+def _check_fault(fault: Fault, path: str, groups: Sequence[str], file: Path | None) -> None:
+    kind = CATALOGUE.get(fault.fault)
+    if kind is None:
+        raise ConfigError(f"{path}.fault", unknown_name(fault.fault, list(CATALOGUE)), file=file)
+    for name, value in fault.with_.items():
+        parameter = kind.parameter(name)
+        if parameter is None:
+            known = [each.name for each in kind.parameters]
+            raise ConfigError(f"{path}.with.{name}", unknown_name(name, known), file=file)
+        problem = _problem(parameter, value)
+        if problem:
+            raise ConfigError(f"{path}.with.{name}", problem, file=file)
+    _check_target(fault, kind, path, groups, file)
+
+
+def _problem(parameter: Parameter, value: object) -> str | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    match parameter.kind:
+        case "seconds":
+            if not number or not 0 <= float(value) <= 86400:  # type: ignore[arg-type]
+                return f"must be a number of seconds from 0 to 86400 (got {value!r})"
+        case "count":
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                return f"must be a whole number from 1 (got {value!r})"
+        case "flag":
+            if not isinstance(value, bool):
+                return f"must be true or false (got {value!r})"
+        case "choice":
+            if value not in parameter.choices:
+                return unknown_name(str(value), parameter.choices)
+        case "rung":
+            try:
+                parse_rung(str(value))
+            except ValueError as error:
+                return str(error)
+    return None
+
+
+def _check_target(
+    fault: Fault, kind: FaultKind, path: str, groups: Sequence[str], file: Path | None
+) -> None:
+    target = fault.target
+    if kind.target == "group":
+        if not target.group:
+            raise ConfigError(f"{path}.target.group", "is required", file=file)
+        if target.group not in groups:
+            raise ConfigError(f"{path}.target.group", unknown_name(target.group, groups), file=file)
+    if kind.target == "broker":
+        if bool(target.pair) == bool(target.pair_selector):
+            raise ConfigError(f"{path}.target.pair", "give either pair or pairSelector", file=file)
+        if target.group:
+            raise ConfigError(f"{path}.target.group", f"{fault.fault} hits brokers", file=file)
+    if target.mode in ("fixed", "fixed-percent", "random-max-percent") and target.value <= 0:
+        raise ConfigError(f"{path}.target.value", f"must be above 0 for {target.mode}", file=file)
+
+
+def _check_waits(
+    fault: Fault, path: str, faults: Sequence[Fault], ids: Mapping[str, int], file: Path | None
+) -> None:
+    for name in ("after", "restartAfter"):
+        text = fault.with_.get(name)
+        if not text:
+            continue
+        rung, other = parse_rung(str(text))
+        if other not in ids:
+            raise ConfigError(f"{path}.with.{name}", unknown_name(other, list(ids)), file=file)
+        if other == fault.id:
+            raise ConfigError(f"{path}.with.{name}", "waits for itself", file=file)
+        kind = CATALOGUE[faults[ids[other]].fault]
+        if rung not in kind.rungs:
+            raise ConfigError(
+                f"{path}.with.{name}", f'{other} ({kind.name}) never reaches "{rung}"', file=file
+            )
+    seen = {fault.id}
+    current = fault
+    while text := current.with_.get("after"):
+        _, other = parse_rung(str(text))
+        if other in seen:
+            raise ConfigError(f"{path}.with.after", f"waits in a circle over {other}", file=file)
+        seen.add(other)
+        current = faults[ids[other]]
+
+
+def _check_overlap(faults: Sequence[Fault], paths: Sequence[str], file: Path | None) -> None:
+    """Refuse two faults that are in effect on one victim at the same time.
+
+    Only faults with fixed times can be compared; one that waits for a rung of another is ordered
+    by that rung. A kill without downSeconds ends when the platform restarts it: counted as 10 s.
+    """
+    timed = [
+        (fault.at, fault.at + fault.jitter_seconds + _length(fault), _victim(fault), fault, path)
+        for fault, path in zip(faults, paths, strict=True)
+        if not fault.with_.get("after") and CATALOGUE[fault.fault].target != "none"
+    ]
+    timed.sort(key=lambda each: each[0])
+    for earlier_index, earlier in enumerate(timed):
+        for later in timed[earlier_index + 1 :]:
+            if earlier[2] == later[2] and later[0] < earlier[1]:
+                raise ConfigError(
+                    f"{later[4]}.at",
+                    f"{later[3].id} begins at {later[0]:g} s while {earlier[3].id} is in effect on "
+                    f"the same victim until {earlier[1]:g} s",
+                    file=file,
+                )
+
+
+def _length(fault: Fault) -> float:
+    kind = CATALOGUE[fault.fault]
+    if kind.lasts is None:
+        return 0.0
+    parameter = kind.parameter(kind.lasts)
+    value = fault.with_.get(kind.lasts, parameter.default if parameter else None)
+    return 10.0 if value is None else float(value)
+
+
+def _victim(fault: Fault) -> tuple[str, str]:
+    target = fault.target
+    if target.group:
+        return "group", target.group
+    return target.pair or target.pair_selector, target.role or "master"
