@@ -232,7 +232,7 @@ class Passes:
         if before and (not after or after["id"] != before["id"]):
             begun = from_time(before.get("startedAt"))
             if begun is not None:
-                self._metrics.operation_ended(before["type"], time.time() - begun)
+                self._metrics.operation_ended(before["type"], max(0.0, time.time() - begun))
 
     async def _invalid(self, resource: Object, error: ValidationError) -> Passed:
         """Say what is wrong with an object that the schema of this release refuses."""
