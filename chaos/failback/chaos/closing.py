@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.chaos.failpoints import crash_point
-from failback.chaos.fleet import CONSUMER, WorkloadProcess
 from failback.chaos.healing import undo_open
-from failback.chaos.prepare import snapshot, write_run_json
+from failback.chaos.run_document import snapshot, write_run_json
 from failback.chaos.runfolder import CLOSED_SCHEMA, RunFolder
 from failback.chaos.session import RECORDER_PROC_NO, Session
+from failback.chaos.workload_process import CONSUMER, WorkloadProcess
 from failback.client.consumelog.schema import TABLES
 from failback.client.consumelog.ship import Shipper, segment_metadata
 

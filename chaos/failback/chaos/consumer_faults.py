@@ -12,10 +12,10 @@ from failback.chaos.catalogue import parse_rung
 from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
 from failback.chaos.fault_record import FaultRecord
-from failback.chaos.fleet import CONSUMER, WorkloadProcess
 from failback.chaos.ledger import START_CONSUMERS
 from failback.chaos.session import Session
 from failback.chaos.wire import now
+from failback.chaos.workload_process import CONSUMER, WorkloadProcess
 
 END_SECONDS: Final = 15.0
 

@@ -6,78 +6,43 @@ each is in the undo ledger before it starts. We are their parent, so we know the
 
 from __future__ import annotations
 
-import contextlib
-import json
 import logging
 import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from failback.chaos import processes
 from failback.chaos.errors import TargetError
 from failback.chaos.ledger import STOP_WORKLOAD, UndoLedger
-from failback.chaos.model import Group, TopicLoad, Workload
+from failback.chaos.model import Workload
+from failback.chaos.plan_documents import consumer_plan, producer_plan
 from failback.chaos.runfolder import RunFolder
 from failback.chaos.schedule import sub_seed
-from failback.chaos.view import SignalReceipt, Stamp
+from failback.chaos.view import SignalReceipt
 from failback.chaos.wire import now
+from failback.chaos.workload_process import (
+    CONSUMER,
+    PRODUCER,
+    Exit,
+    WorkloadProcess,
+    already_gone,
+    ask,
+    last_seq,
+)
 
 logger = logging.getLogger(__name__)
 
-PRODUCER: Final = "producer"
-CONSUMER: Final = "consumer"
-_RATE_SECONDS: Final = 5.0
-
-
-@dataclass(slots=True)
-class Exit:
-    """How a process of the workload ended."""
-
-    stamp: Stamp
-    signal: int | None
-    code: int | None
-
-
-@dataclass(slots=True)
-class WorkloadProcess:
-    """One process and what it last said about itself."""
-
-    name: str
-    role: str
-    proc_no: int
-    proc: bytes
-    plan_file: Path
-    socket_path: Path
-    group: str = ""
-    member: int = 0
-    popen: subprocess.Popen[bytes] | None = None
-    pid: int = 0
-    ticks: int = 0
-    undo: str = ""
-    exit: Exit | None = None
-    wanted: bool = True
-    """Should it be running? False from the moment that somebody asks it to end."""
-    stats: dict[str, Any] = field(default_factory=dict)
-    stats_at: float = 0.0
-    history: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=64))
-    last_seq: int | None = None
-
-    @property
-    def running(self) -> bool:
-        return self.popen is not None and self.exit is None
+RESTARTS: Final = 1
+"""So often a process that ends unplanned is started again; then the run ends."""
 
 
 class Fleet:
@@ -143,38 +108,13 @@ class Fleet:
             if any(each.name == name and each.running for each in self.processes):
                 return
             found = next(each for each in self._workload.groups if each.name == group)
-            plan = self._consumer_plan(found, member, delay_seconds)
+            seed = sub_seed(self._seeds["handler"], name, 0)
+            plan = consumer_plan(found, member, seed, delay_seconds)
             self._start(name, CONSUMER, plan, group=group, member=member)
 
     def _producer_plan(self, index: int) -> dict[str, Any]:
-        workload = self._workload
-        return {
-            "index": index,
-            "producers": workload.producers,
-            "send_timeout_ms": workload.send_timeout_ms,
-            "retries": workload.retries,
-            "topics": [_topic_plan(topic, self._time_scale) for topic in workload.topics],
-            "seed": sub_seed(self._seeds["payload"], f"producer-{index}", 0),
-        }
-
-    def _consumer_plan(self, group: Group, member: int, delay_seconds: float) -> dict[str, Any]:
-        return {
-            "group": group.name,
-            "topic": group.topic,
-            "member": member,
-            "message_model": group.message_model,
-            "consume_from": group.consume_from,
-            "threads": group.threads,
-            "pull_threshold_for_queue": group.pull_threshold_for_queue,
-            "max_reconsume_times": group.max_reconsume_times,
-            "handler": {
-                "mean_ms": group.handler.mean_ms,
-                "jitter_ms": group.handler.jitter_ms,
-                "fail_ratio": group.handler.fail_ratio,
-            },
-            "start_phase_ms": delay_seconds * 1000,
-            "seed": sub_seed(self._seeds["handler"], f"{group.name}-{member}", 0),
-        }
+        seed = sub_seed(self._seeds["payload"], f"producer-{index}", 0)
+        return producer_plan(self._workload, index, seed, self._time_scale)
 
     def _start(
         self, name: str, role: str, plan: dict[str, Any], *, group: str = "", member: int = 0
@@ -254,7 +194,7 @@ class Fleet:
             return
         if not self.await_end(process, timeout):
             logger.warning("%s did not stop within %g s, killed", process.name, timeout)
-            with _already_gone():
+            with already_gone():
                 processes.send_signal(process.pid, process.ticks, signal.SIGKILL)
             self.await_end(process, 5)
 
@@ -264,7 +204,7 @@ class Fleet:
             running = self.of_role(role)
             for process in running:
                 process.wanted = False
-                with _already_gone():
+                with already_gone():
                     processes.send_signal(process.pid, process.ticks, signal.SIGTERM)
             for process in running:
                 self.stop(process, timeout)
@@ -311,7 +251,7 @@ class Fleet:
 
     def produced_per_second(self) -> float:
         """Acknowledged sends per second over the last seconds, all producers."""
-        return sum(_rate(process) for process in self.of_role(PRODUCER))
+        return sum(process.rate() for process in self.of_role(PRODUCER))
 
     def delivered(self, group: str) -> int:
         with self._lock:
@@ -381,7 +321,7 @@ class Fleet:
         assert process.popen is not None
         status = process.popen.wait()
         stamp = now()
-        process.last_seq = _last_seq(self._folder.path / "logs", process)
+        process.last_seq = last_seq(self._folder.path / "logs", process)
         process.exit = Exit(stamp, -status, None) if status < 0 else Exit(stamp, None, status)
         self._ledger.mark_healed(process.undo, {"status": status})
         if not process.wanted or self._stop.is_set():
@@ -389,7 +329,7 @@ class Fleet:
         self._unplanned(process)
 
     def _unplanned(self, process: WorkloadProcess) -> None:
-        """Restart once; a second time ends the run."""
+        """Start it again; too often, or a full disk, ends the run."""
         assert process.exit is not None
         how = (
             f"signal {process.exit.signal}"
@@ -400,95 +340,17 @@ class Fleet:
         self._on_unplanned(process)
         with self._lock:
             count = self._restarts[process.name] = self._restarts.get(process.name, 0) + 1
-        if count > 1 or process.exit.code == os.EX_IOERR:
+        if count > RESTARTS or process.exit.code == os.EX_IOERR:
             self.failures.append(f"{process.name} ended unplanned: {how}")
             return
+        try:
+            self._start_again(process)
+        except OSError as error:
+            self.failures.append(f"{process.name} could not be started again: {error}")
+
+    def _start_again(self, process: WorkloadProcess) -> None:
         if process.role == CONSUMER:
             self.start_member(process.group, process.member)
         else:
-            self._start(
-                process.name, PRODUCER, self._producer_plan(int(process.name.split("-")[1]))
-            )
-
-
-def ask(socket_path: Path, request: Mapping[str, Any], timeout: float = 2.0) -> dict[str, Any]:
-    """One request and one answer over a workload's control socket; empty when nobody answers."""
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(timeout)
-            connection.connect(str(socket_path))
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            data = bytearray()
-            while not data.endswith(b"\n"):
-                piece = connection.recv(1 << 16)
-                if not piece:
-                    break
-                data += piece
-        answer = json.loads(data)
-    except (OSError, ValueError):
-        return {}
-    return answer if isinstance(answer, dict) else {}
-
-
-def stop_orphan(plan_file: Path, socket_path: Path, timeout: float = 15.0) -> bool:
-    """Stop a workload process whose harness is gone; true when it does not run any more.
-
-    Its pid is in the note that it keeps beside its plan; ticks tell it from a stranger.
-    """
-    note = plan_file.with_suffix(".pid")
-    try:
-        who = json.loads(note.read_bytes())
-        pid, ticks = int(who["pid"]), int(who["ticks"])
-    except (OSError, ValueError, KeyError):
-        return not ask(socket_path, {"op": "stop"})
-    for signum in (signal.SIGTERM, signal.SIGKILL):
-        if not processes.alive(pid, ticks):
-            return True
-        with _already_gone():
-            processes.send_signal(pid, ticks, signum)
-        if processes.await_exit(pid, ticks, timeout):
-            return True
-    return not processes.alive(pid, ticks)
-
-
-_already_gone = partial(contextlib.suppress, TargetError)  # what is gone needs no signal
-
-
-def _topic_plan(topic: TopicLoad, time_scale: float) -> dict[str, Any]:
-    return {
-        "name": topic.name,
-        "queues": topic.queues,
-        "rate_per_second": topic.rate_per_second,
-        "burst_every_seconds": topic.burst.every_seconds if topic.burst else None,
-        "burst_factor": topic.burst.factor if topic.burst else None,
-        "body_bytes": topic.body_bytes,
-        "keys": topic.keys,
-        "ordered": topic.ordered,
-        # A backlog lasts for an outage; a shorter outage needs less of it.
-        "preload_messages": round(topic.preload_messages * time_scale),
-    }
-
-
-def _rate(process: WorkloadProcess) -> float:
-    """Acknowledged sends per second over the newest part of the history."""
-    history = list(process.history)
-    if len(history) < 2:
-        return 0.0
-    newest_at, newest = history[-1]
-    oldest_at, oldest = next(
-        (each for each in history if newest_at - each[0] <= _RATE_SECONDS), history[0]
-    )
-    if newest_at - oldest_at < 0.5:
-        return 0.0
-    return (newest - oldest) / (newest_at - oldest_at)
-
-
-def _last_seq(logs: Path, process: WorkloadProcess) -> int | None:
-    """What a process that ended in order wrote as its last line; ``None`` after a kill."""
-    path = logs / f"{process.proc_no:03d}-{process.name}.log"
-    try:
-        lines = path.read_bytes().rstrip(b"\n").splitlines()
-        note = json.loads(lines[-1])
-        return int(note["last_seq"])
-    except (OSError, ValueError, KeyError, IndexError, TypeError):
-        return None
+            index = int(process.name.removeprefix("producer-"))
+            self._start(process.name, PRODUCER, self._producer_plan(index))

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from failback.chaos.errors import TargetError
-from failback.chaos.fleet import stop_orphan
 from failback.chaos.ledger import (
     CONTINUE,
     RELEASE,
@@ -26,6 +25,7 @@ from failback.chaos.ledger import (
 )
 from failback.chaos.target import Target
 from failback.chaos.view import Member, ProcessIdentity, ProcessState
+from failback.chaos.workload_process import stop_orphan
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)

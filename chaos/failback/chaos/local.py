@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from failback.chaos.catalogue import CATALOGUE
 from failback.chaos.errors import TargetError
 from failback.chaos.facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
 from failback.chaos.target import Deadline, FileStat, Injection, await_another
+from failback.chaos.unix_socket import exchange
 from failback.chaos.view import (
     ClusterView,
     DeathRecord,
@@ -68,15 +68,10 @@ class ControlSocket:
         Raises:
             TargetError: The runtime is away, answers garbage, or says no.
         """
-        request = json.dumps({"cmd": command, **arguments}).encode() + b"\n"
         what = f"runtime: {command} {arguments.get('pod', '')}".strip()
         try:
-            with self._lock, socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(timeout)
-                connection.connect(str(self.path))
-                connection.sendall(request)
-                line = _read_line(connection)
-            reply: dict[str, Any] = json.loads(line)
+            with self._lock:
+                reply: dict[str, Any] = exchange(self.path, {"cmd": command, **arguments}, timeout)
         except (OSError, ValueError) as error:
             raise TargetError(what, f"{self.path}: {error}") from error
         if not reply.get("ok"):
@@ -270,16 +265,6 @@ class LocalTarget:
             identity=identity,
             store=str(pod.get("store") or ""),
         )
-
-
-def _read_line(connection: socket.socket) -> bytes:
-    data = bytearray()
-    while not data.endswith(b"\n"):
-        piece = connection.recv(1 << 16)
-        if not piece:
-            break
-        data += piece
-    return bytes(data)
 
 
 def _death(entry: Mapping[str, Any]) -> DeathRecord:

@@ -20,7 +20,7 @@ from typing import Any, Final
 from failback.chaos.board import HEALED
 from failback.chaos.errors import Aborted
 from failback.chaos.fault_record import FaultRecord
-from failback.chaos.fleet import Fleet, WorkloadProcess
+from failback.chaos.fleet import Fleet
 from failback.chaos.lease import Lease
 from failback.chaos.ledger import UndoLedger
 from failback.chaos.recorder import Recorder
@@ -30,6 +30,7 @@ from failback.chaos.spec import ChaosExperiment, ResolvedArm
 from failback.chaos.target import Injection, Target
 from failback.chaos.view import ClusterView, Member, Stamp
 from failback.chaos.wire import now
+from failback.chaos.workload_process import WorkloadProcess
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
