@@ -155,12 +155,8 @@ class Namespace:
         Pods go with grace 0; a node that runs them sees the deletion and ends their processes.
         """
         for kind in self._kinds_of_ours():
-            for item in self.api.list(kind):
-                if item["metadata"].get("finalizers"):
-                    with suppress(ApiError):
-                        self.api.patch(
-                            kind, item["metadata"]["name"], {"metadata": {"finalizers": None}}
-                        )
+            with suppress(LookupError, ApiError):  # a definition may be on its way out
+                self._free(kind)
         with suppress(ApiError):
             self.api.delete("Namespace", self.name)
         for kind in ("StatefulSet", "Job", "Deployment"):
@@ -169,6 +165,14 @@ class Namespace:
         for pod in self.api.list("Pod"):
             self.api.delete("Pod", pod["metadata"]["name"], grace=0)
         self.api.close()
+
+    def _free(self, kind: str) -> None:
+        for item in self.api.list(kind):
+            if item["metadata"].get("finalizers"):
+                with suppress(ApiError):
+                    self.api.patch(
+                        kind, item["metadata"]["name"], {"metadata": {"finalizers": None}}
+                    )
 
     def _kinds_of_ours(self) -> list[str]:
         definitions = self.api.list("CustomResourceDefinition")
