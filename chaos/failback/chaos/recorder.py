@@ -19,11 +19,12 @@ from failback.chaos.fault_log import FaultLog
 from failback.chaos.fault_record import FaultRecord
 from failback.chaos.runfolder import RunFolder
 from failback.chaos.rungs import RungMatcher
+from failback.chaos.sampler import Sampler
 from failback.chaos.sightings import Sightings
 from failback.chaos.target import Target
 from failback.chaos.view import ClusterView, DeathRecord, Stamp
 from failback.chaos.wire import now
-from failback.chaos.witness import GAP_SECONDS, Event, RouteWatch, Sampler, Watcher, WireWatch
+from failback.chaos.witness import GAP_SECONDS, Event, RouteWatch, Watcher, WireWatch
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.hot_format import SEGMENT_SECONDS
 from failback.client.consumelog.writer import ConsumeLog

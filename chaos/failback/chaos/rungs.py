@@ -9,12 +9,12 @@ from typing import Final
 from failback.chaos.board import PULL_OK, SEND_OK, SLAVE_SYNCED
 from failback.chaos.fault_log import FaultLog
 from failback.chaos.fault_record import FaultRecord, reference
+from failback.chaos.sampler import MARKER_KEY
 from failback.chaos.sightings import Offsets, Sightings
 from failback.chaos.target import Target
 from failback.chaos.view import Member, ProcessIdentity, Stamp
 from failback.chaos.wire import WireConnection, now
 from failback.chaos.witness import (
-    MARKER_KEY,
     AnswerEvent,
     Event,
     OffsetEvent,

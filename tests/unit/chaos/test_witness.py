@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
+from failback.chaos.sampler import ALL_QUEUES, MARKER_KEY, Sampler
 from failback.chaos.view import Member
 from failback.chaos.witness import (
-    ALL_QUEUES,
-    MARKER_KEY,
     AnswerEvent,
     Event,
     OffsetEvent,
@@ -21,7 +20,6 @@ from failback.chaos.witness import (
     QueueEvent,
     RouteEvent,
     RouteWatch,
-    Sampler,
     WireWatch,
 )
 from failback.protocol.fastjson import dumps
