@@ -201,6 +201,7 @@ def test_the_platforms_words(found: dict[str, Any] | None, word: str) -> None:
         ({"exitCode": 143}, 15, None, ""),
         ({"exitCode": 0}, None, 0, ""),
         ({"exitCode": 3}, None, 3, ""),
+        ({"exitCode": 255}, None, 255, ""),
         ({"exitCode": 137, "reason": "OOMKilled"}, 9, None, "the container ran out of memory"),
     ],
 )

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import websocket
@@ -31,6 +31,7 @@ _LEASES: Final = ("coordination.k8s.io", "v1", "leases")
 _NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _ERROR_CHANNEL: Final = 3
+_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _config: Any = config  # none of the three has types
 _stream: Any = stream
 _Watch: Any = watch.Watch
@@ -105,17 +106,16 @@ class KubeApi:
         """Yield ``(ADDED | MODIFIED | DELETED, pod)`` after a resourceVersion, for ``seconds``."""
         events: Any = _Watch()
         try:
-            for event in events.stream(
-                self._core.list_namespaced_pod,
-                self.namespace,
-                field_selector=f"metadata.name={name}",
-                resource_version=version,
-                timeout_seconds=max(1, round(seconds)),
-                _request_timeout=seconds + REQUEST_SECONDS,
-            ):
-                yield str(event["type"]), self._plain(event["object"])
-        except ApiException as error:
-            raise TargetError(f"watch pod {name}", _words(error)) from error
+            with _asking(f"watch pod {name}"):
+                for event in events.stream(
+                    self._core.list_namespaced_pod,
+                    self.namespace,
+                    field_selector=f"metadata.name={name}",
+                    resource_version=version,
+                    timeout_seconds=max(1, round(seconds)),
+                    _request_timeout=seconds + REQUEST_SECONDS,
+                ):
+                    yield str(event["type"]), self._plain(event["object"])
         finally:
             events.stop()
 
@@ -311,11 +311,4 @@ def _exit_code(status: bytes) -> int | None:
 
 
 def _inside_a_pod() -> bool:
-    from pathlib import Path
-
-    return Path("/var/run/secrets/kubernetes.io/serviceaccount/token").exists()
-
-
-def wait_briefly(seconds: float = 0.1) -> None:
-    """Between two looks of a wait that has a deadline."""
-    time.sleep(seconds)
+    return _TOKEN.exists()

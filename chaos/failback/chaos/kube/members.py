@@ -6,6 +6,7 @@ is what the operator rendered; a broker that answers knows better.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -18,6 +19,7 @@ CONTAINER: Final = "broker"
 HOLD_ANNOTATION: Final = "failback.dev/hold-member"
 _LISTEN_PORT: Final = 10911
 _SIGNAL_BASE: Final = 128
+_SIGNALS: Final = frozenset(signal.Signals)
 _OUT_OF_MEMORY: Final = "OOMKilled"
 
 
@@ -132,9 +134,13 @@ def ended(pod: Object, container: str) -> Object | None:
 
 
 def death_of_container(terminated: Object, pid: int, ticks: int, seen: Stamp) -> DeathRecord:
-    """A death by the container's exit code: the init's is its child's, 128 + n for signal n."""
+    """A death by the container's exit code: that of the broker, 128 + n for signal n.
+
+    A JVM that could not start ends with 253 to 255, which is no signal.
+    """
     code = int(terminated.get("exitCode", 0))
-    signum = terminated.get("signal") or (code - _SIGNAL_BASE if code > _SIGNAL_BASE else None)
+    by_signal = code - _SIGNAL_BASE in _SIGNALS
+    signum = terminated.get("signal") or (code - _SIGNAL_BASE if by_signal else None)
     return DeathRecord(
         pid,
         ticks,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import os
 import threading
 import time
@@ -22,7 +21,7 @@ from failback.chaos.catalogue import CATALOGUE
 from failback.chaos.errors import TargetError
 from failback.chaos.facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
 from failback.chaos.kube import guards
-from failback.chaos.kube.api import KubeApi, wait_briefly
+from failback.chaos.kube.api import KubeApi
 from failback.chaos.kube.container import Containers, keeper_of
 from failback.chaos.kube.deaths import DeathBook
 from failback.chaos.kube.inside import Inside
@@ -58,11 +57,10 @@ from failback.chaos.view import (
 )
 from failback.chaos.wire import now
 
-logger = logging.getLogger(__name__)
-
 DOMAIN_VARIABLE: Final = "FAILBACK_CLUSTER_DOMAIN"
 DEFAULT_STORE: Final = "/home/rocketmq/store"
 _AT_ONCE: Final = 8
+_LOOK_SECONDS: Final = 0.1
 _DEATH_RECORD_SECONDS: Final = 10.0
 _RELEASE_SECONDS: Final = 60.0
 _WRITE_TRIES: Final = 5
@@ -86,10 +84,13 @@ class KubernetesTarget:
         self._containers = Containers(api)
         self._processes: dict[str, tuple[int, int]] = {}
         """Container → pid and ticks of the broker that was seen in it last."""
+        # Kept, because every thread that opens a stream needs a client of its own.
+        self._lookers = ThreadPoolExecutor(_AT_ONCE, "look")
         self._deaths = DeathBook()
         self._lock = threading.Lock()
 
     def close(self) -> None:
+        self._lookers.shutdown(cancel_futures=True)
         self.api.close()
 
     # --- looking ---------------------------------------------------------------------------------
@@ -99,8 +100,7 @@ class KubernetesTarget:
         pods = self.api.pods(self._selector)
         engine = self._engine(cluster, pods)
         found = places(cluster, pods, self._domain)
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            looked = list(pool.map(self._member, found))
+        looked = list(self._lookers.map(self._member, found))
         for _, config in looked:
             if config.get("namesrvAddr"):
                 self._nameservers = tuple(
@@ -241,7 +241,7 @@ class KubernetesTarget:
             if deadline.over():
                 state = self.process_state(victim).value
                 raise TargetError(what, f"pid {victim.pid} is {state} at the deadline")
-            wait_briefly()
+            time.sleep(_LOOK_SECONDS)
 
     def await_restarted(
         self, member: Member, previous: ProcessIdentity, deadline: Deadline
@@ -267,7 +267,7 @@ class KubernetesTarget:
             if deadline.over():
                 state = platform_state(pod)
                 raise TargetError(f"release {member.pod}", f"its container is {state}")
-            wait_briefly()
+            time.sleep(_LOOK_SECONDS)
 
     def stop(self, member: Member, grace_seconds: float) -> StopReceipt:
         """Delete the pod with its grace; the container's end tells whether it was enough."""
