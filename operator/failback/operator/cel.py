@@ -112,6 +112,18 @@ _SYNC_OVERRIDES: Final = (
     " (has(p.masterRole) ? p.masterRole : self.masterRole) != 'SYNC_MASTER'"
     " || (has(p.slavesPerPair) ? p.slavesPerPair : self.slavesPerPair) >= 1)"
 )
+
+
+def _characters(table: str) -> str:
+    """Return the expression for the length of an optional map of texts."""
+    return f"(has({table}) ? {table}.map(k, k.size() + {table}[k].size()).sum() : 0)"
+
+
+_CONFIG_LENGTH: Final = (
+    f"{_characters('self.config')} + (has(self.pairOverrides)"
+    f" ? self.pairOverrides.map(p, {_characters('p.config')}).sum() : 0)"
+    f" <= {words.MAX_CONFIG_CHARACTERS}"
+)
 _BROKER_CLUSTER: Final = (
     *_name_rules("BrokerCluster", "BC1"),
     Rule(
@@ -203,6 +215,7 @@ _BROKER_CLUSTER: Final = (
         f" || quantity(p.storageSize).compareTo(quantity('{words.SMALLEST_STORE}')) >= 0)))",
         words.STORE_TOO_SMALL,
     ),
+    Rule("BC15", "BrokerCluster", "spec", _CONFIG_LENGTH, words.CONFIG_TOO_LARGE),
     _engine_rule("BrokerCluster"),
     *_pod_template_rules("BrokerCluster"),
 )

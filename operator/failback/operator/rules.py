@@ -90,6 +90,8 @@ def _broker_cluster(cluster: BrokerCluster) -> Iterator[Violation]:
         yield Violation("BC7", "spec", words.TOO_MANY_IN_SYNC, "spec.sync.inSyncReplicas")
     yield from _broker_config("spec.config", spec.config)
     yield from _pair_overrides(spec)
+    if _config_characters(spec) > words.MAX_CONFIG_CHARACTERS:
+        yield Violation("BC15", "spec", words.CONFIG_TOO_LARGE, "spec.pairOverrides")
     yield from _engine(spec.engine)
     yield from _pod_template(spec.pod_template)
     yield from _storage(spec)
@@ -115,6 +117,11 @@ def _broker_config(path: str, config: Mapping[str, str]) -> Iterator[Violation]:
             continue
         if problem := config_keys()[key].problem(value):
             yield Violation("config_keys", path, f"{key}: {problem}", at, problem)
+
+
+def _config_characters(spec: BrokerClusterSpec) -> int:
+    tables = [spec.config, *(override.config for override in spec.pair_overrides)]
+    return sum(len(key) + len(value) for table in tables for key, value in table.items())
 
 
 def _is_property(key: str, value: str) -> bool:
