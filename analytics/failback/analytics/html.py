@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from failback.analytics import figure_data, figures
 from failback.analytics.figure_data import Point, Report
+from failback.analytics.status_summary import rule_set_of
 
 NS_PER_SECOND = figures.NS_PER_SECOND
 MAX_TABLE_ROWS = 500
@@ -176,7 +177,7 @@ def card_rows(report: Report) -> list[Row]:
         ),
         ("seed", report["seed"]),
         ("engine", f"{system['engine']} {system['version']}"),
-        ("rule set", source["rule_set"]),
+        ("rule set", rule_set_of(report)),
         ("time scale", f"{source['time_scale']:g}"),
     ]
     labels = {

@@ -50,11 +50,17 @@ def status_of(reports: Sequence[Report], artifact_uri: str) -> dict[str, Any]:
             :MAX_ENTRIES
         ],
         "perPair": _pairs(reports)[:MAX_ENTRIES],
-        "ruleSet": str(reports[0]["source"]["rule_set"]),
+        "ruleSet": " / ".join(dict.fromkeys(rule_set_of(report) for report in reports)),
         "runSha256": str(reports[0]["evidence"]["run_sha256"] or ""),
         "artifactUri": artifact_uri,
         "truncated": False,
     }
+
+
+def rule_set_of(report: Report) -> str:
+    """Whose rules the brokers followed, as ``4.9.8`` or ``4.9.8, guarded``."""
+    release, rules = report["source"]["rule_set"], report["system"].get("rules")
+    return f"{release}, {rules}" if rules and rules != "compat" else str(release)
 
 
 def ratio_text(part: int | None, whole: int | None) -> str | None:

@@ -54,6 +54,14 @@ def test_every_figure_is_that_of_the_report(name: str, tmp_path: Path) -> None:
         assert float(found["duplicateRatio"]) == pytest.approx(totals["dup_ratio"], abs=1e-4)
 
 
+def test_it_says_whose_rules_were_followed(tmp_path: Path) -> None:
+    plain, guarded = reported("c2", tmp_path), reported("c3", tmp_path)
+    guarded["system"]["rules"] = "guarded"
+    release = plain["source"]["rule_set"]
+    assert status_of([plain, plain], "")["ruleSet"] == release
+    assert status_of([plain, guarded], "")["ruleSet"] == f"{release} / {release}, guarded"
+
+
 def test_several_runs_are_added_and_each_is_kept_apart(tmp_path: Path) -> None:
     documents = [reported(name, tmp_path) for name in ("c2", "c3")]
     found = status_of(documents, "file:///somewhere")

@@ -173,8 +173,8 @@ class ReconsumptionReportStatus(CommonStatus):
     """Duplicates that the theory allows at most."""
     bounds_exceeded: bool | None = None
     """Whether more were counted than the theory allows."""
-    rule_set: str | None = Field(default=None, max_length=32)
-    """The brokers' rules: compat or guarded."""
+    rule_set: str | None = Field(default=None, max_length=64)
+    """Whose rules the brokers followed: a release of RocketMQ, and guarded if they did."""
     run_sha256: str | None = Field(default=None, max_length=64)
     """Digest of the input."""
     artifact_uri: str | None = Field(default=None, max_length=1024)

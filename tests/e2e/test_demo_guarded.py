@@ -1,0 +1,34 @@
+"""The demo under the guarded rules: the same outage and handover, and nothing comes again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.brute_force import BruteForce
+from tests.support.demo_checks import GROUP, TOPIC, check_stay
+from tests.support.demo_run import run_demo
+
+pytestmark = pytest.mark.e2e
+
+
+def test_a_returned_master_has_heard_of_what_its_slave_served(tmp_path: Path) -> None:
+    demo = run_demo(tmp_path / "runs", "--quick", "--rules", "guarded", "--report-engine", "local")
+    assert demo.done.code == 0, demo.done.output[-4000:] + demo.done.errors[-4000:]
+    check_stay(demo.report("stay"), BruteForce(demo.run_dir("stay")))
+
+    report, counted = demo.report("handover"), BruteForce(demo.run_dir("handover"))
+    assert report["verdict"]["value"] == "Pass"
+    assert report["system"]["rules"] == "guarded"
+    assert counted.duplicates() == []
+    assert counted.lost() == []
+    before, after = counted.consumers()
+    consumed = counted.consumed(TOPIC, before)
+    assert consumed != counted.file_of_dead_master(GROUP, TOPIC), "the slave served nothing"
+    started = {
+        row["qid"]: row["start_off"]
+        for row in counted.rows("assign")
+        if row["proc_no"] == after and row["ptopic"] == TOPIC
+    }
+    assert started == consumed
