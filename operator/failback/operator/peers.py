@@ -12,7 +12,8 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -34,6 +35,7 @@ _STATE_SECONDS: Final = 10.0
 _TABLE_SECONDS: Final = 30.0
 _FAST_SECONDS: Final = 2.0
 _CONCURRENT: Final = 64
+_TURN_SECONDS: Final = 0.2
 _KEPT_OFFSETS: Final = 8
 _ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 _GAUGE: Final = re.compile(rb"^(rocketmq_slave_[a-z_]+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
@@ -118,19 +120,50 @@ class Peers:
             FailbackError: The peer refused or could not be asked.
             TimeoutError: It did not answer in time.
         """
-        async with self._limit:
-            begun, result = time.monotonic(), "ok"
-            try:
-                async with asyncio.timeout(self._timeout_seconds):
-                    return await order
-            except TimeoutError:
-                result = "timeout"
-                raise
-            except FailbackError:
-                result = "error"
-                raise
-            finally:
-                self._metrics.admin_request(code, result, time.monotonic() - begun)
+        try:
+            async with self._turn():
+                return await self._answered(code, order)
+        finally:
+            if isinstance(order, Coroutine):
+                order.close()  # who is cancelled while it waits for its turn has asked nothing
+
+    async def _answered(self, code: int, order: Awaitable[Value]) -> Value:
+        """Await the answer within the time limit; count it."""
+        begun, result = time.monotonic(), "ok"
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                return await order
+        except TimeoutError:
+            result = "timeout"
+            raise
+        except FailbackError:
+            result = "error"
+            raise
+        finally:
+            self._metrics.admin_request(code, result, time.monotonic() - begun)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Hold one of the places for questions; who gets no answer soon waits on without it.
+
+        So many questions at once don't time each other out, and peers that never answer hold up
+        no others.
+        """
+        held = True
+
+        def leave() -> None:
+            nonlocal held
+            if held:
+                held = False
+                self._limit.release()
+
+        await self._limit.acquire()
+        timer = asyncio.get_running_loop().call_later(_TURN_SECONDS, leave)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            leave()
 
     async def ask(self, code: int, question: Awaitable[Value]) -> Value | None:
         """Return the answer of an admin request, or ``None`` when there is none in time."""
@@ -360,7 +393,7 @@ class Peers:
             )
         found: dict[str, float] | None = None
         try:
-            async with self._limit, self._http.get(f"{target.http}/metrics") as answer:
+            async with self._turn(), self._http.get(f"{target.http}/metrics") as answer:
                 if answer.status == 200:
                     text = await answer.read()
                     found = {name.decode(): float(value) for name, value in _GAUGE.findall(text)}
