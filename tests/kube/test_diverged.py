@@ -14,8 +14,8 @@ from failback.client.producer import Producer
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import condition_of, is_true, operator
-from tests.support.quick_pair import QUICK, QuickPair, resource
+from tests.support.operator_process import condition_of, operator
+from tests.support.quick_pair import QUICK, QuickPair
 
 pytestmark = pytest.mark.kube
 
@@ -33,9 +33,7 @@ async def test_a_diverged_slave_stays_out_and_is_wiped_once(
     with operator(namespace, **QUICK):
         pair = QuickPair(namespace)
         pair.create()
-        pair.api.create(resource("Topic", "paid", clusterRef={"name": "orders"}, topicName=TOPIC))
-        pair.wait_settled()
-        pair.api.wait("Topic", "paid", is_true("Synced"), seconds=60)
+        pair.create_topic(TOPIC)
         async with Producer("shop", pair.settings()) as producer:
             for number in range(20):
                 await producer.send(Message(TOPIC, b"message %d" % number))
@@ -49,13 +47,11 @@ async def test_a_diverged_slave_stays_out_and_is_wiped_once(
         uid = pair.api.get("PersistentVolumeClaim", CLAIM)["metadata"]["uid"]
         assert told.endswith(f"; {ASK}={uid} wipes its volume")
         assert told in pair.wait_event("SlaveDiverged", "orders")
-        assert init_exit(pair.api.get("Pod", SLAVE)) == 3
-        async with pair.admin() as admin:
-            known = (await admin.cluster_info()).broker_addr_table["orders-0"].broker_addrs
-        assert known == {0: pair.address(0)}, "it never attached"
+        assert pair.verify_exit(1) == 3
+        assert await pair.registered() == {0: pair.address(0)}, "it never attached"
         assert LAST not in log.read_bytes(), "its claim is kept as it is"
 
-        annotate(pair, uid)
+        pair.annotate(force_resync_member=uid)
         pair.api.wait(
             "PersistentVolumeClaim", CLAIM, lambda item: item["metadata"]["uid"] != uid, seconds=120
         )
@@ -64,8 +60,8 @@ async def test_a_diverged_slave_stays_out_and_is_wiped_once(
         await replicated(node.claim_folder(namespace.name, CLAIM) / "commitlog")
 
         pod = pair.api.get("Pod", SLAVE)["metadata"]["uid"]
-        annotate(pair, None)
-        annotate(pair, uid)
+        pair.annotate(force_resync_member=None)
+        pair.annotate(force_resync_member=uid)
         await asyncio.sleep(7)  # a pass of every resource lies within
         assert pair.api.get("Pod", SLAVE)["metadata"]["uid"] == pod
         assert pair.api.get("PersistentVolumeClaim", CLAIM)["metadata"]["uid"] == again
@@ -73,11 +69,6 @@ async def test_a_diverged_slave_stays_out_and_is_wiped_once(
 
 def is_diverged(item: Object) -> bool:
     return bool(condition_of(item, "ReplicationHealthy").get("reason") == "Diverged")
-
-
-def annotate(pair: QuickPair, uid: str | None) -> None:
-    """Ask for the wipe of a claim, or take that back."""
-    pair.api.patch("BrokerCluster", "orders", {"metadata": {"annotations": {ASK: uid}}})
 
 
 async def replicated(folder: Path) -> Path:
@@ -101,13 +92,3 @@ def write_another(log: Path) -> None:
         file.write(struct.pack(">I", zlib.crc32(LAST[::-1]) & 0x7FFFFFFF))
         file.seek(at)
         file.write(LAST[::-1])
-
-
-def init_exit(pod: Object) -> int | None:
-    """Return how the init container ended that compares the logs."""
-    for status in pod["status"].get("initContainerStatuses", ()):
-        if status["name"] == "verify":
-            for state in (status.get("state", {}), status.get("lastState", {})):
-                if "terminated" in state:
-                    return int(state["terminated"]["exitCode"])
-    return None
