@@ -5,6 +5,9 @@ acknowledging and is corrupted in silence once the master passes that point. So 
 of the own log are compared, byte by byte, with what the master answers to VIEW_MESSAGE_BY_ID (33)
 at the same physical offsets.
 
+Only the last records are compared to find out whether the logs differ. If they do, the first record
+that differs is searched in the whole log: all from there on is what the master does not have.
+
 33 does not check that an offset is the start of a record (Apache takes four bytes there for a
 length, DefaultMessageStore#lookMessageByOffset of 4.9.8), so every other answer within the
 master's range, an error or a frame that is too large among them, means that the logs differ.
@@ -20,7 +23,13 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from failback.broker.store.tail import LogTail, read_tail
+from failback.broker.store.tail import (
+    LogTail,
+    log_files,
+    read_tail,
+    record_bytes,
+    record_offsets,
+)
 from failback.client.admin import AdminClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import (
@@ -145,7 +154,8 @@ async def _compare(admin: AdminClient, settings: PrefixSettings, tail: LogTail) 
     )
     if tail.end > end:
         detail = f"slave ends at {tail.end}, master at {end}"
-        return replace(known, prefix=Prefix.SLAVE_AHEAD, detail=detail)
+        ahead = replace(known, prefix=Prefix.SLAVE_AHEAD, detail=detail)
+        return await _with_first_difference(admin, settings, ahead)
     within = [each for each in tail.records if each[0] >= max(start, 0)]
     if not within:
         detail = f"master starts at {start}, slave ends at {tail.end}"
@@ -154,14 +164,61 @@ async def _compare(admin: AdminClient, settings: PrefixSettings, tail: LogTail) 
         theirs = await _record_at(admin, master, offset)
         if theirs != record:
             how = "has no record" if theirs is None else "has another record"
-            return replace(
+            diverged = replace(
                 known,
                 prefix=Prefix.DIVERGED,
                 detail=f"the master {how} at {offset}",
                 compared=number + 1,
                 differs_at=offset,
             )
+            return await _with_first_difference(admin, settings, diverged)
     return replace(known, compared=len(within))
+
+
+async def _with_first_difference(
+    admin: AdminClient, settings: PrefixSettings, verdict: Verdict
+) -> Verdict:
+    """Return a verdict of refusal that says where the logs begin to differ.
+
+    Two logs that differ at one record have nothing in common behind it, because a record holds its
+    own offset and time. A master that goes away meanwhile leaves the verdict as it is.
+    """
+    try:
+        first = await _first_difference(admin, settings, verdict)
+    except FailbackError as error:
+        logger.warning("where the logs begin to differ could not be found out: %s", error)
+        return verdict
+    return verdict if first is None else replace(verdict, differs_at=first)
+
+
+async def _first_difference(
+    admin: AdminClient, settings: PrefixSettings, verdict: Verdict
+) -> int | None:
+    """Return the offset of the first own record that the master lacks or has otherwise."""
+    assert verdict.master is not None
+    master, end = verdict.master, verdict.master_end or 0
+    found: int | None = None
+    for start, path in log_files(settings.commit_log):
+        within = [
+            offset
+            for offset in record_offsets(path, start)
+            if (verdict.master_start or 0) <= offset < verdict.own_end
+        ]
+        low, high = 0, len(within)
+        while low < high:
+            middle = (low + high) // 2
+            offset = within[middle]
+            own = record_bytes(path, start, offset)
+            known = offset + len(own) <= end
+            if known and await _record_at(admin, master, offset) == own:
+                low = middle + 1
+            else:
+                high = middle
+        if low < len(within):
+            found = within[low]
+        if low:
+            break
+    return found
 
 
 async def _find_master(admin: AdminClient, settings: PrefixSettings) -> str:

@@ -137,6 +137,41 @@ def test_records_at_other_places_are_found(master: Checker, tmp_path: Path) -> N
     assert (code, verdict["prefix"]) == (3, "Diverged")
 
 
+@pytest.mark.parametrize(
+    ("own", "prefix"), [(range(900, 980), "Diverged"), (range(900, 1100), "SlaveAhead")]
+)
+def test_the_first_record_that_differs_is_found_beyond_those_compared(
+    master: Checker, tmp_path: Path, own: range, prefix: str
+) -> None:
+    write_log(tmp_path / "slave", range(10))
+    write_log(tmp_path / "slave", own)
+    code, verdict = master.run()
+    assert (code, verdict["prefix"]) == (3, prefix)
+    assert len(own) > 64
+    assert verdict["differsAt"] * (10 + len(own)) == verdict["ownEnd"] * 10
+
+
+def test_what_a_slave_has_more_begins_where_its_master_ends(
+    master: Checker, tmp_path: Path
+) -> None:
+    write_log(tmp_path / "slave", range(300))
+    code, verdict = master.run()
+    assert (code, verdict["prefix"]) == (3, "SlaveAhead")
+    assert verdict["differsAt"] == verdict["masterEnd"]
+
+
+def test_the_first_record_that_differs_is_found_in_an_older_file(
+    master: Checker, tmp_path: Path
+) -> None:
+    padding = bytes(100_000)
+    write_log(tmp_path / "slave", range(10))
+    write_log(tmp_path / "slave", range(900, 980), mark=padding)
+    assert len(list((tmp_path / "slave" / "commitlog").iterdir())) > 1
+    code, verdict = master.run()
+    assert (code, verdict["prefix"]) == (3, "SlaveAhead")
+    assert verdict["differsAt"] * 10 == verdict["masterEnd"]
+
+
 def test_a_master_that_begins_behind_the_slaves_end(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     write_log(folder / "store", range(10), start=FILE)

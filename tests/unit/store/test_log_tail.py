@@ -8,7 +8,13 @@ import pytest
 
 from failback.broker.store.files import OsFiles
 from failback.broker.store.message_store import MessageStore
-from failback.broker.store.tail import LogTail, read_tail
+from failback.broker.store.tail import (
+    LogTail,
+    log_files,
+    read_tail,
+    record_bytes,
+    record_offsets,
+)
 from tests.support.store_kit import kill, open_store, put_all
 
 pytestmark = pytest.mark.unit
@@ -64,3 +70,16 @@ def test_files_that_are_no_log_files_are_left_out(tmp_path: Path) -> None:
     filled(tmp_path, 2)
     (tmp_path / "commitlog" / ".creating-1-1").write_bytes(b"half")
     assert bodies(read_tail(tmp_path / "commitlog", 64)) == [0, 1]
+
+
+def test_every_record_of_every_file_is_found_newest_file_first(tmp_path: Path) -> None:
+    store = filled(tmp_path, 40)
+    files = log_files(tmp_path / "commitlog")
+    assert [start for start, _ in files] == sorted((start for start, _ in files), reverse=True)
+    found = [
+        (offset, record_bytes(path, start, offset))
+        for start, path in reversed(files)
+        for offset in record_offsets(path, start)
+    ]
+    assert tuple(found) == read_tail(tmp_path / "commitlog", 64).records
+    assert all(store.record_at(offset) == record for offset, record in found)

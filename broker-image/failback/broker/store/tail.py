@@ -8,7 +8,9 @@ records that are returned are read whole, with their CRC.
 from __future__ import annotations
 
 import mmap
+from array import array
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -39,7 +41,7 @@ def read_tail(directory: Path, records: int) -> LogTail:
     A folder that is not there is an empty log. ``OSError`` when a file cannot be read.
     """
     end, found = 0, list[tuple[int, bytes]]()
-    for start, path in sorted(_log_files(directory), reverse=True):
+    for start, path in log_files(directory):
         file_end, kept = _file_tail(path, start, records - len(found))
         if kept and not found:
             end = file_end
@@ -49,14 +51,37 @@ def read_tail(directory: Path, records: int) -> LogTail:
     return LogTail(end, tuple(found))
 
 
-def _log_files(directory: Path) -> list[tuple[int, Path]]:
+def log_files(directory: Path) -> list[tuple[int, Path]]:
+    """Return the files of a log with the physical offset of their first byte, newest first."""
     if not directory.is_dir():
         return []
-    return [
+    found = [
         (int(path.name), path)
         for path in directory.iterdir()
         if path.name.isdecimal() and path.stat().st_size
     ]
+    return sorted(found, reverse=True)
+
+
+def record_offsets(path: Path, start: int) -> array[int]:
+    """Return the physical offsets of all records of one file, by the lengths they announce."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        view = memoryview(mapped)
+        try:
+            return array("q", (start + place for place, _ in _walk(view)))
+        finally:
+            view.release()
+
+
+def record_bytes(path: Path, start: int, offset: int) -> bytes:
+    """Return the record of one file at a physical offset that :func:`record_offsets` gave."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as mapped:
+        place = offset - start
+        view = memoryview(mapped)
+        try:
+            return bytes(view[place : place + announced_size(view, place)])
+        finally:
+            view.release()
 
 
 def _file_tail(path: Path, start: int, wanted: int) -> tuple[int, list[tuple[int, bytes]]]:
@@ -80,13 +105,21 @@ def _file_tail(path: Path, start: int, wanted: int) -> tuple[int, list[tuple[int
 def _places(view: memoryview, wanted: int) -> tuple[deque[int], int]:
     """Return the positions of the last ``wanted`` records of a file and where they end."""
     places: deque[int] = deque(maxlen=max(wanted, 0))
+    at = 0
+    for place, length in _walk(view):
+        places.append(place)
+        at = place + length
+    return places, at
+
+
+def _walk(view: memoryview) -> Iterator[tuple[int, int]]:
+    """Yield position and announced length of what looks like records, from the file's begin."""
     at, size = 0, len(view)
     while at + _LEAST_BYTES <= size:
         if view[at + MAGIC_POSITION : at + _LEAST_BYTES] != V1_MAGIC_BYTES:
-            break
+            return
         length = announced_size(view, at)
         if length < _LEAST_BYTES or at + length > size:
-            break
-        places.append(at)
+            return
+        yield at, length
         at += length
-    return places, at

@@ -167,6 +167,8 @@ def _words(verdict: Mapping[str, Any]) -> str:
     if prefix == "TooFarBehind":
         return f"master starts at {verdict.get('masterStart')}, slave ends at {end}"
     words = str(verdict.get("message", ""))
+    if prefix == "Diverged":
+        words = words or str(verdict.get("detail", ""))
     if not words and prefix and prefix not in MAY_START:
         return f"master ends at {verdict.get('masterEnd')}, slave ends at {end}"
     return words
