@@ -55,6 +55,7 @@ _CONTAINER: Final = {
     "readinessProbe",
     "livenessProbe",
     "lifecycle",
+    "terminationMessagePolicy",
 }
 _PROBE: Final = {
     "httpGet",
@@ -68,7 +69,8 @@ _PROBE: Final = {
 FIELD_REFERENCES: Final = ("metadata.name", "metadata.namespace", "status.podIP")
 WITHOUT_EFFECT: Final = (
     "images and pull settings, resources, security contexts, Services, disruption budgets,"
-    " owner references, preferred anti-affinity, size limits, preStop"
+    " owner references, preferred anti-affinity, size limits, preStop,"
+    " termination messages"
 )
 
 

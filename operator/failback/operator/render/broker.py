@@ -113,6 +113,7 @@ def _pod(cluster: BrokerCluster, pair: Pair, ordinal: int, context: Context) -> 
     shared: Object = {
         "env": common.environment(engine, home, http_port, marks, spec.pod_template),
         "securityContext": common.container_security(),
+        "terminationMessagePolicy": common.LAST_WORDS,
         "volumeMounts": common.mounts(home, run_dir, data=True),
     }
     scope = pair_selector(cluster, pair.index)

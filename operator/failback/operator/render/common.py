@@ -70,6 +70,10 @@ def metadata(owner: Resource, name: str, context: Context, marks: dict[str, str]
     }
 
 
+LAST_WORDS: Final = "FallbackToLogsOnError"
+"""Who ends with an error and left no message is told of with the last lines of its log."""
+
+
 def container_security() -> Object:
     """Return the security context of every container: Pod Security Standard `restricted`."""
     return copy.deepcopy(_LOCKED)

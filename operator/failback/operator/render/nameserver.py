@@ -77,6 +77,7 @@ def _pod(name_server: NameServer, context: Context) -> Object:
     shared: Object = {
         "env": common.environment(engine, home, http_port, marks, spec.pod_template),
         "securityContext": common.container_security(),
+        "terminationMessagePolicy": common.LAST_WORDS,
         "volumeMounts": common.mounts(home, run_dir, data=False),
     }
     found: Object = {
