@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
 
+from failback.client.admin import AdminClient
 from tests.support.apache import NameServer, failed_by, got_by, sent_by
 from tests.support.java_lab import Lab
-from tests.support.polling import wait_until
+from tests.support.polling import SCALE, wait_until
 from tests.support.processes import TestProcess
 
 pytestmark = pytest.mark.java
@@ -94,7 +97,7 @@ def test_batches_tags_and_compressed_bodies_arrive(lab: Lab) -> None:
     assert delivered(consumer) == expected
 
 
-def test_a_failed_message_comes_again_and_then_rests(lab: Lab) -> None:
+async def test_a_failed_message_comes_again_and_then_rests(lab: Lab) -> None:
     ns = lab.namesrv()
     broker = lab.broker("failback", ns, settings={"messageDelayLevel": "1s 1s 1s"})
     broker.start()
@@ -105,6 +108,49 @@ def test_a_failed_message_comes_again_and_then_rests(lab: Lab) -> None:
     consumer.end_input()
     times = sorted((got.number, got.reconsume_times) for got in got_by(consumer))
     assert times == [(number, again) for number in range(5) for again in (0, 1)]
+    async with AdminClient([ns.address]) as admin:
+        retried = await admin.max_offset(broker.address, "%RETRY%java-consumer", 0)
+        assert retried == 5, "sent back to the broker, not kept at the consumer"
+        assert await admin.delay_offsets(broker.address) == {3: 5}
+
+
+async def test_what_fails_too_often_becomes_a_dead_letter(lab: Lab) -> None:
+    ns = lab.namesrv()
+    broker = lab.broker("failback", ns, settings={"messageDelayLevel": "1s 1s 1s 1s"})
+    broker.start()
+    async with AdminClient([ns.address]) as admin:
+        producer = lab.program("Producer", ns, topic=TOPIC, count=2)
+        producer.wait_for("done")
+        consumer = lab.program("PushConsumer", ns, topic=TOPIC, fail=99, maxReconsume=1)
+        dead = "%DLQ%java-consumer"
+
+        async def all_dead() -> bool:
+            topics = await admin.all_topic_config(broker.address)
+            known = dead in topics.topic_config_table
+            return known and await admin.max_offset(broker.address, dead, 0) == 2
+
+        deadline = time.monotonic() + 60 * SCALE
+        while not await all_dead():
+            assert time.monotonic() < deadline, "no dead letters"
+            await asyncio.sleep(0.1)
+        consumer.end_input()
+        times = sorted((got.number, got.reconsume_times) for got in got_by(consumer))
+        assert times == [(number, again) for number in range(2) for again in (0, 1)]
+
+
+def test_delayed_messages_of_a_java_producer_arrive(lab: Lab) -> None:
+    ns = lab.namesrv()
+    lab.broker("failback", ns, settings={"messageDelayLevel": "1s 2s"}).start()
+    for level in (1, 2, 9):
+        first = level * 100
+        lab.program("Producer", ns, topic=TOPIC, first=first, count=5, delayLevel=level).wait_for(
+            "done"
+        )
+    consumer = lab.program("PushConsumer", ns, topic=TOPIC)
+    expected = {level * 100 + number for level in (1, 2, 9) for number in range(5)}
+    wait_until(lambda: delivered(consumer) == expected, "all of them")
+    consumer.end_input()
+    assert len(got_by(consumer)) == len(expected)
 
 
 class FirstBytes:

@@ -64,6 +64,8 @@ _FIXED_AT_START: Final = frozenset(
         "failbackGuardReturnedOffsets",
         "failbackDrainSeconds",
         "flushConsumerOffsetInterval",
+        "flushDelayOffsetInterval",
+        "messageDelayLevel",
         "registerNameServerPeriod",
         "messageIndexEnable",
         "maxHashSlotNum",

@@ -20,6 +20,7 @@ from typing import Final
 from failback.broker.config import BrokerConfig
 from failback.broker.connection import BrokerConnection
 from failback.broker.delay_offsets import DelayOffsets
+from failback.broker.delay_service import DelayService
 from failback.broker.durability import DurabilityGate
 from failback.broker.groups import SubscriptionGroupManager
 from failback.broker.ha.config import HaConfig
@@ -40,7 +41,7 @@ from failback.broker.processors.offsets import OffsetProcessor
 from failback.broker.processors.pull import HOLD_PASS_MS, PullProcessor
 from failback.broker.processors.queue_meta import QueueMetaProcessor
 from failback.broker.processors.send import SendProcessor
-from failback.broker.processors.unsupported import UnsupportedProcessor
+from failback.broker.processors.send_back import SendBackProcessor
 from failback.broker.queue_locks import LOCK_LIVE_MS, QueueLocks
 from failback.broker.registration import FIRST_DELAY_MS, Registration
 from failback.broker.runtime_info import RuntimeSources, runtime_info
@@ -127,6 +128,13 @@ class BrokerController:
         """One job at a time, as 4.9's scheduler thread: persist, register, synchronise."""
         self.housekeeping = Scheduler(loop.time, self._scale)
         """What must not wait for a slow peer: held pulls, scans, samples."""
+        self.delays = DelayService(
+            self.store,
+            self.delay_offsets,
+            scale=self._scale,
+            clock_ms=wall_ms,
+            on_append=self.server.note_append,
+        )
         self.health = HealthServer(self._endpoints.by_path())
 
     def _compose_processors(self, clock: Callable[[], float]) -> None:
@@ -204,7 +212,14 @@ class BrokerController:
             runtime_info=self._runtime_info,
             system_topics=lambda: system_topic_names(config),
         ).register(server)
-        UnsupportedProcessor().register(server)
+        SendBackProcessor(
+            config=config,
+            server=server,
+            store=store,
+            topics=topics,
+            groups=groups,
+            statistics=self.statistics,
+        ).register(server)
         collector = BrokerCollector(
             config=config,
             identity=identity,
@@ -333,6 +348,8 @@ class BrokerController:
             gc.collect()
             gc.freeze()
             loops.create_task(self.scheduler.run())
+            if not self.identity.is_slave:
+                loops.create_task(self.delays.run())
 
     def _schedule(self) -> None:
         config, jobs, chores = self.config, self.scheduler, self.housekeeping
@@ -350,6 +367,10 @@ class BrokerController:
         )
         if self.identity.is_slave:
             jobs.every("synchronise", SYNC_FIRST_DELAY_MS, SYNC_PERIOD_MS, self._synchronise)
+        else:
+            delay_period_ms = config.flush_delay_offset_interval
+            persist = self.delay_offsets.persist
+            chores.every("persist delay offsets", PERSIST_FIRST_DELAY_MS, delay_period_ms, persist)
         hold_ms = HOLD_PASS_MS if config.long_polling_enable else config.short_polling_time_mills
         chores.every("held pulls", hold_ms, hold_ms, self.pull.hold_pass)
         chores.every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)
@@ -364,8 +385,10 @@ class BrokerController:
         self.gate.waiting.give_up()
         try:
             await self._persist_offsets()
+            if not self.identity.is_slave:
+                self.delay_offsets.persist()
         except OSError as error:  # the rest of the stop must go on
-            logger.error("consumer offsets could not be written: %s", error)
+            logger.error("offsets could not be written: %s", error)
 
     async def _drain(self) -> None:
         """Wait until the connected slaves hold the log and nobody waits for an answer."""

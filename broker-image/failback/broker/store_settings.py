@@ -30,6 +30,7 @@ def store_config(config: BrokerConfig, identity: BrokerIdentity) -> StoreConfig:
         ),
         check_crc_on_recover=config.check_crc_on_recover,
         message_delay_level=config.message_delay_level,
+        delay_scale=scale.factor,
     )
     apply_live(settings, config)
     return settings

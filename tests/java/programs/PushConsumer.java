@@ -31,6 +31,7 @@ public final class PushConsumer {
         consumer.setPullThresholdForQueue(options.number("threshold", 1000));
         consumer.setConsumeThreadMin(4);
         consumer.setConsumeThreadMax(4);
+        consumer.setMaxReconsumeTimes(options.number("maxReconsume", -1));
         int handler = options.number("handler", 0);
         int fail = options.number("fail", 0);
         consumer.subscribe(options.text("topic", "JavaTopic"), options.text("sub", "*"));

@@ -83,5 +83,6 @@ def test_delay_levels() -> None:
     assert delay_level_of(b"DELAY\x01-4") == -4
     assert delay_level_of(b"XDELAY\x013") == 0
     assert delay_table("") == ()
+    assert delay_table("1s 5m", 0.1) == (100, 30_000)
     with pytest.raises(ConfigError, match="messageDelayLevel: '5x'"):
         delay_table("1s 5x")

@@ -20,6 +20,7 @@ import msgspec
 from failback.broker.answers import SendAnswers
 from failback.broker.config import BrokerConfig
 from failback.broker.connection import BrokerConnection
+from failback.broker.delayed import SCHEDULE_TOPIC_BYTES, waiting_place
 from failback.broker.durability import DurabilityGate
 from failback.broker.health_endpoints import BrokerPhase
 from failback.broker.identity import BrokerIdentity
@@ -57,7 +58,7 @@ from failback.protocol.headers import (
     envelope_decoder,
     from_ext,
 )
-from failback.protocol.message import decode_batch, tags_code
+from failback.protocol.message import decode_batch, encode_properties, tags_code
 
 if TYPE_CHECKING:
     from failback.broker.server import RemotingServer
@@ -227,20 +228,25 @@ class SendProcessor:
         properties, sys_flag = header.properties or "", header.sys_flag
         if TRAN_KEY in properties or sys_flag & TRANSACTION_MASK:
             self._refuse_transaction(properties, header)
-        if DELAY_KEY in properties and not is_dead:
-            _refuse_delay(properties)
         tag = property_of(properties, TAGS_KEY) if TAGS_KEY in properties else None
-        properties, wait = without_wait(properties)
+        stored, wait = without_wait(properties)
+        topic, place = target.topic, queue_id
+        if DELAY_KEY in properties and not is_dead:
+            levels = len(self._store.delays)
+            waiting = waiting_place(properties, target.config.topic_name, queue_id, levels)
+            if waiting is not None:
+                topic, place = SCHEDULE_TOPIC_BYTES, waiting.queue_id
+                stored = encode_properties(waiting.properties)
         appended = self._store.append(
-            topic=target.topic,
-            queue_id=queue_id,
+            topic=topic,
+            queue_id=place,
             flag=header.flag,
             sys_flag=sys_flag & ~_HOST_BITS | target.sys_flag,
             born_timestamp=header.born_timestamp,
             born_host=connection.born_host,
             reconsume_times=header.reconsume_times or 0,
             body=body,
-            properties=with_cluster(properties, self._cluster_property).encode(),
+            properties=with_cluster(stored, self._cluster_property).encode(),
             tags_code=tags_code(tag),
         )
         where = appended.physical_offset
@@ -313,10 +319,4 @@ class SendProcessor:
             remark = f"the broker[{broker}] sending transaction message is forbidden"
             raise SendRefused(ResponseCode.NO_PERMISSION, remark)
         remark = "this broker does not take part in transactions: send without TRAN_MSG"
-        raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, remark)
-
-
-def _refuse_delay(properties: str) -> None:
-    if delay_level(properties) > 0:
-        remark = "this broker does not deliver delayed messages: send without a delay level"
         raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, remark)

@@ -62,6 +62,8 @@ class StoreConfig:
     offset_check_in_slave: bool = False
     """Whether a slave corrects a pull offset outside its queue, as a master does."""
     message_delay_level: str = DEFAULT_DELAY_LEVELS
+    delay_scale: float = 1.0
+    """Multiplies the delays."""
     physical_memory_bytes: int = field(default_factory=machine_memory_bytes)
     max_mapped_log_files: int = 4
     """Log files mapped at a time; the coldest is unmapped first."""

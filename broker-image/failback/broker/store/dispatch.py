@@ -33,8 +33,8 @@ _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEVEL: Final = re.compile(r"(\d+)([smhd])")
 
 
-def delay_table(levels: str) -> tuple[int, ...]:
-    """Return the delays in ms of level 1, 2, ...
+def delay_table(levels: str, scale: float = 1.0) -> tuple[int, ...]:
+    """Return the delays of level 1, 2, ... in ms, each multiplied by ``scale``.
 
     Raises:
         ConfigError: It has another form than ``1s 5m 2h``.
@@ -44,7 +44,7 @@ def delay_table(levels: str) -> tuple[int, ...]:
         part = _LEVEL.fullmatch(text)
         if part is None:
             raise ConfigError("messageDelayLevel", f"{text!r} is no delay like 30s, 5m, 2h or 1d")
-        delays.append(int(part[1]) * _UNIT_MS[part[2]])
+        delays.append(round(int(part[1]) * _UNIT_MS[part[2]] * scale))
     return tuple(delays)
 
 
@@ -65,14 +65,19 @@ class Dispatcher:
             acknowledging log bytes, while its queues stay as they are until it is wiped.
         store_timestamp: Of the last record dispatched, ms.
         touched: Queues with pending entries.
+        delays: How long each delay level waits, ms.
     """
 
     def __init__(
-        self, log: CommitLog, find_queue: Callable[[bytes, int], ConsumeQueue], delay_levels: str
+        self,
+        log: CommitLog,
+        find_queue: Callable[[bytes, int], ConsumeQueue],
+        delays: tuple[int, ...],
     ) -> None:
+        """``delays`` are ms by level; the first is that of level 1."""
         self._log = log
         self._find_queue = find_queue
-        self._delays = delay_table(delay_levels)
+        self.delays = delays
         self.position = 0
         self.stuck_at: int | None = None
         self.store_timestamp = 0
@@ -99,7 +104,7 @@ class Dispatcher:
 
     def entry_code(self, queue: ConsumeQueue, properties: bytes, store_timestamp: int) -> int:
         if queue.is_schedule:
-            return delivery_time(properties, store_timestamp, self._delays)
+            return delivery_time(properties, store_timestamp, self.delays)
         return tags_code_of(properties)
 
     def write_touched(self) -> None:

@@ -32,8 +32,8 @@ from typing import Final
 from failback.broker.store.checkpoint import StoreCheckpoint
 from failback.broker.store.commit_log import CommitLog
 from failback.broker.store.config import ENTRY_BYTES, StoreConfig
-from failback.broker.store.consume_queue import ConsumeQueue
-from failback.broker.store.dispatch import Dispatcher
+from failback.broker.store.consume_queue import ENTRY, ConsumeQueue
+from failback.broker.store.dispatch import Dispatcher, delay_table
 from failback.broker.store.files import TEMPORARY_PREFIX, Files, OsFiles
 from failback.broker.store.flush import FlushService
 from failback.broker.store.mapped_file import MappedFileQueue, OpenFiles
@@ -101,9 +101,8 @@ class MessageStore:
         )
         self._log = CommitLog(log_files)
         self._queues = QueueTable(files, config)
-        self._dispatcher = Dispatcher(
-            self._log, self._queues.find_or_create, config.message_delay_level
-        )
+        delays = delay_table(config.message_delay_level, config.delay_scale)
+        self._dispatcher = Dispatcher(self._log, self._queues.find_or_create, delays)
         self._checkpoint = StoreCheckpoint(files, config.root / "checkpoint")
         self._flush = FlushService(
             files,
@@ -525,6 +524,23 @@ class MessageStore:
         Empty at and behind the tail, and before the oldest file.
         """
         return self._log.read(physical_offset, max_bytes)
+
+    def entries(
+        self, topic: str, queue_id: int, offset: int, most: int
+    ) -> list[tuple[int, int, int]]:
+        """Return physical offset, size and tags code of at most ``most`` messages from ``offset``.
+
+        The tags code of a delayed message is when it is due, ms.
+        """
+        queue = self._queues.get(topic, queue_id)
+        if queue is None or not queue.min_offset <= offset < queue.max_offset:
+            return []
+        return list(ENTRY.iter_unpack(queue.entries(offset, most)))
+
+    @property
+    def delays(self) -> tuple[int, ...]:
+        """How long each delay level waits, ms; the first is level 1."""
+        return self._dispatcher.delays
 
     def record_at(self, physical_offset: int) -> bytes | None:
         """Return the record that begins at ``physical_offset``, None if none does."""
