@@ -58,6 +58,10 @@ class CrashingFiles:
     journal: list[Change] = field(default_factory=list)
     fail: Callable[[Change], None] = lambda change: None
     """Called before each change; may raise OSError."""
+    modified: dict[Path, int] = field(default_factory=dict)
+    """When files were last written, ms; 0 where it is not told."""
+    used: float = 0.0
+    """How full the disk is, 0 to 1."""
 
     def __post_init__(self) -> None:
         self.content = self._replay(self.journal)
@@ -83,6 +87,12 @@ class CrashingFiles:
         if durable:
             self.record(Change("sync", path))
             self.sync_directory(path.parent)
+
+    def modified_ms(self, path: Path) -> int:
+        return self.modified.get(path, 0)
+
+    def used_ratio(self, path: Path) -> float:
+        return self.used
 
     def open(self, path: Path) -> CrashingHandle:
         if path not in self.content:

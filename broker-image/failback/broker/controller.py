@@ -60,6 +60,7 @@ from failback.client.connection import RemotingClient, RemotingSettings
 logger = logging.getLogger(__name__)
 
 PERSIST_FIRST_DELAY_MS: Final = 10_000
+EXPIRE_FIRST_DELAY_MS: Final = 60_000
 EXPIRE_WAITING_MS: Final = 100
 DRAIN_POLL_MS: Final = 20
 
@@ -135,6 +136,8 @@ class BrokerController:
             clock_ms=wall_ms,
             on_append=self.server.note_append,
         )
+        self.cleaning = Scheduler(loop.time, self._scale)
+        """Expiry, which takes its time between two files."""
         self.health = HealthServer(self._endpoints.by_path())
 
     def _compose_processors(self, clock: Callable[[], float]) -> None:
@@ -348,6 +351,7 @@ class BrokerController:
             gc.collect()
             gc.freeze()
             loops.create_task(self.scheduler.run())
+            loops.create_task(self.cleaning.run())
             if not self.identity.is_slave:
                 loops.create_task(self.delays.run())
 
@@ -371,6 +375,8 @@ class BrokerController:
             delay_period_ms = config.flush_delay_offset_interval
             persist = self.delay_offsets.persist
             chores.every("persist delay offsets", PERSIST_FIRST_DELAY_MS, delay_period_ms, persist)
+        clean_ms = config.clean_resource_interval
+        self.cleaning.every("expire", EXPIRE_FIRST_DELAY_MS, clean_ms, self.store.expire)
         hold_ms = HOLD_PASS_MS if config.long_polling_enable else config.short_polling_time_mills
         chores.every("held pulls", hold_ms, hold_ms, self.pull.hold_pass)
         chores.every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from failback.broker.config import BrokerConfig
 from failback.broker.statistics import BrokerStatistics
+from failback.broker.store.files import disk_ratio
 from failback.protocol.codes import SCHEDULE_TOPIC, VERSION, VERSION_DESCRIPTION
 
 if TYPE_CHECKING:
@@ -153,15 +154,6 @@ def uptime_text(elapsed_ms: int) -> str:
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
-
-
-def disk_ratio(path: Path) -> float:
-    """Return how full the disk under ``path`` is, 0 to 1; -1 when that can't be told."""
-    try:
-        disk = os.statvfs(path)
-    except OSError:
-        return -1.0
-    return (disk.f_blocks - disk.f_bavail) / disk.f_blocks if disk.f_blocks else -1.0
 
 
 def capacity_text(path: Path) -> str:

@@ -46,3 +46,9 @@ def apply_live(settings: StoreConfig, config: BrokerConfig) -> None:
     settings.max_transfer_bytes_on_disk = config.max_transfer_bytes_on_message_in_disk
     settings.max_transfer_count_on_disk = config.max_transfer_count_on_message_in_disk
     settings.offset_check_in_slave = config.offset_check_in_slave
+    scale = config.time_scale
+    settings.delete_when = config.delete_when
+    settings.file_reserved_ms = scale.ms(config.file_reserved_time * 3_600_000)
+    settings.disk_max_used_ratio = config.disk_max_used_space_ratio
+    settings.clean_file_forcibly = config.clean_file_forcibly_enable
+    settings.delete_log_files_interval_ms = scale.ms(config.delete_commit_log_files_interval)

@@ -571,3 +571,30 @@ async def test_a_disk_that_refuses_a_write_stops_the_broker_and_loses_nothing_ac
         stored = [int(message.body[:3]) for message in await everything(client, broker)]
         assert set(acknowledged) <= set(stored)
         assert (await send(client, broker)).code == 0
+
+
+async def test_old_files_go_and_the_broker_goes_on(cluster: Cluster) -> None:
+    settings = {
+        "mappedFileSizeCommitLog": 65536,
+        "deleteWhen": ";".join(map(str, range(24))),
+        "fileReservedTime": 0,
+    }
+    broker = cluster.broker(settings=settings)
+    log = broker.store / "commitlog"
+    async with RemotingClient() as client, AdminClient([]) as admin:
+        for _ in range(40):
+            assert (await send(client, broker, bytes(8000))).code == 0
+        written = sorted(path.name for path in log.iterdir())
+        assert len(written) >= 5
+        await until(lambda: len(list(log.iterdir())) == 1, "the last file alone", 60)
+        low = await admin.min_offset(broker.address, "TopicTest", 0)
+        assert low > 0
+        assert (await pull(client, broker, queue_offset=0)).code == 21  # PULL_OFFSET_MOVED
+        found = await pull(client, broker, queue_offset=low)
+        assert decode_records(found.body)[0].queue_offset == low
+        assert (await send(client, broker, b"new")).code == 0
+    broker.kill()
+    broker.start()
+    async with AdminClient([]) as admin:
+        assert await admin.min_offset(broker.address, "TopicTest", 0) == low
+        assert await admin.max_offset(broker.address, "TopicTest", 0) == 41

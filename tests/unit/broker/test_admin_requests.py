@@ -12,7 +12,6 @@ from failback.broker.config import BrokerConfig
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
-    ConsumerSendMsgBackRequestHeader,
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
@@ -367,12 +366,7 @@ async def test_system_topics_are_listed(tmp_path: Path) -> None:
 async def test_what_this_broker_lacks_is_said(tmp_path: Path) -> None:
     async with broker_lab(tmp_path) as lab:
         client = lab.connect()
-        back = await client.ask(
-            RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequestHeader(0, "CG", 0)
-        )
         unknown = await client.ask(4711)
         binary = await client.ask(4711, serialize_type=1)
-    assert back.code == 1
-    assert "retry at the consumer" in (back.remark or "")
     assert (unknown.code, unknown.remark) == (3, " request type 4711 not supported")
     assert (binary.code, binary.serialize_type) == (3, 1)

@@ -65,6 +65,15 @@ class StoreConfig:
     delay_scale: float = 1.0
     """Multiplies the delays."""
     physical_memory_bytes: int = field(default_factory=machine_memory_bytes)
+    delete_when: str = "04"
+    """Hours of the day, local time, ``;`` between them, in which expired files are deleted."""
+    file_reserved_ms: int = 72 * 3_600_000
+    """A log file may go when it was last written so long ago."""
+    disk_max_used_ratio: int = 75
+    """Percent of the disk above which expired files are deleted at any hour."""
+    clean_file_forcibly: bool = True
+    """Whether files go whatever their age where the disk is nearly full."""
+    delete_log_files_interval_ms: float = 100
     max_mapped_log_files: int = 4
     """Log files mapped at a time; the coldest is unmapped first."""
     max_mapped_queue_files: int = 128

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import struct
 from enum import Enum
+from pathlib import Path
 from typing import Final
 
 from failback.broker.store.config import ENTRY_BYTES
@@ -228,6 +229,16 @@ class ConsumeQueue:
         self.files.zero_from(end)
         self.next_offset = self.flushed_offset = self.max_offset
         self.max_physical_offset = last[0] + last[1]
+
+    def drop_before(self, min_physical_offset: int) -> list[Path]:
+        """Forget the oldest files, never the last, that end before a physical offset."""
+        dropped = []
+        while len(self.files.files) > 1:
+            last = self.entry(self.files.files[0].end // ENTRY_BYTES - 1)
+            if last is None or last[0] >= min_physical_offset:
+                break
+            dropped.append(self.files.drop_first())
+        return dropped
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """Let the queue begin at the first entry of its first file that the log still holds.

@@ -24,6 +24,21 @@ TEMPORARY_PREFIX: Final = ".creating-"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+def disk_ratio(path: Path) -> float:
+    """Return how full the disk under ``path`` is, 0 to 1; -1 when that can't be told.
+
+    Of what a user could have, in whole percent, rounded up: what ``df`` shows, and
+    UtilAll.getDiskPartitionSpaceUsedPercent of 4.9.
+    """
+    try:
+        disk = os.statvfs(path)
+    except OSError:
+        return -1.0
+    used = disk.f_blocks - disk.f_bfree
+    whole = used + disk.f_bavail
+    return -(-used * 100 // whole) / 100 if whole else -1.0
+
+
 class FileHandle(Protocol):
     """One open mapped file. Each thread opens its own."""
 
@@ -54,6 +69,12 @@ class Files(Protocol):
 
     def size(self, path: Path) -> int:
         """Return the length in bytes, -1 for what is no regular file."""
+
+    def modified_ms(self, path: Path) -> int:
+        """Return when the file was last written, ms."""
+
+    def used_ratio(self, path: Path) -> float:
+        """Return how full the disk under ``path`` is, as :func:`disk_ratio`."""
 
     def create(self, path: Path, size: int, *, durable: bool) -> None:
         """Make ``path`` appear at once as ``size`` zero bytes, its directory too."""
@@ -134,6 +155,12 @@ class OsFiles:
 
     def size(self, path: Path) -> int:
         return path.stat().st_size if path.is_file() else -1
+
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def used_ratio(self, path: Path) -> float:
+        return disk_ratio(path)
 
     def create(self, path: Path, size: int, *, durable: bool) -> None:
         directory = path.parent

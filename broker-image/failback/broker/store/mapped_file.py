@@ -197,6 +197,12 @@ class MappedFileQueue:
             deleted.append(self._delete_last())
         return deleted
 
+    def drop_first(self) -> Path:
+        """Forget the oldest file; the caller deletes it. Views that are referenced stay valid."""
+        file = self.files.pop(0)
+        self._open_files.close(file)
+        return file.path
+
     def delete_all(self) -> None:
         """Delete every file and the directory."""
         while self.files:

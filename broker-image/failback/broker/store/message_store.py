@@ -34,6 +34,7 @@ from failback.broker.store.commit_log import CommitLog
 from failback.broker.store.config import ENTRY_BYTES, StoreConfig
 from failback.broker.store.consume_queue import ENTRY, ConsumeQueue
 from failback.broker.store.dispatch import Dispatcher, delay_table
+from failback.broker.store.expiry import Expiry
 from failback.broker.store.files import TEMPORARY_PREFIX, Files, OsFiles
 from failback.broker.store.flush import FlushService
 from failback.broker.store.mapped_file import MappedFileQueue, OpenFiles
@@ -62,6 +63,9 @@ logger = logging.getLogger(__name__)
 
 _RECORD_OVERHEAD_LIMIT: Final = 65_536
 """What a record may have beyond ``max_message_bytes``."""
+
+DISK_FULL: Final = "the broker's disk is full"
+"""Refuses messages; a slave goes on copying its master's log, as it does in 4.9.8."""
 
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 
@@ -113,6 +117,7 @@ class MessageStore:
             timestamp=lambda: self._dispatcher.store_timestamp,
             on_failure=self._fail,
         )
+        self._expiry = Expiry(files, config, self._log, self._queues, clock_ms=clock_ms)
         self._append_listeners: list[Callable[[], None]] = []
         self._store_timestamp = 0
         self._touched: dict[ConsumeQueue, None] = {}
@@ -250,6 +255,19 @@ class MessageStore:
         if self._unlock is not None:
             self._unlock()
             self._unlock = None
+
+    async def expire(self) -> None:
+        """Delete what is too old, take no messages while the disk is full. Call it regularly.
+
+        Raises:
+            OSError: A file could not be deleted.
+        """
+        if self._unlock is None or self._failed:
+            return
+        was_full = self._expiry.is_full
+        await self._expiry.run_round()
+        if self._expiry.is_full != was_full and not self._failed and self._unlock is not None:
+            self._refusal = DISK_FULL if self._expiry.is_full else None
 
     def _fail(self, error: Exception) -> None:
         """Take no more writes. What is on the disk stays readable."""
@@ -453,7 +471,7 @@ class MessageStore:
         Raises:
             StoreError: The bytes do not continue this log, or the disk refused them.
         """
-        if self._refusal is not None:
+        if self._refusal is not None and self._refusal is not DISK_FULL:
             raise ServiceNotAvailable(self._refusal)
         if not self._log.files.files:
             self._dispatcher.position = physical_offset

@@ -99,6 +99,10 @@ class QueueTable:
         for queue in self:
             queue.correct_min_offset(min_physical_offset)
 
+    def drop_before(self, min_physical_offset: int) -> list[Path]:
+        """Forget the files whose messages the log no longer holds; the caller deletes them."""
+        return [path for queue in self for path in queue.drop_before(min_physical_offset)]
+
     def destroy_all(self) -> None:
         for queue in self:
             queue.destroy()

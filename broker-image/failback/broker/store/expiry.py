@@ -1,0 +1,116 @@
+"""Expiry: deleting the oldest files, and refusing messages while the disk is full.
+
+Source: DefaultMessageStore.CleanCommitLogService and CleanConsumeQueueService,
+MappedFileQueue.deleteExpiredFileByTime, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from failback.broker.store.config import StoreConfig
+from failback.broker.store.files import Files
+
+if TYPE_CHECKING:
+    from failback.broker.store.commit_log import CommitLog
+    from failback.broker.store.queue_table import QueueTable
+
+logger = logging.getLogger(__name__)
+
+MOST_FILES_PER_ROUND: Final = 10
+FULL_RATIO: Final = 0.90
+"""Above this share of the disk no message is taken (diskSpaceWarningLevelRatio)."""
+FORCED_RATIO: Final = 0.85
+"""Above this, files go whatever their age (diskSpaceCleanForciblyRatio)."""
+
+
+def local_hour(now_ms: int) -> int:
+    return time.localtime(now_ms / 1000).tm_hour
+
+
+class Expiry:
+    """Deletes log files that are old enough, and the queue files that only spoke of them.
+
+    Attributes:
+        is_full: Whether the disk was above :data:`FULL_RATIO` at the last round.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        config: StoreConfig,
+        log: CommitLog,
+        queues: QueueTable,
+        *,
+        clock_ms: Callable[[], int],
+        hour_of: Callable[[int], int] = local_hour,
+    ) -> None:
+        """``hour_of`` gives the hour of day, 0 to 23, of a time in ms."""
+        self._files = files
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._clock_ms = clock_ms
+        self._hour_of = hour_of
+        self.is_full = False
+        self._cleaned_before = 0
+        """The queues hold no file that only speaks of what lies before this physical offset."""
+
+    async def run_round(self) -> list[Path]:
+        """Look at clock and disk and delete what may go; return the paths, oldest first.
+
+        Raises:
+            OSError: A file could not be deleted.
+        """
+        used = self._used_ratio()
+        self._note_full(used)
+        forced = self._config.clean_file_forcibly and used > FORCED_RATIO
+        is_due = self._is_hour() or used > self._config.disk_max_used_ratio / 100
+        deleted = await self._delete_log_files(forced) if is_due else []
+        low = self._log.min_offset
+        if low > self._cleaned_before:  # at the first round too: the last process may have died
+            deleted += await self._delete(self._queues.drop_before(low))
+            self._queues.correct_min_offsets(low)
+            self._cleaned_before = low
+        return deleted
+
+    def _used_ratio(self) -> float:
+        paths = (self._config.commit_log_directory, self._config.root)
+        return max(self._files.used_ratio(path) for path in paths)
+
+    def _note_full(self, used: float) -> None:
+        if self.is_full != (used > FULL_RATIO):
+            self.is_full = not self.is_full
+            what = "no messages are taken" if self.is_full else "messages are taken again"
+            logger.error("disk of %s is %.0f %% full: %s", self._config.root, used * 100, what)
+
+    def _is_hour(self) -> bool:
+        hours = [hour.strip() for hour in self._config.delete_when.split(";")]
+        now = self._hour_of(self._clock_ms())
+        return any(hour.isdecimal() and int(hour) == now for hour in hours)
+
+    async def _delete_log_files(self, forced: bool) -> list[Path]:
+        """Delete from the oldest on, never the last, up to the first that has to stay."""
+        deleted: list[Path] = []
+        files = self._log.files
+        while len(files.files) > 1 and len(deleted) < MOST_FILES_PER_ROUND:
+            first = files.files[0]
+            age_ms = self._clock_ms() - self._files.modified_ms(first.path)
+            if not forced and age_ms < self._config.file_reserved_ms:
+                break
+            if deleted:
+                await asyncio.sleep(self._config.delete_log_files_interval_ms / 1000)
+            deleted += await self._delete([files.drop_first()])
+        return deleted
+
+    async def _delete(self, paths: list[Path]) -> list[Path]:
+        """Delete in a thread: the file system may take its time over a large file."""
+        for path in paths:
+            logger.info("expired: %s is deleted", path)
+            await asyncio.to_thread(self._files.delete, path)
+        return paths
