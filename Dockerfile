@@ -3,10 +3,14 @@
 # The base image is an argument: any Debian with Python 3.11 or newer and its venv module. Versions
 # come from constraints.txt, times from SOURCE_DATE_EPOCH, so equal sources give equal files.
 ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm
+# What differs between two builds, named again by every stage that uses it.
+ARG SOURCE_DATE_EPOCH=1577836800
+ARG VERSION=0.1.0
+ARG REVISION=unknown
 
 # --- the wheel, and a pip to install it with -----------------------------------------------------
 FROM ${PYTHON_IMAGE} AS wheel
-ARG SOURCE_DATE_EPOCH=1577836800
+ARG SOURCE_DATE_EPOCH
 ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=/src/constraints.txt
 WORKDIR /src
 COPY . .
@@ -26,7 +30,7 @@ RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh analytics
 
 # --- what all images share: user 10001, folders for the mounts, the init as PID 1 -----------------
 FROM ${PYTHON_IMAGE} AS runtime
-ARG SOURCE_DATE_EPOCH=1577836800
+ARG SOURCE_DATE_EPOCH
 # The slim images of Python have no byte code of the standard library, and a read-only root could
 # never keep any: each start would compile it again.
 RUN stdlib=$(python3 -c 'import os; print(os.path.dirname(os.__file__))') \
@@ -43,6 +47,7 @@ ENV PATH=/opt/failback/bin:$PATH \
     LANG=C.UTF-8 \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
+LABEL org.opencontainers.image.licenses="Apache-2.0"
 WORKDIR /home/rocketmq
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["failback-init", "--", "failback"]
@@ -57,11 +62,10 @@ RUN mkdir -p /usr/share/man/man1 \
 
 # --- broker: brokers, name servers, and the small tools of their init containers ------------------
 FROM runtime AS broker
-ARG VERSION=0.1.0
-ARG REVISION=unknown
+ARG VERSION
+ARG REVISION
 LABEL org.opencontainers.image.title="failback/broker" \
       org.opencontainers.image.description="Failback's RocketMQ broker and name server" \
-      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=broker-files /opt/failback /opt/failback
@@ -72,11 +76,10 @@ CMD ["broker", "-c", "/home/rocketmq/conf/broker.conf"]
 
 # --- operator ------------------------------------------------------------------------------------
 FROM runtime AS operator
-ARG VERSION=0.1.0
-ARG REVISION=unknown
+ARG VERSION
+ARG REVISION
 LABEL org.opencontainers.image.title="failback/operator" \
       org.opencontainers.image.description="Failback's Kubernetes operator" \
-      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=operator-files /opt/failback /opt/failback
@@ -87,11 +90,10 @@ CMD ["operator", "run"]
 
 # --- chaos: runs one arm of an experiment, then ends; its exit code is its health ------------------
 FROM runtime AS chaos
-ARG VERSION=0.1.0
-ARG REVISION=unknown
+ARG VERSION
+ARG REVISION
 LABEL org.opencontainers.image.title="failback/chaos" \
       org.opencontainers.image.description="Failback's fault injection and workload" \
-      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=chaos-files /opt/failback /opt/failback
@@ -102,11 +104,10 @@ CMD ["run", "--help"]
 
 # --- analytics: reports, in process or with Spark; a job as well -----------------------------------
 FROM runtime-java AS analytics
-ARG VERSION=0.1.0
-ARG REVISION=unknown
+ARG VERSION
+ARG REVISION
 LABEL org.opencontainers.image.title="failback/analytics" \
       org.opencontainers.image.description="Failback's reports, with Spark or in process" \
-      org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=analytics-files /opt/failback /opt/failback
