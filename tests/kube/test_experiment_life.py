@@ -12,7 +12,7 @@ import pytest
 
 from failback.client.admin import AdminClient
 from tests.kube.test_experiment_mission import open_entries, over
-from tests.support.kube_chaos import CHAOS_RULES, TIME_SCALE, allow, experiment_text
+from tests.support.kube_chaos import TIME_SCALE, allow, chaos_account, experiment_text
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
@@ -33,7 +33,7 @@ def lived_in(control_plane: ControlPlane, node: NodeProcess) -> Iterator[Namespa
     namespace = Namespace(control_plane)
     scale = {"failbackTimeScale": str(TIME_SCALE)}
     try:
-        namespace.identity("failback-chaos", CHAOS_RULES)
+        chaos_account(namespace)
         with operator(namespace):
             create(namespace, "NameServer", "main", replicas=1, config=scale)
             create(

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from failback.analytics.status_summary import status_of
 from failback.cli.bundled import bundled
-from tests.support.kube_chaos import CHAOS_RULES, allow
+from tests.support.kube_chaos import allow, chaos_account
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
@@ -54,7 +54,7 @@ def over(item: Object) -> bool:
 def set_up(namespace: Namespace) -> Object:
     """Allow chaos, make the experiments' account and a ready cluster; return the experiment."""
     allow(namespace)
-    namespace.identity("failback-chaos", CHAOS_RULES)
+    chaos_account(namespace)
     cluster, experiment = resources(namespace)
     for manifest in cluster:
         namespace.api.create(manifest)

@@ -2,26 +2,23 @@
 
 One operator with exactly the chart's Role lives through all that needs a right; what it asked of
 the API server is in the audit log. Each right is then taken from a copy of the Role, and the API
-server refuses the same request.
+server refuses the same request. What an operator does that lacks one is in
+``test_least_privilege_each``.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
-from copy import deepcopy
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from failback.broker.identity import BrokerIdentity
-from failback.broker.outer_api import BrokerOuterApi
-from failback.client.connection import RemotingClient
 from failback.operator.render.broker import REGISTERED_GATE
-from failback.protocol.route import TopicConfigSerializeWrapper
 from tests.kube.test_experiment_mission import report_of
-from tests.support.kube_chaos import CHAOS_RULES, allow, experiment_text
+from tests.support.foreign_broker import ForeignBroker
+from tests.support.kube_chaos import allow, chaos_account, experiment_text
 from tests.support.kube_lab.api import Api, Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
@@ -34,58 +31,14 @@ from tests.support.operator_process import (
     is_true,
     operator_identity,
 )
+from tests.support.optional_kinds import OPTIONAL, SETTINGS, names_of, optional_kinds
 from tests.support.polling import wait_until
+from tests.support.rights import Right, asked, rights_of, without
 
 pytestmark = pytest.mark.kube
 
-Right = tuple[str, str, str]
-"""API group, resource with its subresource, verb."""
 OWN = "failback.dev/v1alpha1"
 SCALE = {"failbackTimeScale": "0.1"}
-
-
-def rights_of(rules: Iterable[Object]) -> set[Right]:
-    """Return what rules allow, one by one."""
-    return {
-        (group, resource, verb)
-        for rule in rules
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    }
-
-
-def without(rules: Iterable[Object], right: Right) -> list[Object]:
-    """Return the rules less one right."""
-    return [
-        {**part, "verbs": verbs}
-        for rule in rules
-        for part in _single(rule)
-        if (verbs := [verb for verb in part["verbs"] if not _is(right, part, verb)])
-    ]
-
-
-def _single(rule: Object) -> Iterator[Object]:
-    for group in rule["apiGroups"]:
-        for resource in rule["resources"]:
-            yield {**deepcopy(rule), "apiGroups": [group], "resources": [resource]}
-
-
-def _is(right: Right, rule: Object, verb: str) -> bool:
-    return right == (rule["apiGroups"][0], rule["resources"][0], verb)
-
-
-def asked(control_plane: ControlPlane, user: str, since: int) -> set[Right]:
-    """Return the rights that the requests of an account needed.
-
-    An apply that makes an object needs the right to create it, beside the one to patch.
-    """
-    found: set[Right] = set()
-    for each in control_plane.audit.requests(user, since=since):
-        found.add((each.group, each.resource, each.verb))
-        if each.verb == "patch" and each.code == 201:
-            found.add((each.group, each.resource, "create"))
-    return found
 
 
 def resource(kind: str, name: str, **spec: Any) -> Object:
@@ -112,10 +65,6 @@ def resources() -> list[Object]:
     ]
 
 
-OPTIONAL = {
-    "monitoring.coreos.com": ("PodMonitor", "podmonitors", "v1"),
-    "sparkoperator.k8s.io": ("SparkApplication", "sparkapplications", "v1beta2"),
-}
 CLAIM: Object = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
@@ -145,7 +94,7 @@ KILL = {
 }
 
 
-async def test_every_right_is_needed_and_no_other(
+def test_every_right_is_needed_and_no_other(
     namespace: Namespace, node: NodeProcess, proxy: MisbehavingProxy, control_plane: ControlPlane
 ) -> None:
     for kind in KINDS:  # somebody else wrote: the operator reads the resource again
@@ -154,7 +103,7 @@ async def test_every_right_is_needed_and_no_other(
     mark = control_plane.audit.mark()
     try:
         running.start()
-        await _live(namespace)
+        _live(namespace)
         refused = [
             item
             for item in control_plane.audit.requests(running.identity.user, since=mark)
@@ -164,44 +113,24 @@ async def test_every_right_is_needed_and_no_other(
     finally:
         running.process.dispose()
     given = chart_rules(namespace)
-    needed = asked(control_plane, running.identity.user, mark)
+    needed = asked(control_plane.audit.requests(running.identity.user, since=mark))
     assert needed - rights_of(given) == set()
     assert rights_of(given) - needed == set()
     _each_is_refused_without(namespace, given, rights_of(given))
 
 
 @pytest.fixture
-def optional_kinds(control_plane: ControlPlane) -> Iterator[None]:
-    """Definitions of the kinds of others that the operator may make objects of."""
-    for group, (kind, plural, version) in OPTIONAL.items():
-        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        served = {"name": version, "served": True, "storage": True}
-        control_plane.install_definition(
-            {
-                "apiVersion": "apiextensions.k8s.io/v1",
-                "kind": "CustomResourceDefinition",
-                "metadata": {
-                    "name": f"{plural}.{group}",
-                    "annotations": {"api-approved.kubernetes.io": "unapproved, a test's own"},
-                },
-                "spec": {
-                    "group": group,
-                    "scope": "Namespaced",
-                    "names": {"kind": kind, "plural": plural},
-                    "versions": [{**served, "schema": {"openAPIV3Schema": schema}}],
-                },
-            }
-        )
-    yield
-    for group, (_, plural, _) in OPTIONAL.items():
-        control_plane.api.delete("CustomResourceDefinition", f"{plural}.{group}")
+def optional(control_plane: ControlPlane) -> Iterator[None]:
+    """The kinds of others that the operator may make objects of."""
+    with optional_kinds(control_plane):
+        yield
 
 
 def test_rights_of_optional_kinds_come_with_them_and_each_is_needed(
-    namespace: Namespace, node: NodeProcess, control_plane: ControlPlane, optional_kinds: None
+    namespace: Namespace, node: NodeProcess, control_plane: ControlPlane, optional: None
 ) -> None:
     namespace.pretend_pods()
-    given = chart_rules(namespace, "podMonitors.enabled=true", "spark.operator.enabled=true")
+    given = chart_rules(namespace, *SETTINGS)
     running = OperatorProcess(
         namespace,
         namespace.identity("op", given),
@@ -230,28 +159,21 @@ def test_rights_of_optional_kinds_come_with_them_and_each_is_needed(
     finally:
         running.process.dispose()
     extra = rights_of(given) - rights_of(chart_rules(namespace))
-    needed = asked(control_plane, running.identity.user, mark)
+    needed = asked(control_plane.audit.requests(running.identity.user, since=mark))
     assert {right for right in needed if right[0] in OPTIONAL} == extra
     _each_is_refused_without(namespace, given, extra)
 
 
-def names_of(api: Api, plural: str) -> list[str]:
-    """Return the names of the objects of an optional kind."""
-    ((group, (_, _, version)),) = (item for item in OPTIONAL.items() if item[1][1] == plural)
-    found = api.request("GET", f"/apis/{group}/{version}/namespaces/{api.namespace}/{plural}")
-    return [str(item["metadata"]["name"]) for item in found["items"]]
-
-
-async def _live(namespace: Namespace) -> None:
+def _live(namespace: Namespace) -> None:
     """Let everything happen that needs a right."""
     api = namespace.api
     allow(namespace)
-    namespace.identity("failback-chaos", CHAOS_RULES)
+    chaos_account(namespace)
     for manifest in resources():
         api.create(manifest)
     for name in ("demo", "bin"):
         api.wait("BrokerCluster", name, is_true("Ready"), seconds=180)
-    await _a_foreign_registration_opens_the_gate(namespace)
+    _a_foreign_registration_opens_the_gate(namespace)
     api.create(json.loads(experiment_text([KILL], namespace)))
     api.create(report_of("lab"))
     mark_member(namespace, "bin", "force-resync-member", uid_of(api, "Pod", "bin-0-1-0"))
@@ -330,30 +252,10 @@ def uid_of(api: Api, kind: str, name: str) -> str:
     return str(api.get(kind, name)["metadata"]["uid"])
 
 
-async def _a_foreign_registration_opens_the_gate(namespace: Namespace) -> None:
+def _a_foreign_registration_opens_the_gate(namespace: Namespace) -> None:
     """Register in the place of a broker that this machine can't run: its pod's gate opens."""
-    pod = namespace.api.wait("Pod", "old-0-0-0")
-    file = namespace.api.get("ConfigMap", "old-0-0")["data"]["broker.conf"]
-    server = f"main-ns-0.main-ns.{namespace.name}.svc.cluster.local:9876"
-    client = RemotingClient()
-    lines = dict(line.partition("=")[::2] for line in file.splitlines() if "=" in line)
-    address = f"{lines['brokerIP1']}:{lines['listenPort']}"
-    who = BrokerIdentity("old", lines["brokerName"], 0, False, address, address, bytes(8))
-    try:
-        told = await BrokerOuterApi(client, [server]).register_all(
-            who, TopicConfigSerializeWrapper()
-        )
-        assert told
-        wait_until(
-            lambda: any(
-                (item["type"], item["status"]) == (REGISTERED_GATE, "True")
-                for item in namespace.api.get("Pod", "old-0-0-0")["status"].get("conditions") or ()
-            ),
-            f"the gate of {pod['metadata']['name']}",
-            60,
-        )
-    finally:
-        await client.close()
+    with ForeignBroker(namespace, "old"):
+        namespace.api.wait("Pod", "old-0-0-0", is_true(REGISTERED_GATE))
 
 
 def _each_is_refused_without(namespace: Namespace, given: list[Object], rights: set[Right]) -> None:

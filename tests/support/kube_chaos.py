@@ -12,22 +12,11 @@ from failback.operator.model import decode
 from failback.operator.render.context import kubernetes_context
 from failback.operator.render.objects import render
 from tests.support.kube_lab.api import Object
-from tests.support.kube_lab.namespaces import Namespace
+from tests.support.kube_lab.namespaces import Identity, Namespace
+from tests.support.operator_process import chart_rules
 
 TIME_SCALE = 0.1
-CHAOS_RULES: list[dict[str, Any]] = [
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "delete"]},
-    {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["get", "create"]},
-    {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
-    {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get"]},
-    {"apiGroups": ["failback.dev"], "resources": ["brokerclusters"], "verbs": ["get", "patch"]},
-    {
-        "apiGroups": ["coordination.k8s.io"],
-        "resources": ["leases"],
-        "verbs": ["get", "create", "update"],
-    },
-]
-"""What an experiment's account may do."""
+CHAOS_ACCOUNT = "failback-chaos"
 
 
 def set_up_cluster(namespace: Namespace) -> None:
@@ -88,9 +77,14 @@ def is_ready(found: Object) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
+def chaos_account(namespace: Namespace) -> Identity:
+    """Create the account of experiments' Jobs, with the rules of the chart's Role."""
+    return namespace.identity(CHAOS_ACCOUNT, chart_rules(namespace, account=CHAOS_ACCOUNT))
+
+
 def target_of(namespace: Namespace) -> KubernetesTarget:
     """The target as an account that may do what an experiment needs and nothing else."""
-    identity = namespace.identity("failback-chaos", CHAOS_RULES)
+    identity = chaos_account(namespace)
     api = KubeApi.connect(namespace.name, kubeconfig=str(identity.kubeconfig))
     return KubernetesTarget(api, "demo")
 

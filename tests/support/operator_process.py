@@ -20,8 +20,10 @@ CHART = Path(__file__).parents[2] / "charts" / "failback"
 USER_AGENT = "failback-operator"
 
 
-def chart_rules(namespace: Namespace, *settings: str) -> list[dict[str, Any]]:
-    """Return the rules of the chart's Role for the operator in this namespace.
+def chart_rules(
+    namespace: Namespace, *settings: str, account: str = "failback-operator"
+) -> list[dict[str, Any]]:
+    """Return the rules of the chart's Role for an account in this namespace.
 
     Args:
         settings: Of the chart, such as ``podMonitors.enabled=true``.
@@ -35,10 +37,10 @@ def chart_rules(namespace: Namespace, *settings: str) -> list[dict[str, Any]]:
         *(part for word in settings for part in ("--set", word)),
     ).out
     for document in YAML(typ="safe", pure=True).load_all(shown):
-        if document and document["kind"] == "Role" and "operator" in document["metadata"]["name"]:
+        if document and (document["kind"], document["metadata"]["name"]) == ("Role", account):
             rules: list[dict[str, Any]] = document["rules"]
             return rules
-    raise AssertionError("the chart has no Role for the operator")
+    raise AssertionError(f"the chart has no Role for {account}")
 
 
 def operator_identity(namespace: Namespace, *, server: str = "", name: str = "op") -> Identity:
