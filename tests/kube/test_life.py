@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 from failback.client.admin import AdminClient
-from failback.client.consumer import PushConsumer
-from failback.client.model import ConsumeFrom, ConsumeResult, Message
+from failback.client.model import Message
 from failback.client.producer import Producer
 from failback.client.settings import ClientSettings
 from failback.protocol.errors import FailbackError
-from failback.protocol.message import MessageExt
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.lived_cluster import GROUP, TOPIC, LivedCluster, unchanged_lives
-from tests.support.operator_process import condition_of, operator
-from tests.support.polling import wait_until
+from tests.support.operator_process import condition_of, is_true, operator
+from tests.support.polling import SCALE, wait_until
 
 pytestmark = pytest.mark.kube
 
@@ -90,6 +87,40 @@ async def _evictions_take_one_member_of_a_pair(cluster: LivedCluster) -> None:
     )
     assert [cluster.evict(pod) for pod in ("orders-1-0-0", "orders-1-1-0")] == [429, 201]
     cluster.wait_settled()
+    await _a_drain_leaves_each_pair_a_member(cluster)
+
+
+async def _a_drain_leaves_each_pair_a_member(cluster: LivedCluster) -> None:
+    """Evict every pod again and again, as drains do, until each was replaced once."""
+    before = {name: life[0] for name, life in cluster.lives().items()}
+    waiting = set(before)
+    async with asyncio.timeout(240 * SCALE):
+        while waiting:
+            for name in sorted(waiting):
+                cluster.evict(f"{name}-0")
+                left = _ready_members(cluster)
+                assert {"orders-0", "orders-1"} == {each[:-2] for each in left}, left
+            pods = _uids(cluster)
+            waiting = {name for name in waiting if pods.get(name) in (None, before[name])}
+            await asyncio.sleep(0.2)
+    cluster.wait_settled()
+
+
+def _uids(cluster: LivedCluster) -> dict[str, str]:
+    """Return the uid of each member's pod."""
+    pods = cluster.api.list("Pod", labels="failback.dev/cluster=orders")
+    found = {str(pod["metadata"]["name"]): str(pod["metadata"]["uid"]) for pod in pods}
+    return {name.removesuffix("-0"): uid for name, uid in found.items()}
+
+
+def _ready_members(cluster: LivedCluster) -> list[str]:
+    """Return the members whose pod is ready and is not asked to go."""
+    pods = cluster.api.list("Pod", labels="failback.dev/cluster=orders")
+    return [
+        str(pod["metadata"]["name"]).removesuffix("-0")
+        for pod in pods
+        if is_true("Ready")(pod) and "deletionTimestamp" not in pod["metadata"]
+    ]
 
 
 async def test_pairs_come_and_go_and_volumes_grow(
@@ -238,99 +269,3 @@ async def test_name_servers_come_and_go_and_no_broker_restarts(
                 cluster.wait_settled()
                 found = await cluster.answers("namesrvAddr")
                 assert {len(text.split(";")) for text in found.values()} == {number}
-
-
-async def test_a_roll_keeps_its_order_stops_at_a_pause_and_loses_nothing(
-    namespace: Namespace, node: NodeProcess
-) -> None:
-    with operator(namespace):
-        cluster = LivedCluster(namespace, pairs=1, slavesPerPair=1, masterRole="SYNC_MASTER")
-        cluster.wait_settled()
-        sent = Sent(cluster)
-        sending = asyncio.create_task(sent.run())
-        try:
-            replaced: list[str] = []
-            before = cluster.lives()
-            cluster.change(flushDiskType="SYNC_FLUSH")
-            await _until(lambda: _at(cluster, "Roll"), "the roll")
-            cluster.annotate(pause_reconciliation="true")
-            await _until(lambda: "NotPaused" in _blocked(cluster) or _down(cluster), "a pause")
-            paused = cluster.lives()
-            await asyncio.sleep(10)
-            assert _masters(cluster.lives()) == _masters(paused) == _masters(before)
-            cluster.annotate(pause_reconciliation=None)
-
-            def is_over() -> bool:
-                for pod in namespace.api.list("Pod", labels="failback.dev/cluster=orders"):
-                    name = pod["metadata"]["name"].removesuffix("-0")
-                    new = pod["metadata"]["uid"] != before[name][0]
-                    if new and name not in replaced:
-                        replaced.append(name)
-                return cluster.is_settled(cluster.read())
-
-            await _until(is_over, "the end of the roll", 400)
-            assert replaced == ["orders-0-1", "orders-0-0"]
-        finally:
-            sent.stop.set()
-            await sending
-        await sent.check()
-
-
-def _masters(lives: dict[str, tuple[str, int, str]]) -> str:
-    return lives["orders-0-0"][0]
-
-
-def _at(cluster: LivedCluster, kind: str) -> bool:
-    return bool((cluster.read()["status"].get("currentOperation") or {}).get("type") == kind)
-
-
-def _blocked(cluster: LivedCluster) -> list[str]:
-    operation = cluster.read()["status"].get("currentOperation") or {}
-    return list(operation.get("blockedBy", ()))
-
-
-def _down(cluster: LivedCluster) -> bool:
-    found: Object = condition_of(cluster.read(), "Paused")
-    return found.get("status") == "True"
-
-
-async def _until(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
-    await asyncio.to_thread(wait_until, condition, what, seconds)
-
-
-class Sent:
-    """A producer that never stops, and what it was told is stored."""
-
-    def __init__(self, cluster: LivedCluster) -> None:
-        self._settings = ClientSettings(namesrv_addrs=(cluster.name_server,), time_scale=0.1)
-        self.acknowledged: set[bytes] = set()
-        self.stop = asyncio.Event()
-
-    async def run(self) -> None:
-        number = 0
-        async with Producer("shop", self._settings) as producer:
-            while not self.stop.is_set():
-                number += 1
-                body = b"%d" % number
-                try:
-                    await producer.send(Message(TOPIC, body))
-                    self.acknowledged.add(body)
-                except (FailbackError, OSError, TimeoutError):
-                    await asyncio.sleep(0.1)
-                await asyncio.sleep(0.02)
-
-    async def check(self) -> None:
-        """Consume everything from the beginning: all that was acknowledged comes."""
-        assert len(self.acknowledged) > 100
-        lost = set(self.acknowledged)
-
-        async def handler(messages: list[MessageExt]) -> ConsumeResult:
-            lost.difference_update(item.body for item in messages)
-            return ConsumeResult.SUCCESS
-
-        consumer = PushConsumer(
-            "auditors", self._settings, handler, consume_from=ConsumeFrom.FIRST_OFFSET
-        )
-        consumer.subscribe(TOPIC)
-        async with consumer:
-            await _until(lambda: not lost, "every acknowledged message", 120)

@@ -132,21 +132,21 @@ def test_a_conflict_with_another_manager_is_told_once_and_forced(
             "apiVersion": "policy/v1",
             "kind": "PodDisruptionBudget",
             "metadata": {"name": "orders-0", "namespace": namespace.name},
-            "spec": {"maxUnavailable": 2},
+            "spec": {"minAvailable": 0},
         }
         namespace.api.wait("PodDisruptionBudget", "orders-0")
         namespace.api.apply(budget, manager="somebody", force=True)
         namespace.api.wait(
-            "PodDisruptionBudget", "orders-0", lambda item: item["spec"]["maxUnavailable"] == 1
+            "PodDisruptionBudget", "orders-0", lambda item: item["spec"]["minAvailable"] == 1
         )
         told = wait_for_event(namespace, "FieldManagerConflict")
         assert "somebody" in told["message"]
-        assert "maxUnavailable" in told["message"]
+        assert "minAvailable" in told["message"]
         mark = control_plane.audit.mark()
         namespace.api.apply(budget, manager="somebody", force=True)
         time.sleep(3)
         stored = namespace.api.get("PodDisruptionBudget", "orders-0")
-        assert stored["spec"]["maxUnavailable"] == 2, "a second conflict waits its minute"
+        assert stored["spec"]["minAvailable"] == 0, "a second conflict waits its minute"
         attempts = [item for item in writes(control_plane, running, mark) if item.code == 409]
         assert len(attempts) <= 3
         events = [item for item in events_of(namespace) if item["reason"] == "FieldManagerConflict"]

@@ -11,18 +11,25 @@ from failback.operator.render.context import Context, Object
 from failback.operator.render.nameserver import name_server_labels, selector, statefulset_name
 
 
-def pair_budget(cluster: BrokerCluster, pair: int, context: Context) -> Object:
-    """Return the budget of one pair."""
+def pair_budget(cluster: BrokerCluster, pair: int, running: int, context: Context) -> Object:
+    """Return the budget of one pair: all but one of the members that are meant to run stay.
+
+    Said as ``minAvailable``: each member has a StatefulSet of its own, and ``maxUnavailable``
+    counts only those whose pod exists. While the pod of an evicted member is not made anew, it
+    would allow the eviction of the other.
+    """
     marks = common.labels(cluster, "broker", cluster=cluster.name, pair=str(pair))
     name = f"{cluster.name}-{pair}"
-    return _budget(cluster, name, marks, pair_selector(cluster, pair), context)
+    limit = {"minAvailable": max(0, running - 1)}
+    return _budget(cluster, name, marks, pair_selector(cluster, pair), limit, context)
 
 
 def name_server_budget(name_server: NameServer, context: Context) -> Object:
     """Return the budget of one NameServer."""
     marks = name_server_labels(name_server)
     name = statefulset_name(name_server)
-    return _budget(name_server, name, marks, selector(name_server), context)
+    limit = {"maxUnavailable": 1}
+    return _budget(name_server, name, marks, selector(name_server), limit, context)
 
 
 def _budget(
@@ -30,6 +37,7 @@ def _budget(
     name: str,
     marks: dict[str, str],
     match: dict[str, str],
+    limit: dict[str, int],
     context: Context,
 ) -> Object:
     return {
@@ -37,7 +45,7 @@ def _budget(
         "kind": "PodDisruptionBudget",
         "metadata": common.metadata(owner, name, context, marks),
         "spec": {
-            "maxUnavailable": 1,
+            **limit,
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
             "selector": {"matchLabels": match},
         },

@@ -93,8 +93,7 @@ def _pair(
 ) -> Iterator[Object]:
     pair = shaped_pair(cluster, index, shape)
     closed = shape is not None and index in shape.closed
-    if cluster.spec.pod_disruption_budget.enabled:
-        yield pair_budget(cluster, index, context)
+    members: list[Object] = []
     for ordinal in pair.ordinals:
         draining = closed and pair.broker_id(ordinal) == 0
         properties = broker_properties(
@@ -105,8 +104,14 @@ def _pair(
         name = member_name(cluster, index, ordinal)
         marks = member_labels(cluster, index, ordinal, context)
         text = properties_text(properties)
-        yield config_map(cluster, name, "broker.conf", text, marks, context)
-        yield statefulset(cluster, pair, ordinal, properties, context, stopped=stopped)
+        members += (
+            config_map(cluster, name, "broker.conf", text, marks, context),
+            statefulset(cluster, pair, ordinal, properties, context, stopped=stopped),
+        )
+    if cluster.spec.pod_disruption_budget.enabled:
+        running = sum(item["spec"]["replicas"] for item in members if "spec" in item)
+        yield pair_budget(cluster, index, running, context)
+    yield from members
 
 
 def name_servers_of(
