@@ -19,6 +19,7 @@ from failback.operator.planning.cluster import plan_cluster
 from failback.operator.planning.memory import Memory
 from failback.operator.planning.name_server import plan_name_server
 from failback.operator.planning.observed import Object, ObservedCluster
+from failback.operator.planning.sharing import Shared
 from failback.operator.planning.types import Plan
 from failback.operator.render.context import Context, kubernetes_context
 from failback.operator.settings import Settings
@@ -35,6 +36,8 @@ class World:
     steady: Callable[[], float] = time.time
     """The clock of the observer: it does not jump when the other one is set."""
     contexts: dict[tuple[str, bool], Context] = field(default_factory=dict)
+    shared: Shared = field(default_factory=Shared)
+    """Where equal parts of all objects are kept once."""
 
     def context(self, namespace: str, served: frozenset[str]) -> Context:
         """Return where the objects of a namespace will live; one object per answer."""
@@ -139,7 +142,7 @@ class BrokerClusterKind:
         where, stored = (model.namespace, model.name), resource.get("status", {})
         observed = await self._world.observe(model, context, stored)
         self._observed[where] = observed
-        memory = self._memories.setdefault(where, Memory())
+        memory = self._memories.setdefault(where, Memory(shared=self._world.shared))
         deadlines = self._deadlines.setdefault(where, Deadlines())
         now, ahead = self._world.clock(), self._world.ahead()
         status = deadlines.kept(stored, ahead)

@@ -1,7 +1,7 @@
-"""kopf: watches, indices and wake-ups. The only module that imports it.
+"""kopf: watches and wake-ups. The only module that imports it.
 
 Handlers decide nothing and write nothing: an event wakes the loop of a resource, and the loop's
-pass reads the indices. Kinds whose deletion asks for work have a finalizer and a daemon, whose
+pass reads the store. Kinds whose deletion asks for work have a finalizer and a daemon, whose
 task the loop runs in; the others have a plain task and vanish when they are deleted.
 """
 
@@ -22,7 +22,7 @@ from failback.operator.first_lists import FirstLists
 from failback.operator.kube import GROUP, MANAGER, RESOURCES
 from failback.operator.loops import Key, Loops
 from failback.operator.settings import Settings
-from failback.operator.store import Store, owners_of, plain
+from failback.operator.store import Store, owners_of
 
 logger = logging.getLogger(__name__)
 
@@ -49,11 +49,25 @@ _DELETION_SECONDS: Final = 60.0
 _END_POLL_SECONDS: Final = 1.0
 
 
+class _NoDiffBase(kopf.DiffBaseStorage):
+    """No handler asks what changed, so no copy is made of any object to tell it."""
+
+    def build(self, **_: Any) -> kopf.BodyEssence:
+        """Return what is compared: nothing."""
+        return {}
+
+    def fetch(self, **_: Any) -> None:
+        """Return what was there before: nothing."""
+
+    def store(self, **_: Any) -> None:
+        """Remember nothing."""
+
+
 def configure(settings: kopf.OperatorSettings, *, watch_crds: bool) -> None:
     """Set kopf up: no log lines as events, our finalizer, watches of labelled children only."""
     settings.persistence.finalizer = FINALIZER
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
-    settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix=GROUP)
+    settings.persistence.diffbase_storage = _NoDiffBase()
     settings.posting.enabled = False
     settings.scanning.disabled = not watch_crds
     settings.background.cancellation_polling = 5
@@ -180,15 +194,12 @@ class Watches:
     def _register_resource(self, kind: str) -> None:
         where = RESOURCES[kind]
 
-        @kopf.index(*where, id="resources", registry=self.registry)
-        def resources(body: Mapping[str, Any], meta: Mapping[str, Any], **_: Any) -> Any:
-            return {(kind, meta["namespace"]): plain({**body, "kind": kind})}
+        self._register_store(kind)
 
         @kopf.on.event(*where, id=f"event-{kind}", registry=self.registry)
         async def event(
-            meta: Mapping[str, Any], body: Mapping[str, Any], type: str | None, **given: Any
+            meta: Mapping[str, Any], body: Mapping[str, Any], type: str | None, **_: Any
         ) -> None:
-            self._store.use(given["children"], given["resources"])
             if type == "DELETED":
                 self._store.deleted(meta["uid"])
             key = (kind, meta["namespace"], meta["name"])
@@ -210,7 +221,6 @@ class Watches:
                 cancellation_polling=_END_POLL_SECONDS,
             )
             async def daemon(**given: Any) -> None:
-                self._store.use(given["children"], given["resources"])
                 key = (kind, str(given["namespace"]), str(given["name"]))
                 await self._run_daemon(key, given["stopped"])
 
@@ -250,17 +260,20 @@ class Watches:
             found.append(("BrokerCluster", namespace, cluster))
         return found
 
+    def _register_store(self, kind: str) -> None:
+        """Have everything that a watch shows taken in before any handler hears of anything."""
+
+        @kopf.index(*RESOURCES[kind], id="store", registry=self.registry)
+        def take_in(body: Mapping[str, Any], **_: Any) -> None:
+            self._store.show({**body, "kind": kind})
+
     def _register_child(self, kind: str) -> None:
         where = RESOURCES[kind]
 
-        @kopf.index(*where, id="children", registry=self.registry)
-        def children(body: Mapping[str, Any], **_: Any) -> Any:
-            item = plain({**body, "kind": kind})
-            return dict.fromkeys(owners_of(item), item)
+        self._register_store(kind)
 
         @kopf.on.event(*where, id=f"event-{kind}", registry=self.registry)
-        async def event(body: Mapping[str, Any], type: str | None, **given: Any) -> None:
-            self._store.use(given["children"], given["resources"])
+        async def event(body: Mapping[str, Any], type: str | None, **_: Any) -> None:
             if type == "DELETED":
                 self._store.deleted(body["metadata"]["uid"])
             for namespace, owner, name in owners_of(body):

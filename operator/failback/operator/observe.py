@@ -16,6 +16,7 @@ from failback.operator.peers import Peers, Target
 from failback.operator.planning import facts
 from failback.operator.planning.decode import decode_claim, decode_pod, is_owned, member_of
 from failback.operator.planning.observed import (
+    Broker,
     Key,
     Member,
     MemberView,
@@ -56,6 +57,10 @@ class ClusterMemory:
     permissions: dict[str, dict[str, int] | None] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
     rival: Rival = field(default_factory=Rival)
+    registered: list[object] | None = None
+    """What the name servers said of this cluster's brokers when they were looked at last."""
+    members: tuple[Sequence[Object], str, dict[Member, MemberView]] | None = None
+    """Children, uid of their cluster, and the members among them: decoded once."""
 
     def look_for_rivals(
         self, status: Mapping[str, Any], context: Context
@@ -129,8 +134,16 @@ class Observer:
 
     def members(self, cluster: BrokerCluster) -> dict[Member, MemberView]:
         """Return the members of a cluster as the watches show them, brokers left out."""
+        memory, uid = self.memory(cluster.namespace, cluster.name), cluster.metadata.uid
+        children = self._store.children(cluster.namespace, cluster.kind, cluster.name)
+        known = memory.members
+        if known is None or known[0] is not children or known[1] != uid:
+            known = memory.members = (children, uid, self._decoded(children, uid))
+        return known[2]
+
+    def _decoded(self, children: Sequence[Object], uid: str) -> dict[Member, MemberView]:
         parts: dict[Member, dict[str, Any]] = {}
-        for item in self._store.children(cluster.namespace, cluster.kind, cluster.name):
+        for item in children:
             member = member_of(item)
             if member is None:
                 continue
@@ -142,7 +155,7 @@ class Observer:
                     part["pod"] = pod
             elif kind == "PersistentVolumeClaim":
                 part["claim"] = decode_claim(item)
-            elif is_owned(item, cluster.metadata.uid):
+            elif is_owned(item, uid):
                 key = {"StatefulSet": "statefulset", "ConfigMap": "config_map"}.get(kind)
                 if key is not None:
                     part[key] = item
@@ -157,6 +170,7 @@ class Observer:
         """Return the brokers that can be asked now: members whose pod has an address."""
         engine = cluster.spec.engine
         version = common.engine_version(engine, context)
+        registered = self.memory(cluster.namespace, cluster.name).registered
         period = float(quirk("slaveSyncSeconds", engine.type, version))
         found = {}
         for member, view in members.items():
@@ -172,6 +186,7 @@ class Observer:
                 sync_seconds=period,
                 http=http,
                 names={key: properties[key] for key in _NAMES if key in properties},
+                signs=(view.pod.ready, view.pod.restarts, registered),
             )
         return found
 
@@ -184,21 +199,29 @@ class Observer:
         servers = self.name_servers(cluster, context) or []
         members = self.members(cluster)
         targets = self.targets(cluster, members, context)
-        before = self._answers(servers, targets)
+        before = self._answers(targets)
         by_pair: dict[int, list[Target]] = {}
         for (pair, _), target in targets.items():
             by_pair.setdefault(pair, []).append(target)
-        await asyncio.gather(
-            self._peers.refresh_routes(servers, fast=fast),
-            *(self._peers.refresh_pair(pair, fast=fast) for pair in by_pair.values()),
-        )
+        questions = [
+            self._peers.refresh_pair(pair, fast=fast)
+            for pair in by_pair.values()
+            if self._peers.is_due(pair, fast=fast)
+        ]
+        if any(self._peers.is_route_due(address, fast=fast) for address in servers):
+            questions.append(self._peers.refresh_routes(servers, fast=fast))
+        if questions:
+            await asyncio.gather(*questions)
         names = {pair: cluster.broker_name(pair) for pair in {member[0] for member in members}}
         routes = [self._peers.route(address) for address in servers]
         masters = memory.routes.recent_masters, memory.routes.masterless_since
         memory.routes.note(routes, names, self._clock())
         after = memory.routes.recent_masters, memory.routes.masterless_since
+        registered = _registered(routes, names)
+        listed_anew = registered != memory.registered
+        memory.registered = registered
         changed = await self._refresh_extras(cluster, servers, members, targets, fast)
-        return changed or masters != after or before != self._answers(servers, targets)
+        return changed or listed_anew or masters != after or before != self._answers(targets)
 
     def _is_switching(self, cluster: BrokerCluster) -> bool:
         switches = self._store.of_cluster("RoleSwitch", cluster.namespace, cluster.name)
@@ -206,12 +229,11 @@ class Observer:
             item.get("status", {}).get("phase") not in ("Complete", "Failed") for item in switches
         )
 
-    def _answers(self, servers: Sequence[str], targets: Mapping[Member, Target]) -> list[object]:
-        found: list[object] = [self._peers.route(address) for address in servers]
-        for target in targets.values():
-            known = self._peers.broker(target)
-            found.append(replace(known, runtime=None, end_at=None, offsets_at=None, metrics=None))
-        return found
+    def _answers(self, targets: Mapping[Member, Target]) -> list[Broker]:
+        return [
+            replace(known, runtime=None, end_at=None, offsets_at=None, metrics=None)
+            for known in map(self._peers.broker, targets.values())
+        ]
 
     async def _refresh_extras(
         self,
@@ -424,6 +446,16 @@ class Observer:
 
 def _phase(item: Object) -> str:
     return str(item.get("status", {}).get("phase", ""))
+
+
+def _registered(routes: Sequence[Route], names: Mapping[int, str]) -> list[object]:
+    """Return, of each name server, whether it answers and what it lists under our names."""
+    return [
+        None
+        if route.brokers is None
+        else {name: route.brokers.get(name) for name in names.values()}
+        for route in routes
+    ]
 
 
 def _owned(children: Sequence[Object], uid: str) -> dict[Key, Object]:

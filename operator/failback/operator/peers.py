@@ -1,7 +1,9 @@
 """Questions to brokers and name servers: what is due is asked, the newest answers are kept.
 
 A slave is read before its master, so that a lag is never under-stated. Everything here may be
-lost at any time; it is asked again. Who does not answer within the limit is unknown.
+lost at any time; it is asked again. Who does not answer within the limit is unknown, is asked
+nothing else in that round, and is asked again after pauses that grow, unless something tells that
+it may answer by now.
 """
 
 from __future__ import annotations
@@ -34,11 +36,19 @@ _ROUTE_SECONDS: Final = 5.0
 _STATE_SECONDS: Final = 10.0
 _TABLE_SECONDS: Final = 30.0
 _FAST_SECONDS: Final = 2.0
+_SILENT_SECONDS: Final = (10.0, 20.0, 30.0)
+"""Until a broker is asked again that gave no answer once, twice, more often."""
 _CONCURRENT: Final = 64
 _TURN_SECONDS: Final = 0.2
 _KEPT_OFFSETS: Final = 8
 _ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 _GAUGE: Final = re.compile(rb"^(rocketmq_slave_[a-z_]+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_NO_STATE: Final[Mapping[str, Any]] = dict.fromkeys(
+    ("config", "config_version", "runtime", "end", "end_at", "start", "metrics")
+)
+_NO_TABLES: Final[Mapping[str, Any]] = dict.fromkeys(
+    ("topics", "groups", "offsets", "offsets_at", "offsets_before")
+)
 Value = TypeVar("Value")
 
 
@@ -57,6 +67,8 @@ class Target:
     """``http://host:port`` of its metrics; empty for engine apache."""
     names: Mapping[str, str] = field(default_factory=dict)
     """What the broker that is meant says of itself (26): a stranger may have got its address."""
+    signs: object = None
+    """What changes when a silent broker may answer: its pod's state, its registrations."""
 
 
 @dataclass(slots=True)
@@ -68,6 +80,10 @@ class _Known:
     due: dict[str, float] = field(default_factory=dict)
     stranger: bool = False
     """Another broker answers at this address."""
+    silences: int = 0
+    """How often in a row it did not answer."""
+    signs: object = None
+    """Those of the target when it was asked last."""
     history: deque[tuple[float, Mapping[str, Mapping[int, int]]]] = field(
         default_factory=lambda: deque(maxlen=_KEPT_OFFSETS)
     )
@@ -176,17 +192,20 @@ class Peers:
 
     async def refresh_routes(self, addresses: Sequence[str], *, fast: bool) -> None:
         """Ask those name servers that are due; several resources share one question."""
-        now = self._clock()
-        period = (_FAST_SECONDS if fast else _ROUTE_SECONDS) * self._scale
         for address in addresses:
-            asked = self._route_due.get(address)
-            if address not in self._asking and (asked is None or now >= asked + period * 0.9):
+            if address not in self._asking and self.is_route_due(address, fast=fast):
                 task = asyncio.create_task(self._ask_route(address))
                 self._asking[address] = task
                 task.add_done_callback(functools.partial(self._asked, address))
         waiting = [self._asking[address] for address in addresses if address in self._asking]
         if waiting:
             await asyncio.wait(waiting)
+
+    def is_route_due(self, address: str, *, fast: bool) -> bool:
+        """Tell whether a name server is to be asked now, or is just being asked."""
+        period = (_FAST_SECONDS if fast else _ROUTE_SECONDS) * self._scale
+        asked = self._route_due.get(address)
+        return address in self._asking or asked is None or self._clock() >= asked + period * 0.9
 
     def _asked(self, address: str, _: asyncio.Task[None]) -> None:
         self._asking.pop(address, None)
@@ -263,8 +282,7 @@ class Peers:
         slaves = [target for target in targets if not target.is_master]
         masters = [target for target in targets if target.is_master]
         before = {target.address: self.broker(target) for target in slaves}
-        slaves_known = any(broker.offsets is not None for broker in before.values())
-        awaited = [item for item in masters if slaves_known and self.broker(item).config is None]
+        awaited = self._awaited(targets)
         for group in (slaves, masters):
             await asyncio.gather(
                 *(self._refresh(target, fast, awaited=target in awaited) for target in group)
@@ -290,20 +308,20 @@ class Peers:
 
     async def _refresh(self, target: Target, fast: bool, *, awaited: bool = False) -> None:
         known = self._known(target)
-        state = (_FAST_SECONDS if fast or awaited else _STATE_SECONDS) * self._scale
-        table = (_FAST_SECONDS if fast else _TABLE_SECONDS) * self._scale
-        if self._is_due(known, "state", state):
-            await asyncio.gather(
-                self._read_config(target, known), self._read_runtime(target, known)
-            )
-            if target.http and not known.stranger:
-                await self._read_metrics(target, known)
+        due = self._due(target, known, fast=fast, awaited=awaited)
+        if "state" in due:
+            known.due["state"] = self._clock()
+            await self._read_state(target, known)
+        if "tables" in due and not known.stranger:
+            known.due["tables"] = self._clock()
+            if known.silences:
+                known.broker = replace(known.broker, **_NO_TABLES)
+            else:
+                await self._read_tables(target, known)
         if known.stranger:
             known.broker = Broker(
                 target.address
             )  # nothing it says is about the broker that is meant
-        elif self._is_due(known, "tables", table):
-            await self._read_tables(target, known)
 
     async def _read_known_tables(self, target: Target) -> None:
         known = self._known(target)
@@ -311,12 +329,50 @@ class Peers:
             known.due["tables"] = self._clock()
             await self._read_tables(target, known)
 
-    def _is_due(self, known: _Known, part: str, period: float) -> bool:
+    def is_due(self, targets: Sequence[Target], *, fast: bool) -> bool:
+        """Tell whether :meth:`refresh_pair` would ask any of a pair's members anything."""
+        awaited = self._awaited(targets)
+        return any(
+            self._due(target, self._known(target), fast=fast, awaited=target in awaited)
+            for target in targets
+        )
+
+    def _awaited(self, targets: Sequence[Target]) -> list[Target]:
+        """Return the silent masters of slaves that are known."""
+        slaves_known = any(
+            self.broker(target).offsets is not None for target in targets if not target.is_master
+        )
+        return [
+            target
+            for target in targets
+            if target.is_master and slaves_known and self.broker(target).config is None
+        ]
+
+    def _due(self, target: Target, known: _Known, *, fast: bool, awaited: bool) -> list[str]:
+        """Return which parts of the answers of a broker are to be asked for now."""
+        state = _FAST_SECONDS if fast or awaited else _STATE_SECONDS
+        if known.silences and not (fast or awaited):
+            pauses = (0.0,) if known.signs != target.signs else _SILENT_SECONDS
+            state = pauses[min(known.silences, len(pauses)) - 1]
+        periods = {"state": state, "tables": _FAST_SECONDS if fast else _TABLE_SECONDS}
         now = self._clock()
-        if part in known.due and now < known.due[part] + period * 0.9:
-            return False
-        known.due[part] = now
-        return True
+        return [
+            part
+            for part, period in periods.items()
+            if part not in known.due or now >= known.due[part] + period * self._scale * 0.9
+        ]
+
+    async def _read_state(self, target: Target, known: _Known) -> None:
+        was_silent, known.signs = known.silences > 0, target.signs
+        await self._read_config(target, known)
+        if was_silent and not known.silences:
+            known.due.pop("tables", None)
+        if known.silences:
+            known.broker = replace(known.broker, **_NO_STATE)
+        elif not known.stranger:
+            await self._read_runtime(target, known)
+            if target.http:
+                await self._read_metrics(target, known)
 
     async def read_config(self, target: Target) -> Mapping[str, str] | None:
         """Ask for the configuration (26) now, keep and return it."""
@@ -333,6 +389,7 @@ class Peers:
     async def _read_config(self, target: Target, known: _Known) -> None:
         code = RequestCode.GET_BROKER_CONFIG
         answer = await self.ask(code, self._admin.ask(target.address, code))
+        known.silences = known.silences + 1 if answer is None else 0
         if answer is None:
             known.broker = replace(known.broker, config=None, config_version=None)
             return

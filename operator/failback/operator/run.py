@@ -30,6 +30,7 @@ from failback.operator.metrics import Metrics
 from failback.operator.observe import Observer
 from failback.operator.passes import Kind, Passes
 from failback.operator.peers import Peers
+from failback.operator.planning.sharing import Shared
 from failback.operator.recheck import Recheck
 from failback.operator.settings import Settings
 from failback.operator.store import Store
@@ -96,7 +97,8 @@ async def _serve(
 ) -> None:
     if stop.is_set():
         return
-    store, steady = Store(), SteadyClock()
+    shared, steady = Shared(), SteadyClock()
+    store = Store(shared)
     peers = Peers(
         metrics,
         timeout_seconds=settings.admin_timeout_seconds,
@@ -104,7 +106,7 @@ async def _serve(
         clock=steady,
     )
     observer = Observer(store, peers, kube, optional_kinds=_optional_kinds(settings), clock=steady)
-    world = World(settings, observer, metrics, steady=steady)
+    world = World(settings, observer, metrics, steady=steady, shared=shared)
     kinds: dict[str, Kind] = {
         "NameServer": NameServerKind(world),
         "BrokerCluster": BrokerClusterKind(world),

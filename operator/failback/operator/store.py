@@ -1,17 +1,23 @@
-"""What the watches hold: custom resources and children, as the newest events showed them."""
+"""What the watches show: custom resources and children, as the newest events had them.
+
+Objects are kept as they came, without what nobody reads; nobody changes them. An object of a
+version that is held already replaces nothing, so what is derived from it stays valid.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
+
+from failback.operator.planning.sharing import Shared
 
 Object = dict[str, Any]
 OwnerKey = tuple[str, str, str]
-"""Namespace, label (``failback.dev/cluster`` ...) and its value."""
+"""Namespace, kind of the custom resource and its name."""
 ObjectKey = tuple[str, str, str]
 """Kind, namespace and name."""
-Index = Mapping[Any, Iterable[Any]]
 
 OWNER_LABELS: Final[Mapping[str, str]] = {
     "failback.dev/cluster": "BrokerCluster",
@@ -21,29 +27,82 @@ _OWNER_BY_COMPONENT: Final[Mapping[str, str]] = {
     "chaos": "ChaosExperiment",
     "report": "ReconsumptionReport",
 }
-_NOTHING: Final[Object] = {"metadata": {}}
+_POD_SPEC: Final = ("nodeName", "readinessGates")
+_CONTAINER: Final = ("name", "image", "args", "livenessProbe")
 _TRUST_SECONDS: Final = 3.0
 """How long our own write is believed although the watch does not show it (deleted meanwhile)."""
+_GONE_SECONDS: Final = 600.0
+"""How late an event may still tell of an object that a list did not have any more."""
 
 
 class Store:
-    """Reads the two indices that kopf keeps."""
+    """All objects that the operator knows of, by uid, by name and by owner."""
 
-    def __init__(self) -> None:
-        self._children: Index = {}
-        self._resources: Index = {}
+    def __init__(self, shared: Shared | None = None) -> None:
+        """Make it; ``shared`` is where equal parts of all objects are kept once."""
+        self._shared = Shared() if shared is None else shared
+        self._shown: defaultdict[str, dict[str, Object]] = defaultdict(dict)
+        """Kind → uid → object."""
+        self._named: defaultdict[ObjectKey, dict[str, Object]] = defaultdict(dict)
+        self._owned: defaultdict[OwnerKey, dict[str, Object]] = defaultdict(dict)
+        self._on_cluster: defaultdict[ObjectKey, dict[str, Object]] = defaultdict(dict)
+        """Kind, namespace and cluster → the custom resources whose ``clusterRef`` names it."""
         self._written: dict[ObjectKey, tuple[Object, float]] = {}
-        self._gone: set[str] = set()
-        self._missed: dict[ObjectKey, Object] = {}
+        self._written_of: defaultdict[OwnerKey, set[ObjectKey]] = defaultdict(set)
+        self._gone: dict[str, float] = {}
+        self._children: dict[OwnerKey, list[Object]] = {}
+        """What :meth:`children` returned, until one of them changes."""
 
-    def use(self, children: Index, resources: Index) -> None:
-        """Take the indices; they stay live."""
-        self._children = children
-        self._resources = resources
+    # --- what the watches tell ----------------------------------------------------------------
+
+    def show(self, item: Object) -> None:
+        """Take in an object, unless that version or a newer one of it is known."""
+        metadata = item["metadata"]
+        uid = metadata["uid"]
+        if uid in self._gone:
+            return
+        have = self._shown[item["kind"]].get(uid)
+        if have is not None:
+            if version_of(item) <= version_of(have):
+                return
+            self._drop(have)
+        item = self._shared.take(plain(item))
+        self._shown[item["kind"]][uid] = item
+        self._named[_key(item)][uid] = item
+        for owner in owners_of(item):
+            self._owned[owner][uid] = item
+            self._children.pop(owner, None)
+        cluster = _cluster_of(item)
+        if cluster is not None:
+            self._on_cluster[cluster][uid] = item
+
+    def deleted(self, uid: str) -> None:
+        """Forget an object whose deletion the watch showed."""
+        self._gone.pop(uid, None)
+        for items in self._shown.values():
+            item = items.get(uid)
+            if item is not None:
+                self._drop(item)
+                return
+
+    def _drop(self, item: Object) -> None:
+        uid = item["metadata"]["uid"]
+        del self._shown[item["kind"]][uid]
+        _discard(self._named, _key(item), uid)
+        for owner in owners_of(item):
+            _discard(self._owned, owner, uid)
+            self._children.pop(owner, None)
+        cluster = _cluster_of(item)
+        if cluster is not None:
+            _discard(self._on_cluster, cluster, uid)
 
     def wrote(self, item: Object) -> None:
         """Remember what a write returned until the watch shows it: a pass reads its writes."""
-        self._written[_key(item)] = (plain(item), time.monotonic())
+        kept, key = self._shared.take(plain(item)), _key(item)
+        self._written[key] = (kept, time.monotonic())
+        for owner in owners_of(kept):
+            self._written_of[owner].add(key)
+            self._children.pop(owner, None)
 
     # --- what the watches missed --------------------------------------------------------------
 
@@ -54,17 +113,15 @@ class Store:
             namespace: Only there; empty = everywhere.
         """
         return {
-            item["metadata"]["uid"]: _version(item)
-            for index in (self._children, self._resources)
-            for items in index.values()
-            for item in items
-            if item["kind"] == kind and namespace in ("", item["metadata"]["namespace"])
+            uid: version_of(item)
+            for uid, item in self._shown[kind].items()
+            if namespace in ("", item["metadata"]["namespace"])
         }
 
     def stale(self, kind: str, namespace: str, listed: Iterable[Object]) -> list[Object]:
         """Return what is listed at a newer version than the watch shows, or not shown at all."""
         now = self.versions(kind, namespace)
-        return [item for item in listed if _version(item) > now.get(item["metadata"]["uid"], -1)]
+        return [item for item in listed if version_of(item) > now.get(item["metadata"]["uid"], -1)]
 
     def correct(
         self,
@@ -82,57 +139,18 @@ class Store:
             listed: All objects, their metadata at least.
             missed: Whole objects that are newer than the watch shows them.
         """
-        now = self.versions(kind, namespace)
+        now = time.monotonic()
         uids = {item["metadata"]["uid"] for item in listed}
-        ghosts = (known.keys() & now.keys()) - uids
-        told = self._shown(ghosts - self._gone)
-        newer = [plain(item) for item in missed]
-        self._missed = {
-            key: item
-            for key, item in self._missed.items()
-            if key[0] != kind or namespace not in ("", key[1])
-        }
-        self._missed.update((_key(item), item) for item in newer)
-        self._gone = (self._gone & self._shown_uids()) | ghosts
+        ghosts = (known.keys() & self.versions(kind, namespace).keys()) - uids
+        told = [self._shown[kind][uid] for uid in sorted(ghosts)]
+        for item in told:
+            self._drop(item)
+        self._gone = {uid: at for uid, at in self._gone.items() if now - at < _GONE_SECONDS}
+        self._gone.update(dict.fromkeys(ghosts, now))
+        newer = list(missed)
+        for item in newer:
+            self.show(item)
         return [*newer, *told]
-
-    def deleted(self, uid: str) -> None:
-        """Forget an object whose deletion the watch showed."""
-        self._gone.discard(uid)
-        for key, item in list(self._missed.items()):
-            if item["metadata"]["uid"] == uid:
-                del self._missed[key]
-
-    def _shown(self, uids: Collection[str]) -> list[Object]:
-        found = {
-            item["metadata"]["uid"]: item
-            for index in (self._children, self._resources)
-            for items in index.values()
-            for item in items
-            if item["metadata"]["uid"] in uids
-        }
-        return list(found.values())
-
-    def _shown_uids(self) -> set[str]:
-        return {
-            item["metadata"]["uid"]
-            for index in (self._children, self._resources)
-            for items in index.values()
-            for item in items
-        }
-
-    def _corrected(self, items: Iterable[Object], kind: str, namespace: str) -> dict[Any, Object]:
-        """Return objects by key: without those that are gone, at the newest version known.
-
-        Args:
-            kind: Of the missed objects to add; empty = those that ``items`` have an older one of.
-        """
-        found = {_key(item): item for item in items if item["metadata"]["uid"] not in self._gone}
-        for key, item in self._missed.items():
-            wanted = key in found or key[:2] == (kind, namespace)
-            if wanted and _version(item) > _version(found.get(key, _NOTHING)):
-                found[key] = item
-        return found
 
     # --- what there is ------------------------------------------------------------------------
 
@@ -143,49 +161,59 @@ class Store:
             return item
         ours, at = written
         if time.monotonic() - at > _TRUST_SECONDS or (
-            item is not None and _version(item) >= _version(ours)
+            item is not None and version_of(item) >= version_of(ours)
         ):
             del self._written[key]
+            for owner in owners_of(ours):
+                self._written_of[owner].discard(key)
+                if not self._written_of[owner]:
+                    del self._written_of[owner]
             return item
         return ours
 
     def children(self, namespace: str, kind: str, name: str) -> list[Object]:
-        """Return the objects that are labelled with a custom resource, in any order."""
+        """Return the objects that are labelled with a custom resource, in any order.
+
+        The very same list as before, as long as nothing changed: not to be changed by others.
+        """
         owner = (namespace, kind, name)
-        found = self._corrected(self._children.get(owner, ()), "", "")
-        for key, item in self._missed.items():
-            if owner in owners_of(item):
-                found.setdefault(key, item)
-        for key, (item, _) in list(self._written.items()):
-            if key in found or owner in owners_of(item):
-                newest = self._newest(found.get(key), key)
-                if newest is not None:
-                    found[key] = newest
-        return list(found.values())
+        kept = self._children.get(owner)
+        if kept is not None:
+            return kept
+        found = _by_key(self._owned.get(owner, {}).values())
+        pending = self._written_of.get(owner, set()) | (found.keys() & self._written.keys())
+        for key in pending:
+            newest = self._newest(found.get(key) or self._one(key), key)
+            if newest is None or owner not in owners_of(newest):
+                found.pop(key, None)
+            else:
+                found[key] = newest
+        children = list(found.values())
+        if not any(key in self._written for key in pending):
+            self._children[owner] = children
+        return children
+
+    def _one(self, key: ObjectKey) -> Object | None:
+        """Return the newest object of a name that the watch shows."""
+        items = self._named.get(key)
+        return max(items.values(), key=version_of) if items else None
 
     def resource(self, kind: str, namespace: str, name: str) -> Object | None:
         """Return a custom resource, or ``None``."""
         key = (kind, namespace, name)
-        shown = [
-            item
-            for item in self._resources.get((kind, namespace), ())
-            if item["metadata"]["name"] == name
-        ]
-        found = self._corrected(shown, "", "").get(key) or self._missed.get(key)
+        found = self._one(key)
         return None if found is None else self._newest(found, key)
 
     def resources(self, kind: str, namespace: str) -> list[Object]:
         """Return all custom resources of a kind in a namespace, by name."""
-        found = self._corrected(self._resources.get((kind, namespace), ()), kind, namespace)
-        return sorted(found.values(), key=lambda item: str(item["metadata"]["name"]))
+        items = self._shown[kind].values()
+        found = _by_key(item for item in items if item["metadata"]["namespace"] == namespace)
+        return [found[key] for key in sorted(found)]
 
     def of_cluster(self, kind: str, namespace: str, cluster: str) -> list[Object]:
-        """Return the custom resources whose ``clusterRef`` names a cluster."""
-        return [
-            item
-            for item in self.resources(kind, namespace)
-            if item.get("spec", {}).get("clusterRef", {}).get("name") == cluster
-        ]
+        """Return the custom resources whose ``clusterRef`` names a cluster, by name."""
+        found = _by_key(self._on_cluster.get((kind, namespace, cluster), {}).values())
+        return [found[key] for key in sorted(found)]
 
 
 def owners_of(item: Mapping[str, Any]) -> list[OwnerKey]:
@@ -203,19 +231,56 @@ def owners_of(item: Mapping[str, Any]) -> list[OwnerKey]:
     return found
 
 
-def _key(item: Mapping[str, Any]) -> ObjectKey:
-    return item["kind"], item["metadata"]["namespace"], item["metadata"]["name"]
-
-
-def _version(item: Mapping[str, Any]) -> int:
+def version_of(item: Mapping[str, Any]) -> int:
+    """Return the resourceVersion of an object; 0 when it has none."""
     text = str(item["metadata"].get("resourceVersion", "0"))
     return int(text) if text.isdigit() else 0
 
 
 def plain(body: Mapping[str, Any]) -> Object:
-    """Return an object without what nobody reads."""
-    found: Object = {key: value for key, value in body.items() if key != "managedFields"}
+    """Return an object without what nobody reads: managed fields, most of a pod's spec."""
+    found: Object = dict(body)
     found["metadata"] = {
         key: value for key, value in body["metadata"].items() if key != "managedFields"
     }
+    if found["kind"] == "Pod" and "spec" in found:
+        found["spec"] = _read_of_pod(found["spec"])
     return found
+
+
+def _read_of_pod(spec: Mapping[str, Any]) -> Object:
+    found = {key: spec[key] for key in _POD_SPEC if key in spec}
+    found["containers"] = [
+        {key: container[key] for key in _CONTAINER if key in container}
+        for container in spec.get("containers") or ()
+    ]
+    return found
+
+
+def _cluster_of(item: Mapping[str, Any]) -> ObjectKey | None:
+    spec = item.get("spec")
+    reference = spec.get("clusterRef") if isinstance(spec, Mapping) else None
+    if not isinstance(reference, Mapping) or not reference.get("name"):
+        return None
+    return item["kind"], item["metadata"]["namespace"], reference["name"]
+
+
+def _by_key(items: Iterable[Object]) -> dict[ObjectKey, Object]:
+    """Return objects by key; of several of one name the newest."""
+    found: dict[ObjectKey, Object] = {}
+    for item in items:
+        key = _key(item)
+        if key not in found or version_of(found[key]) < version_of(item):
+            found[key] = item
+    return found
+
+
+def _key(item: Mapping[str, Any]) -> ObjectKey:
+    return item["kind"], item["metadata"]["namespace"], item["metadata"]["name"]
+
+
+def _discard(table: dict[Any, dict[str, Object]], key: object, uid: str) -> None:
+    items = table[key]
+    items.pop(uid, None)
+    if not items:
+        del table[key]

@@ -34,7 +34,7 @@ class World:
         self.refusal = refusal
         self.told: list[str] = []
         store = Store()
-        store.use({}, {("Topic", "shop"): [TOPIC]})  # type: ignore[arg-type]
+        store.show(dict(TOPIC))
         part: Any = self
         metrics = Metrics(version="0", kopf="0", kubernetes="0")
         self.passes = Passes(part, store, part, part, metrics, {"Topic": part})

@@ -13,8 +13,6 @@ from failback.operator.store import Object, Store
 
 pytestmark = pytest.mark.unit
 
-OWNER = ("shop", "BrokerCluster", "orders")
-
 
 def pod(name: str, version: int, uid: str = "", cluster: str = "orders") -> Object:
     metadata = {
@@ -33,7 +31,7 @@ def resource(name: str, version: int) -> Object:
 
 
 class World:
-    """A watch's indices, and a server whose list may say something else."""
+    """What a watch shows, and a server whose list may say something else."""
 
     def __init__(self) -> None:
         self.pods: list[Object] = []
@@ -70,7 +68,8 @@ class World:
         return [item for item in self.listed if item["metadata"]["name"] == name]
 
     def show(self) -> None:
-        self.store.use({OWNER: self.pods}, {("Topic", "shop"): self.topics})
+        for item in (*self.pods, *self.topics):
+            self.store.show(item)
 
     async def check(self, kind: str = "Pod") -> list[Any]:
         self.show()
@@ -111,6 +110,7 @@ async def test_an_object_that_came_after_the_list_is_not_gone() -> None:
     world.show()
     known = world.store.versions("Pod", "shop")
     world.pods.append(pod("new", 9))
+    world.show()
     assert world.store.correct("Pod", "shop", known, world.listed, []) == []
     assert world.versions() == [5, 9]
 
@@ -121,6 +121,7 @@ async def test_a_missed_change_is_read_from_the_list_until_the_watch_is_newer() 
     assert await world.check() == [8]
     assert ("BrokerCluster", "shop", "orders") in world.woken
     world.pods[0] = pod("a", 9)
+    world.show()
     assert world.versions() == [9]
 
 

@@ -129,16 +129,15 @@ def plan_children(
     wanted = by_key(desired)
     for key, manifest in sorted(wanted.items(), key=lambda item: _small_first(item[0])):
         have = objects.get(key)
-        ready = finished(manifest, have)
-        digest = ready["metadata"]["annotations"][HASH]
-        if have is not None and memory.is_equal(key, have, digest):
+        if have is not None and memory.is_equal(key, manifest, have):
             continue
+        ready = finished(manifest, have)
         reason = drift(ready, have)
         if reason is not None:
             reasons[key] = reason
             actions.append(Apply(ready))
         elif have is not None and not have["metadata"].get("deletionTimestamp"):
-            memory.note_equal(key, have, digest)
+            memory.note_equal(key, manifest, have)
     memory.keep(wanted)
     for key, have in sorted(objects.items()):
         if key in wanted or key[0] not in _FREE_TO_DELETE:

@@ -23,6 +23,7 @@ from failback.operator.planning.conditions import Verdict
 from failback.operator.planning.encoding import (
     condition,
     find_condition,
+    from_time,
     merge_conditions,
     names,
     operation_from_status,
@@ -60,6 +61,8 @@ _SOON: Final = 0.05
 _WAITING: Final = 15.0
 """Seconds until the next look at something that is not as wanted, though nothing changed:
 some causes are a matter of time."""
+_LONGEST_RULE: Final = 90.0
+"""Seconds after the last change from which on time alone turns nothing: no rule counts longer."""
 
 
 def plan_cluster(
@@ -358,4 +361,22 @@ def _wake_after(
     if advance.operation is not None:
         return advance.wake_after
     ready = find_condition(new, "Ready")
-    return None if ready and ready["status"] == "True" else _WAITING
+    if (ready and ready["status"] == "True") or view.now - _changed_at(view, new) > _LONGEST_RULE:
+        return None
+    return _WAITING
+
+
+def _changed_at(view: ClusterView, new: Mapping[str, Any]) -> float:
+    """Return the Unix time of the newest change from which a rule counts; 0 without any."""
+    observed = view.observed
+    times: list[float | None] = [
+        *observed.master_since.values(),
+        *observed.masterless_since.values(),
+        *(from_time(item["lastTransitionTime"]) for item in new["conditions"]),
+    ]
+    for member in view.members:
+        if member.broker is not None:
+            times.append(member.broker.stalled_since)
+        if member.pod is not None:
+            times += [member.pod.started_at, member.pod.ready_since]
+    return max((time for time in times if time is not None), default=0.0)

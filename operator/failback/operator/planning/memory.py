@@ -11,10 +11,20 @@ from typing import Any
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import Key, Object
+from failback.operator.planning.sharing import Shared
 from failback.operator.planning.types import Shape
 from failback.operator.render.context import Context
 
 Desired = dict[Key, dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A version of a child in which nothing had drifted from what is wanted."""
+
+    wanted: Object
+    uid: str
+    version: str
 
 
 @dataclass(slots=True)
@@ -22,8 +32,9 @@ class Memory:
     """Results of earlier passes over one cluster."""
 
     rendered: tuple[BrokerCluster, tuple[str, ...], Shape, Context, Desired] | None = None
-    equal: dict[Key, tuple[str, str, str]] = field(default_factory=dict)
-    """Object → uid, resourceVersion and applied hash at which nothing had drifted."""
+    equal: dict[Key, Compared] = field(default_factory=dict)
+    shared: Shared = field(default_factory=Shared)
+    """Where equal parts of rendered objects are kept once, those of other clusters too."""
 
     def render(
         self,
@@ -43,26 +54,28 @@ class Memory:
             and known[3] == context
         ):
             return known[4]
-        found = render()
+        found = {key: self.shared.take(item) for key, item in render().items()}
         self.rendered = (cluster, tuple(addresses), shape, context, found)
         return found
 
-    def is_equal(self, key: Key, have: Object, digest: str) -> bool:
-        """Tell whether this very version was compared with this wanted object before."""
-        return self.equal.get(key) == _version(have, digest)
+    def is_equal(self, key: Key, wanted: Object, have: Object) -> bool:
+        """Tell whether this very version was compared with this very wanted object before."""
+        known, metadata = self.equal.get(key), have["metadata"]
+        return (
+            known is not None
+            and known.wanted is wanted
+            and known.version == metadata.get("resourceVersion", "")
+            and known.uid == metadata.get("uid", "")
+        )
 
-    def note_equal(self, key: Key, have: Object, digest: str) -> None:
+    def note_equal(self, key: Key, wanted: Object, have: Object) -> None:
         """Remember that a version of an object is as wanted."""
-        version = _version(have, digest)
-        if all(version):
-            self.equal[key] = version
+        metadata = have["metadata"]
+        uid, version = metadata.get("uid", ""), metadata.get("resourceVersion", "")
+        if uid and version:
+            self.equal[key] = Compared(wanted, uid, version)
 
     def keep(self, keys: Mapping[Key, object]) -> None:
         """Forget objects that are no longer wanted."""
         for key in set(self.equal) - set(keys):
             del self.equal[key]
-
-
-def _version(have: Object, digest: str) -> tuple[str, str, str]:
-    metadata = have["metadata"]
-    return metadata.get("uid", ""), metadata.get("resourceVersion", ""), digest

@@ -63,6 +63,19 @@ def test_a_cluster_at_rest_is_left_alone() -> None:
     assert reason(found) == "AllReady"
 
 
+def test_what_is_not_ready_is_looked_at_often_only_while_time_may_turn_something() -> None:
+    world = steady()
+    world.registered.clear()
+    found = plan(world, routes=())
+    assert reason(found) != "AllReady"
+    world.status = dict(found.status)
+    assert plan(world, routes=()).wake_after == 15
+    world.now += 300
+    assert plan(world, routes=()).wake_after is None
+    lately = {0: world.now - 20}
+    assert plan(world, routes=(), masterless_since=lately).wake_after == 15
+
+
 configs = st.dictionaries(
     st.sampled_from(["fileReservedTime", "haTransferBatchSize", "registerNameServerPeriod"]),
     st.integers(1, 99).map(str),

@@ -1,0 +1,115 @@
+"""What the store shows of what it was told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from failback.operator.store import Object, Store
+
+pytestmark = pytest.mark.unit
+
+OWNER = ("shop", "BrokerCluster", "orders")
+
+
+def pod(name: str, version: int, uid: str = "", **labels: str) -> Object:
+    """Return a pod of the cluster ``orders`` with parts that nobody reads."""
+    marks = {"failback.dev/cluster": "orders", **labels}
+    metadata = {"name": name, "namespace": "shop", "uid": uid or name, "labels": marks}
+    container = {"name": "broker", "image": "b:1", "env": [{"name": "A", "value": "1"}]}
+    return {
+        "kind": "Pod",
+        "metadata": {**metadata, "resourceVersion": str(version), "managedFields": [{}]},
+        "spec": {"nodeName": "n1", "volumes": [{"name": "store"}], "containers": [container]},
+    }
+
+
+def topic(name: str, cluster: str, version: int = 1) -> Object:
+    metadata = {"name": name, "namespace": "shop", "uid": name, "resourceVersion": str(version)}
+    return {"kind": "Topic", "metadata": metadata, "spec": {"clusterRef": {"name": cluster}}}
+
+
+def shown(store: Store) -> dict[str, str]:
+    """Return name → version of the children as a pass sees them."""
+    return {
+        item["metadata"]["name"]: item["metadata"]["resourceVersion"]
+        for item in store.children(*OWNER)
+    }
+
+
+def test_only_a_newer_version_replaces_what_is_shown() -> None:
+    store = Store()
+    store.show(pod("a", 5))
+    before = store.children(*OWNER)
+    store.show(pod("a", 5))
+    store.show(pod("a", 4))
+    assert store.children(*OWNER) is before
+    store.show(pod("a", 6))
+    assert shown(store) == {"a": "6"}
+
+
+def test_what_nobody_reads_is_not_kept() -> None:
+    store = Store()
+    store.show(pod("a", 5))
+    (kept,) = store.children(*OWNER)
+    assert "managedFields" not in kept["metadata"]
+    assert kept["spec"] == {"nodeName": "n1", "containers": [{"name": "broker", "image": "b:1"}]}
+
+
+def test_a_child_whose_label_changed_leaves_its_owner() -> None:
+    store = Store()
+    store.show(pod("a", 5))
+    store.show(pod("a", 6, **{"failback.dev/cluster": "stock"}))
+    assert shown(store) == {}
+    assert len(store.children("shop", "BrokerCluster", "stock")) == 1
+
+
+def test_a_deleted_child_is_gone_though_its_successor_was_shown_first() -> None:
+    store = Store()
+    store.show(pod("a", 5, uid="old"))
+    store.show(pod("a", 7, uid="new"))
+    assert shown(store) == {"a": "7"}
+    store.deleted("old")
+    assert shown(store) == {"a": "7"}
+    store.deleted("new")
+    assert shown(store) == {}
+
+
+def test_a_write_is_read_at_once_and_until_the_watch_shows_it() -> None:
+    store = Store()
+    store.show(pod("a", 5))
+    assert shown(store) == {"a": "5"}
+    store.wrote(pod("a", 8))
+    store.wrote(pod("b", 9))
+    assert shown(store) == {"a": "8", "b": "9"}
+    store.show(pod("a", 8))
+    store.show(pod("b", 10))
+    assert shown(store) == {"a": "8", "b": "10"}
+
+
+def test_a_write_that_no_watch_ever_shows_is_not_believed_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("failback.operator.store.time.monotonic", lambda: now)
+    store = Store()
+    store.wrote(pod("a", 8))
+    assert shown(store) == {"a": "8"}
+    now += 4.0
+    assert shown(store) == {}
+
+
+def test_resources_are_found_by_the_cluster_they_name() -> None:
+    store = Store()
+    for item in (topic("paid", "orders"), topic("late", "orders"), topic("other", "stock")):
+        store.show(item)
+
+    def names(items: list[dict[str, Any]]) -> list[str]:
+        return [item["metadata"]["name"] for item in items]
+
+    assert names(store.of_cluster("Topic", "shop", "orders")) == ["late", "paid"]
+    assert names(store.resources("Topic", "shop")) == ["late", "other", "paid"]
+    store.show(topic("paid", "stock", 2))
+    assert names(store.of_cluster("Topic", "shop", "orders")) == ["late"]
+    assert names(store.of_cluster("Topic", "shop", "stock")) == ["other", "paid"]
