@@ -295,9 +295,10 @@ def test_an_image_that_cannot_be_pulled_is_named_with_its_pod(
         image = "failback/broker:does-not-exist"
         engine = {"type": "failback", "image": image}
         create(namespace, NAME_SERVER, {**CLUSTER, "spec": {**CLUSTER["spec"], "engine": engine}})
-        message = told(namespace, "orders", "Ready", "ImagePullError", seconds=120)
+        first = "orders-0-0-0: "
+        message = told(namespace, "orders", "Ready", "ImagePullError", first, seconds=120)
         kubelet = f'ImagePullBackOff: Back-off pulling image "{image}"'
-        assert message == f"orders-0-0-0: {image}: {kubelet}"
+        assert message == f"{first}{image}: {kubelet}"
 
 
 async def test_a_broker_that_refuses_its_store_is_told_with_its_last_words(
