@@ -66,6 +66,7 @@ _FIXED_AT_START: Final = frozenset(
         "flushConsumerOffsetInterval",
         "flushDelayOffsetInterval",
         "messageDelayLevel",
+        "transactionCheckInterval",
         "registerNameServerPeriod",
         "messageIndexEnable",
         "maxHashSlotNum",

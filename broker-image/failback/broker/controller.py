@@ -21,7 +21,6 @@ from failback.broker.config import BrokerConfig
 from failback.broker.connection import BrokerConnection
 from failback.broker.delay_offsets import DelayOffsets
 from failback.broker.delay_service import DelayService
-from failback.broker.durability import DurabilityGate
 from failback.broker.groups import SubscriptionGroupManager
 from failback.broker.ha.config import HaConfig
 from failback.broker.ha.service import HaService
@@ -33,16 +32,9 @@ from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManage
 from failback.broker.offsets.hand_back import take_returned_offsets
 from failback.broker.outer_api import BrokerOuterApi, RegisterResult
 from failback.broker.port_owner import bind_error
-from failback.broker.processors.admin import AdminProcessor
-from failback.broker.processors.client import SCAN_PERIOD_MS, ClientProcessor
-from failback.broker.processors.inspection import InspectionProcessor
-from failback.broker.processors.locks import LockProcessor
-from failback.broker.processors.offsets import OffsetProcessor
-from failback.broker.processors.pull import HOLD_PASS_MS, PullProcessor
-from failback.broker.processors.queue_meta import QueueMetaProcessor
-from failback.broker.processors.send import SendProcessor
-from failback.broker.processors.send_back import SendBackProcessor
-from failback.broker.queue_locks import LOCK_LIVE_MS, QueueLocks
+from failback.broker.processors.client import SCAN_PERIOD_MS
+from failback.broker.processors.compose import Processors, Tables
+from failback.broker.processors.pull import HOLD_PASS_MS
 from failback.broker.registration import FIRST_DELAY_MS, Registration
 from failback.broker.runtime_info import RuntimeSources, runtime_info
 from failback.broker.scheduler import Scheduler
@@ -53,8 +45,7 @@ from failback.broker.slave_synchronize import SlaveSynchronize
 from failback.broker.statistics import GROUP_SAMPLE_MS, SAMPLE_MS, BrokerStatistics
 from failback.broker.store.message_store import MessageStore
 from failback.broker.store_settings import apply_live, store_config
-from failback.broker.topic_admission import TopicAdmission
-from failback.broker.topics import TopicConfigManager, system_topic_names
+from failback.broker.topics import TopicConfigManager
 from failback.client.connection import RemotingClient, RemotingSettings
 
 logger = logging.getLogger(__name__)
@@ -141,97 +132,36 @@ class BrokerController:
         self.health = HealthServer(self._endpoints.by_path())
 
     def _compose_processors(self, clock: Callable[[], float]) -> None:
-        config, identity, server = self.config, self.identity, self.server
-        store, topics, groups, offsets = self.store, self.topics, self.groups, self.offsets
-        self.clients = ClientProcessor(
-            config=config,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            boot_ms=self._boot_ms,
-            clock_ms=wall_ms,
-        )
-        consumers, producers = self.clients.consumers, self.clients.producers
-        self.admission = TopicAdmission(
-            config=config, topics=topics, groups=groups, clock_ms=wall_ms
-        )
-        self.gate = DurabilityGate(config=config, store=store, ha=self.ha, clock=clock)
-        self.send = SendProcessor(
+        config, identity, server, store = self.config, self.identity, self.server, self.store
+        processors = Processors(
             config=config,
             identity=identity,
             server=server,
             store=store,
-            admission=self.admission,
-            gate=self.gate,
+            ha=self.ha,
+            tables=Tables(self.topics, self.groups, self.offsets, self.delay_offsets),
             statistics=self.statistics,
             phase=self.phase,
-        )
-        self.pull = PullProcessor(
-            config=config,
-            identity=identity,
-            server=server,
-            store=store,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            consumers=consumers,
-            statistics=self.statistics,
+            registrar=self.registration,
+            on_config_change=self._config_changed,
+            runtime_info=self._runtime_info,
+            boot_ms=self._boot_ms,
             clock=clock,
             clock_ms=wall_ms,
         )
-        self.admin = AdminProcessor(
-            config=config,
-            identity=identity,
-            store=store,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            registrar=self.registration,
-            on_config_change=self._config_changed,
-            clock_ms=wall_ms,
-        )
-        self.send.register(server)
-        self.pull.register(server)
-        self.clients.register(server)
-        self.admin.register(server)
-        OffsetProcessor(
-            identity=identity,
-            store=store,
-            topics=topics,
-            offsets=offsets,
-            delay_offsets=self.delay_offsets,
-            consumers=consumers,
-        ).register(server)
-        QueueMetaProcessor(store).register(server)
-        LockProcessor(QueueLocks(self._scale.ms(LOCK_LIVE_MS)), wall_ms).register(server)
-        InspectionProcessor(
-            identity=identity,
-            store=store,
-            topics=topics,
-            offsets=offsets,
-            consumers=consumers,
-            producers=producers,
-            statistics=self.statistics,
-            runtime_info=self._runtime_info,
-            system_topics=lambda: system_topic_names(config),
-        ).register(server)
-        SendBackProcessor(
-            config=config,
-            server=server,
-            store=store,
-            topics=topics,
-            groups=groups,
-            statistics=self.statistics,
-        ).register(server)
+        self.clients, self.gate = processors.clients, processors.gate
+        self.admission = processors.admission
+        self.send, self.pull = processors.send, processors.pull
+        self.transaction_check = processors.transaction_check
         collector = BrokerCollector(
             config=config,
             identity=identity,
             store=store,
             statistics=self.statistics,
             admission=self.admission,
-            offsets=offsets,
-            consumers=consumers,
-            producers=producers,
+            offsets=self.offsets,
+            consumers=self.clients.consumers,
+            producers=self.clients.producers,
             boot_ms=self._boot_ms,
             persist_age_seconds=lambda: clock() - self._persisted_at,
             sync_age_seconds=lambda: clock() - self._synced_at if identity.is_slave else None,
@@ -375,6 +305,8 @@ class BrokerController:
             delay_period_ms = config.flush_delay_offset_interval
             persist = self.delay_offsets.persist
             chores.every("persist delay offsets", PERSIST_FIRST_DELAY_MS, delay_period_ms, persist)
+            check_ms = config.transaction_check_interval
+            chores.every("check transactions", check_ms, check_ms, self._check_transactions)
         clean_ms = config.clean_resource_interval
         self.cleaning.every("expire", EXPIRE_FIRST_DELAY_MS, clean_ms, self.store.expire)
         hold_ms = HOLD_PASS_MS if config.long_polling_enable else config.short_polling_time_mills
@@ -467,6 +399,9 @@ class BrokerController:
     async def _synchronise(self) -> None:
         if await self.slave_synchronize.sync_all():
             self._synced_at = asyncio.get_running_loop().time()
+
+    def _check_transactions(self) -> None:
+        self.transaction_check.run_once()
 
     def _scan_clients(self) -> None:
         self.clients.close_expired()

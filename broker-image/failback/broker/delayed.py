@@ -14,9 +14,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from failback.broker.send_rules import delay_level
-from failback.protocol.codes import BORN_HOST_V6, SCHEDULE_TOPIC, STORE_HOST_V6
+from failback.protocol.codes import (
+    BORN_HOST_V6,
+    SCHEDULE_TOPIC,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+)
 from failback.protocol.message import (
     DELAY,
+    REAL_QID,
+    REAL_TOPIC,
     TAGS,
     MessageExt,
     decode_properties,
@@ -29,8 +36,6 @@ if TYPE_CHECKING:
     from failback.broker.store.message_store import MessageStore
     from failback.broker.store.results import Appended
 
-REAL_TOPIC: Final = "REAL_TOPIC"
-REAL_QUEUE: Final = "REAL_QID"
 SCHEDULE_TOPIC_BYTES: Final = SCHEDULE_TOPIC.encode()
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 
@@ -52,13 +57,13 @@ def waiting_place(properties: str, topic: str, queue_id: int, levels: int) -> Wa
     if level <= 0:
         return None
     table = decode_properties(properties)
-    table |= {DELAY: str(level), REAL_TOPIC: topic, REAL_QUEUE: str(queue_id)}
+    table |= {DELAY: str(level), REAL_TOPIC: topic, REAL_QID: str(queue_id)}
     return Waiting(level - 1, table)
 
 
 def real_place(message: MessageExt) -> tuple[str, int] | None:
     """Return topic and queue id that a delayed message is for; ``None`` if it does not say."""
-    topic, queue_id = message.properties.get(REAL_TOPIC), message.properties.get(REAL_QUEUE, "")
+    topic, queue_id = message.properties.get(REAL_TOPIC), message.properties.get(REAL_QID, "")
     if not topic or not queue_id.isascii() or not queue_id.isdigit():
         return None
     return topic, int(queue_id)
@@ -72,21 +77,29 @@ def append_copy(
     queue_id: int,
     properties: Mapping[str, str],
     reconsume_times: int,
+    transaction_type: int | None = None,
+    prepared_transaction_offset: int = 0,
 ) -> Appended:
     """Append a stored message again; its body is as stored, compressed or not.
+
+    Without ``transaction_type`` it keeps its own.
 
     Raises:
         StoreError: As :meth:`MessageStore.append`.
     """
+    sys_flag = message.sys_flag & ~_HOST_BITS
+    if transaction_type is not None:
+        sys_flag = sys_flag & ~TRANSACTION_MASK | transaction_type
     return store.append(
         topic=topic.encode(),
         queue_id=queue_id,
         flag=message.flag,
-        sys_flag=message.sys_flag & ~_HOST_BITS,
+        sys_flag=sys_flag,
         born_timestamp=message.born_timestamp,
         born_host=pack_host(*message.born_host),
         reconsume_times=reconsume_times,
         body=message.body,
         properties=encode_properties(properties).encode(),
         tags_code=tags_code(properties.get(TAGS)),
+        prepared_transaction_offset=prepared_transaction_offset,
     )

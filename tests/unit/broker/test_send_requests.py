@@ -192,7 +192,6 @@ REFUSALS = [
     ({"topic": "SELF_TEST_TOPIC"}, 16, "is forbidden"),
     ({"topic": "Nowhere", "default_topic": "NoTemplate"}, 17, "not exist"),
     ({"queue_id": 4}, 1, "queueId[4] is illegal"),
-    ({"properties": "TRAN_MSG\x01true\x02PGROUP\x01PG", "sys_flag": 4}, 13, "transactions"),
     ({"sys_flag": 8}, 13, "transactions"),
 ]
 

@@ -40,6 +40,12 @@ from failback.broker.send_rules import (
 from failback.broker.statistics import BrokerStatistics
 from failback.broker.store.results import MessageIllegal, ServiceNotAvailable
 from failback.broker.topic_admission import SendHeader, Target, TopicAdmission
+from failback.broker.transactions.half_messages import (
+    HALF_QUEUE,
+    HALF_TOPIC_BYTES,
+    HalfMessages,
+    half_properties,
+)
 from failback.protocol.codes import (
     BORN_HOST_V6,
     FLAG_ONEWAY,
@@ -86,6 +92,7 @@ class SendProcessor:
         gate: DurabilityGate,
         statistics: BrokerStatistics,
         phase: BrokerPhase,
+        halves: HalfMessages,
     ) -> None:
         self._config = config
         self._server = server
@@ -98,6 +105,7 @@ class SendProcessor:
         self.take_settings()
         self._decode = envelope_decoder(SendMessageRequestHeaderV2).decode
         self._phase = phase
+        self._halves = halves
 
     def take_settings(self) -> None:
         """Answer with the region and the trace switch of now: both stand in every answer."""
@@ -226,12 +234,17 @@ class SendProcessor:
                 target, queue_id, header, version
             )
         properties, sys_flag = header.properties or "", header.sys_flag
-        if TRAN_KEY in properties or sys_flag & TRANSACTION_MASK:
-            self._refuse_transaction(properties, header)
+        is_half = (TRAN_KEY in properties or sys_flag & TRANSACTION_MASK) and self._is_half(
+            properties, header
+        )
         tag = property_of(properties, TAGS_KEY) if TAGS_KEY in properties else None
         stored, wait = without_wait(properties)
         topic, place = target.topic, queue_id
-        if DELAY_KEY in properties and not is_dead:
+        if is_half:
+            self._halves.ensure_half_topic()
+            topic, place, sys_flag = HALF_TOPIC_BYTES, HALF_QUEUE, sys_flag & ~TRANSACTION_MASK
+            stored = half_properties(properties, target.config.topic_name, queue_id)
+        elif DELAY_KEY in properties and not is_dead:
             levels = len(self._store.delays)
             waiting = waiting_place(properties, target.config.topic_name, queue_id, levels)
             if waiting is not None:
@@ -308,15 +321,21 @@ class SendProcessor:
         if remark is not None:
             raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, remark)
 
-    def _refuse_transaction(self, properties: str, header: SendHeader) -> None:
-        flagged = (property_of(properties, TRAN_KEY) or "").lower() == "true"
-        if not flagged and not header.sys_flag & TRANSACTION_MASK:
-            return
-        if flagged and (header.reconsume_times or 0) > 0 and delay_level(properties) > 0:
-            return  # a retried copy of a transactional message is an ordinary one
+    def _is_half(self, properties: str, header: SendHeader) -> bool:
+        """Tell whether a message opens a transaction.
+
+        Raises:
+            SendRefused: Transactions are forbidden here, or the message contradicts itself.
+        """
+        if (property_of(properties, TRAN_KEY) or "").lower() != "true":
+            if not header.sys_flag & TRANSACTION_MASK:
+                return False
+            remark = "transactions begin with TRAN_MSG: sysFlag alone does not open one"
+            raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        if (header.reconsume_times or 0) > 0 and delay_level(properties) > 0:
+            return False  # a retried copy of a transactional message is an ordinary one
         if self._config.reject_transaction_message:
             broker = self._config.broker_ip1
             remark = f"the broker[{broker}] sending transaction message is forbidden"
             raise SendRefused(ResponseCode.NO_PERMISSION, remark)
-        remark = "this broker does not take part in transactions: send without TRAN_MSG"
-        raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, remark)
+        return True

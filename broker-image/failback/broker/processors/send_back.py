@@ -21,6 +21,8 @@ from failback.protocol.errors import StoreError
 from failback.protocol.headers import ConsumerSendMsgBackRequestHeader, from_ext
 from failback.protocol.message import (
     DELAY,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
     WAIT,
     MessageExt,
     decode_record,
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from failback.broker.store.message_store import MessageStore
     from failback.broker.topics import TopicConfigManager
 
-RETRY_TOPIC: Final = "RETRY_TOPIC"
-ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 FIRST_LEVEL: Final = 3
 """Delay level of a first retry; each later one waits a level longer."""
 

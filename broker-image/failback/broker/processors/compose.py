@@ -1,0 +1,169 @@
+"""Which processor answers which request: all of a broker's, built from its parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from failback.broker.config import BrokerConfig
+from failback.broker.durability import DurabilityGate
+from failback.broker.processors.admin import AdminProcessor
+from failback.broker.processors.client import ClientProcessor
+from failback.broker.processors.end_transaction import EndTransactionProcessor
+from failback.broker.processors.inspection import InspectionProcessor
+from failback.broker.processors.locks import LockProcessor
+from failback.broker.processors.offsets import OffsetProcessor
+from failback.broker.processors.pull import PullProcessor
+from failback.broker.processors.queue_meta import QueueMetaProcessor
+from failback.broker.processors.send import SendProcessor
+from failback.broker.processors.send_back import SendBackProcessor
+from failback.broker.queue_locks import LOCK_LIVE_MS, QueueLocks
+from failback.broker.topic_admission import TopicAdmission
+from failback.broker.topics import system_topic_names
+from failback.broker.transactions.check import TransactionCheck
+from failback.broker.transactions.half_messages import HalfMessages
+
+if TYPE_CHECKING:
+    from failback.broker.delay_offsets import DelayOffsets
+    from failback.broker.groups import SubscriptionGroupManager
+    from failback.broker.ha.service import HaService
+    from failback.broker.health_endpoints import BrokerPhase
+    from failback.broker.identity import BrokerIdentity
+    from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
+    from failback.broker.registration import Registration
+    from failback.broker.server import RemotingServer
+    from failback.broker.statistics import BrokerStatistics
+    from failback.broker.store.message_store import MessageStore
+    from failback.broker.topics import TopicConfigManager
+
+
+@dataclass(frozen=True)
+class Tables:
+    """A broker's metadata."""
+
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    delay_offsets: DelayOffsets
+
+
+class Processors:
+    """All processors, registered with the server, and what they share."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        identity: BrokerIdentity,
+        server: RemotingServer,
+        store: MessageStore,
+        ha: HaService,
+        tables: Tables,
+        statistics: BrokerStatistics,
+        phase: BrokerPhase,
+        registrar: Registration,
+        on_config_change: Callable[[set[str]], None],
+        runtime_info: Callable[[], dict[str, str]],
+        boot_ms: int,
+        clock: Callable[[], float],
+        clock_ms: Callable[[], int],
+    ) -> None:
+        topics, groups, offsets = tables.topics, tables.groups, tables.offsets
+        self.clients = ClientProcessor(
+            config=config,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            boot_ms=boot_ms,
+            clock_ms=clock_ms,
+        )
+        consumers, producers = self.clients.consumers, self.clients.producers
+        self.admission = TopicAdmission(
+            config=config, topics=topics, groups=groups, clock_ms=clock_ms
+        )
+        self.gate = DurabilityGate(config=config, store=store, ha=ha, clock=clock)
+        halves = HalfMessages(
+            store,
+            topics,
+            store_host=identity.store_host,
+            clock_ms=clock_ms,
+            on_append=server.note_append,
+        )
+        self.send = SendProcessor(
+            config=config,
+            identity=identity,
+            server=server,
+            store=store,
+            admission=self.admission,
+            gate=self.gate,
+            statistics=statistics,
+            phase=phase,
+            halves=halves,
+        )
+        EndTransactionProcessor(identity=identity, halves=halves).register(server)
+        self.transaction_check = TransactionCheck(
+            config=config,
+            store=store,
+            offsets=offsets,
+            producers=producers,
+            halves=halves,
+            clock_ms=clock_ms,
+        )
+        self.pull = PullProcessor(
+            config=config,
+            identity=identity,
+            server=server,
+            store=store,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            consumers=consumers,
+            statistics=statistics,
+            clock=clock,
+            clock_ms=clock_ms,
+        )
+        admin = AdminProcessor(
+            config=config,
+            identity=identity,
+            store=store,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            registrar=registrar,
+            on_config_change=on_config_change,
+            clock_ms=clock_ms,
+        )
+        self.send.register(server)
+        self.pull.register(server)
+        self.clients.register(server)
+        admin.register(server)
+        OffsetProcessor(
+            identity=identity,
+            store=store,
+            topics=topics,
+            offsets=offsets,
+            delay_offsets=tables.delay_offsets,
+            consumers=consumers,
+        ).register(server)
+        QueueMetaProcessor(store).register(server)
+        LockProcessor(QueueLocks(config.time_scale.ms(LOCK_LIVE_MS)), clock_ms).register(server)
+        InspectionProcessor(
+            identity=identity,
+            store=store,
+            topics=topics,
+            offsets=offsets,
+            consumers=consumers,
+            producers=producers,
+            statistics=statistics,
+            runtime_info=runtime_info,
+            system_topics=lambda: system_topic_names(config),
+        ).register(server)
+        SendBackProcessor(
+            config=config,
+            server=server,
+            store=store,
+            topics=topics,
+            groups=groups,
+            statistics=statistics,
+        ).register(server)
