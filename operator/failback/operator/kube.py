@@ -13,9 +13,10 @@ import time
 import urllib.parse
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypedDict
 
 import aiohttp
+import msgspec
 from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.client.exceptions import ApiException
@@ -59,6 +60,29 @@ _JSON_PATCH: Final = "application/json-patch+json"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
 
 Object = dict[str, Any]
+
+
+class _Name(TypedDict, total=False):
+    name: str
+    namespace: str
+    uid: str
+    resourceVersion: str
+
+
+class _Listed(TypedDict):
+    metadata: _Name
+
+
+_Mark = TypedDict("_Mark", {"continue": str}, total=False)
+
+
+class _Page(TypedDict, total=False):
+    metadata: _Mark
+    items: list[_Listed] | None
+
+
+_METADATA_PAGE: Final = msgspec.json.Decoder(_Page)
+"""Reads of a page of metadata only who it is about: most of it are managed fields."""
 
 
 class ApiError(FailbackError):
@@ -136,6 +160,9 @@ class Kube:
         """Return all objects of a kind (or those of one name), read in pages of 500.
 
         A continuation that expired (410) starts the list again.
+
+        Args:
+            metadata_only: Of each object only name, namespace, uid and resourceVersion.
         """
         accept = _METADATA if metadata_only else _JSON
         found: list[Object] = []
@@ -150,7 +177,7 @@ class Kube:
                     raise
                 found, query = [], {key: query[key] for key in query if key != "continue"}
                 continue
-            found += page["items"] or ()  # an empty list of metadata is null
+            found += page.get("items") or ()  # an empty list of metadata is null
             mark = page.get("metadata", {}).get("continue")
             if not mark:
                 return found
@@ -353,12 +380,20 @@ class Kube:
             code = str(answer.status)
             if answer.status >= 400:
                 raise _refusal(verb, resource, answer.status, raw, answer.headers)
+            if accept == _METADATA:
+                return {**_METADATA_PAGE.decode(raw)}
             found: Object = json.loads(raw) if raw else {}
             return found
         except TimeoutError:
             text = f"no answer within {self._timeout_seconds:g} s"
             raise ApiError(verb, resource, 0, "Timeout", text) from None
-        except (aiohttp.ClientError, OSError, ApiException, ValueError) as error:
+        except (
+            aiohttp.ClientError,
+            OSError,
+            ApiException,
+            ValueError,
+            msgspec.DecodeError,
+        ) as error:
             raise ApiError(verb, resource, 0, "Unreachable", str(error)) from error
         finally:
             self._meter.api_request(verb, resource, code, time.monotonic() - begun)
