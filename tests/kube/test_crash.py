@@ -66,6 +66,7 @@ def test_a_create_survives_a_kill_after_every_write(
         else:
             raise AssertionError(f"still writing after {_MOST_WRITES} kills")
         assassin.victim = None
+        print(len(assassin.killed), [f"{item.verb} {item.resource}" for item in assassin.killed])
         wait_ready(namespace, *SETTLED)
         assert canonical(namespace) == undisturbed
         assert len(assassin.killed) >= len(CHILDREN)
@@ -108,5 +109,5 @@ def _ended_or_settled(namespace: Namespace, running: OperatorProcess) -> bool:
         true = {item["type"] for item in status.get("conditions") or () if item["status"] == "True"}
         return {"Ready", *SETTLED} <= true and status.get("observedGeneration") == 1
 
-    wait_until(lambda: not running.process.alive or is_settled(), "a write or the end", 90)
+    wait_until(lambda: not running.process.alive or is_settled(), "a write or the end", 300)
     return running.process.alive
