@@ -2,7 +2,8 @@
 
 Handlers decide nothing and write nothing: an event wakes the loop of a resource, and the loop's
 pass reads the store. Kinds whose deletion asks for work have a finalizer and a daemon, whose
-task the loop runs in; the others have a plain task and vanish when they are deleted.
+task the loop runs in; the others have a plain task and vanish when they are deleted. A resource
+that was deleted while no operator ran gets no daemon from kopf: its end has a task of its own.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ WATCHED: Final[Mapping[str, str]] = {
 DELETION_SECONDS: Final[Mapping[str, float]] = {"ChaosExperiment": 300.0}
 _DELETION_SECONDS: Final = 60.0
 _END_POLL_SECONDS: Final = 1.0
+_END_WAIT_SECONDS: Final = 2.0
+"""How long the handler of a deletion waits before it lets other events of the resource pass."""
 
 
 class _NoDiffBase(kopf.DiffBaseStorage):
@@ -118,6 +121,10 @@ class Watches:
         kinds = (*PLAIN_KINDS, *FINALIZED_KINDS, *_CHILDREN)
         self.first_lists = FirstLists((RESOURCES[kind][2] for kind in kinds), settings.namespaces)
         self._loops: Loops | None = None
+        self._with_daemon: set[str] = set()
+        """The uids whose daemon runs, or has carried out the end."""
+        self._ends: dict[str, asyncio.Task[None]] = {}
+        """By uid: the end of a resource that has no daemon."""
         self._register()
 
     def attach(self, loops: Loops) -> None:
@@ -202,6 +209,8 @@ class Watches:
         ) -> None:
             if type == "DELETED":
                 self._store.deleted(meta["uid"])
+                self._with_daemon.discard(meta["uid"])
+                self._ends.pop(meta["uid"], None)
             key = (kind, meta["namespace"], meta["name"])
             if kind in self._acting.intersection(PLAIN_KINDS) and type != "DELETED":
                 self.loops.ensure(key)
@@ -222,20 +231,48 @@ class Watches:
             )
             async def daemon(**given: Any) -> None:
                 key = (kind, str(given["namespace"]), str(given["name"]))
-                await self._run_daemon(key, given["stopped"])
+                await self._run_daemon(key, str(given["uid"]), given["stopped"])
+
+            @kopf.on.delete(*where, id="end", registry=self.registry)
+            async def end(**given: Any) -> None:
+                key = (kind, str(given["namespace"]), str(given["name"]))
+                await self._end_without_daemon(key, str(given["uid"]))
 
     def _deletion_seconds(self, kind: str) -> float:
         return DELETION_SECONDS.get(kind, _DELETION_SECONDS)
 
-    async def _run_daemon(self, key: Key, stopped: Any) -> None:
+    async def _run_daemon(self, key: Key, uid: str, stopped: Any) -> None:
         """Run a resource's loop; once it is deleted, run passes until its end is carried out."""
+        self._with_daemon.add(uid)
         watcher = asyncio.create_task(self._wake_when_stopped(key, stopped))
+        is_over = False
         try:
             await self.loops.run_inline(key, lambda: bool(stopped))
             if kopf.DaemonStoppingReason.RESOURCE_DELETED in (stopped.reason or ()):
                 await self._end(key)
+                is_over = True
         finally:
             watcher.cancel()
+            if not is_over:
+                self._with_daemon.discard(uid)
+
+    async def _end_without_daemon(self, key: Key, uid: str) -> None:
+        """Carry out the end of a resource whose deletion was asked for before kopf knew it.
+
+        Raises:
+            kopf.TemporaryError: It is not carried out yet; the finalizer has to stay.
+        """
+        if uid in self._with_daemon:
+            return
+        task = self._ends.get(uid)
+        if task is None:
+            task = self._ends[uid] = asyncio.create_task(self._end(key), name="/".join(key))
+        done, _ = await asyncio.wait({task}, timeout=_END_WAIT_SECONDS)
+        if not done:
+            raise kopf.TemporaryError("the deletion is carried out", delay=_END_POLL_SECONDS)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            del self._ends[uid]
+            raise kopf.TemporaryError(f"the deletion failed: {error}", delay=_END_POLL_SECONDS)
 
     async def _wake_when_stopped(self, key: Key, stopped: Any) -> None:
         await stopped.wait()

@@ -1,0 +1,55 @@
+"""Resources that are deleted while no operator runs: their end is carried out by the next one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.kube_lab.namespaces import Namespace
+from tests.support.kube_lab.node_process import NodeProcess
+from tests.support.operator_process import OperatorProcess, is_true, operator_identity
+from tests.support.quick_pair import QUICK, QuickPair, resource
+
+pytestmark = pytest.mark.kube
+
+CLUSTER = {"clusterRef": {"name": "orders"}}
+
+
+async def test_what_was_deleted_meanwhile_is_ended(namespace: Namespace, node: NodeProcess) -> None:
+    running = OperatorProcess(namespace, operator_identity(namespace), **QUICK)
+    pair = QuickPair(namespace)
+    try:
+        running.start()
+        pair.create()
+        pair.wait_settled()
+        pair.api.create(resource("Topic", "fleeting", **CLUSTER, deletionPolicy="Delete"))
+        pair.api.create(
+            resource("SubscriptionGroup", "passing", **CLUSTER, deletionPolicy="Delete")
+        )
+        pair.api.create(resource("Topic", "lasting", **CLUSTER))
+        for kind, name in (
+            ("Topic", "fleeting"),
+            ("Topic", "lasting"),
+            ("SubscriptionGroup", "passing"),
+        ):
+            pair.api.wait(kind, name, is_true("Ready"))
+        running.process.kill()
+        pair.api.delete("Topic", "fleeting")
+        pair.api.delete("Topic", "lasting")
+        pair.api.delete("SubscriptionGroup", "passing")
+
+        running.start()
+        for kind, name in (
+            ("Topic", "fleeting"),
+            ("Topic", "lasting"),
+            ("SubscriptionGroup", "passing"),
+        ):
+            pair.api.wait_gone(kind, name, seconds=120)
+        async with pair.admin() as admin:
+            topics = (await admin.all_topic_config(pair.address(0))).topic_config_table
+            groups = (await admin.all_groups(pair.address(0))).subscription_group_table
+        assert ("fleeting" in topics, "lasting" in topics) == (False, True)
+        assert "passing" not in groups
+        assert "fleeting" in pair.wait_event("TopicDeleted", "fleeting")
+        assert "passing" in pair.wait_event("GroupDeleted", "passing")
+    finally:
+        running.process.dispose()
