@@ -397,7 +397,7 @@ class World:
             statefulset=name,
             template=spec["template"],
             revision=revision,
-            config=facts.properties(config_map),
+            config=dict(facts.properties(config_map)),
             store=store,
             created_at=self.now,
         )

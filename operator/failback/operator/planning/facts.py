@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 from failback.operator.catalogue import config_keys, same_value
@@ -17,13 +18,19 @@ FALL_BEHIND_BYTES: Final = 256 * 1024 * 1024
 """``haSlaveFallbehindMax`` where the broker does not say otherwise."""
 STALL_SECONDS: Final = 15.0
 """A slave that is behind and has not moved for so long is not replicating."""
+_MOST_TEXTS: Final = 4096
+"""Files whose properties are remembered: they are read again in every pass and hardly change."""
 ZERO, UNDER_1MI, UNDER_256MI = "Zero", "Under1Mi", "Under256Mi"
 FALLEN_BEHIND, UNKNOWN = "FallenBehind", "Unknown"
 
 
-def properties(config_map: Object | None, file: str = "broker.conf") -> dict[str, str]:
-    """Return the properties in a ConfigMap of ours; empty when there is none."""
-    text = str((config_map or {}).get("data", {}).get(file, ""))
+def properties(config_map: Object | None, file: str = "broker.conf") -> Mapping[str, str]:
+    """Return the properties in a ConfigMap of ours, to be read only; empty when there is none."""
+    return _properties_of(str((config_map or {}).get("data", {}).get(file, "")))
+
+
+@lru_cache(maxsize=_MOST_TEXTS)
+def _properties_of(text: str) -> Mapping[str, str]:
     pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
     return {key: value for key, equals, value in pairs if equals}
 

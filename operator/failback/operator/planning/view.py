@@ -49,7 +49,7 @@ class ClusterView:
         return (member for member in self.members if member.pair == pair)
 
     @functools.cached_property
-    def _properties(self) -> dict[Member, dict[str, str]]:
+    def _properties(self) -> dict[Member, Mapping[str, str]]:
         return {
             (member.pair, member.ordinal): facts.properties(
                 self.desired.get(("ConfigMap", self.member_name(member)))
