@@ -88,7 +88,10 @@ def master(target: KubernetesTarget) -> Member:
     """The broker, once it is registered."""
 
     def registered() -> bool:
-        view = target.view()
+        try:
+            view = target.view()
+        except TargetError:  # it runs, and does not answer yet
+            return False
         return not view.conflicts and view.members[0].identity is not None
 
     wait_until(registered, "a registered broker", seconds=120)

@@ -10,16 +10,20 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from contextlib import suppress
 
 import pytest
 
+from failback.broker.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
 from failback.client.producer import Producer
+from failback.protocol.errors import ProtocolError
 from failback.protocol.message import MessageExt
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator_process import OperatorProcess, condition_of, operator
+from tests.support.polling import wait_until
 from tests.support.quick_pair import QUICK, QuickPair
 
 pytestmark = pytest.mark.kube
@@ -43,7 +47,7 @@ async def test_a_slave_that_is_ahead_is_told_of_before_it_is_overwritten(
         pair = QuickPair(namespace)
         pair.create(time_scale=TIME_SCALE)
         pair.create_topic(TOPIC, GROUP)
-        await consume_a_part(pair)
+        await consume_a_part(pair, node)
 
         pair.kill_and_hold(MASTER)
         learnt_at = await the_slave_learns_of_it(pair, node)
@@ -74,7 +78,7 @@ async def test_by_guarded_rules_the_master_takes_what_its_slave_knows(
         pair = QuickPair(namespace)
         pair.create(engine={"type": "failback", "rules": "guarded"})
         pair.create_topic(TOPIC, GROUP)
-        await consume_a_part(pair)
+        await consume_a_part(pair, node)
 
         pair.kill_and_hold(MASTER)
         await the_slave_learns_of_it(pair, node)
@@ -104,8 +108,8 @@ async def send(pair: QuickPair, count: int) -> None:
             await producer.send(Message(TOPIC, b"%d" % number))
 
 
-async def consume_a_part(pair: QuickPair) -> None:
-    """Consume some messages, and leave others on both members."""
+async def consume_a_part(pair: QuickPair, node: NodeProcess) -> None:
+    """Consume some messages, have that outlive a kill, and leave others on both members."""
     await send(pair, FIRST)
     table = await consume(pair, MASTER, FIRST)
     await send(pair, SENT - FIRST)
@@ -116,7 +120,20 @@ async def consume_a_part(pair: QuickPair) -> None:
         await asyncio.sleep(0.1)
     else:
         raise AssertionError("the slave does not follow")
+    await asyncio.to_thread(
+        wait_until, lambda: persisted(pair, node) == table, "the master's persist", 60
+    )
     pair.wait_settled()
+
+
+def persisted(pair: QuickPair, node: NodeProcess) -> Table:
+    """Return what the master's file says of the group."""
+    pods = node.pod_folder(pair.namespace.name, pair.pod(MASTER)).parent
+    claim = f"{pair.namespace.name}_data-{pair.pod(MASTER)}_*"
+    for file in pods.with_name("claims").glob(f"{claim}/config/consumerOffset.json"):
+        with suppress(OSError, ProtocolError):  # it is replaced in two steps
+            return dict(decode_offset_table(file.read_text()).get(KEY, {}))
+    return {}
 
 
 async def consume(pair: QuickPair, member: int, enough: int) -> Table:
