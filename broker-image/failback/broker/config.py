@@ -67,6 +67,7 @@ _FIXED_AT_START: Final = frozenset(
         "flushDelayOffsetInterval",
         "messageDelayLevel",
         "transactionCheckInterval",
+        "cleanResourceInterval",
         "registerNameServerPeriod",
         "messageIndexEnable",
         "maxHashSlotNum",
