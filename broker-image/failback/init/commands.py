@@ -29,6 +29,7 @@ def kill(request: Kill, directory: RunDirectory) -> int:
     if request.hold:
         directory.hold(request.by or "failback-init kill")
     directory.signal_sent(child, request.signum, {"by": request.by or "failback-init kill"})
+    _announce(child, request.signum)
     try:
         issued, returned = processes.send(child, request.signum)
     except Gone:
@@ -42,6 +43,17 @@ def kill(request: Kill, directory: RunDirectory) -> int:
     }
     print(json.dumps(receipt), flush=True)
     return DONE
+
+
+def _announce(child: Identity, signum: int) -> None:
+    """Say on standard error that the signal is going out, in case nothing more can be said.
+
+    The init ends with its child, and the kernel ends this command with the init: that may be before
+    the receipt is out.
+    """
+    print(
+        f"failback-init: signal {signum} to {child.pid}:{child.ticks}", file=sys.stderr, flush=True
+    )
 
 
 def _refusal(record: Record, child: Identity, expect: Expected | None) -> str | None:

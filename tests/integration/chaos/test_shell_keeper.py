@@ -14,6 +14,7 @@ import pytest
 
 from failback.chaos import processes
 from failback.chaos.kube import shell
+from failback.chaos.kube.inside import announcement
 from failback.chaos.kube.shell import MAIN_CLASS, ShellKeeper
 from failback.operator.render.broker import WHEN_RELEASED
 from tests.support.polling import wait_until
@@ -60,8 +61,10 @@ def ticks_of(process: subprocess.Popen[bytes]) -> int:
 def test_the_process_that_is_meant_is_killed(
     interpreter: list[str], broker: subprocess.Popen[bytes]
 ) -> None:
-    done = run(interpreter, KEEPER.kill(signal.SIGKILL, broker.pid, ticks_of(broker)))
-    assert (done.returncode, done.stderr) == (0, "")
+    ticks = ticks_of(broker)
+    done = run(interpreter, KEEPER.kill(signal.SIGKILL, broker.pid, ticks))
+    words = f"failback-chaos: {announcement(signal.SIGKILL, broker.pid, ticks)}\n"
+    assert (done.returncode, done.stderr) == (0, words)
     assert broker.wait(60) == -signal.SIGKILL
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from failback.chaos.kube.inside import announcement
 from tests.support.init_lab import InitLab, ended, gone, said
 from tests.support.polling import wait_until
 
@@ -88,6 +89,7 @@ def test_kill_signals_the_child_and_says_when(lab: InitLab) -> None:
     expected = f"{child['pid']}:{child['ticks']}"
     done = lab.call("kill", "9", "--expect", expected, "--by", "fault f1")
     assert (done.returncode, ended(process)) == (0, 137)
+    assert done.stderr == f"failback-init: {announcement(9, child['pid'], child['ticks'])}\n"
     receipt, (death,) = json.loads(done.stdout), lab.deaths()
     assert (receipt["pid"], receipt["ticks"], receipt["signum"]) == (
         child["pid"],

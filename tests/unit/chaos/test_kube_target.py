@@ -148,6 +148,38 @@ def test_nothing_is_signalled_in_another_container(api: Api, target: KubernetesT
         target.signal(VICTIM, signal.SIGKILL)
 
 
+ANNOUNCED = "failback-init: signal 9 to 31:700\n"
+
+
+@pytest.mark.parametrize("command", [INIT, WAIT])
+def test_a_kill_whose_container_ended_before_it_could_report_was_given(
+    api: Api, target: KubernetesTarget, command: list[str]
+) -> None:
+    api.put(VICTIM.pod, command)
+    api.answer = ExecResult(137, b"", ANNOUNCED)
+    receipt = target.signal(VICTIM, signal.SIGKILL)
+    assert receipt.signum == signal.SIGKILL
+    assert receipt.issued.mono_ns <= receipt.returned.mono_ns
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "signum"),
+    [
+        (137, "", signal.SIGKILL),  # ended before it had found the process
+        (137, "failback-init: signal 9 to 31:701\n", signal.SIGKILL),
+        (137, ANNOUNCED, signal.SIGSTOP),
+        (1, f"{ANNOUNCED}failback-init: process 31 has ended\n", signal.SIGKILL),
+    ],
+)
+def test_a_kill_that_ended_otherwise_was_not_given(
+    api: Api, target: KubernetesTarget, code: int, words: str, signum: int
+) -> None:
+    api.put(VICTIM.pod, INIT)
+    api.answer = ExecResult(code, b"", words)
+    with pytest.raises(TargetError, match=f"signal {signum:d} to pid 31"):
+        target.signal(VICTIM, signum)
+
+
 def test_pods_of_two_engines_are_no_cluster_to_experiment_on(
     api: Api, target: KubernetesTarget
 ) -> None:

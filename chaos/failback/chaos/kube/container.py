@@ -6,6 +6,7 @@ one exec, or two.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from failback.chaos.errors import TargetError
 from failback.chaos.kube import init, shell
 from failback.chaos.kube.api import ExecResult, KubeApi
 from failback.chaos.kube.init import InitKeeper
-from failback.chaos.kube.inside import Inside, Keeper, death_record, to_harness
+from failback.chaos.kube.inside import Inside, Keeper, announcement, death_record, to_harness
 from failback.chaos.kube.members import CONTAINER, broker_container
 from failback.chaos.kube.shell import ShellKeeper
 from failback.chaos.view import DeathRecord, ProcessIdentity, SignalReceipt, Stamp
@@ -23,6 +24,8 @@ Pod = Mapping[str, Any]
 
 _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 _NO_SUCH_FILE: Final = 44
+_KILLED: Final = 128 + signal.SIGKILL
+"""What a runtime says of a command that SIGKILL ended."""
 _READ: Final = (
     f'[ -e "$1" ] || exit {_NO_SUCH_FILE}; '
     'exec 3<"$1"; stat -L -c "%s %Y %y" /proc/self/fd/3 && exec cat <&3'
@@ -67,10 +70,13 @@ class Containers:
         what = f"signal {signum} to pid {victim.pid} of {victim.pod}"
         keeper = keeper_of(pod)
         begun = now()
-        answer = self._run(pod, what, keeper.kill(signum, victim.pid, victim.ticks))
+        result = self._exec(pod, keeper.kill(signum, victim.pid, victim.ticks))
         returned = now()
+        if _died_with_its_victim(result, signum, victim):
+            return SignalReceipt(signum, begun, returned)
+        _require_success(result, what)
         try:
-            receipt = keeper.read_receipt(answer)
+            receipt = keeper.read_receipt(result.stdout)
         except ValueError as error:
             raise TargetError(what, f"the receipt is not readable: {error}") from error
         if receipt is not None and self.is_same_host(pod):
@@ -128,6 +134,19 @@ class Containers:
 
     def _exec(self, pod: Pod, argv: Sequence[str]) -> ExecResult:
         return self._api.exec(str(pod["metadata"]["name"]), CONTAINER, argv)
+
+
+def _died_with_its_victim(result: ExecResult, signum: int, victim: ProcessIdentity) -> bool:
+    """Whether the container ended before the command that killed its broker could say so.
+
+    A container ends with its broker, and a runtime then kills whatever was executed in it. The
+    command announces a signal only after it has found this very process; the death itself is proved
+    elsewhere.
+    """
+    if result.code != _KILLED or signum != signal.SIGKILL:
+        return False
+    last = result.stderr.rstrip("\n").rpartition("\n")[2]
+    return last.endswith(announcement(signum, victim.pid, victim.ticks))
 
 
 def _require_success(result: ExecResult, what: str) -> None:

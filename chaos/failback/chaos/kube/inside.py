@@ -71,7 +71,10 @@ class Keeper(Protocol):
         """Read what ``status`` printed. ``ValueError`` when it is no answer."""
 
     def kill(self, signum: int, pid: int, ticks: int) -> Sequence[str]:
-        """Signal exactly this process, or none."""
+        """Signal exactly this process, or none.
+
+        The last words on stderr before the kernel takes it are :func:`announcement`.
+        """
 
     def read_receipt(self, answer: bytes) -> tuple[Stamp, Stamp] | None:
         """Instants before and after the kernel took a signal, on the node's clocks; ``None`` where
@@ -82,6 +85,11 @@ class Keeper(Protocol):
 
     def release(self) -> Sequence[str]:
         """Let it start again. Safe to repeat."""
+
+
+def announcement(signum: int, pid: int, ticks: int) -> str:
+    """Return how a ``kill`` ends its line on stderr once nothing is left but the signal itself."""
+    return f"signal {signum} to {pid}:{ticks}"
 
 
 def to_harness(stamp: Stamp, at: Stamp, *, same_host: bool) -> Stamp:

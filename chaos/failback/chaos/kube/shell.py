@@ -32,6 +32,7 @@ _KILL: Final = """\
 signal=$1 process=$2 expected=$3
 set -- ${line##*) }
 [ "${20}" = "$expected" ] || { echo "process $process began at ${20}, not $expected" >&2; exit 4; }
+echo "failback-chaos: signal $signal to $process:$expected" >&2
 kill "-$signal" "$process"
 """
 _HOLD: Final = '[ -e "$1" ] || printf "%s\\n" "$2" >"$1"'
