@@ -237,6 +237,8 @@ def test_a_whole_run_of_a_kill_is_honest_and_leaves_its_summary(
     recorded = json.loads((run / "run.json").read_text())
     assert recorded["target"]["kind"] == "kubernetes"
     assert recorded["versions"][POD].startswith("V4_9")
+    (ran,) = namespace.api.get("Pod", POD)["status"]["containerStatuses"]
+    assert recorded["image_digests"][POD] == ran["imageID"] != ""
     lease = namespace.api.get("Lease", "failback-demo-chaos")
     assert not lease["spec"].get("holderIdentity")
     assert is_ready(namespace.api.wait("Pod", POD, is_ready, seconds=60))

@@ -87,7 +87,7 @@ def run_document(session: Session) -> dict[str, Any]:
         "zero": {"wall_ns": zero.wall_ns, "mono_ns": zero.mono_ns},
         "warmup_end_ns": session.after_zero(session.phases.warmup_end),
         "switches": settings.to_dict(),
-        "image_digests": {},
+        "image_digests": dict(view.images) if view else {},
         "start_phases": dict(session.schedule.start_phases),
         "topology": {"pairs": _pairs(view), "nameservers": list(view.nameservers) if view else []},
         "system": dict(session.system),

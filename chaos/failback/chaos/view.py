@@ -97,7 +97,8 @@ class ClusterView:
     pairs: tuple[Pair, ...]
     conflicts: tuple[str, ...] = ()
     """Sentences about two masters, or brokers and name servers that disagree."""
-    versions: dict[str, str] = field(default_factory=dict, hash=False)
+    images: dict[str, str] = field(default_factory=dict, hash=False)
+    """Pod → its broker's image with the digest that runs; empty where there are no images."""
 
     def pair(self, name: str) -> Pair | None:
         """Find a pair by its name (``pair-0``) or by its broker name."""

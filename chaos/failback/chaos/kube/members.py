@@ -102,6 +102,11 @@ def container_id(pod: Object | None) -> str:
     return str(container_of(pod).get("containerID") or "")
 
 
+def image_id(pod: Object | None) -> str:
+    """The image that the broker's container runs, with its digest; empty while that is unknown."""
+    return str(container_of(pod).get("imageID") or "")
+
+
 def is_running(pod: Object | None) -> bool:
     """Whether something can be run inside the broker's container."""
     return "running" in (container_of(pod).get("state") or {})

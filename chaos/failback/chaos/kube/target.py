@@ -36,6 +36,7 @@ from failback.chaos.kube.members import (
     doubt_of_container,
     ended,
     held_members,
+    image_id,
     is_running,
     last_end,
     member_name,
@@ -121,6 +122,7 @@ class KubernetesTarget:
             nameservers=self._nameservers,
             pairs=pairs,
             conflicts=tuple(conflicts(pairs, ask_nameservers(self._nameservers))),
+            images={str(pod["metadata"]["name"]): image_id(pod) for pod in pods if image_id(pod)},
         )
 
     def identity(self, member: Member) -> ProcessIdentity:

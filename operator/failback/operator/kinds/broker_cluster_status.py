@@ -72,8 +72,12 @@ class MemberStatus(Status):
     """As the broker itself says."""
     engine_version: str | None = Field(default=None, max_length=64)
     """As the broker itself says."""
+    rules: str | None = Field(default=None, max_length=32)
+    """compat or guarded, as a broker of Failback itself says."""
     lag: str | None = Field(default=None, max_length=32)
     """Bytes behind the master: Zero, Under1Mi, Under256Mi, FallenBehind or Unknown."""
+    last_lag: str | None = Field(default=None, max_length=32)
+    """What lag was before it became Unknown: a forced switch to this member may lose so much."""
     metadata_synced: bool | None = None
     """Whether topics, groups and offsets follow the master."""
     prefix: str | None = Field(default=None, max_length=32)

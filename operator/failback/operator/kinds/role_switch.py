@@ -57,6 +57,9 @@ class RoleSwitchStatus(CommonStatus):
     """The member that was master."""
     to_member: str | None = Field(default=None, max_length=253)
     """The member that becomes master."""
+    target_lag: str | None = Field(default=None, max_length=32)
+    """How far the target was behind the master before the switch: Zero, Under1Mi, Under256Mi or
+    FallenBehind; for a forced one, what was last known, or Unknown."""
     steps: list[RoleSwitchStep] = Field(default=[], max_length=16)
     """The steps so far, in order."""
     blocked_by: list[str] = Field(default=[], max_length=32)

@@ -21,6 +21,15 @@ _PHASE_OF_OPERATION: Final = {
     "ScaleDown": "Draining",
     "RoleSwitch": "Switching",
 }
+_ANSWERED: Final = (
+    "observedRole",
+    "appliedConfig",
+    "slaveReadEnable",
+    "flushDiskType",
+    "rules",
+    "engineVersion",
+)
+"""What only a broker itself can say: kept while it does not answer."""
 
 
 def selector(view: ClusterView) -> str:
@@ -106,16 +115,24 @@ def _member(view: ClusterView, member: MemberView) -> dict[str, Any]:
     if broker is not None and broker.config is not None:
         found |= _answers(member, broker.config, broker.runtime)
     else:
-        known = ("observedRole", "appliedConfig", "slaveReadEnable", "flushDiskType")
-        found |= {key: before[key] for key in (*known, "engineVersion") if key in before}
+        found |= {key: before[key] for key in _ANSWERED if key in before}
     if view.broker_id(member) != 0:
-        found["lag"] = view.lag(member)
+        found |= _lag(view, member, before)
         compared = view.metadata(member)
         if compared is not None:
             found["metadataSynced"] = compared.equal and not compared.stale
         elif "metadataSynced" in before:
             found["metadataSynced"] = before["metadataSynced"]
     return found
+
+
+def _lag(view: ClusterView, member: MemberView, before: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a slave's lag; while it cannot be known, also what it was."""
+    lag = view.lag(member)
+    if lag != facts.UNKNOWN:
+        return {"lag": lag}
+    last = before.get("lastLag") if before.get("lag") == facts.UNKNOWN else before.get("lag")
+    return {"lag": lag} if last is None else {"lag": lag, "lastLag": last}
 
 
 def _address(wanted: Mapping[str, str]) -> str:
@@ -132,6 +149,8 @@ def _answers(
         "slaveReadEnable": config.get("slaveReadEnable", "false").lower() == "true",
         "flushDiskType": config.get("flushDiskType", ""),
     }
+    if "failbackRules" in config:
+        found["rules"] = config["failbackRules"]
     version = (runtime or {}).get("brokerVersionDesc")
     if version:
         found["engineVersion"] = version

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.kinds.role_switch import RoleSwitch
+from failback.operator.kinds.role_switch import RoleSwitch, RoleSwitchSpec
+from failback.operator.planning import facts
 from failback.operator.planning.encoding import (
     condition,
     from_time,
@@ -154,6 +155,7 @@ def _pending(
     new["blockedBy"] = list(blocked)
     if cluster is not None:
         new["toMember"] = member_label(cluster, request.spec.pair, request.spec.target_member)
+        new["targetLag"] = last_known_lag(cluster, request.spec)
     return Plan(status=new, wake_after=_PENDING_SECONDS)
 
 
@@ -195,6 +197,7 @@ def _mirrored(
         message=data.get("message", ""),
         unsafe=tuple(data["unsafe"]),
     )
+    new.setdefault("targetLag", last_known_lag(cluster, switch.spec))
     new |= {
         "startedAt": to_time(operation.started_at),
         "blockedBy": list(operation.blocked_by),
@@ -209,6 +212,17 @@ def _mirrored(
         new["finishedAt"] = to_time(operation.step_started_at)
         return Plan(status=new)
     return Plan(status=new, wake_after=_RUNNING_SECONDS)
+
+
+def last_known_lag(cluster: BrokerCluster, spec: RoleSwitchSpec) -> str:
+    """Return how far the target was behind when its master was last asked."""
+    pairs = cluster.status.get("pairs", ())
+    members = [item for pair in pairs if pair["index"] == spec.pair for item in pair["members"]]
+    target: Mapping[str, Any] = next(
+        (item for item in members if item["ordinal"] == spec.target_member), {}
+    )
+    lag = target.get("lag", facts.UNKNOWN)
+    return str(target.get("lastLag", lag) if lag == facts.UNKNOWN else lag)
 
 
 def _status(

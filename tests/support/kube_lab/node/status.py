@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,12 @@ class ContainerState:
                         "containerID": told["containerID"],
                     }
                 }
+
+    @property
+    def image_id(self) -> str:
+        """The image with a digest, once it runs. One image has one digest; it is nobody's else."""
+        digest = hashlib.sha256(self.image.encode()).hexdigest()
+        return f"{self.image}@sha256:{digest}" if self.container_id else ""
 
     def waits(self, reason: str, message: str = "") -> None:
         """Go to ``waiting``; what ended before becomes the last state."""
@@ -76,7 +83,7 @@ class ContainerState:
         found: Object = {
             "name": self.name,
             "image": self.image,
-            "imageID": "",
+            "imageID": self.image_id,
             "state": self.state or {"waiting": {"reason": "PodInitializing"}},
             "lastState": self.last,
             "restartCount": self.restarts,

@@ -236,6 +236,34 @@ def test_status_lists_pairs_and_members_as_they_are() -> None:
     assert world.status["replicas"] == 2
 
 
+def slave_of(world: World) -> dict[str, Any]:
+    world.status = dict(plan(world).status)
+    found: dict[str, Any] = world.status["pairs"][0]["members"][1]
+    return found
+
+
+def test_a_lag_that_cannot_be_known_any_more_is_remembered() -> None:
+    world = steady()
+    assert "lastLag" not in slave_of(world)
+    world.silent.add((0, 0))
+    for _ in range(2):
+        slave = slave_of(world)
+        assert (slave["lag"], slave["lastLag"]) == ("Unknown", "Zero")
+    world.silent.clear()
+    slave = slave_of(world)
+    assert slave["lag"] == "Zero"
+    assert "lastLag" not in slave
+
+
+def test_the_rules_of_a_broker_are_those_that_it_says_and_are_kept_while_it_is_silent() -> None:
+    world = steady()
+    assert "rules" not in slave_of(world), "it is no broker of Failback"
+    world.running(0, 1).config["failbackRules"] = "guarded"
+    assert slave_of(world)["rules"] == "guarded"
+    world.silent.add((0, 1))
+    assert slave_of(world)["rules"] == "guarded"
+
+
 def test_many_pairs_list_only_members_that_are_not_as_wanted() -> None:
     world = steady(pairs=17)
     assert all(pair["members"] == [] for pair in world.status["pairs"])

@@ -53,6 +53,30 @@ def test_a_forced_switch_takes_the_short_way() -> None:
     assert "SyncOffsets" not in world.steps_seen
 
 
+@pytest.mark.parametrize(
+    ("known", "shown"),
+    [
+        ({"lag": "Under1Mi"}, "Under1Mi"),
+        ({"lag": "Unknown", "lastLag": "FallenBehind"}, "FallenBehind"),
+        ({"lag": "Unknown"}, "Unknown"),
+        ({}, "Unknown"),
+    ],
+)
+def test_what_is_known_of_the_targets_lag_is_shown_and_kept(
+    known: dict[str, str], shown: str
+) -> None:
+    world = dead_master()
+    world.status["pairs"] = [{"index": 0, "members": [{"ordinal": 0}, {"ordinal": 1, **known}]}]
+    world.ask(mode="Forced", timeoutSeconds=60)
+    let(world, 10)
+    assert (world.phase, world.switch_status["targetLag"]) == ("Pending", shown)
+    let(world, 40)
+    world.status["pairs"] = []
+    let(world, 10)
+    assert world.phase == "Running"
+    assert world.switch_status["targetLag"] == shown
+
+
 def test_a_forced_switch_begins_30_seconds_after_the_master_left_the_routes() -> None:
     world = dead_master()
     world.ask(mode="Forced")
