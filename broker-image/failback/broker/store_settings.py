@@ -21,6 +21,7 @@ def store_config(config: BrokerConfig, identity: BrokerIdentity) -> StoreConfig:
         consume_queue_file_bytes=config.mapped_file_size_consume_queue,
         flush_disk_type=config.flush_disk_type,
         flush_interval_ms=scale.ms(config.flush_interval_commit_log),
+        flush_timed=config.flush_commit_log_timed,
         flush_least_pages=config.flush_commit_log_least_pages,
         flush_thorough_interval_ms=scale.ms(config.flush_commit_log_thorough_interval),
         consume_queue_flush_interval_ms=scale.ms(config.flush_interval_consume_queue),

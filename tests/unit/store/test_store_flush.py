@@ -222,6 +222,18 @@ async def test_async_flush_syncs_by_pages_and_thoroughly() -> None:
         await until(lambda: unflushed(store) == 0, "a little was flushed by the thorough one")
 
 
+async def test_an_untimed_flush_does_not_wait_for_its_interval() -> None:
+    quiet = QUIET | {"flush_timed": False, "mapped_file_bytes": 65536}
+    store = open_store(ROOT, CrashingFiles(), **quiet)
+    async with running(store):
+        put_all(store, b"little")
+        await asyncio.sleep(0.02)
+        assert unflushed(store) > 0
+        put_all(store, bytes(4 * 4096))
+        await until(lambda: unflushed(store) == 0, "four dirty pages were flushed")
+    store.close()
+
+
 async def test_with_sync_flush_what_nobody_waits_for_is_synced_soon() -> None:
     store = open_store(ROOT, CrashingFiles(), flush_disk_type="SYNC_FLUSH", **QUIET)
     async with running(store):

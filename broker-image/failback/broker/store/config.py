@@ -43,6 +43,9 @@ class StoreConfig:
     flush_disk_type: str = "ASYNC_FLUSH"
     """SYNC_FLUSH makes the broker wait for the disk before it answers a send."""
     flush_interval_ms: float = 500
+    flush_timed: bool = True
+    """ASYNC_FLUSH: whether the log is flushed in intervals only. False: as soon as enough pages
+    are dirty, at the latest after the interval. 4.4.0 did so; more syncs, less to lose."""
     flush_least_pages: int = 4
     """Dirty 4 KiB pages below which a timed flush waits for the thorough one."""
     flush_thorough_interval_ms: float = 10_000

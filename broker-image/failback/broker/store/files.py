@@ -14,6 +14,7 @@ import errno
 import fcntl
 import mmap
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
@@ -22,6 +23,8 @@ from failback.protocol.errors import StoreError
 
 TEMPORARY_PREFIX: Final = ".creating-"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_FLOCK: Final = struct.Struct("hhqqi4x")
+"""struct flock of 64-bit Linux: type, whence, start, length, pid."""
 
 
 def disk_ratio(path: Path) -> float:
@@ -37,6 +40,27 @@ def disk_ratio(path: Path) -> float:
     used = disk.f_blocks - disk.f_bfree
     whole = used + disk.f_bavail
     return -(-used * 100 // whole) / 100 if whole else -1.0
+
+
+def lock_owner(fd: int) -> str:
+    """Return who holds the record lock on the first byte of ``fd``, as a person would look for it.
+
+    The kernel tells the pid, 0 for a process of another machine or pid namespace.
+    """
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+    try:
+        kind, *_, pid = _FLOCK.unpack(fcntl.fcntl(fd, fcntl.F_GETLK, asked))
+    except (OSError, struct.error):
+        return "a process that this system does not name"
+    if kind == fcntl.F_UNLCK:
+        return "a process that has just ended"
+    if pid <= 0:
+        return "a process outside of this container or machine"
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return f"pid {pid}"
+    return f"pid {pid} ({b' '.join(words).decode(errors='replace').strip()[:200] or '?'})"
 
 
 class FileHandle(Protocol):
@@ -97,7 +121,7 @@ class Files(Protocol):
         """Replace a small file, atomically and durably."""
 
     def lock(self, path: Path) -> Callable[[], None]:
-        """Take the store's lock; return what gives it back. StoreError if someone holds it."""
+        """Take the store's lock; return what gives it back. StoreError names who holds it."""
 
     def boot_id(self) -> str:
         """Return what changes whenever the page cache may have been lost."""
@@ -238,9 +262,13 @@ class OsFiles:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
             os.pwrite(fd, b"lock", 0)
         except OSError as error:
+            is_held = error.errno in (errno.EACCES, errno.EAGAIN)
+            owner = lock_owner(fd) if is_held else ""
             os.close(fd)
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise StoreError(f"{path} is held: another broker uses this store") from error
+            if is_held:
+                raise StoreError(
+                    f"{path} is held by {owner}: another broker uses this store"
+                ) from error
             raise
         return lambda: os.close(fd)
 

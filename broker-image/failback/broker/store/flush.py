@@ -212,11 +212,22 @@ class FlushService:
         self._start_sync()
 
     def appended(self) -> None:
-        """Note that the log grew; with SYNC_FLUSH it is synced soon, waited for or not."""
+        """Note that the log grew.
+
+        With SYNC_FLUSH it is synced soon, waited for or not; with ASYNC_FLUSH by the timer, or,
+        without ``flush_timed``, once enough pages are dirty.
+        """
         if self._unwaited is not None or self._loop is None:
             return
-        if self._config.flush_disk_type == "SYNC_FLUSH":
+        config = self._config
+        if config.flush_disk_type == "SYNC_FLUSH":
             self._unwaited = self._loop.call_later(_UNWAITED_SYNC_SECONDS, self._sync_unwaited)
+        elif not config.flush_timed and self._is_due(config.flush_least_pages):
+            self._start_sync()
+
+    def _is_due(self, least_pages: int) -> bool:
+        log = self._log
+        return flush_is_due(log.flushed_offset, log.tail, log.files.file_bytes, least_pages)
 
     def _sync_unwaited(self) -> None:
         self._unwaited = None
@@ -325,8 +336,7 @@ class FlushService:
             if loop.time() >= thorough_at:
                 least_pages = 0
                 thorough_at = loop.time() + self._config.flush_thorough_interval_ms / 1000
-            log = self._log
-            if flush_is_due(log.flushed_offset, log.tail, log.files.file_bytes, least_pages):
+            if self._is_due(least_pages):
                 self._start_sync()
 
     async def _flush_queues_regularly(self, ends: asyncio.Event, thread: SyncThread) -> None:

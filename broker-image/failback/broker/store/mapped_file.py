@@ -179,16 +179,19 @@ class MappedFileQueue:
                     yield file, file.start + at, piece
                 position = end
 
-    def zero_from(self, offset: int) -> None:
-        """Overwrite everything from ``offset`` to the end of its file with zeros."""
-        file = self.find(offset)
-        if file is None:
-            return
-        for found, start, piece in self.data_from(offset):
+    def zero_from(self, offset: int) -> bool:
+        """Overwrite everything from ``offset`` to the end of its file with zeros.
+
+        Return whether there was anything else.
+        """
+        file, changed = self.find(offset), False
+        for found, start, piece in self.data_from(offset) if file is not None else ():
             if found is not file:
-                return
+                break
             if not is_zero(piece):
-                self.handle(file).write_at(start - file.start, _ZEROS[: len(piece)])
+                self.handle(found).write_at(start - found.start, _ZEROS[: len(piece)])
+                changed = True
+        return changed
 
     def delete_after(self, offset: int) -> list[Path]:
         """Delete the files that begin behind ``offset``, last first; return their paths."""

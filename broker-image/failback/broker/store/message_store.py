@@ -31,7 +31,7 @@ from typing import Final
 
 from failback.broker.store.checkpoint import StoreCheckpoint
 from failback.broker.store.commit_log import CommitLog
-from failback.broker.store.config import ENTRY_BYTES, StoreConfig
+from failback.broker.store.config import StoreConfig
 from failback.broker.store.consume_queue import ENTRY, ConsumeQueue
 from failback.broker.store.dispatch import Dispatcher, delay_table
 from failback.broker.store.expiry import Expiry
@@ -176,7 +176,7 @@ class MessageStore:
         self._queues.correct_min_offsets(max(self._log.min_offset, 0))
         self._log.flushed_offset = self._log.tail
         if not report.clean:
-            self._sync_what_a_crash_left()
+            self._sync_what_a_crash_left(report.scanned_from)
         report.end_offset = self._log.tail
         self._files.write_small(abort, boot)
         return report
@@ -209,15 +209,15 @@ class MessageStore:
             what = "no record here, while the queues end here"
             raise CorruptStore(file.path, stopped - file.start, what)
 
-    def _sync_what_a_crash_left(self) -> None:
+    def _sync_what_a_crash_left(self, scanned_from: int) -> None:
         """Sync what the dead process wrote and may not have synced.
 
-        From here on ``flushed_offset`` and the checkpoint say that it is on the disk.
+        From here on ``flushed_offset`` and the checkpoint say that it is on the disk. What lies
+        before ``scanned_from`` the checkpoint said already: thousands of old files stay closed.
         """
-        self._log.flushed_offset = self._log.files.start
+        self._log.flushed_offset = max(self._log.files.start, scanned_from)
         for queue in self._queues:
-            queue.flushed_offset = queue.files.start // ENTRY_BYTES
-            queue.unsynced_directory = bool(queue.files.files)
+            queue.distrust(scanned_from)
         self._flush.flush_log()
         self._flush.flush_queues()
 

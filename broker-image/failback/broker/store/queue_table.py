@@ -120,5 +120,7 @@ class QueueTable:
         for queue in self:
             start, end = queue.flushed_offset * ENTRY_BYTES, queue.max_offset * ENTRY_BYTES
             if end > start and end // 4096 - start // 4096 >= least_pages:
-                dirty.append((queue, [file.path for file in queue.files.between(start, end)]))
+                # One more byte: recovery may have zeroed the file that begins where the queue ends.
+                files = queue.files.between(start, end + 1)
+                dirty.append((queue, [file.path for file in files]))
         return dirty
