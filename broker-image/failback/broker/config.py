@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import javaproperties
-
+from failback.broker.config_file import read_properties
+from failback.broker.config_keys import FIXED_AT_START, NOT_OFFERED, OLD_SPELLINGS
 from failback.broker.config_text import parse, to_text
 from failback.broker.identity import first_local_address
 from failback.broker.time_scale import TimeScale
@@ -36,63 +36,8 @@ _IRREGULAR_KEYS: Final = {
     "broker_ip2": "brokerIP2",
     "check_crc_on_recover": "checkCRCOnRecover",
 }
-# RocketMQ 4.4.0 spelt these with one p.
-_OLD_SPELLINGS: Final = {
-    "mapedFileSizeCommitLog": "mappedFileSizeCommitLog",
-    "mapedFileSizeConsumeQueue": "mappedFileSizeConsumeQueue",
-}
-# What a running process can't take up: recorded, shown, in force after the next start.
-_FIXED_AT_START: Final = frozenset(
-    {
-        "brokerClusterName",
-        "brokerName",
-        "brokerId",
-        "brokerIP1",
-        "brokerIP2",
-        "listenPort",
-        "haListenPort",
-        "storePathRootDir",
-        "storePathCommitLog",
-        "mappedFileSizeCommitLog",
-        "mappedFileSizeConsumeQueue",
-        "flushDiskType",
-        "failbackTimeScale",
-        "failbackBindAddress",
-        "failbackHttpPort",
-        "failbackRules",
-        "failbackGuardReplication",
-        "failbackGuardReturnedOffsets",
-        "failbackDrainSeconds",
-        "flushConsumerOffsetInterval",
-        "flushDelayOffsetInterval",
-        "messageDelayLevel",
-        "transactionCheckInterval",
-        "cleanResourceInterval",
-        "registerNameServerPeriod",
-        "messageIndexEnable",
-        "maxHashSlotNum",
-        "maxIndexNum",
-        "haMasterAddress",
-        "flushIntervalCommitLog",
-        "flushCommitLogLeastPages",
-        "flushCommitLogThoroughInterval",
-        "flushIntervalConsumeQueue",
-        "flushConsumeQueueLeastPages",
-        "flushConsumeQueueThoroughInterval",
-        "haSendHeartbeatInterval",
-        "haHousekeepingInterval",
-    }
-)
-_NOT_OFFERED: Final = {
-    "transientStorePoolEnable": "records always go through the page cache",
-    "enableConsumeQueueExt": "consume queue extensions are not written",
-    "duplicationEnable": "a log is not shared with another process",
-    "enableDLegerCommitLog": "replication is master and slave only",
-    "aclEnable": "requests are not authenticated",
-    "enablePropertyFilter": "SQL92 filters are refused",
-    "enableLmq": "light message queues are not kept",
-    "enableMultiDispatch": "a record goes to one queue",
-}
+_DELAYS: Final = r"\s*\d+[smhd](\s+\d+[smhd])*\s*"
+_HOURS: Final = r"\s*([01]?\d|2[0-3])\s*(;\s*([01]?\d|2[0-3])\s*)*"
 
 
 def _choice(default: str, choices: tuple[str, ...]) -> Any:
@@ -145,6 +90,8 @@ class BrokerConfig:
     disable_consume_if_consumer_read_slowly: bool = False
     consumer_fallbehind_threshold: int = 16 * 1024**3
     enable_property_filter: bool = False
+    """Whether consumers may filter by SQL92 expressions."""
+    store_reply_message_enable: bool = True
     transfer_msg_by_heap: bool = True
     commercial_enable: bool = True
     acl_enable: bool = False
@@ -183,9 +130,15 @@ class BrokerConfig:
     flush_interval_consume_queue: int = _ranged(1000, 1)
     flush_consume_queue_least_pages: int = _ranged(2, 0)
     flush_consume_queue_thorough_interval: int = _ranged(60_000, 1)
+    commit_interval_commit_log: int = _ranged(200, 1)
+    """This and the next two speak of a buffer pool that this broker does not have."""
+    commit_commit_log_least_pages: int = _ranged(4, 0)
+    commit_commit_log_thorough_interval: int = _ranged(200, 1)
     sync_flush_timeout: int = _ranged(5000, 1)
     transient_store_pool_enable: bool = False
     transient_store_pool_size: int = 5
+    use_reentrant_lock_when_put_message: bool = True
+    """Shown only: one thread appends."""
     os_page_cache_busy_time_out_mills: int = 1000
     check_crc_on_recover: bool = True
     message_index_enable: bool = True
@@ -257,16 +210,14 @@ class BrokerConfig:
         """Read ``file``.
 
         Raises:
-            ConfigError: The file can't be read, or a value does not fit its key.
+            ConfigError: The file can't be read, or a value does not fit its key: names its line.
         """
+        read = read_properties(file)
         try:
-            with file.open(encoding="utf-8") as lines:
-                properties = javaproperties.load(lines)
-        except OSError as error:
-            raise ConfigError(str(file), error.strerror or str(error)) from error
-        except (UnicodeDecodeError, ValueError) as error:
-            raise ConfigError(str(file), f"is no properties file: {error}") from error
-        return cls.from_properties(properties, file=file, environment=environment)
+            return cls.from_properties(read.values, file=file, environment=environment)
+        except ConfigError as error:
+            error.line = read.line_of(error.field)
+            raise
 
     @classmethod
     def from_properties(
@@ -285,7 +236,7 @@ class BrokerConfig:
         config = cls(file=file)
         given: dict[str, str] = {}
         for key, value in properties.items():
-            spelling = _OLD_SPELLINGS.get(key)
+            spelling = OLD_SPELLINGS.get(key)
             if spelling is None:
                 given[key] = value
             elif spelling not in properties:
@@ -301,6 +252,7 @@ class BrokerConfig:
         config._fill(given, environment)
         config._check_role(file)
         config._check_name_servers(file)
+        config._check_times(file)
         config._warn_about_what_is_not_offered(given)
         return config
 
@@ -346,8 +298,16 @@ class BrokerConfig:
                 problem = f"must be host:port;host:port, has {address!r}"
                 raise ConfigError("namesrvAddr", problem, file=file)
 
+    def _check_times(self, file: Path | None) -> None:
+        if not re.fullmatch(_DELAYS, self.message_delay_level, re.ASCII):
+            problem = f"must be delays like 1s 5m 2h 1d, is {self.message_delay_level!r}"
+            raise ConfigError("messageDelayLevel", problem, file=file)
+        if not re.fullmatch(_HOURS, self.delete_when, re.ASCII):
+            problem = f"must be hours of the day like 04 or 04;16, is {self.delete_when!r}"
+            raise ConfigError("deleteWhen", problem, file=file)
+
     def _warn_about_what_is_not_offered(self, given: Mapping[str, str]) -> None:
-        for key, why in _NOT_OFFERED.items():
+        for key, why in NOT_OFFERED.items():
             if given.get(key, "").strip().lower() == "true":
                 logger.warning("%s=true has no effect: %s", key, why)
 
@@ -392,12 +352,13 @@ class BrokerConfig:
         if trial.broker_role == "SLAVE" and trial.broker_id <= 0:
             raise SlaveIdError(trial.broker_id)
         trial._check_name_servers(None)
+        trial._check_times(None)
         before, after = self.to_properties(), trial.to_properties()
         changed = {key for key in after if before.get(key) != after[key]}
         for name in _FIELDS.values():
             setattr(self, name, getattr(trial, name))
         self.unknown = trial.unknown
-        for key in sorted(changed & _FIXED_AT_START):
+        for key in sorted(changed & FIXED_AT_START):
             logger.warning("%s=%s takes effect at the next start", key, after[key])
         return changed
 

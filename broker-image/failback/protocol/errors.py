@@ -44,14 +44,20 @@ class CorruptStore(StoreError):
 
 
 class ConfigError(FailbackError):
-    """The user's input is wrong: names the field, and the file when there is one."""
+    """The user's input is wrong: names the field, and file and line where they are known."""
 
     def __init__(self, field: str, problem: str, *, file: Path | str | None = None) -> None:
-        place = f"{file}: {field}" if file is not None else field
-        super().__init__(f"{place}: {problem}")
+        super().__init__(field, problem)
         self.field = field
         self.problem = problem
         self.file = Path(file) if file is not None else None
+        self.line: int | None = None
+
+    def __str__(self) -> str:
+        if self.file is None:
+            return f"{self.field}: {self.problem}"
+        place = f"{self.file}:{self.line}" if self.line is not None else str(self.file)
+        return f"{place}: {self.field}: {self.problem}"
 
 
 class RemotingError(FailbackError):

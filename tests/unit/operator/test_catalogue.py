@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from failback.broker.config import _FIXED_AT_START, BrokerConfig
+from failback.broker.config import BrokerConfig
+from failback.broker.config_keys import FIXED_AT_START
 from failback.operator.catalogue import (
     class_of,
     config_keys,
@@ -71,7 +72,7 @@ def test_a_key_that_an_engine_does_not_know_rolls() -> None:
 @pytest.mark.parametrize("key", LIVE)
 def test_what_is_live_our_broker_takes_up_while_it_runs(key: str) -> None:
     assert key in OURS
-    assert key not in _FIXED_AT_START
+    assert key not in FIXED_AT_START
 
 
 @pytest.mark.parametrize("key", LIVE)

@@ -1,0 +1,126 @@
+"""broker.conf as a text: where an error is, old spellings, keys given twice, all keys of 4.9."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from failback.broker.config import BrokerConfig
+from failback.protocol.errors import ConfigError
+
+pytestmark = pytest.mark.unit
+
+# Of the keys that 4.9.8 documents for stores, replication and offsets: those that no other test
+# compares. The host's name and addresses have no default that could be written down.
+DEFAULTS = {
+    "storePathCommitLog": "{home}/store/commitlog",
+    "storePathRootDir": "{home}/store",
+    "enableConsumeQueueExt": "false",
+    "commitIntervalCommitLog": "200",
+    "commitCommitLogLeastPages": "4",
+    "commitCommitLogThoroughInterval": "200",
+    "transientStorePoolEnable": "false",
+    "transientStorePoolSize": "5",
+    "useReentrantLockWhenPutMessage": "true",
+    "osPageCacheBusyTimeOutMills": "1000",
+    "messageIndexSafe": "false",
+    "maxMsgsNumBatch": "64",
+    "defaultQueryMaxNum": "32",
+    "cleanResourceInterval": "10000",
+    "deleteCommitLogFilesInterval": "100",
+    "cleanFileForciblyEnable": "true",
+    "haMasterAddress": "",
+    "disableConsumeIfConsumerReadSlowly": "false",
+    "consumerFallbehindThreshold": "17179869184",
+    "transactionTimeOut": "6000",
+    "transactionCheckMax": "15",
+    "transactionCheckInterval": "60000",
+    "duplicationEnable": "false",
+    "enablePropertyFilter": "false",
+    "storeReplyMessageEnable": "true",
+    "namesrvAddr": "",
+    "haListenPort": "10912",
+}
+
+
+def write(folder: Path, *lines: str) -> Path:
+    file = folder / "broker.conf"
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def test_the_other_keys_have_their_4_9_default() -> None:
+    config = BrokerConfig.from_properties({}, environment={"HOME": "/home/rocketmq"})
+    settings = config.to_properties()
+    expected = {key: value.format(home="/home/rocketmq") for key, value in DEFAULTS.items()}
+    assert {key: settings.get(key) for key in DEFAULTS} == expected
+    assert config.unknown == {}
+    for key in ("brokerName", "brokerIP1", "brokerIP2"):
+        assert settings[key]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("listenPort", "70000"),
+        ("brokerRole", "MASTER"),
+        ("fileReservedTime", "two days"),
+        ("namesrvAddr", "nameserver"),
+        ("messageDelayLevel", "1s 5 minutes"),
+        ("messageDelayLevel", "soon"),
+        ("deleteWhen", "4am"),
+        ("deleteWhen", "25"),
+        ("failbackTimeScale", "0"),
+        ("mapedFileSizeCommitLog", "1G"),
+    ],
+)
+def test_one_error_names_file_line_key_and_value(tmp_path: Path, key: str, value: str) -> None:
+    file = write(tmp_path, "# first", "", "brokerName=a\\", "  b", f"{key} = {value}", "x=1")
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(file, {})
+    spelling = key.replace("maped", "mapped")
+    assert str(caught.value).startswith(f"{file}:5: {spelling}: ")
+    assert value in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_slave_without_an_id_is_told_where_its_id_stands(tmp_path: Path) -> None:
+    file = write(tmp_path, "brokerRole=SLAVE", "brokerId=0")
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(file, {})
+    assert str(caught.value) == f"{file}:2: brokerId: must be above 0 for a SLAVE, is 0"
+
+
+def test_an_error_about_what_the_file_does_not_say_has_no_line(tmp_path: Path) -> None:
+    file = write(tmp_path, "brokerName=a")
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig.load(file, {"FAILBACK_HTTP_PORT": "many"})
+    assert str(caught.value) == "failbackHttpPort: must be a whole number, is 'many'"
+
+
+def test_a_line_that_is_no_properties_text_is_named(tmp_path: Path) -> None:
+    file = write(tmp_path, "brokerName=a", "brokerClusterName=\\u12")
+    with pytest.raises(ConfigError, match="line 2 is no properties text"):
+        BrokerConfig.load(file, {})
+
+
+def test_of_a_key_given_twice_the_last_counts_and_both_lines_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = write(tmp_path, "listenPort=1000", "brokerName=a", "listenPort=2000")
+    with caplog.at_level(logging.WARNING):
+        assert BrokerConfig.load(file, {}).listen_port == 2000
+    assert f"{file}:3: listenPort replaces that of line 1" in caplog.text
+
+
+def test_a_broker_with_a_bad_setting_says_so_in_one_line_and_exits(tmp_path: Path) -> None:
+    file = write(tmp_path, "brokerName=a", "flushDiskType=SOMETIMES")
+    command = [sys.executable, "-m", "failback.broker", "-c", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 2
+    choices = "must be one of ASYNC_FLUSH, SYNC_FLUSH, is 'SOMETIMES'"
+    assert done.stderr == f"failback broker: {file}:2: flushDiskType: {choices}\n"
