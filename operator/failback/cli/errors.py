@@ -21,6 +21,8 @@ NOT_HEALED: Final = 5
 EXTRAS: Final = {
     "chaoslib": "chaos",
     "chaostoolkit": "chaos",
+    "fastapi": "analytics",
+    "httptools": "analytics",
     "jinja2": "analytics",
     "javaproperties": "broker",
     "jsonschema": "analytics",
@@ -35,6 +37,7 @@ EXTRAS: Final = {
     "pydantic": "operator",
     "pyspark": "spark",
     "ruamel": "operator",
+    "uvicorn": "analytics",
     "uvloop": "broker",
 }
 """Top-level module → the extra of failback that installs it."""
