@@ -16,6 +16,8 @@ class FakeLog:
         self.data = bytearray(data)
         self.appends: list[tuple[int, int]] = []
         self.full_at: int | None = None
+        self.dispatch_behind_bytes = 0
+        self.dispatch_stuck_at: int | None = None
         self._listeners: list[Callable[[], None]] = []
 
     @property

@@ -22,7 +22,7 @@ from failback.broker.connection import BrokerConnection
 from failback.broker.delay_offsets import DelayOffsets
 from failback.broker.delay_service import DelayService
 from failback.broker.groups import SubscriptionGroupManager
-from failback.broker.ha.config import HaConfig
+from failback.broker.ha.config import HaConfig, batch_bytes_of
 from failback.broker.ha.service import HaService
 from failback.broker.health import HealthServer
 from failback.broker.health_endpoints import RUNNING, BrokerPhase, HealthEndpoints
@@ -89,6 +89,8 @@ class BrokerController:
         )
         self.delay_offsets = DelayOffsets(folder / "delayOffset.json")
         self.ha = HaService(self.store, HaConfig.of(config))
+        if self.ha.config.is_guarded and identity.is_slave:
+            self._guard_replication()
         self.client = RemotingClient(
             settings=RemotingSettings(time_scale=config.failback_time_scale)
         )
@@ -166,6 +168,7 @@ class BrokerController:
             persist_age_seconds=lambda: clock() - self._persisted_at,
             sync_age_seconds=lambda: clock() - self._synced_at if identity.is_slave else None,
             offsets_kept=lambda: self.offsets_raised + self.slave_synchronize.master_offsets.kept,
+            ha=self.ha,
         )
         self._endpoints = HealthEndpoints(
             phase=self.phase,
@@ -173,6 +176,7 @@ class BrokerController:
             registered_at=lambda: self.registration.registered_at,
             remaining_bytes=lambda: self.remaining_bytes,
             metrics=lambda: render(collector),
+            replication_problem=lambda: self.ha.client.refusal,
         )
         server.on_closed = self._closed
         server.on_drained = self.pull.drained
@@ -182,6 +186,14 @@ class BrokerController:
         if not identity.is_slave and config.long_polling_enable:
             # A 4.9 slave does not wake held pulls on arrival: they wait for the 5 s pass.
             store.on_arrive = self.pull.hold.arrived
+
+    def _guard_replication(self) -> None:
+        from failback.broker.ha.guard import judge_of  # what others do not need they do not load
+
+        folder = Path(self.config.store_path_commit_log)
+        self.ha.client.judge = judge_of(
+            self.store, folder, lambda: self.slave_synchronize.master_addr
+        )
 
     # --- life cycle --------------------------------------------------------------------------
 
@@ -385,7 +397,7 @@ class BrokerController:
         self.ha.config = dataclasses.replace(
             self.ha.config,
             role=role,
-            batch_bytes=self.config.ha_transfer_batch_size,
+            batch_bytes=batch_bytes_of(self.config),
             fallbehind_max=self.config.ha_slave_fallbehind_max,
         )
         if "longPollingEnable" in changed and not self.identity.is_slave:
@@ -413,13 +425,16 @@ class BrokerController:
             self.config, self.store, self.statistics, self.delay_offsets, self._boot_ms
         )
         deferred = sum(len(each.deferred) for each in self.server.connections)
-        return runtime_info(
+        info = runtime_info(
             sources,
             now_ms=wall_ms(),
             sends_waiting=len(self.gate.waiting),
             head_wait_ms=self.gate.head_wait_ms(),
             pulls_deferred=deferred,
         )
+        if self.ha.client.refusal is not None:
+            info["replicationStopped"] = str(self.ha.client.refusal)
+        return info
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -27,7 +27,8 @@ class BrokerPhase:
 
 
 class HealthEndpoints:
-    """Readiness never depends on the pair's other member: an outage would empty the pair."""
+    """Readiness never depends on whether the pair's other member is there: an outage would empty
+    the pair. Under the guarded rules a slave whose log is not its master's is not ready."""
 
     def __init__(
         self,
@@ -37,12 +38,14 @@ class HealthEndpoints:
         registered_at: Callable[[], int],
         remaining_bytes: Callable[[], int],
         metrics: Callable[[], bytes],
+        replication_problem: Callable[[], object | None] = lambda: None,
     ) -> None:
         self._phase = phase
         self._has_name_servers = has_name_servers
         self._registered_at = registered_at
         self._remaining_bytes = remaining_bytes
         self._render = metrics
+        self._replication_problem = replication_problem
 
     def by_path(self) -> dict[str, Endpoint]:
         return {
@@ -69,7 +72,8 @@ class HealthEndpoints:
             return self._phase.name
         if self._has_name_servers() and not self._registered_at():
             return "not registered"
-        return None
+        problem = self._replication_problem()
+        return None if problem is None else f"replication stopped: {problem}"
 
     def drainz(self, method: str) -> Reply:
         """POST: refuse sends from now on. GET: 200 once no connected slave is behind."""

@@ -22,6 +22,7 @@ from failback.broker.topic_admission import TopicAdmission
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
+    from failback.broker.ha.service import HaService
     from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
     from failback.broker.store.message_store import MessageStore
 
@@ -48,6 +49,7 @@ class BrokerCollector(Collector):
         persist_age_seconds: Callable[[], float],
         sync_age_seconds: Callable[[], float | None],
         offsets_kept: Callable[[], int],
+        ha: HaService,
     ) -> None:
         self._config = config
         self._identity = identity
@@ -61,6 +63,7 @@ class BrokerCollector(Collector):
         self._persist_age_seconds = persist_age_seconds
         self._sync_age_seconds = sync_age_seconds
         self._offsets_kept = offsets_kept
+        self._ha = ha
         role = "slave" if identity.is_slave else "master"
         node_id = f"{identity.broker_name}-{identity.broker_id}"
         self._node = (identity.cluster_name, role, node_id)
@@ -70,16 +73,23 @@ class BrokerCollector(Collector):
         yield self._messages_in()
         yield self._messages_out()
         yield self._lag()
-        yield self._guarded()
+        yield from self._guarded()
 
-    def _guarded(self) -> Metric:
+    def _guarded(self) -> Iterator[Metric]:
         family = CounterMetricFamily(
             "failback_guarded_offsets",
             "Consumer offsets that the guarded rules kept from going back",
             labels=_NODE,
         )
         family.add_metric(self._node, self._offsets_kept())
-        return family
+        yield family
+        family = CounterMetricFamily(
+            "failback_ha_refused_reports",
+            "Connections closed because their slave reported what this broker has not, or not sent",
+            labels=_NODE,
+        )
+        family.add_metric(self._node, self._ha.refused_reports)
+        yield family
 
     def _gauges(self) -> Iterator[Metric]:
         store = self._store
@@ -96,6 +106,16 @@ class BrokerCollector(Collector):
                 "rocketmq_storage_dispatch_behind_bytes",
                 "Log bytes not in the queues yet",
                 store.dispatch_behind_bytes,
+            ),
+            (
+                "failback_ha_connections",
+                "Open connections on the HA port",
+                self._ha.connection_count,
+            ),
+            (
+                "failback_ha_acknowledged_offset",
+                "The greatest physical offset that any slave has reported",
+                self._ha.push2slave_max_offset,
             ),
             ("rocketmq_producer_connections", "Producers by heartbeat", producers),
             ("rocketmq_consumer_connections", "Consumers by heartbeat", connections),
@@ -114,10 +134,29 @@ class BrokerCollector(Collector):
                     sync_age,
                 )
             )
+        if self._identity.is_slave:
+            values += self._replication()
         for name, text, value in values:
             family = GaugeMetricFamily(name, text, labels=_NODE)
             family.add_metric(self._node, value)
             yield family
+
+    def _replication(self) -> list[tuple[str, str, float]]:
+        client = self._ha.client
+        refusal = client.refusal
+        return [
+            ("failback_ha_connected", "1 while this slave is connected", int(client.connected)),
+            (
+                "failback_ha_stopped",
+                "1 while this slave does not replicate because its log is not its master's",
+                int(refusal is not None),
+            ),
+            (
+                "failback_ha_differs_at_offset",
+                "The first byte of this slave's log that is not its master's; -1 if none is known",
+                -1 if refusal is None else refusal.offset,
+            ),
+        ]
 
     def _messages_in(self) -> Metric:
         family = CounterMetricFamily(

@@ -1,4 +1,5 @@
-"""Is a slave's log the beginning of its master's? Asked before the slave starts.
+"""Is a slave's log the beginning of its master's? Asked before the slave starts, and under the
+guarded rules by the slave itself before it replicates.
 
 HA has no handshake: a slave whose log is longer than its master's, or differs from it, goes on
 acknowledging and is corrupted in silence once the master passes that point. So the last records
@@ -147,15 +148,25 @@ async def verify_prefix(settings: PrefixSettings, *, seconds: float, records: in
 
 async def _compare(admin: AdminClient, settings: PrefixSettings, tail: LogTail) -> Verdict:
     master = await _find_master(admin, settings)
+    return await compare_with(admin, master, tail, settings.commit_log)
+
+
+async def compare_with(admin: AdminClient, master: str, tail: LogTail, commit_log: Path) -> Verdict:
+    """Compare the own log in folder ``commit_log``, which ends with ``tail``, with a master's.
+
+    Raises:
+        FailbackError: The master did not answer.
+    """
     runtime = await admin.runtime_info(master)
-    start, end = int(runtime["commitLogMinOffset"]), int(runtime["commitLogMaxOffset"])
+    start = _offset_in(runtime, "commitLogMinOffset")
+    end = _offset_in(runtime, "commitLogMaxOffset")
     known = Verdict(
         Prefix.VERIFIED, own_end=tail.end, master=master, master_start=start, master_end=end
     )
     if tail.end > end:
         detail = f"slave ends at {tail.end}, master at {end}"
         ahead = replace(known, prefix=Prefix.SLAVE_AHEAD, detail=detail)
-        return await _with_first_difference(admin, settings, ahead)
+        return await _with_first_difference(admin, commit_log, ahead)
     within = [each for each in tail.records if each[0] >= max(start, 0)]
     if not within:
         detail = f"master starts at {start}, slave ends at {tail.end}"
@@ -171,37 +182,40 @@ async def _compare(admin: AdminClient, settings: PrefixSettings, tail: LogTail) 
                 compared=number + 1,
                 differs_at=offset,
             )
-            return await _with_first_difference(admin, settings, diverged)
+            return await _with_first_difference(admin, commit_log, diverged)
     return replace(known, compared=len(within))
 
 
-async def _with_first_difference(
-    admin: AdminClient, settings: PrefixSettings, verdict: Verdict
-) -> Verdict:
+def _offset_in(runtime: Mapping[str, str], key: str) -> int:
+    try:
+        return int(runtime[key])
+    except (KeyError, ValueError):
+        raise ProtocolError(f"runtime information has {key} {runtime.get(key)!r}") from None
+
+
+async def _with_first_difference(admin: AdminClient, commit_log: Path, verdict: Verdict) -> Verdict:
     """Return a verdict of refusal that says where the logs begin to differ.
 
     Two logs that differ at one record have nothing in common behind it, because a record holds its
     own offset and time. A master that goes away meanwhile leaves the verdict as it is.
     """
     try:
-        first = await _first_difference(admin, settings, verdict)
+        first = await _first_difference(admin, commit_log, verdict)
     except FailbackError as error:
         logger.warning("where the logs begin to differ could not be found out: %s", error)
         return verdict
     return verdict if first is None else replace(verdict, differs_at=first)
 
 
-async def _first_difference(
-    admin: AdminClient, settings: PrefixSettings, verdict: Verdict
-) -> int | None:
+async def _first_difference(admin: AdminClient, commit_log: Path, verdict: Verdict) -> int | None:
     """Return the offset of the first own record that the master lacks or has otherwise."""
     assert verdict.master is not None
     master, end = verdict.master, verdict.master_end or 0
     found: int | None = None
-    for start, path in log_files(settings.commit_log):
+    for start, path in log_files(commit_log):
         within = [
             offset
-            for offset in record_offsets(path, start)
+            for offset in await asyncio.to_thread(record_offsets, path, start)
             if (verdict.master_start or 0) <= offset < verdict.own_end
         ]
         low, high = 0, len(within)

@@ -137,12 +137,99 @@ async def test_a_report_above_the_end_closes_except_as_the_first() -> None:
         await slave.closed()
 
 
-async def test_the_first_report_is_checked_where_that_is_asked_for() -> None:
-    config = replace(SMALL, check_first_report=True)
-    async with running(log_of(100), config) as master, bare_slave(master) as slave:
-        slave.report(101)
+GUARDED = replace(SMALL, is_guarded=True)
+
+
+async def test_under_guard_the_first_report_is_checked_too() -> None:
+    async with running(log_of(100), GUARDED) as master:
+        async with bare_slave(master) as slave:
+            slave.report(101)
+            await slave.closed()
+        assert (master.push2slave_max_offset, master.refused_reports) == (0, 1)
+        async with bare_slave(master) as slave:
+            slave.report(100)
+            await until(lambda: master.push2slave_max_offset == 100, "a true report")
+
+
+async def test_under_guard_nobody_acknowledges_what_was_not_sent_to_him() -> None:
+    async with running(log_of(2500), GUARDED) as master, bare_slave(master) as slave:
+        log = master.store
+        assert isinstance(log, FakeLog)
+        slave.report(0)
+        assert await slave.frame() == (2000, body(2000, 2500))
+        slave.report(2500)
+        await until(lambda: master.push2slave_max_offset == 2500, "what was sent")
+        log.data += b"not sent yet"  # no append is announced, so nothing follows
+        slave.report(2501)
         await slave.closed()
-        assert master.push2slave_max_offset == 0
+        assert (master.push2slave_max_offset, master.refused_reports) == (2500, 1)
+
+
+async def test_under_compat_anybody_acknowledges_what_the_log_has() -> None:
+    async with running(log_of(2500), SMALL) as master, bare_slave(master) as slave:
+        log = master.store
+        assert isinstance(log, FakeLog)
+        slave.report(0)
+        assert await slave.frame() == (2000, body(2000, 2500))
+        log.data += b"not sent yet"
+        slave.report(2501)
+        await until(lambda: master.push2slave_max_offset == 2501, "what was not sent")
+        assert master.refused_reports == 0
+
+
+async def test_a_negative_report_is_no_start_request() -> None:
+    async with running(log_of(500), SMALL) as master, bare_slave(master) as slave:
+        slave.report(-1)
+        (connection,) = await _connections(master)
+        await until(lambda: connection.ack_offset == -1 and master.connection_count, "the report")
+        slave.report(450)
+        assert await slave.frame() == (450, body(450, 500))
+        assert master.push2slave_max_offset == 450
+
+
+async def test_a_slave_ahead_gets_heartbeats_until_the_log_has_grown_past_it() -> None:
+    log = log_of(100)
+    async with running(log, SMALL) as master, bare_slave(master) as slave:
+        slave.report(110)
+        assert await slave.frame() == (110, b"")
+        log.put(b"0123456789abcdef")  # up to 116: from its middle on it goes to the slave
+        assert await slave.frames_until(116) == [(110, b"abcdef")]
+
+
+async def test_what_has_expired_is_not_replaced_by_anything_else() -> None:
+    log = FakeLog(FILE, start=2000, data=body(2000, 2500))
+    async with running(log, SMALL) as master, bare_slave(master) as slave:
+        slave.report(700)
+        assert await slave.frame() == (700, b"")
+        log.put(b"more")
+        assert await slave.frame() == (700, b"")
+        assert master.push2slave_max_offset == 700
+
+
+async def test_an_empty_slave_of_a_log_whose_beginning_has_expired_gets_the_last_file() -> None:
+    log = FakeLog(FILE, start=2000, data=body(2000, 3500))
+    async with running(log, SMALL) as master, bare_slave(master) as slave:
+        slave.report(0)
+        assert await slave.frames_until(3500) == [(3000, body(3000, 3500))]
+
+
+async def test_one_slaves_acknowledgement_is_enough() -> None:
+    acks: list[int] = []
+    config = replace(SMALL, role="SYNC_MASTER")
+    async with running(log_of(500), config) as master:
+        master.on_ack = acks.append
+        async with bare_slave(master) as fast, bare_slave(master) as slow:
+            fast.report(400)
+            slow.report(100)
+            await until(lambda: master.connection_count == 2 and acks, "both slaves")
+            await slow.frames_until(500)
+            fast.report(500)
+            await until(lambda: acks[-1] == 500, "the fast one")
+            slow.report(500)
+            await until(
+                lambda: min(each.ack_offset for each in master.connections) == 500, "the slow one"
+            )
+            assert acks.count(500) == 1
 
 
 async def test_acknowledgements_grow_for_ever_and_across_connections() -> None:
@@ -242,6 +329,21 @@ def test_settings_come_from_broker_conf_scaled() -> None:
     assert (made.listen_host, made.listen_port) == ("127.0.0.3", 10922)
     assert made.master_address == "127.0.0.2:10912"
     assert (made.heartbeat_ms, made.housekeeping_ms, made.reconnect_ms) == (500, 2000, 500)
+    assert not made.is_guarded
+
+
+def test_no_frame_is_larger_than_the_buffer_of_an_apache_slave() -> None:
+    from failback.broker.config import BrokerConfig
+
+    largest = BrokerConfig(ha_transfer_batch_size=4 * 1024 * 1024)
+    assert HaConfig.of(largest).batch_bytes + 12 == 4 * 1024 * 1024
+    assert HaConfig.of(BrokerConfig()).batch_bytes == 32_768
+
+
+def test_the_switch_of_the_guarded_rules_reaches_both_ends() -> None:
+    from failback.broker.config import BrokerConfig
+
+    assert HaConfig.of(BrokerConfig(failback_guard_replication=True)).is_guarded
 
 
 async def _connections(master: HaService) -> frozenset[object]:

@@ -33,6 +33,7 @@ async def test_what_arrives_is_appended_and_acknowledged() -> None:
     async with bare_master() as master, running(log, slave_of(master.address, SLOW)):
         side = await master.accept()
         assert await side.report() == 0
+        side.send(2000, b"")  # the heartbeat of a master that has nothing in its last file yet
         side.send(2000, b"a" * 700)
         assert await side.report() == 2700
         side.send(2700, b"b" * 300)
@@ -176,6 +177,17 @@ async def test_a_slave_listens_too() -> None:
         writer.close()
         await writer.wait_closed()
         assert await reader.read() == b""
+
+
+async def test_a_silent_master_is_not_given_up() -> None:
+    """4.9.8 counts from its own last report, which it sends all the time, so it never ends this."""
+    log = FakeLog(FILE, data=b"x" * 7)
+    quick = replace(SLOW, heartbeat_ms=20, housekeeping_ms=60)
+    async with bare_master() as master, running(log, slave_of(master.address, quick)) as slave:
+        side = await master.accept()
+        assert [await side.report() for _ in range(12)] == [7] * 12  # three times that interval
+        assert slave.client.connected
+        assert master.connections.empty()
 
 
 async def test_stopping_closes_the_connection_to_the_master() -> None:

@@ -3,6 +3,11 @@
 Differs from the original where the wire allows it: the first report goes out at once (not after
 5 s), a new address is dialled at once, and what one read brought is written with one system call
 and acknowledged once.
+
+Under the guarded rules it replicates only what continues its own log: before each connection
+:attr:`HaClient.judge` compares the logs, and the first record of the connection is checked before
+it is appended (``join``). What is found then stays as it is: nothing is appended, acknowledged or
+removed, and :attr:`HaClient.refusal` says where the logs part.
 """
 
 from __future__ import annotations
@@ -10,16 +15,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import TYPE_CHECKING, Literal, cast
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast
 
+from failback.broker.ha.join import JoinCheck, Refusal
 from failback.broker.ha.stream import Received, SlaveStream, encode_report
-from failback.protocol.errors import StoreError
+from failback.protocol.errors import FailbackError, StoreError
 
 if TYPE_CHECKING:
     from failback.broker.ha.config import HaConfig
     from failback.broker.ha.service import HaStore
 
 logger = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+
+UNVERIFIED_TRIES: Final = 5
+"""How often a master that does not answer is asked to compare logs before the stream must do."""
+
+RECHECK_FACTOR: Final = 6
+"""A refusal is looked at again after this many reconnect intervals: 30 s."""
+
+
+class MasterUnknown(FailbackError):
+    """The master could not be asked about its log."""
 
 
 class _MasterConnection(asyncio.Protocol):
@@ -35,6 +54,8 @@ class _MasterConnection(asyncio.Protocol):
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self.appended_bytes = 0
         self.reported_offset = -1
+        self.refusal: Refusal | None = None
+        self._join = _join_of(store, config) if config.is_guarded else None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
@@ -58,6 +79,10 @@ class _MasterConnection(asyncio.Protocol):
         except (StoreError, OSError) as error:
             self.close(f"cannot append: {error}")
             return
+        except _NotOurLog as error:
+            self.refusal = error.refusal
+            self.close(str(error.refusal))
+            return
         except Exception:  # a callback of the event loop: nobody above would close the connection
             logger.exception("HA: appending what the master sent failed")
             self.close("internal error")
@@ -77,10 +102,30 @@ class _MasterConnection(asyncio.Protocol):
         for run in received.runs:
             pieces = run.pieces
             data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            self._store.append_raw(run.physical_offset, data)
-            self.appended_bytes += len(data)
+            if self._join is None:
+                self._store.append_raw(run.physical_offset, data)
+                self.appended_bytes += len(data)
+            else:
+                self._append_checked(self._join, run.physical_offset, bytes(data))
         if self._store.max_physical_offset > before:
             self._report()
+
+    def _append_checked(self, join: JoinCheck, physical_offset: int, data: bytes) -> None:
+        """Append under the guarded rules.
+
+        Raises:
+            _NotOurLog: The bytes do not continue this log; nothing of them was appended.
+        """
+        taken = join.take(physical_offset, data)
+        if isinstance(taken, Refusal):
+            raise _NotOurLog(taken)
+        if taken is None:
+            return
+        self._store.append_raw(*taken)
+        self.appended_bytes += len(taken[1])
+        stuck_at = self._store.dispatch_stuck_at
+        if stuck_at is not None:
+            raise _NotOurLog(Refusal(stuck_at, "what the master sent is no record"))
 
     def _report(self) -> None:
         """Tell the master what this slave holds: page cache, not disk. Re-arms the timer."""
@@ -93,6 +138,18 @@ class _MasterConnection(asyncio.Protocol):
         self._timer = self._loop.call_later(self._config.heartbeat_ms / 1000, self._report)
 
 
+class _NotOurLog(Exception):
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(str(refusal))
+        self.refusal = refusal
+
+
+def _join_of(store: HaStore, config: HaConfig) -> JoinCheck:
+    end, behind = store.max_physical_offset, store.dispatch_behind_bytes
+    rest = bytes(store.read_raw(end - behind, behind))
+    return JoinCheck(end - behind if end else None, rest, config.mapped_file_bytes)
+
+
 class HaClient:
     """Keeps this slave connected to its master's HA port."""
 
@@ -102,6 +159,14 @@ class HaClient:
         self._address = config.master_address
         self._wake = asyncio.Event()
         self._connection: _MasterConnection | None = None
+        self.judge: Callable[[str], Awaitable[Refusal | None]] | None = None
+        """Guarded rules: says why not to replicate from the HA address, :class:`MasterUnknown` when
+        it can't tell."""
+        self.refusal: Refusal | None = None
+        """Guarded rules: why this slave does not replicate now."""
+        self._is_final = False
+        """The refusal came from the master's bytes: only another master can change it."""
+        self._unverified = 0
 
     @property
     def master_address(self) -> str | None:
@@ -124,6 +189,7 @@ class HaClient:
             return
         logger.info("HA: master address %s, was %s", address, self._address)
         self._address = address
+        self.refusal, self._is_final = None, False  # they were about the other master
         self._wake.set()
 
     async def run(self, shutdown: asyncio.Event) -> None:
@@ -131,10 +197,48 @@ class HaClient:
         stop = asyncio.ensure_future(shutdown.wait())
         try:
             while not shutdown.is_set():
-                if not await self._connect_once(stop):
-                    await self._pause(stop)
+                pause_ms = self._config.reconnect_ms
+                if not await self._is_allowed(stop):
+                    refused = self.refusal is not None
+                    pause_ms *= RECHECK_FACTOR if refused else 1 / UNVERIFIED_TRIES
+                elif await self._connect_once(stop):
+                    continue
+                await self._pause(stop, pause_ms)
         finally:
             stop.cancel()
+
+    async def _is_allowed(self, stop: asyncio.Task[Literal[True]]) -> bool:
+        """Whether to connect now: always, unless the guarded rules ask to compare logs first."""
+        if self.judge is None or self._address is None:
+            return True
+        if self._is_final:
+            return False
+        try:
+            refusal = await _unless(stop, self.judge(self._address))
+        except MasterUnknown as error:
+            self._unverified += 1
+            if self._unverified < UNVERIFIED_TRIES:
+                logger.info("HA: the logs can't be compared yet: %s", error)
+                return False
+            logger.warning("HA: the logs can't be compared, only their join is: %s", error)
+            return self.refusal is None
+        if stop.done():
+            return False
+        self._unverified = 0
+        self._note(refusal)
+        return refusal is None
+
+    def _note(self, refusal: Refusal | None) -> None:
+        if refusal is not None and refusal != self.refusal:
+            logger.error(
+                "HA: replication from %s stops: %s. This log stays as it is; wipe this store and "
+                "let it copy its master again",
+                self._address,
+                refusal,
+            )
+        elif refusal is None and self.refusal is not None:
+            logger.info("HA: replication from %s goes on", self._address)
+        self.refusal = refusal
 
     async def _connect_once(self, stop: asyncio.Task[Literal[True]]) -> bool:
         """Serve one connection to its end; false when the next attempt has to wait.
@@ -166,17 +270,30 @@ class HaClient:
             await connection.closed
         if not stop.done():
             logger.warning("HA: the connection to master %s ended", self._address)
+        if connection.refusal is not None:
+            self._is_final = True
+            self._note(connection.refusal)
         lived_ms = (loop.time() - began) * 1000
         return connection.appended_bytes > 0 or lived_ms >= self._config.heartbeat_ms
 
-    async def _pause(self, stop: asyncio.Task[Literal[True]]) -> None:
-        self._wake.clear()
+    async def _pause(self, stop: asyncio.Task[Literal[True]], pause_ms: float) -> None:
         wake = asyncio.ensure_future(self._wake.wait())
         try:
             await asyncio.wait(
                 (wake, stop),
-                timeout=self._config.reconnect_ms / 1000,
+                timeout=pause_ms / 1000,
                 return_when=asyncio.FIRST_COMPLETED,
             )
         finally:
             wake.cancel()
+            self._wake.clear()
+
+
+async def _unless(stop: asyncio.Task[Literal[True]], work: Awaitable[_Result]) -> _Result | None:
+    """Return what ``work`` gives; ``None``, and it is cancelled, once ``stop`` is done."""
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        task.cancel()

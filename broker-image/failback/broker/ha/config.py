@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from failback.broker.config import BrokerConfig
+
+MOST_FRAME_BYTES: Final = 4 * 1024 * 1024
+"""Header and body: the read buffer of an Apache slave, which waits for ever for a larger frame."""
+
+FRAME_HEADER_BYTES: Final = 12
+
+
+def batch_bytes_of(config: BrokerConfig) -> int:
+    """Return the largest body of a frame: ``haTransferBatchSize``, as far as all slaves take it."""
+    return min(config.ha_transfer_batch_size, MOST_FRAME_BYTES - FRAME_HEADER_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +58,11 @@ class HaConfig:
     """How long an ASYNC_MASTER gathers appends into one transfer. The original polls every 100 ms;
     0 sends with every commit, which costs one system call per commit on the send path."""
 
-    check_first_report: bool = False
-    """Refuse a first report above the master's end too. The original takes it unchecked, so that
-    one stray peer makes SYNC_MASTER's acknowledgements vacuous (apache/rocketmq#3015)."""
+    is_guarded: bool = False
+    """Compare logs, on both sides. A master refuses every report of more than it has, or has sent;
+    the original takes the first one unchecked, so that a stray peer makes SYNC_MASTER's
+    acknowledgements vacuous (apache/rocketmq#3015). A slave takes nothing that does not continue
+    its log; the original appends the bytes of another log to its own."""
 
     @classmethod
     def of(cls, config: BrokerConfig) -> HaConfig:
@@ -68,7 +80,7 @@ class HaConfig:
             housekeeping_ms=scale.ms(config.ha_housekeeping_interval),
             reconnect_ms=scale.ms(5_000),
             connect_timeout_ms=scale.ms(3_000),
-            batch_bytes=config.ha_transfer_batch_size,
+            batch_bytes=batch_bytes_of(config),
             fallbehind_max=config.ha_slave_fallbehind_max,
-            check_first_report=config.failback_guard_replication,
+            is_guarded=config.failback_guard_replication,
         )

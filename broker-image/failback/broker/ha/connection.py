@@ -75,12 +75,13 @@ class HaConnection(asyncio.Protocol):
         if report is None or self._transport is None:
             return
         max_offset = self._service.store.max_physical_offset
-        is_first = self._position is None
-        if report > max_offset and (not is_first or self._service.config.check_first_report):
-            self.close(f"it reported offset {report}, this master ends at {max_offset}")
+        objection = self._objection(report, max_offset)
+        if objection is not None:
+            self._service.refused_reports += 1
+            self.close(objection)
             return
         self.ack_offset = report
-        if is_first and report >= 0:
+        if self._position is None and report >= 0:
             self._position = start_position(
                 report, max_offset, self._service.config.mapped_file_bytes
             )
@@ -117,6 +118,15 @@ class HaConnection(asyncio.Protocol):
         if position - start >= _TURN_BYTES and not self._paused:
             self._turn_scheduled = True
             self._loop.call_soon(self._next_turn)
+
+    def _objection(self, report: int, max_offset: int) -> str | None:
+        """Say why a report can't be true. 4.9.8 believes every first one, and any below its end."""
+        is_guarded = self._service.config.is_guarded
+        if report > max_offset and (is_guarded or self._position is not None):
+            return f"it reported offset {report}, this master ends at {max_offset}"
+        if is_guarded and self._position is not None and report > self._position:
+            return f"it reported offset {report}, only what lies before {self._position} was sent"
+        return None
 
     def close(self, reason: str) -> None:
         """Drop the connection at once; the slave will connect again."""

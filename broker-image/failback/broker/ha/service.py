@@ -28,6 +28,14 @@ class HaStore(Protocol):
     def max_physical_offset(self) -> int:
         """End of the log: the physical offset of the next byte."""
 
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        """How much of the log lies behind the last whole record: the beginning of one (slave)."""
+
+    @property
+    def dispatch_stuck_at(self) -> int | None:
+        """Where the log stopped making sense (slave); ``None`` while it does."""
+
     def read_raw(self, physical_offset: int, max_bytes: int, /) -> memoryview:
         """Bytes at ``physical_offset``, within one file; empty where the log has none."""
 
@@ -44,13 +52,15 @@ class HaService:
     ``push2slave_max_offset`` is one number for all slaves: the greatest offset any of them ever
     reported to this process, starting at 0 and never decreasing, the first report of a connection
     included and unchecked. A peer that over-reports therefore makes SYNC_MASTER's wait vacuous
-    (apache/rocketmq#1155, #3015); ``HaConfig.check_first_report`` refuses it.
+    (apache/rocketmq#1155, #3015); ``HaConfig.is_guarded`` refuses it.
     """
 
     def __init__(self, store: HaStore, config: HaConfig) -> None:
         self.store = store
         self.config = config
         self.push2slave_max_offset = 0
+        self.refused_reports = 0
+        """How many connections were closed because of what their slave reported."""
         self.on_ack: Callable[[int], None] | None = None
         """Called with push2slave_max_offset each time it grew."""
         self.listening = asyncio.Event()

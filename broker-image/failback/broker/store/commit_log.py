@@ -147,16 +147,18 @@ class CommitLog:
     def append_raw(self, physical_offset: int, data: bytes) -> None:
         """Append bytes of another broker's log at the tail.
 
-        An empty log starts at the file that holds ``physical_offset``.
+        An empty log starts at the file that holds ``physical_offset``, even if a killed process
+        left a first file without a byte of data: 4.9.8 would put the bytes into that one.
 
         Raises:
             StoreError: They do not continue this log.
             OSError: The disk did not take them.
         """
         size = self.files.file_bytes
-        if not self.files.files:
+        if not self.files.files or (self.tail == 0 and physical_offset):
             if physical_offset % size:
                 raise StoreError(f"a log can't begin at {physical_offset}, inside a file")
+            self.files.delete_all()
             self.move_tail(physical_offset)
         if physical_offset != self.tail:
             raise StoreError(f"bytes for {physical_offset} do not continue a log of {self.tail}")

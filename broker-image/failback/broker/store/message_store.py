@@ -22,6 +22,7 @@ page cache survived. A Java broker only asks whether the file is there.
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
 import struct
 import time
@@ -473,7 +474,7 @@ class MessageStore:
         """
         if self._refusal is not None and self._refusal is not DISK_FULL:
             raise ServiceNotAvailable(self._refusal)
-        if not self._log.files.files:
+        if not self._log.files.files or self._log.tail == 0:
             self._dispatcher.position = physical_offset
         try:
             self._log.append_raw(physical_offset, bytes(data))
@@ -563,6 +564,22 @@ class MessageStore:
     def record_at(self, physical_offset: int) -> bytes | None:
         """Return the record that begins at ``physical_offset``, None if none does."""
         return self._log.record_at(physical_offset)
+
+    def last_records(self, most: int) -> list[tuple[int, bytes]]:
+        """Return up to ``most`` of the last records that are in queues: physical offset and bytes.
+
+        Oldest first. Only the queues that end last are read.
+        """
+        ends = heapq.nlargest(most, self._queues, key=lambda queue: queue.max_physical_offset)
+        places = {
+            offset
+            for queue in ends
+            for offset, *_ in ENTRY.iter_unpack(
+                queue.entries(max(queue.min_offset, queue.max_offset - most), most)
+            )
+        }
+        records = [(offset, self.record_at(offset)) for offset in sorted(places)[-most:]]
+        return [(offset, record) for offset, record in records if record is not None]
 
     def is_in_memory(self, physical_offset: int) -> bool:
         """Whether a record there is near enough to the log's end to count as in memory."""
