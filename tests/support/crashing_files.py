@@ -2,27 +2,43 @@
 
 Every change is journalled. :meth:`CrashingFiles.after_kill` and :meth:`after_power_loss` give
 the files as a crash at any point of the journal would leave them, so one run of a scenario is
-tested at all of its crash points.
+tested at all of its crash points. :meth:`after_torn_power_loss` loses single sectors.
+
+:class:`CrashingConfigFiles` keeps the JSON files in the same journal; those are written in place,
+so a crash may leave them short, and a power loss may leave them empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import Any, Final
+
+from failback.broker.json_config import ConfigFiles
+
+SECTOR_BYTES: Final = 512
+"""What a disk writes whole or not at all."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One step of the journal: create, write, delete, sync, sync_directory, small or note."""
+    """One step of the journal.
+
+    create, write, delete, sync, sync_directory, small, rewrite, rename (``target``) or note. A
+    ``small`` is atomic and durable; a ``rewrite`` empties the file and writes it anew.
+    """
 
     kind: str
     path: Path = Path()
     position: int = 0
+    """In the file; of a sync, the step before which it covers everything."""
     data: bytes = b""
     size: int = 0
     note: Any = None
+    target: Path = Path()
 
 
 class CrashingHandle:
@@ -38,7 +54,7 @@ class CrashingHandle:
         return memoryview(self._content).toreadonly()
 
     def sync(self) -> None:
-        self._files.record(Change("sync", self._path))
+        self._files.record_sync(self._path)
 
     def data_after(self, position: int) -> tuple[int, int] | None:
         end = len(self._content)
@@ -63,6 +79,8 @@ class CrashingFiles:
     used: float = 0.0
     """How full the disk is, 0 to 1."""
 
+    _covers: int | None = None
+
     def __post_init__(self) -> None:
         self.content = self._replay(self.journal)
 
@@ -85,7 +103,7 @@ class CrashingFiles:
     def create(self, path: Path, size: int, *, durable: bool) -> None:
         self.record(Change("create", path, size=size))
         if durable:
-            self.record(Change("sync", path))
+            self.record_sync(path)
             self.sync_directory(path.parent)
 
     def modified_ms(self, path: Path) -> int:
@@ -128,6 +146,19 @@ class CrashingFiles:
         self.journal.append(change)
         _apply(self.content, change)
 
+    def record_sync(self, path: Path) -> None:
+        covers = len(self.journal) if self._covers is None else self._covers
+        self.record(Change("sync", path, covers))
+
+    @contextmanager
+    def covering(self, step: int) -> Iterator[None]:
+        """Let syncs cover only what was written before ``step``: they began then, as it were."""
+        self._covers = step
+        try:
+            yield
+        finally:
+            self._covers = None
+
     def note(self, note: Any) -> None:
         """Put what the scenario knows at this point into the journal."""
         self.journal.append(Change("note", note=note))
@@ -142,14 +173,17 @@ class CrashingFiles:
 
     # --- crashes ----------------------------------------------------------------------------
 
-    def after_kill(self, point: int, torn_bytes: int = 0) -> CrashingFiles:
+    def after_kill(self, point: int, torn_bytes: int = -1) -> CrashingFiles:
         """Return the files when the process died at step ``point``: whatever was written is there.
 
-        Of the write at ``point`` itself, the first ``torn_bytes`` are there too.
+        Of the write at ``point`` itself, the first ``torn_bytes`` are there too; -1: it had not
+        begun, so that a file that is to be written anew is not empty yet.
         """
         journal = self.journal[:point]
-        if torn_bytes and point < len(self.journal) and self.journal[point].kind == "write":
-            journal.append(_torn(self.journal[point], torn_bytes))
+        if torn_bytes >= 0 and point < len(self.journal):
+            change = self.journal[point]
+            if change.kind in ("write", "rewrite"):
+                journal.append(replace(change, data=change.data[:torn_bytes]))
         return CrashingFiles(self.durable, self.boot, journal)
 
     def after_power_loss(self, point: int, kept: Callable[[int], bool]) -> CrashingFiles:
@@ -166,26 +200,61 @@ class CrashingFiles:
         disk = {path: bytes(data) for path, data in content.items()}
         return CrashingFiles(disk, self.boot + "'")
 
+    def after_torn_power_loss(self, point: int, random: Random) -> CrashingFiles:
+        """Return the files when the machine died at ``point`` while it wrote its cache out.
+
+        Every sector is as it was at some moment between its last sync and the crash, each for
+        itself. Names are journalled by the file system: of unsynced creations, removals and
+        renames it keeps the first ones.
+        """
+        durable = self._durable(point)
+        named_until = random.randint(0, point)
+        moments: dict[tuple[Path, int], int] = {}
+        changes: list[Change] = []
+        for step, change in enumerate(self.journal[:point]):
+            if step in durable:
+                changes.append(change)
+            elif change.kind in ("create", "delete", "rename"):
+                changes += [change] if step < named_until else []
+            elif change.kind == "rewrite":
+                if step < moments.setdefault((change.path, -1), random.randint(0, point)):
+                    changes.append(change)
+            elif change.kind == "write":
+                for piece in _sectors(change):
+                    key = (change.path, piece.position // SECTOR_BYTES)
+                    if step < moments.setdefault(key, random.randint(0, point)):
+                        changes.append(piece)
+        content = self._replay(changes)
+        disk = {path: bytes(data) for path, data in content.items()}
+        return CrashingFiles(disk, self.boot + "'")
+
     def _durable(self, point: int) -> set[int]:
         steps: set[int] = set()
         written: dict[Path, list[int]] = {}
         named: dict[Path, list[int]] = {}
         for step, change in enumerate(self.journal[:point]):
-            if change.kind == "write":
+            if change.kind in ("write", "rewrite"):
                 written.setdefault(change.path, []).append(step)
-            elif change.kind in ("create", "delete"):
+            elif change.kind in ("create", "delete", "rename"):
                 named.setdefault(change.path.parent, []).append(step)
             elif change.kind == "small":
                 steps.add(step)
             elif change.kind == "sync":
-                steps.update(written.pop(change.path, ()))
+                unsynced = written.pop(change.path, [])
+                steps.update(each for each in unsynced if each < change.position)
+                written[change.path] = [each for each in unsynced if each >= change.position]
             elif change.kind == "sync_directory":
                 steps.update(named.pop(change.path, ()))
         return steps
 
 
-def _torn(write: Change, torn_bytes: int) -> Change:
-    return Change("write", write.path, write.position, write.data[:torn_bytes])
+def _sectors(write: Change) -> Iterator[Change]:
+    """Cut a write where sectors meet."""
+    at = 0
+    while at < len(write.data):
+        room = SECTOR_BYTES - (write.position + at) % SECTOR_BYTES
+        yield replace(write, position=write.position + at, data=write.data[at : at + room])
+        at += room
 
 
 def _apply(content: dict[Path, bytearray], change: Change) -> None:
@@ -197,5 +266,33 @@ def _apply(content: dict[Path, bytearray], change: Change) -> None:
         content[change.path][change.position : end] = change.data
     elif change.kind == "delete":
         content.pop(change.path, None)
-    elif change.kind == "small":
+    elif change.kind in ("small", "rewrite"):
         content[change.path] = bytearray(change.data)
+    elif change.kind == "rename":
+        # One whose content never reached the disk is there all the same, and empty.
+        content[change.target] = content.pop(change.path, bytearray())
+
+
+class CrashingConfigFiles(ConfigFiles):
+    """The JSON files in the journal of a :class:`CrashingFiles`."""
+
+    def __init__(self, files: CrashingFiles) -> None:
+        self._files = files
+
+    def read(self, path: Path) -> bytes | None:
+        return self._files.read_small(path)
+
+    def write(self, path: Path, content: bytes) -> None:
+        self._files.record(Change("rewrite", path, data=content))
+
+    def delete(self, path: Path) -> None:
+        self._files.delete(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._files.record(Change("rename", source, target=target))
+
+    def sync(self, path: Path) -> None:
+        if path in self._files.content:
+            self._files.record_sync(path)
+        else:
+            self._files.sync_directory(path)

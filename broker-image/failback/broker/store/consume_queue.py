@@ -227,16 +227,37 @@ class ConsumeQueue:
 
     def truncate(self, physical_offset: int) -> int:
         """Drop the entries of records at or behind ``physical_offset``; return how many."""
-        kept = self.max_offset
-        while kept > self.files.start // ENTRY_BYTES:
-            entry = self.entry(kept - 1)
-            if entry is None or entry[0] < physical_offset:
-                break
-            kept -= 1
+        kept = self._first_at(physical_offset)
         dropped = self.max_offset - kept
         if dropped:
             self._end_at(kept * ENTRY_BYTES)
         return dropped
+
+    def drop_last(self, physical_offset: int) -> None:
+        """Drop the last entry if its record lies at or behind ``physical_offset``."""
+        last = self.entry(self.max_offset - 1)
+        if last is not None and last[0] >= physical_offset:
+            self._end_at((self.max_offset - 1) * ENTRY_BYTES)
+
+    def _first_at(self, physical_offset: int) -> int:
+        """Return the first entry of a record at or behind ``physical_offset``, or the end."""
+        low = high = self.max_offset
+        for file in reversed(self.files.files):  # entries ascend; old files stay closed
+            low = min(file.start // ENTRY_BYTES, high)
+            if self._is_before(low, physical_offset):
+                break
+            high = low
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_before(middle, physical_offset):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _is_before(self, queue_offset: int, physical_offset: int) -> bool:
+        entry = self.entry(queue_offset)
+        return entry is not None and entry[0] < physical_offset
 
     def _end_at(self, end: int) -> None:
         """Let the queue end at byte ``end``: later files are deleted, what is behind it zeroed.
@@ -289,24 +310,9 @@ class ConsumeQueue:
         """Count the entries of records at or behind ``physical_offset`` as not flushed."""
         if self.max_physical_offset <= physical_offset and not self.unsynced_directory:
             return
-        low = high = max(self.max_offset - 1, 0)
-        for file in reversed(self.files.files):  # entries ascend; old files stay closed
-            low = min(file.start // ENTRY_BYTES, high)
-            if self._is_before(low, physical_offset):
-                break
-            high = low
-        while low < high:
-            middle = (low + high) // 2
-            if self._is_before(middle, physical_offset):
-                low = middle + 1
-            else:
-                high = middle
-        self.flushed_offset = min(self.flushed_offset, low)
+        first = min(self._first_at(physical_offset), max(self.max_offset - 1, 0))
+        self.flushed_offset = min(self.flushed_offset, first)
         self.unsynced_directory = bool(self.files.files)
-
-    def _is_before(self, queue_offset: int, physical_offset: int) -> bool:
-        entry = self.entry(queue_offset)
-        return entry is not None and entry[0] < physical_offset
 
     def destroy(self) -> None:
         """Delete the files; the queue is empty again."""

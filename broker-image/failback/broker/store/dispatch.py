@@ -95,6 +95,13 @@ class Dispatcher:
             logger.error("record at physical_offset=%d not dispatched: %s", physical_offset, error)
             return
         code = self.entry_code(queue, record.properties, record.store_timestamp)
+        if (
+            record.queue_offset > queue.next_offset
+            and queue.max_offset
+            and queue.max_physical_offset <= self._log.min_offset
+        ):
+            # A power loss took entries whose records expired since: nothing of them is missing.
+            queue.destroy()
         taken = queue.offer(physical_offset, record.size, code, record.queue_offset)
         if taken is Offered.TAKEN:
             self.touched[queue] = None

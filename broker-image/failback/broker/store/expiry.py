@@ -13,11 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from failback.broker.store.config import StoreConfig
+from failback.broker.store.config import ENTRY_BYTES, StoreConfig
 from failback.broker.store.files import Files
+from failback.broker.store.flush import sync_files
 
 if TYPE_CHECKING:
     from failback.broker.store.commit_log import CommitLog
+    from failback.broker.store.mapped_file import MappedFile
     from failback.broker.store.queue_table import QueueTable
 
 logger = logging.getLogger(__name__)
@@ -105,8 +107,29 @@ class Expiry:
                 break
             if deleted:
                 await asyncio.sleep(self._config.delete_log_files_interval_ms / 1000)
+            await self._sync_before(first)
             deleted += await self._delete([files.drop_first()])
         return deleted
+
+    async def _sync_before(self, file: MappedFile) -> None:
+        """Make durable what a power loss must not take once ``file`` of the log is deleted.
+
+        The file itself: its deletion may be undone, and without its end the log would stop there.
+        And the queue entries of its records: without those a queue can't be made again, and would
+        count its offsets from an older one. Both are long done for files of the usual age.
+        """
+        if self._log.flushed_offset < file.end:
+            await asyncio.to_thread(sync_files, self._files, [file.path])
+        for queue in list(self._queues):
+            start, end = queue.flushed_offset, queue.max_offset
+            entry = queue.entry(start)
+            if entry is None or entry[0] >= file.end:
+                continue
+            files = queue.files.between(start * ENTRY_BYTES, end * ENTRY_BYTES)
+            await asyncio.to_thread(sync_files, self._files, [each.path for each in files])
+            if queue.unsynced_directory:
+                await asyncio.to_thread(self._files.sync_directory, queue.files.directory)
+            queue.flushed_offset = max(queue.flushed_offset, end)
 
     async def _delete(self, paths: list[Path]) -> list[Path]:
         """Delete in a thread: the file system may take its time over a large file."""

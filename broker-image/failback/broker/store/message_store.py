@@ -192,13 +192,19 @@ class MessageStore:
         first = choose_first_file(
             self._log, clean=report.clean, recover_from=self._checkpoint.recover_from
         )
-        enter = None if report.clean else self._dispatcher.enter
+        enter = None
+        ends = [(queue, queue.max_offset) for queue in self._queues]
+        if not report.clean:
+            start = self._log.files.files[first].start
+            self._queues.drop_torn(start, cache_survived=judge.cache_survived)
+            enter = self._dispatcher.enter
         scan = LogScan(self._log, judge, enter, check_crc=self.config.check_crc_on_recover)
         scan.run(first, report)
         self._dispatcher.write_touched()
         self._store_timestamp = self._dispatcher.store_timestamp = scan.last_timestamp
         if self._queues.max_physical_offset >= self._log.tail:
-            report.dropped_entries = self._queues.truncate(self._log.tail)
+            self._queues.truncate(self._log.tail)
+        report.dropped_entries = sum(max(end - queue.max_offset, 0) for queue, end in ends)
 
     def _dispatch_the_rest(self, report: RecoveryReport) -> None:
         """Enter the records behind the last one that any queue has."""
@@ -216,6 +222,8 @@ class MessageStore:
         From here on ``flushed_offset`` and the checkpoint say that it is on the disk. What lies
         before ``scanned_from`` the checkpoint said already: thousands of old files stay closed.
         """
+        if self._log.files.files:  # killed between creating a file and syncing its name
+            self._log.files.sync_directory()
         self._log.flushed_offset = max(self._log.files.start, scanned_from)
         for queue in self._queues:
             queue.distrust(scanned_from)

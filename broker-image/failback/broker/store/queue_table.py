@@ -95,6 +95,18 @@ class QueueTable:
         """Drop the entries of records at or behind ``physical_offset``; return how many."""
         return sum(queue.truncate(physical_offset) for queue in self)
 
+    def drop_torn(self, physical_offset: int, *, cache_survived: bool) -> None:
+        """Drop the entries of records at or behind ``physical_offset`` that a crash may have torn.
+
+        A tear can leave an entry with the place of its record and another tags code. Of a killed
+        process it is the last of its queue; of a machine that stopped it is any unflushed one.
+        """
+        for queue in self:
+            if cache_survived:
+                queue.drop_last(physical_offset)
+            else:
+                queue.truncate(physical_offset)
+
     def correct_min_offsets(self, min_physical_offset: int) -> None:
         for queue in self:
             queue.correct_min_offset(min_physical_offset)
