@@ -37,8 +37,9 @@ class Clock:
 def make_store(
     root: Path, files: Files | None = None, clock: Clock | None = None, **settings: Any
 ) -> MessageStore:
-    """Return a store, not loaded: log files of 1024 bytes, queue files of 10 entries."""
+    """Return a store, not loaded: small log and index files, queue files of 10 entries."""
     sizes = {"mapped_file_bytes": 1024, "consume_queue_file_bytes": 200}
+    sizes |= {"max_hash_slot_num": 16, "max_index_num": 100}
     config = StoreConfig(root, STORE_HOST, **(sizes | settings))
     return MessageStore(config, clock_ms=clock or Clock(), files=files)
 

@@ -30,6 +30,9 @@ def store_config(config: BrokerConfig, identity: BrokerIdentity) -> StoreConfig:
             config.flush_consume_queue_thorough_interval
         ),
         check_crc_on_recover=config.check_crc_on_recover,
+        message_index_enable=config.message_index_enable,
+        max_hash_slot_num=config.max_hash_slot_num,
+        max_index_num=config.max_index_num,
         message_delay_level=config.message_delay_level,
         delay_scale=scale.factor,
     )
@@ -48,6 +51,7 @@ def apply_live(settings: StoreConfig, config: BrokerConfig) -> None:
     settings.max_transfer_count_on_disk = config.max_transfer_count_on_message_in_disk
     settings.offset_check_in_slave = config.offset_check_in_slave
     scale = config.time_scale
+    settings.max_msgs_num_batch = config.max_msgs_num_batch
     settings.delete_when = config.delete_when
     settings.file_reserved_ms = scale.ms(config.file_reserved_time * 3_600_000)
     settings.disk_max_used_ratio = config.disk_max_used_space_ratio

@@ -246,8 +246,12 @@ class ViewMessageRequestHeader(Header):
     offset: Int64
 
 
+UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
+"""An entry beside those of :class:`QueryMessageRequestHeader`: whether its key is a UNIQ_KEY."""
+
+
 class QueryMessageRequestHeader(Header):
-    """Code 12; the extra entry ``_UNIQUE_KEY_QUERY`` says that ``key`` is a UNIQ_KEY."""
+    """Code 12."""
 
     topic: str
     key: str

@@ -15,6 +15,7 @@ from failback.broker.processors.inspection import InspectionProcessor
 from failback.broker.processors.locks import LockProcessor
 from failback.broker.processors.offsets import OffsetProcessor
 from failback.broker.processors.pull import PullProcessor
+from failback.broker.processors.query import QueryProcessor
 from failback.broker.processors.queue_meta import QueueMetaProcessor
 from failback.broker.processors.send import SendProcessor
 from failback.broker.processors.send_back import SendBackProcessor
@@ -147,6 +148,7 @@ class Processors:
             consumers=consumers,
         ).register(server)
         QueueMetaProcessor(store).register(server)
+        QueryProcessor(config=config, store=store).register(server)
         LockProcessor(QueueLocks(config.time_scale.ms(LOCK_LIVE_MS)), clock_ms).register(server)
         InspectionProcessor(
             identity=identity,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from failback.broker.store.files import Files
@@ -27,6 +28,7 @@ class StoreCheckpoint:
     def __init__(self, files: Files, path: Path) -> None:
         self._files = files
         self._path = path
+        self._writing = Lock()
         self.physic_msg_timestamp = 0
         self.logics_msg_timestamp = 0
         self.index_msg_timestamp = 0
@@ -47,12 +49,13 @@ class StoreCheckpoint:
         return max(min(self.physic_msg_timestamp, self.logics_msg_timestamp) - _SLACK_MS, 0)
 
     def write(self) -> None:
-        """Write and sync. May be called from another thread, one at a time."""
-        times = (self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp)
-        handle = self._files.open(self._path)
-        try:
-            # 24 bytes in one sector: there is no state between old and new.
-            handle.write_at(0, _LAYOUT.pack(*times))
-            handle.sync()
-        finally:
-            handle.close()
+        """Write and sync. Queues and index call it from threads of theirs."""
+        with self._writing:
+            times = (self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp)
+            handle = self._files.open(self._path)
+            try:
+                # 24 bytes in one sector: there is no state between old and new.
+                handle.write_at(0, _LAYOUT.pack(*times))
+                handle.sync()
+            finally:
+                handle.close()

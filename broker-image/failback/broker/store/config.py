@@ -77,6 +77,14 @@ class StoreConfig:
     clean_file_forcibly: bool = True
     """Whether files go whatever their age where the disk is nearly full."""
     delete_log_files_interval_ms: float = 100
+    message_index_enable: bool = True
+    """Whether new records are found by their keys."""
+    max_hash_slot_num: int = 5_000_000
+    """Slots of an index file. A file of another size is removed and its records entered again."""
+    max_index_num: int = 20_000_000
+    """Entries of an index file, one more than it takes."""
+    max_msgs_num_batch: int = 64
+    """The most records that one question by key brings."""
     max_mapped_log_files: int = 4
     """Log files mapped at a time; the coldest is unmapped first."""
     max_mapped_queue_files: int = 128
@@ -89,6 +97,10 @@ class StoreConfig:
     @property
     def consume_queue_directory(self) -> Path:
         return self.root / "consumequeue"
+
+    @property
+    def index_directory(self) -> Path:
+        return self.root / "index"
 
     @property
     def queue_file_bytes(self) -> int:

@@ -2,7 +2,7 @@
 
 ReputMessageService of 4.9.8. A master's appends make their entries directly; this module reads
 the log where there is no other knowledge of it: on a slave, and at start for what the queues
-don't hold yet. Key indexes hang on here too: whoever keeps one is a second ``sink``.
+don't hold yet. The index of keys follows :attr:`Dispatcher.position` at its own pace.
 """
 
 from __future__ import annotations

@@ -40,6 +40,8 @@ class Expiry:
 
     Attributes:
         is_full: Whether the disk was above :data:`FULL_RATIO` at the last round.
+        followers: Told before which physical offset the log is gone; return the paths that
+            speak of nothing else and may be deleted.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Expiry:
         self._clock_ms = clock_ms
         self._hour_of = hour_of
         self.is_full = False
+        self.followers: list[Callable[[int], list[Path]]] = []
         self._cleaned_before = 0
         """The queues hold no file that only speaks of what lies before this physical offset."""
 
@@ -77,6 +80,8 @@ class Expiry:
         low = self._log.min_offset
         if low > self._cleaned_before:  # at the first round too: the last process may have died
             deleted += await self._delete(self._queues.drop_before(low))
+            for follower in self.followers:
+                deleted += await self._delete(follower(low))
             self._queues.correct_min_offsets(low)
             self._cleaned_before = low
         return deleted

@@ -11,6 +11,7 @@ Directory, everything big-endian, as RocketMQ 4.9 has it:
 
     <root>/commitlog/<20 digits>                     records, see ``commit_log``, ``record``
     <root>/consumequeue/<topic>/<id>/<20 digits>     entries, see ``consume_queue``
+    <root>/index/<time of creation>                  records by key, see ``index_file``
     <root>/checkpoint                                see ``checkpoint``
     <root>/abort                                     present while running: the last stop was none
     <root>/lock                                      held while running
@@ -27,7 +28,7 @@ import logging
 import struct
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Final
 
 from failback.broker.store.checkpoint import StoreCheckpoint
@@ -38,6 +39,8 @@ from failback.broker.store.dispatch import Dispatcher, delay_table
 from failback.broker.store.expiry import Expiry
 from failback.broker.store.files import TEMPORARY_PREFIX, Files, OsFiles
 from failback.broker.store.flush import FlushService
+from failback.broker.store.index_query import QueryResult, query_messages
+from failback.broker.store.index_service import IndexService
 from failback.broker.store.mapped_file import MappedFileQueue, OpenFiles
 from failback.broker.store.queue_table import QueueTable
 from failback.broker.store.reading import get_messages, offset_by_time, store_time_at
@@ -118,7 +121,17 @@ class MessageStore:
             timestamp=lambda: self._dispatcher.store_timestamp,
             on_failure=self._fail,
         )
+        self._index = IndexService(
+            files,
+            config,
+            self._log,
+            self._checkpoint,
+            dispatched=lambda: self._dispatcher.position,
+            clock_ms=clock_ms,
+            on_failure=self._fail,
+        )
         self._expiry = Expiry(files, config, self._log, self._queues, clock_ms=clock_ms)
+        self._expiry.followers.append(self._index.drop_before)
         self._append_listeners: list[Callable[[], None]] = []
         self._store_timestamp = 0
         self._touched: dict[ConsumeQueue, None] = {}
@@ -168,13 +181,14 @@ class MessageStore:
         self._log.files.load()
         self._queues.load()
         self._checkpoint.load()
+        cache_survived = mark is None or (mark == boot and bool(boot))
         if self._log.files.files:
-            cache_survived = mark is None or (mark == boot and bool(boot))
             self._recover_log(report, Judge(cache_survived, self._checkpoint.physic_msg_timestamp))
         else:
             self._queues.destroy_all()
         self._dispatch_the_rest(report)
         self._queues.correct_min_offsets(max(self._log.min_offset, 0))
+        self._index.load(clean=report.clean, cache_survived=cache_survived)
         self._log.flushed_offset = self._log.tail
         if not report.clean:
             self._sync_what_a_crash_left(report.scanned_from)
@@ -231,12 +245,16 @@ class MessageStore:
         self._flush.flush_queues()
 
     async def run(self, shutdown: asyncio.Event) -> None:
-        """Flush in the background until ``shutdown`` is set.
+        """Flush, and enter keys into the index, in the background until ``shutdown`` is set.
 
         Raises:
             StoreError: The disk failed.
         """
-        await self._flush.run(shutdown)
+        self._index.start(asyncio.get_running_loop())
+        try:
+            await self._flush.run(shutdown)
+        finally:
+            await self._index.stop()
 
     def close(self) -> None:
         """Stop in order: everything is made durable and ``abort`` goes away. Safe to repeat.
@@ -251,6 +269,7 @@ class MessageStore:
         try:
             if not self._failed:
                 self.commit_pending()
+                self._index.finish()
                 self._flush.flush_log()
                 self._flush.flush_queues()
                 self._files.delete(self.config.root / "abort")
@@ -261,6 +280,7 @@ class MessageStore:
         self._refusal = "the store is closed"
         self._open_log_files.close_all()
         self._queues.open_files.close_all()
+        self._index.close()
         if self._unlock is not None:
             self._unlock()
             self._unlock = None
@@ -460,6 +480,7 @@ class MessageStore:
         self._dispatcher.position = log.tail
         self._dispatcher.store_timestamp = self._store_timestamp
         self._flush.appended()
+        self._index.appended()
         for listener in self._append_listeners:
             listener()
         if arrive is not None:
@@ -490,6 +511,7 @@ class MessageStore:
         except OSError as error:
             raise self._write_failed(error) from error
         self._flush.appended()
+        self._index.appended()
         for listener in self._append_listeners:
             listener()
 
@@ -544,6 +566,22 @@ class MessageStore:
             raise ServiceNotAvailable(f"{self._refusal}: group={group} topic={topic}")
         queue = self._queues.get(topic, queue_id)
         return get_messages(queue, self._log, self.config, offset, max_msgs, tag_filter)
+
+    def query_message(
+        self, topic: str, key: str, most: int, begin: int, end: int
+    ) -> Generator[None, None, QueryResult]:
+        """Return the newest records of a topic with a key, stored from ``begin`` to ``end``, ms.
+
+        At most ``most`` and ``max_msgs_num_batch``. A generator that yields between short steps
+        and returns the result, so that a long search does not hold up the event loop.
+
+        Raises:
+            ServiceNotAvailable: The store is not open.
+        """
+        if self._unlock is None:
+            raise ServiceNotAvailable(f"{self._refusal}: topic={topic} key={key}")
+        most = min(most, self.config.max_msgs_num_batch)
+        return query_messages(self._index, self._log, topic, key, most, begin, end)
 
     def read_raw(self, physical_offset: int, max_bytes: int) -> memoryview:
         """Return log bytes for a slave, never across a file's end, blank rest included.
@@ -651,6 +689,11 @@ class MessageStore:
     def dispatch_behind_bytes(self) -> int:
         """Log bytes whose records are not in the queues yet."""
         return self._log.tail - self._dispatcher.position
+
+    @property
+    def index_behind_bytes(self) -> int:
+        """Log bytes whose records are not found by their keys yet."""
+        return self._dispatcher.position - self._index.position
 
     @property
     def dispatch_stuck_at(self) -> int | None:

@@ -178,19 +178,19 @@ def announced_size(view: memoryview, at: int) -> int:
 
 def tags_code_of(properties: bytes) -> int:
     """Return the hash of the TAGS property, 0 without one."""
-    value = _last_value(properties, b"TAGS\x01")
+    value = property_value(properties, b"TAGS\x01")
     return _tags_code(value) if value else 0
 
 
 def delay_level_of(properties: bytes) -> int:
     """Return the DELAY property, 0 if there is none or it is no number."""
     try:
-        return int(_last_value(properties, b"DELAY\x01"))
+        return int(property_value(properties, b"DELAY\x01"))
     except ValueError:
         return 0
 
 
-def _last_value(properties: bytes, name: bytes) -> bytes:
+def property_value(properties: bytes, name: bytes) -> bytes:
     """Return the value of the last property ``name`` (given with its 0x01) that has one."""
     at = properties.rfind(name)
     while at >= 0:

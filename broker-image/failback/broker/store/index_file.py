@@ -1,0 +1,200 @@
+"""One index file: a hash table from keys to records, as RocketMQ 4.9 lays it out, big-endian.
+
+    | header, 40 bytes | slots, int32 each | entries, 20 bytes each |
+
+    header   begin timestamp i64, end timestamp i64, begin physical offset i64,
+             end physical offset i64, used slots i32, index of the next entry i32
+    entry    key hash i32, physical offset i64, seconds since the begin i32, previous entry i32
+
+A slot holds the newest entry of its keys, each entry the one before it; 0 ends the chain, so
+entry 0 is never used. A new file begins where the one before it ended, until its first entry
+says otherwise. Source: IndexFile and IndexHeader, apache/rocketmq 4.9.8.
+
+**Order of writes.** Entries come in batches: first -1 as end offset, with the end timestamp to
+be, then entries and slots, at last the whole header. So a file whose last entry does not speak of
+its end offset was left in the middle of a batch and is not to be trusted. A Java broker goes by
+the end timestamp: it deletes what is younger than its checkpoint.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from failback.broker.store.files import FileHandle
+from failback.broker.store.index_keys import NewEntry
+from failback.broker.store.mapped_file import MappedFile
+
+HEADER: Final = struct.Struct(">qqqqii")
+ENTRY: Final = struct.Struct(">iqii")
+SLOT: Final = struct.Struct(">i")
+_ENDS: Final = struct.Struct(">qqqq")
+_IN_BATCH: Final = -1
+_MOST_SECONDS: Final = 2**31 - 1
+_STEPS_AT_A_TIME: Final = 4096
+"""Entries of a chain that are looked at in one go; more would hold up the event loop."""
+
+
+def index_file_bytes(slots: int, entries: int) -> int:
+    """Return the exact length of a file with so many slots and entries."""
+    return HEADER.size + SLOT.size * slots + ENTRY.size * entries
+
+
+class IndexFile:
+    """One file; whoever calls gives its handle, so that only few need to be open.
+
+    Attributes:
+        count: Index of the next entry; 1 when there is none.
+        unsynced: Whether the disk may not have all of it.
+    """
+
+    def __init__(self, path: Path, slots: int, entries: int) -> None:
+        self.mapped = MappedFile(path, 0, index_file_bytes(slots, entries))
+        self._slots = slots
+        self._most = entries
+        self._entries_at = HEADER.size + SLOT.size * slots
+        self.begin_timestamp = self.end_timestamp = 0
+        self.begin_offset = self.end_offset = 0
+        self.used_slots = 0
+        self.count = 1
+        self.unsynced = False
+
+    @property
+    def path(self) -> Path:
+        return self.mapped.path
+
+    @property
+    def is_full(self) -> bool:
+        return self.count >= self._most
+
+    def load(self, handle: FileHandle) -> None:
+        """Read the header."""
+        (
+            self.begin_timestamp,
+            self.end_timestamp,
+            self.begin_offset,
+            self.end_offset,
+            self.used_slots,
+            count,
+        ) = HEADER.unpack_from(handle.view())
+        self.count = max(count, 1)
+
+    def begin_after(self, handle: FileHandle, before: IndexFile) -> None:
+        """Let this new file begin where ``before`` ended."""
+        self.begin_timestamp = self.end_timestamp = before.end_timestamp
+        self.begin_offset = self.end_offset = before.end_offset
+        handle.write_at(0, HEADER.pack(*self._ends(), 0, 0))
+        self.unsynced = True
+
+    def _ends(self) -> tuple[int, int, int, int]:
+        return self.begin_timestamp, self.end_timestamp, self.begin_offset, self.end_offset
+
+    def is_whole(self, handle: FileHandle) -> bool:
+        """Whether the last batch was written to its end."""
+        if not 1 < self.count <= self._most:
+            return self.count == 1 and self.end_offset != _IN_BATCH
+        return self._entry(handle, self.count - 1)[1] == self.end_offset
+
+    def hashes_at_end(self, handle: FileHandle) -> set[int]:
+        """Return the key hashes that the last record has here."""
+        hashes = set()
+        for index in range(self.count - 1, 0, -1):
+            key_hash, physical_offset, _, _ = self._entry(handle, index)
+            if physical_offset != self.end_offset:
+                break
+            hashes.add(key_hash)
+        return hashes
+
+    def _entry(self, handle: FileHandle, index: int) -> tuple[int, int, int, int]:
+        entry: tuple[int, int, int, int] = ENTRY.unpack_from(
+            handle.view(), self._entries_at + ENTRY.size * index
+        )
+        return entry
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def add(self, handle: FileHandle, new: Sequence[NewEntry], start: int) -> int:
+        """Enter ``new`` from number ``start`` on, as far as there is room; return how many.
+
+        Raises:
+            OSError: The disk did not take them. The file is not to be trusted any more.
+        """
+        taken = new[start : start + self._most - self.count]
+        if not taken:
+            return 0
+        view, slots, most_seconds = handle.view(), self._slots, _MOST_SECONDS
+        pack, unpack, slots_at = ENTRY.pack, SLOT.unpack_from, HEADER.size
+        count, used, begin = self.count, self.used_slots, self.begin_timestamp
+        heads: dict[int, int] = {}
+        entries = []
+        for key_hash, physical_offset, timestamp in taken:
+            slot = key_hash % slots
+            previous = heads.get(slot)
+            if previous is None:
+                (previous,) = unpack(view, slots_at + 4 * slot)
+                if not 0 < previous < count:
+                    previous = 0
+                    used += 1
+            seconds = (timestamp - begin) // 1000 if begin > 0 else 0
+            if not 0 <= seconds <= most_seconds:
+                seconds = 0 if seconds < 0 else most_seconds
+            entries.append(pack(key_hash, physical_offset, seconds, previous))
+            if count == 1:
+                begin = timestamp
+            heads[slot] = count
+            count += 1
+        self._write(handle, taken, heads, b"".join(entries))
+        if self.count == 1:
+            self.begin_timestamp, self.begin_offset = begin, taken[0].physical_offset
+        self.end_timestamp, self.end_offset = taken[-1].store_timestamp, taken[-1].physical_offset
+        self.used_slots, self.count = used, count
+        handle.write_at(0, HEADER.pack(*self._ends(), used, count))
+        return len(taken)
+
+    def _write(
+        self, handle: FileHandle, taken: Sequence[NewEntry], heads: dict[int, int], entries: bytes
+    ) -> None:
+        self.unsynced = True
+        write, pack, slots_at = handle.write_at, SLOT.pack, HEADER.size
+        last_timestamp = taken[-1].store_timestamp
+        write(0, _ENDS.pack(self.begin_timestamp, last_timestamp, self.begin_offset, _IN_BATCH))
+        write(self._entries_at + ENTRY.size * self.count, entries)
+        for slot, index in heads.items():
+            write(slots_at + 4 * slot, pack(index))
+
+    # --- reading ----------------------------------------------------------------------------
+
+    def covers(self, begin: int, end: int) -> bool:
+        """Whether any entry may be from the time ``begin`` to ``end``, ms."""
+        first, last = self.begin_timestamp, self.end_timestamp
+        return (begin < first and end > last) or first <= begin <= last or first <= end <= last
+
+    def select(
+        self, handle: FileHandle, key_hash: int, begin: int, end: int, most: int, found: list[int]
+    ) -> Iterator[None]:
+        """Add the physical offsets of a key to ``found``, newest first, until it holds ``most``.
+
+        Times are ms; an entry's is rounded down to whole seconds since the file's begin. Yields
+        now and then, so that a long chain need not be walked in one go.
+        """
+        view, entries_at, unpack = handle.view(), self._entries_at, ENTRY.unpack_from
+        (index,) = SLOT.unpack_from(view, HEADER.size + SLOT.size * (key_hash % self._slots))
+        if not 0 < index < self.count:
+            return
+        steps = 0
+        while len(found) < most:
+            entry_hash, physical_offset, seconds, previous = unpack(view, entries_at + 20 * index)
+            if seconds < 0:
+                return
+            timestamp = self.begin_timestamp + seconds * 1000
+            if entry_hash == key_hash and begin <= timestamp <= end:
+                found.append(physical_offset)
+            # Chains lead from newer to older entries; anything else is no chain.
+            if not 0 < previous < index or timestamp < begin:
+                return
+            index = previous
+            steps += 1
+            if steps % _STEPS_AT_A_TIME == 0:
+                yield

@@ -1,0 +1,336 @@
+"""The index: finding records by their keys. IndexService of 4.9.8.
+
+Nothing of it happens while a message is stored. The service follows dispatch through the log and
+enters the keys of what it finds, a slice at a time: soon after messages came, before a key is
+looked up, and at a clean stop, so that a Java broker finds the files complete. After a start it
+goes on where the files end. Whatever they lack, be it because there were none or because a crash
+took them, is entered in the background, without anybody waiting for it; in 4.9.8 records from
+before the last files of the log stay unknown then unless messageIndexSafe is set.
+
+After a kill a file is kept if the page cache lived and its last batch is whole. Otherwise it goes,
+as in 4.9.8, unless it was full and the checkpoint says that it is on the disk.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from failback.broker.store.checkpoint import StoreCheckpoint
+from failback.broker.store.commit_log import CommitLog
+from failback.broker.store.config import StoreConfig
+from failback.broker.store.files import TEMPORARY_PREFIX, Files
+from failback.broker.store.flush import sync_files
+from failback.broker.store.index_file import IndexFile
+from failback.broker.store.index_keys import KeyScan, NewEntry, key_hash
+from failback.broker.store.mapped_file import OpenFiles
+
+logger = logging.getLogger(__name__)
+
+SLICE_RECORDS: Final = 256
+"""Records entered in one go: about half a millisecond."""
+_GATHER_SECONDS: Final = 0.005
+"""How long after a message came its keys are entered, together with those of later ones."""
+_REST_SECONDS: Final = 0.001
+"""The least pause between two slices."""
+_STOP_SECONDS: Final = 5.0
+"""What a clean stop may spend on records that are not in the index yet."""
+_MOST_OPEN: Final = 3
+
+
+class Found(NamedTuple):
+    """Where records with a key are, and how far the index had come."""
+
+    physical_offsets: list[int]
+    last_update_timestamp: int
+    last_update_offset: int
+
+
+class IndexService:
+    """All index files of a store, ``index/<time of creation>``. Event loop's thread only.
+
+    Attributes:
+        position: Everything before this physical offset is in the index.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        config: StoreConfig,
+        log: CommitLog,
+        checkpoint: StoreCheckpoint,
+        *,
+        dispatched: Callable[[], int],
+        clock_ms: Callable[[], int],
+        on_failure: Callable[[Exception], None],
+    ) -> None:
+        """``dispatched`` tells up to where the log's records are known to be whole."""
+        self._files = files
+        self._config = config
+        self._directory = config.index_directory
+        self._log = log
+        self._checkpoint = checkpoint
+        self._dispatched = dispatched
+        self._clock_ms = clock_ms
+        self._on_failure = on_failure
+        self._open = OpenFiles(files, _MOST_OPEN)
+        self._row: list[IndexFile] = []
+        self._scan = KeyScan()
+        self._enabled = config.message_index_enable
+        self._entered: tuple[int, frozenset[int]] = (-1, frozenset())
+        """A record that may be in the index already, and the hashes of its keys that are."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._syncs: set[asyncio.Task[None]] = set()
+        self.position = 0
+
+    # --- life cycle -------------------------------------------------------------------------
+
+    def load(self, *, clean: bool, cache_survived: bool) -> None:
+        """Take the files on disk, delete what can't be trusted. The log's end is known.
+
+        Raises:
+            OSError: The disk can't be used.
+        """
+        names = self._files.names(self._directory)
+        for name in names:
+            if name.startswith(TEMPORARY_PREFIX):
+                self._files.delete(self._directory / name)
+        numbered = [name for name in names if name.isascii() and name.isdecimal()]
+        for at, name in enumerate(numbered):
+            file = self._new_file(name)
+            if not self._is_good(file, clean, cache_survived):
+                for gone in numbered[at:]:  # those behind it would leave a gap
+                    self._files.delete(self._directory / gone)
+                logger.info(
+                    "index: %s and later removed, to be entered again", file.path
+                )
+                break
+            file.unsynced = not clean
+            self._row.append(file)
+        self._resume()
+
+    def _new_file(self, name: str) -> IndexFile:
+        config = self._config
+        return IndexFile(self._directory / name, config.max_hash_slot_num, config.max_index_num)
+
+    def _is_good(self, file: IndexFile, clean: bool, cache_survived: bool) -> bool:
+        if self._files.size(file.path) != file.mapped.end:
+            return False
+        handle = self._open.handle(file.mapped)
+        file.load(handle)
+        is_on_disk = file.is_full and file.end_timestamp <= self._checkpoint.index_msg_timestamp
+        is_safe = clean or ((cache_survived or is_on_disk) and file.is_whole(handle))
+        # One without entries may lack what it takes over from the one before; it is made anew.
+        if is_safe and file.count > 1 and file.end_offset < self._log.tail:
+            return True
+        self._open.close(file.mapped)
+        return False
+
+    def _resume(self) -> None:
+        """Go on with the last record that the files know: it may have been entered in part."""
+        self.position = max(self._log.min_offset, 0)
+        while self._row:
+            last = self._row[-1]
+            if last.end_offset < self.position:
+                return
+            if self._log.record_at(last.end_offset) is not None:
+                break
+            logger.warning("index: %s removed, it is of another log", last.path)
+            self._open.close(last.mapped)
+            self._files.delete(self._row.pop().path)
+        else:
+            return
+        hashes = set[int]()
+        for file in reversed(self._row):
+            if file.end_offset != last.end_offset:
+                break
+            hashes |= file.hashes_at_end(self._open.handle(file.mapped))
+        self.position = last.end_offset
+        self._entered = last.end_offset, frozenset(hashes)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Enter keys in the background from now on."""
+        self._loop = loop
+        self.appended()
+
+    async def stop(self) -> None:
+        """End the background work."""
+        self._loop = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        await asyncio.gather(*self._syncs)
+
+    def finish(self) -> None:
+        """Enter what is left and make the files durable. Blocks.
+
+        Raises:
+            OSError: The disk failed.
+        """
+        until = time.monotonic() + _STOP_SECONDS
+        while self.build():
+            if time.monotonic() > until:
+                behind = self._dispatched() - self.position
+                logger.warning("index: stopped %d bytes behind the log, goes on there", behind)
+                break
+        unsynced = [file for file in self._row if file.unsynced]
+        sync_files(self._files, [file.path for file in unsynced])
+        if unsynced:
+            self._files.sync_directory(self._directory)
+        for file in unsynced:
+            file.unsynced = False
+
+    def close(self) -> None:
+        self._open.close_all()
+
+    # --- entering ---------------------------------------------------------------------------
+
+    def appended(self) -> None:
+        """Note that dispatch went on."""
+        if self._timer is None and self._loop is not None and self._enabled:
+            self._timer = self._loop.call_later(_GATHER_SECONDS, self._work)
+
+    def _work(self) -> None:
+        self._timer = None
+        loop = self._loop
+        if loop is None:
+            return
+        began = loop.time()
+        if self._build_guarded():
+            # As long as it took: what is behind must not hold up who is served meanwhile.
+            pause = max(loop.time() - began, _REST_SECONDS)
+            self._timer = loop.call_later(pause, self._work)
+
+    def _build_guarded(self) -> bool:
+        try:
+            return self.build()
+        except OSError as error:
+            logger.critical("index could not be written, the store takes no more: %s", error)
+            self._on_failure(error)
+            return False
+
+    def catch_up(self, seconds: float) -> Generator[None, None, None]:
+        """Enter what came before, as far as ``seconds`` go. Yields after each slice."""
+        until = time.monotonic() + seconds
+        while self._build_guarded() and time.monotonic() < until:
+            yield
+
+    def build(self, most_records: int = SLICE_RECORDS) -> bool:
+        """Enter the keys of the next records; return whether there are more.
+
+        Raises:
+            OSError: The disk did not take them; nothing is entered from now on.
+        """
+        if not self._enabled:
+            return False
+        limit = self._dispatched()
+        position = self.position = max(self.position, self._log.min_offset, 0)
+        view = self._log.read(position, limit - position)
+        if not len(view):
+            return False
+        found: list[NewEntry] = []
+        read = self._scan.run(view, position, most_records, found)
+        if position == self._entered[0]:
+            found = [new for new in found if not self._is_entered(new)]
+        try:
+            self._enter(found)
+        except OSError:
+            self._enabled = False
+            raise
+        self.position = position + read
+        return self.position < limit
+
+    def _is_entered(self, new: NewEntry) -> bool:
+        physical_offset, hashes = self._entered
+        return new.physical_offset == physical_offset and new.key_hash in hashes
+
+    def _enter(self, found: list[NewEntry]) -> None:
+        done = 0
+        while done < len(found):
+            file = self._file_for_writing()
+            done += file.add(self._open.handle(file.mapped), found, done)
+
+    def _file_for_writing(self) -> IndexFile:
+        last = self._row[-1] if self._row else None
+        if last is not None and not last.is_full:
+            return last
+        file = self._new_file(file_name(self._clock_ms(), last.path.name if last else ""))
+        self._files.create(file.path, file.mapped.end, durable=False)
+        if last is not None:
+            file.begin_after(self._open.handle(file.mapped), last)
+            self._begin_sync(last)
+        self._row.append(file)
+        return file
+
+    def _begin_sync(self, file: IndexFile) -> None:
+        """Make a full file durable, then let the checkpoint say so."""
+        if self._loop is None:
+            self._sync(file)
+            return
+        task = self._loop.create_task(self._sync_aside(file))
+        self._syncs.add(task)
+        task.add_done_callback(self._syncs.discard)
+
+    async def _sync_aside(self, file: IndexFile) -> None:
+        try:
+            await asyncio.to_thread(self._sync, file)
+        except OSError as error:
+            self._on_failure(error)
+
+    def _sync(self, file: IndexFile) -> None:
+        sync_files(self._files, [file.path])
+        if self._files.size(file.path) < 0:
+            return  # expired meanwhile
+        self._files.sync_directory(self._directory)
+        file.unsynced = False
+        self._checkpoint.index_msg_timestamp = file.end_timestamp
+        self._checkpoint.write()
+
+    # --- looking up -------------------------------------------------------------------------
+
+    def find(
+        self, topic: str, key: str, most: int, begin: int, end: int
+    ) -> Generator[None, None, Found]:
+        """Return where the newest ``most`` records with a key are, stored in a time range, ms.
+
+        Records of other keys with the same hash are among them. Yields now and then.
+        """
+        offsets: list[int] = []
+        if not self._row:
+            return Found(offsets, 0, 0)
+        hashed, last = key_hash(topic, key), self._row[-1]
+        for file in reversed(self._row.copy()):
+            if file.covers(begin, end) and file in self._row:  # it may expire between two steps
+                handle = self._open.handle(file.mapped)
+                yield from file.select(handle, hashed, begin, end, most, offsets)
+            if file.begin_timestamp < begin or len(offsets) >= most:
+                break
+        return Found(offsets, last.end_timestamp, last.end_offset)
+
+    # --- expiry -----------------------------------------------------------------------------
+
+    def drop_before(self, min_physical_offset: int) -> list[Path]:
+        """Forget the files, never the last, that only speak of what lies before an offset.
+
+        The caller deletes them.
+        """
+        dropped = []
+        while len(self._row) > 1 and self._row[0].end_offset < min_physical_offset:
+            file = self._row.pop(0)
+            self._open.close(file.mapped)
+            dropped.append(file.path)
+        return dropped
+
+
+def file_name(now_ms: int, last: str) -> str:
+    """Return a name for a new file: the local time as yyyyMMddHHmmssSSS, always after ``last``.
+
+    Names give the order of the files, and the hour of a clock that was set back comes twice.
+    """
+    name = time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"
+    return name if name > last else f"{int(last) + 1:017d}"
