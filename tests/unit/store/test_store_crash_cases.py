@@ -73,6 +73,24 @@ def test_no_unsynced_entry_is_trusted_after_a_power_loss() -> None:
     assert [code for *_, code in store.entries("TopicTest", 0, 0, 8)] == [2598919] * 3
 
 
+def test_a_hole_in_a_queue_after_a_power_loss_is_filled_however_old_its_file() -> None:
+    files, clock = CrashingFiles(), Clock()
+    store = open_store(ROOT, files, clock)
+    put_all(store, *[bytes(40)] * 10)
+    store.flush()
+    store.flush_queues()
+    clock.now += 10_000
+    put_all(store, *[bytes(40)] * 40)
+    store.flush()
+    kill(store)
+    second = QUEUE.with_name(f"{200:020d}")
+    files.content[second][60:] = bytes(140)
+    files.boot = "another"
+    store = open_store(ROOT, files, clock)
+    assert store.max_queue_offset("TopicTest", 0) == 50
+    assert_queues_agree_with_log(store)
+
+
 def test_an_entry_of_half_a_size_does_not_stop_the_start() -> None:
     files = CrashingFiles()
     store = open_store(ROOT, files)

@@ -240,7 +240,10 @@ class ConsumeQueue:
             self._end_at((self.max_offset - 1) * ENTRY_BYTES)
 
     def _first_at(self, physical_offset: int) -> int:
-        """Return the first entry of a record at or behind ``physical_offset``, or the end."""
+        """Return the first entry of a record at or behind ``physical_offset``, or the end.
+
+        A hole counts as such an entry: a power loss leaves some among the unflushed ones.
+        """
         low = high = self.max_offset
         for file in reversed(self.files.files):  # entries ascend; old files stay closed
             low = min(file.start // ENTRY_BYTES, high)
@@ -257,7 +260,7 @@ class ConsumeQueue:
 
     def _is_before(self, queue_offset: int, physical_offset: int) -> bool:
         entry = self.entry(queue_offset)
-        return entry is not None and entry[0] < physical_offset
+        return entry is not None and entry[1] > 0 and entry[0] < physical_offset
 
     def _end_at(self, end: int) -> None:
         """Let the queue end at byte ``end``: later files are deleted, what is behind it zeroed.
