@@ -10,7 +10,7 @@ so a crash may leave them short, and a power loss may leave them empty.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -49,6 +49,13 @@ class CrashingHandle:
 
     def write_at(self, position: int, data: bytes) -> None:
         self._files.record(Change("write", self._path, position, bytes(data)))
+
+    def reserve(self, length: int) -> None:
+        pass
+
+    def write_words(self, words: Mapping[int, int]) -> None:
+        for position, value in words.items():
+            self.write_at(position, value.to_bytes(4, "big", signed=True))
 
     def view(self) -> memoryview:
         return memoryview(self._content).toreadonly()

@@ -19,7 +19,12 @@ SMALL = {"maxHashSlotNum": 100, "maxIndexNum": 1000}
 
 
 async def ask(client: LabClient, key: str, *, unique: str = "", **fields: Any) -> RemotingCommand:
-    usual = {"topic": "TopicTest", "max_num": 64, "begin_timestamp": 0, "end_timestamp": 2**63 - 1}
+    usual: dict[str, Any] = {
+        "topic": "TopicTest",
+        "max_num": 64,
+        "begin_timestamp": 0,
+        "end_timestamp": 2**63 - 1,
+    }
     header = QueryMessageRequestHeader(key=key, **usual | fields)
     ext = {UNIQUE_KEY_QUERY: unique} if unique else None
     return await client.ask(RequestCode.QUERY_MESSAGE, header, ext=ext)

@@ -51,16 +51,17 @@ class OneByOne:
     def put(self, new: NewEntry) -> bool:
         if self.count >= self.entries:
             return False
-        slot_at = 40 + new.key_hash % self.slots * 4
+        key_hash, physical_offset, timestamp = new
+        slot_at = 40 + key_hash % self.slots * 4
         (previous,) = struct.unpack_from(">i", self.data, slot_at)
         self.used += previous == 0
-        seconds = (new.store_timestamp - self.ends[0]) // 1000 if self.ends[0] > 0 else 0
-        entry = (new.key_hash, new.physical_offset, min(max(seconds, 0), 2**31 - 1), previous)
+        seconds = (timestamp - self.ends[0]) // 1000 if self.ends[0] > 0 else 0
+        entry = (key_hash, physical_offset, min(max(seconds, 0), 2**31 - 1), previous)
         struct.pack_into(">iqii", self.data, 40 + self.slots * 4 + self.count * 20, *entry)
         struct.pack_into(">i", self.data, slot_at, self.count)
         if self.count == 1:
-            self.ends[0], self.ends[2] = new.store_timestamp, new.physical_offset
-        self.ends[1], self.ends[3] = new.store_timestamp, new.physical_offset
+            self.ends[0], self.ends[2] = timestamp, physical_offset
+        self.ends[1], self.ends[3] = timestamp, physical_offset
         self.count += 1
         struct.pack_into(">qqqqii", self.data, 0, *self.ends, self.used, self.count)
         return True
@@ -70,7 +71,7 @@ def test_the_only_key_of_a_file_of_default_size() -> None:
     hashed = key_hash("TopicTest", "order-1")
     assert hashed == 0x6D0746D0
     file, files = new_file(5_000_000, 3)  # as many slots as usual, which decide the places
-    file.add(files.open(PATH), [NewEntry(hashed, 1 << 30, BEGAN)], 0)
+    file.add(files.open(PATH), [(hashed, 1 << 30, BEGAN)], 0)
     data = bytes(files.content[PATH])
     assert data[:40] == bytes.fromhex(
         "0000018bcfe5687b 0000018bcfe5687b 0000000040000000 0000000040000000 00000001 00000002"
@@ -84,8 +85,7 @@ def test_the_only_key_of_a_file_of_default_size() -> None:
 
 
 new_entries = st.lists(
-    st.builds(
-        NewEntry,
+    st.tuples(
         st.integers(0, 40),
         st.integers(0, 1 << 40),
         st.integers(BEGAN - 5000, BEGAN + 60_000) | st.integers(0, 2**42),
@@ -130,25 +130,25 @@ def test_a_chain_brings_what_looking_at_every_entry_brings(
     new: list[NewEntry], key: int, times: tuple[int, int]
 ) -> None:
     """Within stored time, that is; the timestamps of a log never decrease."""
-    ordered = sorted(new, key=lambda each: each.store_timestamp)
+    ordered = sorted(new, key=lambda each: each[2])
     begin, end = (BEGAN + each % 60_000 for each in times)
     file, files = new_file(7, 100)
     file.add(files.open(PATH), ordered, 0)
-    first = ordered[0].store_timestamp
-    seconds = [min((each.store_timestamp - first) // 1000, 2**31 - 1) for each in ordered]
+    first = ordered[0][2]
+    seconds = [min((each[2] - first) // 1000, 2**31 - 1) for each in ordered]
     if not first:
         seconds = [0 if at == 0 else second for at, second in enumerate(seconds)]
     expected = [
-        each.physical_offset
+        each[1]
         for each, second in zip(ordered, seconds, strict=True)
-        if each.key_hash == key and begin <= first + second * 1000 <= end
+        if each[0] == key and begin <= first + second * 1000 <= end
     ]
     if first > 0:
         assert select(file, files, key, begin, end) == expected[::-1]
 
 
 def test_a_batch_that_was_cut_off_shows() -> None:
-    new = [NewEntry(number % 5, 100 * number, BEGAN) for number in range(1, 20)]
+    new = [(number % 5, 100 * number, BEGAN) for number in range(1, 20)]
     file, files = new_file(3, 40)
     file.add(files.open(PATH), new, 12)  # 7 of them
     start = len(files.journal)
@@ -168,7 +168,7 @@ def test_a_batch_that_was_cut_off_shows() -> None:
 
 def test_a_loop_in_a_damaged_chain_is_left() -> None:
     file, files = new_file(1, 10)
-    file.add(files.open(PATH), [NewEntry(1, 5, BEGAN), NewEntry(1, 6, BEGAN)], 0)
+    file.add(files.open(PATH), [(1, 5, BEGAN), (1, 6, BEGAN)], 0)
     struct.pack_into(">i", files.content[PATH], 44 + 20 + 16, 2)  # entry 1 leads to entry 2
     assert select(file, files, 1, 0, FOREVER) == [6, 5]
 

@@ -4,7 +4,8 @@ A mapped file is created at its full length under another name and renamed, beca
 broker refuses a directory that holds a file of any other size, or any other file. The other
 name therefore lies in the directory's parent. Data go in by ``pwrite`` (writing through a
 mapping stalls when the kernel writes the page back) and come out through a read-only mapping
-of the whole file; on Linux the two agree.
+of the whole file; on Linux the two agree. Only the slots of index files are written through a
+mapping: they lie all over the file, and nobody waits for them.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import fcntl
 import mmap
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
 from failback.protocol.errors import StoreError
 
 TEMPORARY_PREFIX: Final = ".creating-"
+_WORD: Final = struct.Struct(">i")
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _FLOCK: Final = struct.Struct("hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
@@ -71,6 +73,15 @@ class FileHandle(Protocol):
 
     def view(self) -> memoryview:
         """Return the whole file, read-only. Valid as long as it is referenced."""
+
+    def reserve(self, length: int) -> None:
+        """Take disk space for the first ``length`` bytes: :meth:`write_words` can't fail there."""
+
+    def write_words(self, words: Mapping[int, int]) -> None:
+        """Write int32 values, big-endian, at their positions in what is reserved.
+
+        For many that lie far apart: a ``write_at`` for each costs several times as much.
+        """
 
     def sync(self) -> None:
         """Return when everything written before the call is durable."""
@@ -130,10 +141,12 @@ class Files(Protocol):
 class OsFileHandle:
     """A file of the real file system."""
 
-    __slots__ = ("_fd", "_view")
+    __slots__ = ("_fd", "_map", "_view")
 
     def __init__(self, path: Path) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        self._map: mmap.mmap | None = None
+        """The whole file for writing; only where words are written."""
         self._view: memoryview | None = None
 
     def write_at(self, position: int, data: bytes) -> None:
@@ -145,8 +158,20 @@ class OsFileHandle:
 
     def view(self) -> memoryview:
         if self._view is None:
-            self._view = memoryview(mmap.mmap(self._fd, 0, prot=mmap.PROT_READ))
+            mapped = self._map or mmap.mmap(self._fd, 0, prot=mmap.PROT_READ)
+            self._view = memoryview(mapped).toreadonly()
         return self._view
+
+    def reserve(self, length: int) -> None:
+        # Where a mapped page finds no room on the disk, writing to it kills the process.
+        os.posix_fallocate(self._fd, 0, length)
+        self._map, self._view = mmap.mmap(self._fd, 0), None
+
+    def write_words(self, words: Mapping[int, int]) -> None:
+        assert self._map is not None, "reserve comes first"
+        mapped, write = self._map, _WORD.pack_into
+        for position, value in words.items():
+            write(mapped, position, value)
 
     def sync(self) -> None:
         os.fdatasync(self._fd)
@@ -161,7 +186,7 @@ class OsFileHandle:
         return start, os.lseek(self._fd, start, os.SEEK_HOLE)
 
     def close(self) -> None:
-        self._view = None
+        self._map = self._view = None
         os.close(self._fd)
 
 

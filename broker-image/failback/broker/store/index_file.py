@@ -115,8 +115,18 @@ class IndexFile:
 
     # --- writing ----------------------------------------------------------------------------
 
+    def prepare(self, handle: FileHandle) -> None:
+        """Make a newly opened handle ready for :meth:`add`.
+
+        Raises:
+            OSError: The disk has no room for header and slots.
+        """
+        handle.reserve(self._entries_at)
+
     def add(self, handle: FileHandle, new: Sequence[NewEntry], start: int) -> int:
         """Enter ``new`` from number ``start`` on, as far as there is room; return how many.
+
+        The handle must be prepared (:meth:`prepare`).
 
         Raises:
             OSError: The disk did not take them. The file is not to be trusted any more.
@@ -130,10 +140,10 @@ class IndexFile:
         heads: dict[int, int] = {}
         entries = []
         for key_hash, physical_offset, timestamp in taken:
-            slot = key_hash % slots
+            slot = slots_at + 4 * (key_hash % slots)
             previous = heads.get(slot)
             if previous is None:
-                (previous,) = unpack(view, slots_at + 4 * slot)
+                (previous,) = unpack(view, slot)
                 if not 0 < previous < count:
                     previous = 0
                     used += 1
@@ -147,8 +157,8 @@ class IndexFile:
             count += 1
         self._write(handle, taken, heads, b"".join(entries))
         if self.count == 1:
-            self.begin_timestamp, self.begin_offset = begin, taken[0].physical_offset
-        self.end_timestamp, self.end_offset = taken[-1].store_timestamp, taken[-1].physical_offset
+            self.begin_timestamp, self.begin_offset = begin, taken[0][1]
+        self.end_timestamp, self.end_offset = taken[-1][2], taken[-1][1]
         self.used_slots, self.count = used, count
         handle.write_at(0, HEADER.pack(*self._ends(), used, count))
         return len(taken)
@@ -157,12 +167,11 @@ class IndexFile:
         self, handle: FileHandle, taken: Sequence[NewEntry], heads: dict[int, int], entries: bytes
     ) -> None:
         self.unsynced = True
-        write, pack, slots_at = handle.write_at, SLOT.pack, HEADER.size
-        last_timestamp = taken[-1].store_timestamp
-        write(0, _ENDS.pack(self.begin_timestamp, last_timestamp, self.begin_offset, _IN_BATCH))
-        write(self._entries_at + ENTRY.size * self.count, entries)
-        for slot, index in heads.items():
-            write(slots_at + 4 * slot, pack(index))
+        last_timestamp = taken[-1][2]
+        ends = _ENDS.pack(self.begin_timestamp, last_timestamp, self.begin_offset, _IN_BATCH)
+        handle.write_at(0, ends)
+        handle.write_at(self._entries_at + ENTRY.size * self.count, entries)
+        handle.write_words(heads)
 
     # --- reading ----------------------------------------------------------------------------
 

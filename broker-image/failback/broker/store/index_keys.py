@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import struct
 from operator import mul
-from typing import Final, NamedTuple
+from typing import Final
 
 from failback.broker.store.record import (
     Problem,
@@ -23,6 +23,7 @@ from failback.protocol.codes import (
     BORN_HOST_V6,
     STORE_HOST_V6,
     TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
 )
 from failback.protocol.message import RECORD_FIXED_BYTES, V1_MAGIC, java_hash_state
@@ -32,29 +33,31 @@ logger = logging.getLogger(__name__)
 _HEAD: Final = struct.Struct(">iI28xi16xq20xi")
 """Of a record with IPv4 hosts: size, magic, sysFlag, store timestamp, body length."""
 _HEAD_BYTES: Final = 88
-_V6_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
-_MASK: Final = 0xFFFFFFFF
-_HIGHEST: Final = 0x7FFFFFFF
+_UNIQUE: Final = b"UNIQ_KEY\x01"
+_KEYS: Final = b"KEYS\x01"
+_RARE_FLAGS: Final = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_PREPARED
+"""Longer hosts, and what prepared and rolled back records have in common."""
+MASK: Final = 0xFFFFFFFF
+HIGHEST: Final = 0x7FFFFFFF
 
-_TAIL: Final = 8
-_TAIL_POWERS: Final = tuple(pow(31, _TAIL - 1 - at, 1 << 32) for at in range(_TAIL))
-_HEAD_FACTOR: Final = pow(31, _TAIL, 1 << 32)
+TAIL: Final = 8
+TAIL_POWERS: Final = tuple(pow(31, TAIL - 1 - at, 1 << 32) for at in range(TAIL))
+_HEAD_FACTOR: Final = pow(31, TAIL, 1 << 32)
 _MOST_HEADS: Final = 4096
 
 
-class NewEntry(NamedTuple):
-    """A key of a record, ready for an index file."""
+NewEntry = tuple[int, int, int]
+"""A key of a record, ready for an index file: key hash, physical offset, store timestamp.
 
-    key_hash: int
-    physical_offset: int
-    store_timestamp: int
+A plain tuple: one is made for every key, and a named one costs 0.2 µs more.
+"""
 
 
 def without_sign(state: int) -> int:
     """Return the absolute value of an unsigned 32-bit ``state`` read as signed, 0 for -2^31."""
-    if state > _HIGHEST:
+    if state > HIGHEST:
         state = (1 << 32) - state
-    return state if state <= _HIGHEST else 0
+    return state if state <= HIGHEST else 0
 
 
 def key_hash(topic: str, key: str) -> int:
@@ -64,9 +67,9 @@ def key_hash(topic: str, key: str) -> int:
 
 def keys_of(properties: bytes) -> list[bytes]:
     """Return the keys of a record: UNIQ_KEY, then each of KEYS; none may be empty."""
-    unique = property_value(properties, b"UNIQ_KEY\x01")
+    unique = property_value(properties, _UNIQUE)
     keys = [unique] if unique else []
-    if several := property_value(properties, b"KEYS\x01"):
+    if several := property_value(properties, _KEYS):
         keys += [key for key in several.split(b" ") if key]
     return keys
 
@@ -75,26 +78,25 @@ class KeyHasher:
     """Hashes keys as bytes. Neighbours share all but the last characters: that part is kept."""
 
     def __init__(self) -> None:
-        self._heads: dict[tuple[bytes, bytes], int] = {}
-        """Of topic and a key without its last 8 characters: the hash so far, times 31^8."""
+        self.heads: dict[tuple[bytes, bytes], int] = {}
+        """Of topic and an ASCII key without its last 8 characters: the hash so far, times 31^8."""
 
     def __call__(self, topic: bytes, key: bytes) -> int:
         """Return what an index file stores of a key."""
-        if len(key) < _TAIL or not key.isascii():
+        if len(key) < TAIL or not key.isascii():
             return key_hash(topic.decode(errors="replace"), key.decode(errors="replace"))
-        head = topic, key[:-_TAIL]
-        start = self._heads.get(head)
+        head = topic, key[:-TAIL]
+        start = self.heads.get(head)
         if start is None:
             start = self._keep(head)
-        state = (start + sum(map(mul, key[-_TAIL:], _TAIL_POWERS))) & _MASK
-        return state if state <= _HIGHEST else without_sign(state)
+        return without_sign((start + sum(map(mul, key[-TAIL:], TAIL_POWERS))) & MASK)
 
     def _keep(self, head: tuple[bytes, bytes]) -> int:
-        if len(self._heads) >= _MOST_HEADS:
-            self._heads.clear()
+        if len(self.heads) >= _MOST_HEADS:
+            self.heads.clear()
         topic, key = head
         text = f"{topic.decode(errors='replace')}#{key.decode()}"
-        start = self._heads[head] = java_hash_state(text) * _HEAD_FACTOR & _MASK
+        start = self.heads[head] = java_hash_state(text) * _HEAD_FACTOR & MASK
         return start
 
 
@@ -113,42 +115,53 @@ class KeyScan:
         the end of a mapped file.
         """
         at, end = 0, len(view)
-        unpack, hash_of = _HEAD.unpack_from, self._hash
+        unpack, hash_of, add = _HEAD.unpack_from, self._hash, found.append
+        heads = hash_of.heads
         for _ in range(most_records):
             if end - at < RECORD_FIXED_BYTES:
                 return end  # no more than a blank record fits here
             size, magic, flags, timestamp, body_bytes = unpack(view, at)
-            topic_start = at + _HEAD_BYTES + 1 + body_bytes
+            rest_start = at + _HEAD_BYTES + body_bytes
             record_end = at + size
-            if (
-                magic != V1_MAGIC
-                or flags & _V6_BITS
-                or not at < topic_start < record_end <= end
-                or (topic_end := topic_start + view[topic_start - 1]) + 2 > record_end
-                or topic_end + 2 + (view[topic_end] << 8 | view[topic_end + 1]) != record_end
-            ):
+            if magic != V1_MAGIC or flags & _RARE_FLAGS or not at < rest_start < record_end <= end:
                 at += self._unusual(view, at, physical_offset + at, found)
-                if at >= end:
-                    return end
                 continue
-            if flags & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
-                topic = bytes(view[topic_start:topic_end])
-                for key in keys_of(bytes(view[topic_end + 2 : record_end])):
-                    entry = NewEntry(hash_of(topic, key), physical_offset + at, timestamp)
-                    found.append(entry)
+            rest = bytes(view[rest_start:record_end])  # topic and properties, with their lengths
+            start = rest[0] + 3
+            if start > len(rest) or (rest[start - 2] << 8 | rest[start - 1]) != len(rest) - start:
+                at += self._unusual(view, at, physical_offset + at, found)
+                continue
+            topic = rest[1 : start - 2]
+            place = rest.rfind(_UNIQUE, start)
+            if _KEYS in rest or (place > start and rest[place - 1] != 2):
+                for each in keys_of(rest[start:]):
+                    add((hash_of(topic, each), physical_offset + at, timestamp))
+            elif place >= 0:
+                # What nearly every record has: hashed here, since a call costs as much as that.
+                stop = rest.find(2, place)
+                key = rest[place + 9 : stop] if stop >= 0 else rest[place + 9 :]
+                known = heads.get((topic, key[:-TAIL])) if len(key) >= TAIL else None
+                if known is not None and key.isascii():
+                    state = (known + sum(map(mul, key[-TAIL:], TAIL_POWERS))) & MASK
+                    if state > HIGHEST:
+                        state = without_sign(state)
+                    add((state, physical_offset + at, timestamp))
+                else:
+                    for each in keys_of(rest[start:]):
+                        add((hash_of(topic, each), physical_offset + at, timestamp))
             at = record_end
         return at
 
     def _unusual(
         self, view: memoryview, at: int, physical_offset: int, found: list[NewEntry]
     ) -> int:
-        """Take what is no plain IPv4 record; return how many bytes it has."""
+        """Take what is no plain record with IPv4 hosts; return how many bytes it has."""
         record = read_record(view, at, physical_offset, check_crc=False)
         if isinstance(record, Record):
             if record.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
                 for key in keys_of(record.properties):
                     code = self._hash(record.topic, key)
-                    found.append(NewEntry(code, physical_offset, record.store_timestamp))
+                    found.append((code, physical_offset, record.store_timestamp))
             return record.size
         announced = announced_size(view, at)
         if record is Problem.BLANK or announced <= 0:

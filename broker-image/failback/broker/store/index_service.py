@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 from failback.broker.store.checkpoint import StoreCheckpoint
 from failback.broker.store.commit_log import CommitLog
 from failback.broker.store.config import StoreConfig
-from failback.broker.store.files import TEMPORARY_PREFIX, Files
+from failback.broker.store.files import TEMPORARY_PREFIX, FileHandle, Files
 from failback.broker.store.flush import sync_files
 from failback.broker.store.index_file import IndexFile
 from failback.broker.store.index_keys import KeyScan, NewEntry, key_hash
@@ -83,6 +83,8 @@ class IndexService:
         self._enabled = config.message_index_enable
         self._entered: tuple[int, frozenset[int]] = (-1, frozenset())
         """A record that may be in the index already, and the hashes of its keys that are."""
+        self._prepared: FileHandle | None = None
+        """What the last entries were written through."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._syncs: set[asyncio.Task[None]] = set()
@@ -106,9 +108,7 @@ class IndexService:
             if not self._is_good(file, clean, cache_survived):
                 for gone in numbered[at:]:  # those behind it would leave a gap
                     self._files.delete(self._directory / gone)
-                logger.info(
-                    "index: %s and later removed, to be entered again", file.path
-                )
+                logger.info("index: %s and later removed, to be entered again", file.path)
                 break
             file.unsynced = not clean
             self._row.append(file)
@@ -186,6 +186,7 @@ class IndexService:
             file.unsynced = False
 
     def close(self) -> None:
+        self._prepared = None
         self._open.close_all()
 
     # --- entering ---------------------------------------------------------------------------
@@ -247,13 +248,17 @@ class IndexService:
 
     def _is_entered(self, new: NewEntry) -> bool:
         physical_offset, hashes = self._entered
-        return new.physical_offset == physical_offset and new.key_hash in hashes
+        return new[1] == physical_offset and new[0] in hashes
 
     def _enter(self, found: list[NewEntry]) -> None:
         done = 0
         while done < len(found):
             file = self._file_for_writing()
-            done += file.add(self._open.handle(file.mapped), found, done)
+            handle = self._open.handle(file.mapped)
+            if handle is not self._prepared:
+                file.prepare(handle)
+                self._prepared = handle
+            done += file.add(handle, found, done)
 
     def _file_for_writing(self) -> IndexFile:
         last = self._row[-1] if self._row else None
