@@ -138,6 +138,17 @@ class ConsumerManager(Generic[ConnectionT]):
             if member.last_update_ms < horizon_ms
         }
 
+    def find(self, group_name: str, client_id: str | None) -> Member[ConnectionT] | None:
+        """Return the member of a group that calls itself ``client_id``."""
+        group = self.groups.get(group_name)
+        members = group.members.values() if group is not None else ()
+        return next((each for each in members if each.client_id == client_id), None)
+
+    def subscribes_elsewhere(self, group_name: str, topic: str) -> bool:
+        """Whether a group's members subscribe to topics, and ``topic`` is none of them."""
+        group = self.groups.get(group_name)
+        return group is not None and bool(group.subscriptions) and topic not in group.subscriptions
+
     def groups_of_topic(self, topic: str) -> set[str]:
         """Return the groups with members that subscribe to ``topic``."""
         return {name for name, group in self.groups.items() if topic in group.subscriptions}
@@ -163,6 +174,18 @@ class ProducerManager(Generic[ConnectionT]):
             logger.info("a producer left group %s", group)
         if not members:
             del self.groups[group]
+
+    def find(self, client_id: str) -> Member[ConnectionT] | None:
+        """Return a member of any group that calls itself ``client_id``."""
+        return next(
+            (
+                member
+                for members in self.groups.values()
+                for member in members.values()
+                if member.client_id == client_id
+            ),
+            None,
+        )
 
     def closed(self, connection: ConnectionT) -> None:
         for name in [name for name, members in self.groups.items() if connection in members]:

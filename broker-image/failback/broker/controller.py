@@ -43,6 +43,7 @@ from failback.broker.slave_synchronize import FIRST_DELAY_MS as SYNC_FIRST_DELAY
 from failback.broker.slave_synchronize import PERIOD_MS as SYNC_PERIOD_MS
 from failback.broker.slave_synchronize import SlaveSynchronize
 from failback.broker.statistics import GROUP_SAMPLE_MS, SAMPLE_MS, BrokerStatistics
+from failback.broker.stats_items import PERIOD_MS as STATS_PERIOD_MS
 from failback.broker.store.message_store import MessageStore
 from failback.broker.store_settings import apply_live, store_config
 from failback.broker.topics import TopicConfigManager
@@ -152,7 +153,8 @@ class BrokerController:
             clock_ms=wall_ms,
         )
         self.clients, self.gate = processors.clients, processors.gate
-        self.admission = processors.admission
+        self.admission, self.calls = processors.admission, processors.calls
+        self.stats_items = processors.stats_items
         self.send, self.pull = processors.send, processors.pull
         self.transaction_check = processors.transaction_check
         collector = BrokerCollector(
@@ -326,6 +328,7 @@ class BrokerController:
         chores.every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)
         chores.every("statistics", SAMPLE_MS, SAMPLE_MS, self.statistics.sample)
         chores.every("group rates", GROUP_SAMPLE_MS, GROUP_SAMPLE_MS, self.statistics.sample_groups)
+        chores.every("stats items", 0, STATS_PERIOD_MS, self.stats_items.sample)
         chores.every("waiting answers", EXPIRE_WAITING_MS, EXPIRE_WAITING_MS, self.gate.expire)
 
     async def _leave(self) -> None:
@@ -373,6 +376,7 @@ class BrokerController:
 
     def _closed(self, connection: BrokerConnection) -> None:
         self.clients.closed(connection)
+        self.calls.closed(connection)
         self.pull.hold.drop(connection)
 
     def _registered(self, result: RegisterResult) -> None:

@@ -70,6 +70,8 @@ class RemotingServer:
         """Called when the answers are out: wakes held pulls."""
         self.on_closed: Callable[[BrokerConnection], None] = _ignore
         self.on_drained: Callable[[BrokerConnection], None] = _ignore
+        self.on_response: Callable[[BrokerConnection, RemotingCommand], None] = _drop
+        """Called with what a client answers to a request of the broker."""
         self._loop = asyncio.get_running_loop()
         self._run_began = self._loop.time()
 
@@ -241,7 +243,7 @@ class RemotingServer:
         """Decode and answer any request; one that fails gets code 1 and the connection lives."""
         request = RemotingCommand.from_frame(frame)
         if request.is_response:
-            logger.debug("unexpected response %d from %s", request.opaque, connection.address)
+            self.on_response(connection, request)
             return
         if self.uncommitted:
             self.commit()
@@ -327,3 +329,7 @@ def _nothing() -> None:
 
 def _ignore(_connection: BrokerConnection) -> None:
     return None
+
+
+def _drop(connection: BrokerConnection, response: RemotingCommand) -> None:
+    logger.debug("unexpected response %d from %s", response.opaque, connection.address)

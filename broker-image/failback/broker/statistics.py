@@ -44,6 +44,16 @@ class Sample(NamedTuple):
     transferred: int
 
 
+class GroupReads:
+    """Reads of a group on a topic that found messages, and the bytes they handed out."""
+
+    __slots__ = ("bytes", "found")
+
+    def __init__(self) -> None:
+        self.found = 0
+        self.bytes = 0
+
+
 class BrokerStatistics:
     """Counts since the process started."""
 
@@ -65,6 +75,10 @@ class BrokerStatistics:
         self.get_longest_ms = 0.0
         self.messages_out: Counter[tuple[str, str]] = Counter()
         """Messages handed out by (topic, group)."""
+        self.reads: dict[tuple[str, str], GroupReads] = {}
+        """By (topic, group)."""
+        self.sent_back: Counter[str] = Counter()
+        """Messages that consumers sent back, by ``topic@group`` of their origin."""
         self._latency_ms: Counter[int] = Counter()
         self._counted = 0
         self._samples: deque[Sample] = deque(maxlen=WINDOWS_SECONDS[-1] + 1)
@@ -85,12 +99,20 @@ class BrokerStatistics:
             self._latency_ms[min(int(elapsed_ms), _LATENCY_CAP_MS)] += count
             self.put_longest_ms = max(self.put_longest_ms, elapsed_ms)
 
-    def read(self, topic: str, group: str, messages: int, elapsed_seconds: float) -> None:
-        """Note one read for a group that found ``messages``."""
+    def read(
+        self, topic: str, group: str, messages: int, elapsed_seconds: float, size: int = 0
+    ) -> None:
+        """Note one read for a group that found ``messages`` of ``size`` bytes together."""
         if messages:
             self.get_found += 1
             self.transferred_messages += messages
-            self.messages_out[topic, group] += messages
+            key = topic, group
+            self.messages_out[key] += messages
+            reads = self.reads.get(key)
+            if reads is None:
+                reads = self.reads[key] = GroupReads()
+            reads.found += 1
+            reads.bytes += size
         else:
             self.get_miss += 1
         self.get_longest_ms = max(self.get_longest_ms, elapsed_seconds * 1000)

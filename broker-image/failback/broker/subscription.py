@@ -1,15 +1,31 @@
-"""Which messages a consumer wants of a topic: subscription expressions as tag hashes."""
+"""Which messages a consumer wants of a topic: tag hashes, or a filter over properties."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
 import msgspec
 
+from failback.broker.sql92 import compile_filter
 from failback.protocol.errors import ProtocolError
+from failback.protocol.fastjson import dumps
+from failback.protocol.headers import PullMessageRequestHeader
 from failback.protocol.message import tags_code
 from failback.protocol.route import SubscriptionData
 
+logger = logging.getLogger(__name__)
+
 SUBSCRIBE_ALL = "*"
 TAG = "TAG"
+SQL92: Final = "SQL92"
+NO_FILTER: Final = "The broker does not support consumer to filter message by "
+"""What a broker says that has ``enablePropertyFilter=false``; the type follows."""
+NO_FILTER_DATA: Final = (
+    "The broker's consumer filter data is not exist!Your expression may be wrong!"
+)
+PropertyFilter = Callable[[Mapping[str, str]], bool]
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -18,6 +34,8 @@ class Subscription(msgspec.Struct, frozen=True):
     data: SubscriptionData
     tags: frozenset[int] | None
     """Hashes that pass; ``None`` = every message."""
+    matches: PropertyFilter | None = None
+    """What a message's properties must pass; ``None`` = none, or one that is no filter."""
 
     @property
     def is_tag(self) -> bool:
@@ -31,8 +49,56 @@ def is_tag_type(expression_type: str | None) -> bool:
 
 def of_heartbeat(data: SubscriptionData) -> Subscription:
     """Take a heartbeat's subscription; its hashes were made by the client."""
-    everything = data.sub_string == SUBSCRIBE_ALL or not is_tag_type(data.expression_type)
+    if not is_tag_type(data.expression_type):
+        try:
+            return with_filter(data)
+        except ProtocolError as error:
+            logger.warning("subscription to %s: %s", data.topic, error)
+            return Subscription(data, None)
+    everything = data.sub_string == SUBSCRIBE_ALL
     return Subscription(data, None if everything else frozenset(data.code_set))
+
+
+def with_filter(data: SubscriptionData) -> Subscription:
+    """Compile the expression of a subscription that is no tag subscription.
+
+    Raises:
+        ProtocolError: It is no filter, or one of a kind that nobody knows.
+    """
+    if data.expression_type != SQL92:
+        raise ProtocolError(f"{data.expression_type} is no kind of filter")
+    if not data.sub_string:
+        raise ProtocolError("a SQL92 subscription without an expression")
+    return Subscription(data, None, compile_filter(data.sub_string))
+
+
+def carried_filter(header: PullMessageRequestHeader) -> Subscription:
+    """Return the subscription of a pull that brings its own filter.
+
+    Raises:
+        ProtocolError: As :func:`with_filter`.
+    """
+    expression, kind = header.subscription or "", header.expression_type or ""
+    return with_filter(
+        SubscriptionData(
+            header.topic, expression, sub_version=header.sub_version, expression_type=kind
+        )
+    )
+
+
+def filter_data(subscription: Subscription, group: str) -> str:
+    """Return what a tool is shown of a filter: JSON, ``null`` for a tag subscription."""
+    if subscription.matches is None:
+        return "null"
+    data = subscription.data
+    shown = {
+        "clientVersion": data.sub_version,
+        "consumerGroup": group,
+        "expression": data.sub_string,
+        "expressionType": data.expression_type,
+        "topic": data.topic,
+    }
+    return dumps(shown, pretty=True).decode()
 
 
 def parse(topic: str, expression: str | None, sub_version: int = 0) -> Subscription:

@@ -146,6 +146,31 @@ class CheckTransactionStateRequestHeader(Header):
     offset_msg_id: str | None = None
 
 
+class ResumeCheckHalfMessageRequestHeader(Header):
+    """Code 323; ``msg_id`` is an offset id."""
+
+    msg_id: str | None = None
+
+
+class ReplyMessageRequestHeader(Header):
+    """Code 326, broker to the client that asked; hosts are ``ip:port``."""
+
+    producer_group: str
+    topic: str
+    default_topic: str
+    default_topic_queue_nums: Int32
+    queue_id: Int32
+    sys_flag: Int32
+    born_timestamp: Int64
+    flag: Int32
+    born_host: str
+    store_host: str
+    store_timestamp: Int64
+    properties: str | None = None
+    reconsume_times: Int32 | None = None
+    unit_mode: bool = False
+
+
 # --- pulling and offsets ------------------------------------------------------------------
 
 

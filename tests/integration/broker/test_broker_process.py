@@ -432,7 +432,7 @@ def start_expecting(broker: Broker, code: int) -> str:
 @pytest.mark.parametrize(
     ("settings", "code", "words"),
     [
-        ({"listenPort": "many"}, 2, ("broker.conf: listenPort", "'many'")),
+        ({"listenPort": "many"}, 2, ("broker.conf:", ": listenPort: ", "'many'")),
         ({"flushDiskType": "NEVER"}, 2, ("flushDiskType", "ASYNC_FLUSH, SYNC_FLUSH")),
         ({"brokerRole": "SLAVE", "brokerId": 0}, 253, ("brokerId", "above 0 for a SLAVE")),
         ({"brokerIP1": "nowhere.invalid"}, 2, ("brokerIP1", "nowhere.invalid")),

@@ -64,6 +64,16 @@ class ConsumerOffsetManager:
         queues = self.table.get(f"{topic}{_SEPARATOR}{group}")
         return -1 if queues is None else queues.get(queue_id, -1)
 
+    def of(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return the group's offsets on ``topic`` by queue id, negative ones too."""
+        return self.table.get(f"{topic}{_SEPARATOR}{group}", {})
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Replace all offsets of ``target`` on ``topic`` by those of ``source``, if it has any."""
+        queues = self.of(source, topic)
+        if queues:
+            self.table[f"{topic}{_SEPARATOR}{target}"] = dict(queues)
+
     def topics_of(self, group: str) -> set[str]:
         """Return the topics on which ``group`` has offsets."""
         return {topic for topic, owner in self._keys() if owner == group}

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 from failback.broker.client_manager import ConsumerManager, Member, ProducerManager
 from failback.broker.config import BrokerConfig
 from failback.broker.connection import BrokerConnection
-from failback.broker.subscription import is_tag_type
+from failback.broker.subscription import NO_FILTER, is_tag_type, with_filter
 from failback.protocol.codes import PERM_READ, PERM_WRITE, RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import ProtocolError
 from failback.protocol.headers import (
     GetConsumerListByGroupRequestHeader,
     NotifyConsumerIdsChangedRequestHeader,
@@ -139,12 +140,18 @@ class ClientProcessor:
     def check_client_config(
         self, _connection: BrokerConnection, request: RemotingCommand
     ) -> RemotingCommand:
-        """Accept tag subscriptions, refuse expressions that this broker can't evaluate."""
-        kind = CheckClientRequestBody.from_json(request.body).subscription_data.expression_type
-        if is_tag_type(kind):
+        """Accept tag subscriptions, refuse expressions that this broker doesn't evaluate."""
+        data = CheckClientRequestBody.from_json(request.body).subscription_data
+        if is_tag_type(data.expression_type):
             return request.response(ResponseCode.SUCCESS)
-        remark = f"The broker does not support consumer to filter message by {kind}"
-        return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        if not self._config.enable_property_filter:
+            remark = NO_FILTER + data.expression_type
+            return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        try:
+            with_filter(data)
+        except ProtocolError as error:
+            return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+        return request.response(ResponseCode.SUCCESS)
 
     # --- connections that go ----------------------------------------------------------------
 

@@ -6,20 +6,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from failback.broker.client_calls import ClientCalls
 from failback.broker.config import BrokerConfig
 from failback.broker.durability import DurabilityGate
+from failback.broker.processors import access
 from failback.broker.processors.admin import AdminProcessor
+from failback.broker.processors.cleaning import CleaningProcessor
 from failback.broker.processors.client import ClientProcessor
+from failback.broker.processors.client_requests import ClientRequestProcessor
+from failback.broker.processors.consumption import ConsumptionProcessor
 from failback.broker.processors.end_transaction import EndTransactionProcessor
+from failback.broker.processors.group_offsets import GroupOffsetProcessor
 from failback.broker.processors.inspection import InspectionProcessor
 from failback.broker.processors.locks import LockProcessor
 from failback.broker.processors.offsets import OffsetProcessor
 from failback.broker.processors.pull import PullProcessor
 from failback.broker.processors.query import QueryProcessor
 from failback.broker.processors.queue_meta import QueueMetaProcessor
+from failback.broker.processors.reply import ReplyProcessor
 from failback.broker.processors.send import SendProcessor
 from failback.broker.processors.send_back import SendBackProcessor
 from failback.broker.queue_locks import LOCK_LIVE_MS, QueueLocks
+from failback.broker.stats_counts import stats_counts
+from failback.broker.stats_items import StatsItems
 from failback.broker.topic_admission import TopicAdmission
 from failback.broker.topics import system_topic_names
 from failback.broker.transactions.check import TransactionCheck
@@ -80,6 +89,8 @@ class Processors:
             clock_ms=clock_ms,
         )
         consumers, producers = self.clients.consumers, self.clients.producers
+        self.calls = ClientCalls()
+        server.on_response = self.calls.answered
         self.admission = TopicAdmission(
             config=config, topics=topics, groups=groups, clock_ms=clock_ms
         )
@@ -135,6 +146,9 @@ class Processors:
             on_config_change=on_config_change,
             clock_ms=clock_ms,
         )
+        self.stats_items = StatsItems(
+            lambda: stats_counts(identity.cluster_name, self.admission, statistics), clock_ms
+        )
         self.send.register(server)
         self.pull.register(server)
         self.clients.register(server)
@@ -158,6 +172,7 @@ class Processors:
             consumers=consumers,
             producers=producers,
             statistics=statistics,
+            stats_items=self.stats_items,
             runtime_info=runtime_info,
             system_topics=lambda: system_topic_names(config),
         ).register(server)
@@ -169,3 +184,36 @@ class Processors:
             groups=groups,
             statistics=statistics,
         ).register(server)
+        ConsumptionProcessor(
+            identity=identity,
+            store=store,
+            topics=topics,
+            groups=groups,
+            offsets=offsets,
+            consumers=consumers,
+            statistics=statistics,
+            clock_ms=clock_ms,
+        ).register(server)
+        GroupOffsetProcessor(
+            store=store, topics=topics, offsets=offsets, consumers=consumers
+        ).register(server)
+        ClientRequestProcessor(
+            identity=identity,
+            store=store,
+            consumers=consumers,
+            calls=self.calls,
+            scale=config.time_scale,
+        ).register(server)
+        CleaningProcessor(config=config, store=store, topics=topics).register(server)
+        ReplyProcessor(
+            config=config,
+            identity=identity,
+            server=server,
+            store=store,
+            admission=self.admission,
+            producers=producers,
+            calls=self.calls,
+            statistics=statistics,
+            clock_ms=clock_ms,
+        ).register(server)
+        access.register(server)

@@ -1,6 +1,6 @@
-"""END_TRANSACTION (37): a producer says how its transaction ended.
+"""Transactions: how one ended (37), and the order to ask about one again (323).
 
-Source: EndTransactionProcessor, apache/rocketmq 4.9.8.
+Source: EndTransactionProcessor, AdminBrokerProcessor, apache/rocketmq 4.9.8.
 """
 
 from __future__ import annotations
@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 from failback.broker.connection import BrokerConnection
 from failback.broker.identity import BrokerIdentity
 from failback.broker.store.results import MessageIllegal, ServiceNotAvailable
-from failback.broker.transactions.half_messages import HalfMessages, WrongTransaction
+from failback.broker.transactions.half_messages import (
+    CHECK_TIMES,
+    HALF_QUEUE,
+    HalfMessages,
+    WrongTransaction,
+)
 from failback.protocol.codes import (
     TRANSACTION_COMMIT,
     TRANSACTION_NONE,
@@ -21,7 +26,12 @@ from failback.protocol.codes import (
 )
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import StoreError
-from failback.protocol.headers import EndTransactionRequestHeader, from_ext
+from failback.protocol.headers import (
+    EndTransactionRequestHeader,
+    ResumeCheckHalfMessageRequestHeader,
+    from_ext,
+)
+from failback.protocol.message import parse_offset_msg_id
 
 if TYPE_CHECKING:
     from failback.broker.server import RemotingServer
@@ -38,6 +48,7 @@ class EndTransactionProcessor:
 
     def register(self, server: RemotingServer) -> None:
         server.handle(RequestCode.END_TRANSACTION, self.end)
+        server.handle(RequestCode.RESUME_CHECK_HALF_MESSAGE, self.resume_check)
 
     def end(
         self, _connection: BrokerConnection, request: RemotingCommand
@@ -66,6 +77,23 @@ class EndTransactionProcessor:
         if header.commit_or_rollback == TRANSACTION_COMMIT:
             self._halves.commit(half)
         self._halves.close(half)
+
+    def resume_check(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Store a half message anew, as if nobody had been asked about it yet."""
+        header = from_ext(ResumeCheckHalfMessageRequestHeader, request.ext_fields)
+        half = self._halves.message_at(parse_offset_msg_id(header.msg_id or "")[2])
+        if half is None:
+            remark = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
+            return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        half.queue_id = HALF_QUEUE
+        try:
+            self._halves.put_back(half, half.properties | {CHECK_TIMES: "0"})
+        except StoreError as error:
+            remark = f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. {error}"
+            return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        return request.response(ResponseCode.SUCCESS)
 
 
 def _code_of(error: StoreError) -> int:

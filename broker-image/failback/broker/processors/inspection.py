@@ -1,4 +1,4 @@
-"""What tools look at: 28, 202, 203, 204, 208, 300, 305.
+"""What tools look at: 28, 202, 203, 204, 208, 300, 305, 315, 328.
 
 Source: AdminBrokerProcessor, apache/rocketmq 4.9.8.
 """
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from failback.broker.client_manager import ConsumerManager, Member, ProducerManager
 from failback.broker.connection import BrokerConnection
 from failback.broker.identity import BrokerIdentity
+from failback.broker.processors.progress import GroupProgress
 from failback.broker.statistics import BrokerStatistics
+from failback.broker.stats_items import StatsItems
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -20,6 +22,7 @@ from failback.protocol.headers import (
     GetProducerConnectionListRequestHeader,
     GetTopicStatsInfoRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
+    ViewBrokerStatsDataRequestHeader,
     from_ext,
 )
 from failback.protocol.route import (
@@ -31,7 +34,8 @@ from failback.protocol.route import (
     MessageQueue,
     OffsetWrapper,
     ProducerConnection,
-    TopicConfig,
+    ProducerInfo,
+    ProducerTableInfo,
     TopicList,
     TopicOffset,
     TopicStatsTable,
@@ -57,6 +61,7 @@ class InspectionProcessor:
         consumers: ConsumerManager[BrokerConnection],
         producers: ProducerManager[BrokerConnection],
         statistics: BrokerStatistics,
+        stats_items: StatsItems,
         runtime_info: Callable[[], dict[str, str]],
         system_topics: Callable[[], set[str]],
     ) -> None:
@@ -67,6 +72,8 @@ class InspectionProcessor:
         self._consumers = consumers
         self._producers = producers
         self._statistics = statistics
+        self._stats_items = stats_items
+        self._progress = GroupProgress(identity, store, offsets)
         self._runtime_info = runtime_info
         self._system_topics = system_topics
 
@@ -78,6 +85,8 @@ class InspectionProcessor:
         server.handle(RequestCode.GET_CONSUME_STATS, self.consume_stats)
         server.handle(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, self.groups_of_topic)
         server.handle(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, self.system_topics)
+        server.handle(RequestCode.VIEW_BROKER_STATS_DATA, self.stats_data)
+        server.handle(RequestCode.GET_ALL_PRODUCER_INFO, self.all_producers)
 
     def runtime_info(
         self, _connection: BrokerConnection, request: RemotingCommand
@@ -152,21 +161,9 @@ class InspectionProcessor:
             config = self._topics.get(topic)
             if config is None or (online is not None and topic not in online.subscriptions):
                 continue
-            table.update(self._progress(group, config))
+            table.update(self._progress.of(group, topic, config.read_queue_nums))
             tps += self._statistics.group_rate(topic, group)
         return request.response(ResponseCode.SUCCESS, body=ConsumeStats(table, tps).to_json())
-
-    def _progress(self, group: str, config: TopicConfig) -> dict[MessageQueue, OffsetWrapper]:
-        topic, table = config.topic_name, {}
-        for queue_id in range(config.read_queue_nums):
-            broker_offset = max(0, self._store.max_queue_offset(topic, queue_id))
-            consumer_offset = max(0, self._offsets.query(group, topic, queue_id))
-            last = 0
-            if consumer_offset > 0:
-                last = max(0, self._store.store_time_of(topic, queue_id, consumer_offset - 1))
-            queue = self._queue(topic, queue_id)
-            table[queue] = OffsetWrapper(broker_offset, consumer_offset, last)
-        return table
 
     def groups_of_topic(
         self, _connection: BrokerConnection, request: RemotingCommand
@@ -181,6 +178,26 @@ class InspectionProcessor:
         body = TopicList(sorted(self._system_topics())).to_json()
         return request.response(ResponseCode.SUCCESS, body=body)
 
+    def stats_data(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer sum and rate of one counter over a minute, an hour and a day."""
+        header = from_ext(ViewBrokerStatsDataRequestHeader, request.ext_fields)
+        data = self._stats_items.get(header.stats_name, header.stats_key)
+        if data is None:
+            remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        return request.response(ResponseCode.SUCCESS, body=data.to_json())
+
+    def all_producers(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        data = {
+            group: [_producer_of(member) for member in members.values()]
+            for group, members in self._producers.groups.items()
+        }
+        return request.response(ResponseCode.SUCCESS, body=ProducerTableInfo(data).to_json())
+
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
         return MessageQueue(topic, self._identity.broker_name, queue_id)
 
@@ -188,4 +205,14 @@ class InspectionProcessor:
 def _connection_of(member: Member[BrokerConnection]) -> Connection:
     return Connection(
         member.client_id, member.connection.address, member.language or "OTHER", member.version
+    )
+
+
+def _producer_of(member: Member[BrokerConnection]) -> ProducerInfo:
+    return ProducerInfo(
+        member.client_id,
+        f"/{member.connection.address}",
+        member.language or "OTHER",
+        member.version,
+        member.last_update_ms,
     )

@@ -19,7 +19,14 @@ from failback.broker.identity import BrokerIdentity
 from failback.broker.pull_routing import route_pull
 from failback.broker.statistics import BrokerStatistics
 from failback.broker.store.results import GetResult, GetStatus
-from failback.broker.subscription import Subscription, is_tag_type, parse
+from failback.broker.subscription import (
+    NO_FILTER,
+    NO_FILTER_DATA,
+    Subscription,
+    carried_filter,
+    is_tag_type,
+    parse,
+)
 from failback.broker.topics import OFFSET_MOVED_TOPIC
 from failback.protocol.codes import (
     FLAG_ONEWAY,
@@ -187,6 +194,7 @@ class PullProcessor:
             header.queue_offset,
             header.max_msg_nums,
             subscription.tags,
+            subscription.matches,
         )
         is_slave = self._identity.is_slave
         verdict = route_pull(
@@ -203,7 +211,11 @@ class PullProcessor:
                 header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
         self._statistics.read(
-            header.topic, header.consumer_group, result.message_count, self._clock() - began
+            header.topic,
+            header.consumer_group,
+            result.message_count,
+            self._clock() - began,
+            result.bytes,
         )
         if (
             verdict.code == ResponseCode.PULL_NOT_FOUND
@@ -250,21 +262,19 @@ class PullProcessor:
             subscription = self._carried_subscription(header)
         else:
             subscription = self._registered_subscription(header, group)
-        if not subscription.is_tag:
-            kind = subscription.data.expression_type
-            remark = f"The broker does not support consumer to filter message by {kind}"
+        if not subscription.is_tag and not self._config.enable_property_filter:
+            remark = NO_FILTER + subscription.data.expression_type
             raise PullRefused(ResponseCode.SYSTEM_ERROR, remark)
         return subscription
 
     def _carried_subscription(self, header: PullMessageRequestHeader) -> Subscription:
         try:
-            subscription = parse(header.topic, header.subscription, header.sub_version)
+            if is_tag_type(header.expression_type):
+                return parse(header.topic, header.subscription, header.sub_version)
+            return carried_filter(header)
         except ProtocolError as error:
             remark = f"parse the consumer's subscription failed: {error}"
             raise PullRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark) from error
-        if not is_tag_type(header.expression_type):
-            subscription.data.expression_type = header.expression_type or ""
-        return subscription
 
     def _registered_subscription(
         self, header: PullMessageRequestHeader, config: SubscriptionGroupConfig
@@ -286,6 +296,8 @@ class PullProcessor:
             raise PullRefused(
                 ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"
             )
+        if not subscription.is_tag and subscription.matches is None:
+            raise PullRefused(ResponseCode.FILTER_DATA_NOT_EXIST, NO_FILTER_DATA)
         return subscription
 
     def _hold(self, pull: Pull, subscription: Subscription) -> None:

@@ -112,6 +112,7 @@ class SendBackProcessor:
             properties[DELAY] = str(level)
             queue_id = random.randrange(group.retry_queue_nums)
             self._append(message, retry.topic_name, queue_id, properties)
+        self._statistics.sent_back[f"{properties[RETRY_TOPIC]}@{header.group}"] += 1
 
     def _topic(self, name: str, queues: int, sys_flag: int) -> TopicConfig:
         return self._topics.create_in_send_back(name, queues, PERM_READ | PERM_WRITE, sys_flag)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_FILES_PER_ROUND: Final = 10
+ORDERED_ROUNDS: Final = 20
+"""How many rounds look for old files at any hour after an order."""
 FULL_RATIO: Final = 0.90
 """Above this share of the disk no message is taken (diskSpaceWarningLevelRatio)."""
 FORCED_RATIO: Final = 0.85
@@ -63,8 +65,14 @@ class Expiry:
         self._hour_of = hour_of
         self.is_full = False
         self.followers: list[Callable[[int], list[Path]]] = []
+        self._ordered = 0
+        """Rounds that are still to delete at any hour."""
         self._cleaned_before = 0
         """The queues hold no file that only speaks of what lies before this physical offset."""
+
+    def order(self) -> None:
+        """Let the next :data:`ORDERED_ROUNDS` rounds delete what is old enough at any hour."""
+        self._ordered = ORDERED_ROUNDS
 
     async def run_round(self) -> list[Path]:
         """Look at clock and disk and delete what may go; return the paths, oldest first.
@@ -75,7 +83,9 @@ class Expiry:
         used = self._used_ratio()
         self._note_full(used)
         forced = self._config.clean_file_forcibly and used > FORCED_RATIO
-        is_due = self._is_hour() or used > self._config.disk_max_used_ratio / 100
+        is_ordered, self._ordered = self._ordered > 0, max(0, self._ordered - 1)
+        is_full = used > self._config.disk_max_used_ratio / 100
+        is_due = self._is_hour() or is_full or is_ordered
         deleted = await self._delete_log_files(forced) if is_due else []
         low = self._log.min_offset
         if low > self._cleaned_before:  # at the first round too: the last process may have died

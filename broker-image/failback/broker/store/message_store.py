@@ -38,6 +38,7 @@ from failback.broker.store.consume_queue import ENTRY, ConsumeQueue
 from failback.broker.store.dispatch import Dispatcher, delay_table
 from failback.broker.store.expiry import Expiry
 from failback.broker.store.files import TEMPORARY_PREFIX, Files, OsFiles
+from failback.broker.store.filtered_reading import PropertyFilter
 from failback.broker.store.flush import FlushService
 from failback.broker.store.index_query import QueryResult, query_messages
 from failback.broker.store.index_service import IndexService
@@ -554,10 +555,11 @@ class MessageStore:
         offset: int,
         max_msgs: int,
         tag_filter: frozenset[int] | None = None,
+        matches: PropertyFilter | None = None,
     ) -> GetResult:
         """Return messages of a queue from ``offset`` on; ``tag_filter`` holds tag hashes.
 
-        Only committed records are seen.
+        ``matches`` decides by properties. Only committed records are seen.
 
         Raises:
             ServiceNotAvailable: The store is not open.
@@ -565,7 +567,7 @@ class MessageStore:
         if self._unlock is None:
             raise ServiceNotAvailable(f"{self._refusal}: group={group} topic={topic}")
         queue = self._queues.get(topic, queue_id)
-        return get_messages(queue, self._log, self.config, offset, max_msgs, tag_filter)
+        return get_messages(queue, self._log, self.config, offset, max_msgs, tag_filter, matches)
 
     def query_message(
         self, topic: str, key: str, most: int, begin: int, end: int
@@ -713,6 +715,17 @@ class MessageStore:
     def queues(self) -> Iterator[tuple[str, int]]:
         """Yield topic and id of every queue that has, or had, messages."""
         return ((queue.topic, queue.queue_id) for queue in list(self._queues))
+
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        return self._queues.get(topic, queue_id) is not None
+
+    def clean_expired_queues(self) -> None:
+        """Delete the queues whose last message the log no longer holds; they begin again at 0."""
+        self._queues.delete_expired(self._log.min_offset)
+
+    def expire_by_hand(self) -> None:
+        """Let the next rounds of :meth:`expire` delete old files at any hour."""
+        self._expiry.order()
 
     def delete_topic(self, topic: str) -> None:
         """Delete the queues of ``topic``; the log keeps the records."""

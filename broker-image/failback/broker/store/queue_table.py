@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from failback.broker.store.mapped_file import MappedFileQueue, OpenFiles
 from failback.broker.store.record import HEAD_BYTES, MAX_TOPIC_BYTES
 from failback.broker.store.results import MessageIllegal
 from failback.protocol.codes import SCHEDULE_TOPIC
+
+logger = logging.getLogger(__name__)
 
 
 class QueueTable:
@@ -125,6 +128,24 @@ class QueueTable:
             queue.destroy()
             del self._queues[topic.encode(errors="surrogateescape"), queue.queue_id]
         self._files.remove_directory(self._directory / topic)
+
+    def delete_expired(self, min_physical_offset: int) -> None:
+        """Delete the queues whose last entry lies before a physical offset, files and all.
+
+        Queues of delayed messages stay. A queue that is used again begins at offset 0.
+        """
+        for queue in list(self):
+            last = queue.entry(queue.max_offset - 1)
+            if queue.is_schedule or last is None or last[0] >= min_physical_offset:
+                continue
+            logger.warning("%s queue %d has expired and is deleted", queue.topic, queue.queue_id)
+            queue.destroy()
+            del self._queues[queue.topic.encode(errors="surrogateescape"), queue.queue_id]
+            of_topic = self._topics[queue.topic]
+            del of_topic[queue.queue_id]
+            if not of_topic:
+                del self._topics[queue.topic]
+                self._files.remove_directory(self._directory / queue.topic)
 
     def unflushed_files(self, least_pages: int) -> list[tuple[ConsumeQueue, list[Path]]]:
         """Return queues with at least ``least_pages`` dirty pages (0: any) and their files."""

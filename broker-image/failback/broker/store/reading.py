@@ -12,6 +12,7 @@ from typing import Final
 from failback.broker.store.commit_log import CommitLog
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.consume_queue import ENTRY, ConsumeQueue
+from failback.broker.store.filtered_reading import PropertyFilter, scan_filtered
 from failback.broker.store.record import HEAD_V4
 from failback.broker.store.results import GetResult, GetStatus
 from failback.protocol.codes import BORN_HOST_V6
@@ -31,10 +32,12 @@ def get_messages(
     queue_offset: int,
     max_messages: int,
     tag_filter: frozenset[int] | None,
+    matches: PropertyFilter | None = None,
 ) -> GetResult:
     """Return up to ``max_messages`` messages from ``queue_offset`` on, or why there are none.
 
-    ``tag_filter`` holds the hashes of the wanted tags; None takes all.
+    ``tag_filter`` holds the hashes of the wanted tags; None takes all. ``matches`` decides by a
+    message's properties instead.
     """
     if queue is None or queue.max_offset == 0:
         status, next_offset = GetStatus.NO_MESSAGE_IN_QUEUE, 0
@@ -48,6 +51,16 @@ def get_messages(
         status, next_offset = GetStatus.OFFSET_OVERFLOW_BADLY, high
     else:
         entries = queue.entries(queue_offset, max(_LEAST_ENTRIES, max_messages))
+        if len(entries) and matches is not None:
+            return scan_filtered(
+                log,
+                config,
+                entries,
+                queue_offset=queue_offset,
+                ends=(low, high),
+                max_messages=max_messages,
+                matches=matches,
+            )
         if len(entries):
             scan = _Scan(log, config, max_messages, tag_filter)
             return scan.run(entries, queue_offset, low, high)
