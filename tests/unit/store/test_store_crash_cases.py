@@ -76,18 +76,19 @@ def test_no_unsynced_entry_is_trusted_after_a_power_loss() -> None:
 def test_a_hole_in_a_queue_after_a_power_loss_is_filled_however_old_its_file() -> None:
     files, clock = CrashingFiles(), Clock()
     store = open_store(ROOT, files, clock)
-    put_all(store, *[bytes(40)] * 10)
+    for count in (20, 10):
+        put_all(store, *[bytes(40)] * count)
+        clock.now += 10_000
     store.flush()
     store.flush_queues()
-    clock.now += 10_000
     put_all(store, *[bytes(40)] * 40)
     store.flush()
     kill(store)
-    second = QUEUE.with_name(f"{200:020d}")
-    files.content[second][60:] = bytes(140)
+    fourth = QUEUE.with_name(f"{600:020d}")
+    files.content[fourth][:] = bytes(200)
     files.boot = "another"
     store = open_store(ROOT, files, clock)
-    assert store.max_queue_offset("TopicTest", 0) == 50
+    assert store.max_queue_offset("TopicTest", 0) == 70
     assert_queues_agree_with_log(store)
 
 
