@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,7 @@ from failback.chaos.run_document import snapshot, write_run_json
 from failback.chaos.runfolder import CLOSED_SCHEMA, RunFolder
 from failback.chaos.session import RECORDER_PROC_NO, Session
 from failback.chaos.workload_process import CONSUMER, WorkloadProcess
+from failback.client.consumelog.gaps import missing_ranges
 from failback.client.consumelog.schema import TABLES
 from failback.client.consumelog.ship import Shipper, segment_metadata
 
@@ -120,9 +121,9 @@ def seal(folder: RunFolder, run: str, expected: Mapping[int, int]) -> Sealed:
     for number, seq in expected.items():
         last.setdefault(number, seq)
     gaps = [
-        gap
+        {"proc_no": number, "from_seq": first, "to_seq": end}
         for number in sorted(last)
-        for gap in _gaps(number, last[number], records[number], ranges[number].values())
+        for first, end in missing_ranges(last[number], records[number], ranges[number].values())
     ]
     return Sealed(
         {table: count for table, count in rows.items() if count},
@@ -131,23 +132,6 @@ def seal(folder: RunFolder, run: str, expected: Mapping[int, int]) -> Sealed:
         gaps,
         [path.name for path in (*report.held, *report.bad)],
     )
-
-
-def _gaps(
-    number: int, last: int, records: int, ranges: Iterable[tuple[int, int]]
-) -> list[dict[str, int]]:
-    """Holes in 1..last of one process, by the ranges of its files."""
-    if records >= last:
-        return []
-    gaps: list[dict[str, int]] = []
-    following = 1
-    for low, high in sorted(ranges):
-        if low > following:
-            gaps.append({"proc_no": number, "from_seq": following, "to_seq": low - 1})
-        following = max(following, high + 1)
-    if following <= last:
-        gaps.append({"proc_no": number, "from_seq": following, "to_seq": last})
-    return gaps or [{"proc_no": number, "from_seq": 1, "to_seq": last}]
 
 
 def _expected_last_seq(session: Session) -> dict[int, int]:

@@ -131,6 +131,43 @@ def test_another_death_than_asked_is_not_honest(
     assert doubt in record.why
 
 
+def test_offsets_persisted_while_the_signal_was_on_its_way_are_no_shutdown_code(
+    session: Session, target: FakeTarget
+) -> None:
+    dies(target, session, by=signal.SIGKILL)
+    die = target.on_signal
+
+    def persist_and_die(victim: ProcessIdentity, signum: int) -> None:
+        target.files[OFFSETS] = (b"{}", now().wall_ns)
+        die(victim, signum)
+
+    target.on_signal = persist_and_die
+    record = kill(session, target)
+    assert (record.honest, record.rungs["K4"]) == (True, "no shutdown code ran")
+    assert record.observed["file_age_ms"] == 0
+
+
+@pytest.mark.parametrize(("ahead_s", "honest"), [(60, True), (61, False)])
+def test_only_offsets_persisted_after_the_signal_are_shutdown_code(
+    session: Session, target: FakeTarget, ahead_s: int, honest: bool
+) -> None:
+    """A file that was that young before tells of a clock that is ahead, and of nothing else."""
+    future = now().wall_ns + 60 * 1_000_000_000
+    target.files[OFFSETS] = (b"{}", future)
+    dies(target, session, by=signal.SIGKILL)
+    die = target.on_signal
+
+    def write_and_die(victim: ProcessIdentity, signum: int) -> None:
+        target.files[OFFSETS] = (b"{}", future + (ahead_s - 60) * 1_000_000_000)
+        die(victim, signum)
+
+    target.on_signal = write_and_die
+    record = kill(session, target)
+    assert record.honest is honest
+    if not honest:
+        assert f"{OFFSETS} was written after the signal" in record.why
+
+
 @pytest.mark.parametrize("code", [0, 143])
 def test_a_clean_stop_is_an_honest_sigterm(session: Session, target: FakeTarget, code: int) -> None:
     dies(target, session, code=code, shutdown_ran=True)
