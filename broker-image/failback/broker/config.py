@@ -191,7 +191,8 @@ class BrokerConfig:
     failback_guard_auto_create: bool = False
     """Ours. A refused creation leaves the default topic's inherit bit as it is."""
     failback_guard_replication: bool = False
-    """Ours. A slave that says it is ahead of its master's log is refused."""
+    """Ours. A slave whose log is not the beginning of its master's does not replicate; a master
+    refuses a slave that reports more than it has, or has sent."""
 
     file: Path | None = field(default=None, metadata={"own": True})
     unknown: dict[str, str] = field(default_factory=dict, metadata={"own": True})

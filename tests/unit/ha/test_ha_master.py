@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from failback.broker.ha.config import HaConfig
+from failback.broker.ha.connection import HaConnection
 from failback.broker.ha.service import HaService
 from tests.support.fake_log import FakeLog
 from tests.support.ha_pair import FAST, bare_slave, running
@@ -346,6 +347,6 @@ def test_the_switch_of_the_guarded_rules_reaches_both_ends() -> None:
     assert HaConfig.of(BrokerConfig(failback_guard_replication=True)).is_guarded
 
 
-async def _connections(master: HaService) -> frozenset[object]:
+async def _connections(master: HaService) -> frozenset[HaConnection]:
     await until(lambda: master.connection_count == 1, "the connection")
     return master.connections
