@@ -151,8 +151,17 @@ async def _compare(admin: AdminClient, settings: PrefixSettings, tail: LogTail) 
     return await compare_with(admin, master, tail, settings.commit_log)
 
 
-async def compare_with(admin: AdminClient, master: str, tail: LogTail, commit_log: Path) -> Verdict:
+async def compare_with(
+    admin: AdminClient,
+    master: str,
+    tail: LogTail,
+    commit_log: Path,
+    *,
+    differs_at: int | None = None,
+) -> Verdict:
     """Compare the own log in folder ``commit_log``, which ends with ``tail``, with a master's.
+
+    If they differ, where they begin to is searched in the whole log, unless ``differs_at`` says it.
 
     Raises:
         FailbackError: The master did not answer.
@@ -166,7 +175,7 @@ async def compare_with(admin: AdminClient, master: str, tail: LogTail, commit_lo
     if tail.end > end:
         detail = f"slave ends at {tail.end}, master at {end}"
         ahead = replace(known, prefix=Prefix.SLAVE_AHEAD, detail=detail)
-        return await _with_first_difference(admin, commit_log, ahead)
+        return await _with_first_difference(admin, commit_log, ahead, differs_at)
     within = [each for each in tail.records if each[0] >= max(start, 0)]
     if not within:
         detail = f"master starts at {start}, slave ends at {tail.end}"
@@ -182,7 +191,7 @@ async def compare_with(admin: AdminClient, master: str, tail: LogTail, commit_lo
                 compared=number + 1,
                 differs_at=offset,
             )
-            return await _with_first_difference(admin, commit_log, diverged)
+            return await _with_first_difference(admin, commit_log, diverged, differs_at)
     return replace(known, compared=len(within))
 
 
@@ -194,11 +203,13 @@ def _offset_in(runtime: Mapping[str, str], key: str) -> int:
 
 
 async def _with_first_difference(admin: AdminClient, commit_log: Path, verdict: Verdict) -> Verdict:
-    """Return a verdict of refusal that says where the logs begin to differ.
+    """Return a verdict of refusal that says where the logs begin to differ: ``differs_at`` if known.
 
     Two logs that differ at one record have nothing in common behind it, because a record holds its
     own offset and time. A master that goes away meanwhile leaves the verdict as it is.
     """
+    if differs_at is not None:
+        return replace(verdict, differs_at=differs_at)
     try:
         first = await _first_difference(admin, commit_log, verdict)
     except FailbackError as error:

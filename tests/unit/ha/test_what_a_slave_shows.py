@@ -17,7 +17,7 @@ from tests.support.store_kit import log_messages, open_store, put, put_all
 
 pytestmark = pytest.mark.unit
 
-STOPPED = Refusal(4711, "Diverged: the master has another record")
+STOPPED = Refusal(4711, "Diverged", "the master has another record")
 
 
 def shown(lab: BrokerLab) -> dict[str, str]:

@@ -125,7 +125,7 @@ class _MasterConnection(asyncio.Protocol):
         self.appended_bytes += len(taken[1])
         stuck_at = self._store.dispatch_stuck_at
         if stuck_at is not None:
-            raise _NotOurLog(Refusal(stuck_at, "what the master sent is no record"))
+            raise _NotOurLog(Refusal(stuck_at, "Corrupt", "what the master sent is no record"))
 
     def _report(self) -> None:
         """Tell the master what this slave holds: page cache, not disk. Re-arms the timer."""
@@ -229,7 +229,7 @@ class HaClient:
         return refusal is None
 
     def _note(self, refusal: Refusal | None) -> None:
-        if refusal is not None and refusal != self.refusal:
+        if refusal is not None and (self.refusal is None or refusal[:2] != self.refusal[:2]):
             logger.error(
                 "HA: replication from %s stops: %s. This log stays as it is; wipe this store and "
                 "let it copy its master again",

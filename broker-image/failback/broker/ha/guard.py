@@ -44,19 +44,24 @@ def judge_of(
     ``master_address`` is where the name server says that the master serves.
     """
 
+    first_differences: dict[tuple[str, int], int] = {}  # by master and own end: found only once
+
     async def judge(ha_address: str) -> Refusal | None:
         stuck_at, end = store.dispatch_stuck_at, store.max_physical_offset
         if stuck_at is not None:
-            return Refusal(stuck_at, "this log has no record there")
+            return Refusal(stuck_at, "Corrupt", "this log has no record there")
         if end == 0:
             return None
         tail = LogTail(end, tuple(store.last_records(COMPARED_RECORDS)))
         master = _asked(ha_address, master_address())
         try:
             async with AdminClient(timeout_ms=_ASK_MS) as admin:
-                verdict = await compare_with(admin, master, tail, commit_log)
-        except FailbackError as error:
+                known = first_differences.get((master, end))
+                verdict = await compare_with(admin, master, tail, commit_log, differs_at=known)
+        except (FailbackError, OSError) as error:
             raise MasterUnknown(f"master {master}: {error}") from error
+        if verdict.differs_at is not None:
+            first_differences[master, end] = verdict.differs_at
         logger.debug("compared with master %s: %s", master, verdict)
         return _refusal(verdict, end)
 
@@ -84,8 +89,8 @@ def _refusal(verdict: Verdict, end: int) -> Refusal | None:
         # may still continue this log, and the join shows whether it does.
         if (verdict.master_start or 0) <= end:
             return None
-        return Refusal(end, f"{verdict.prefix.value}: {verdict.detail}")
+        return Refusal(end, verdict.prefix.value, verdict.detail)
     offset = verdict.differs_at
     if offset is None:
         offset = min(end, verdict.master_end or 0)
-    return Refusal(offset, f"{verdict.prefix.value}: {verdict.detail}")
+    return Refusal(offset, verdict.prefix.value, verdict.detail)

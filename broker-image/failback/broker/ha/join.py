@@ -31,10 +31,13 @@ class Refusal(NamedTuple):
 
     offset: int
     """The first byte of its log that is not the master's, as far as is known."""
-    reason: str
+    kind: str
+    """``SlaveAhead``, ``Diverged`` or ``TooFarBehind``, as in a member's status, or ``Corrupt``."""
+    detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.reason} (physical offset {self.offset})"
+        detail = f": {self.detail}" if self.detail else ""
+        return f"{self.kind}{detail} (physical offset {self.offset})"
 
 
 class _Verdict(Enum):
@@ -89,14 +92,14 @@ class JoinCheck:
         if found is Problem.BLANK:
             if size == file_rest:
                 return _Verdict.GOOD
-            return Refusal(start, f"the master's blank record has {size} bytes, not {file_rest}")
+            return _refusal(start, f"its blank record has {size} bytes, not {file_rest}")
         if found is not Problem.CUT_OFF:
-            return _Verdict.GOOD if isinstance(found, Record) else _refusal(start, found)
+            return _Verdict.GOOD if isinstance(found, Record) else _refusal(start, found.value)
         if not RECORD_FIXED_BYTES <= size <= file_rest:
-            return _refusal(start, Problem.BAD_LENGTHS)
+            return _refusal(start, Problem.BAD_LENGTHS.value)
         if len(view) >= _POSITION_END:
             if int.from_bytes(view[_POSITION_AT:_POSITION_END], "big") != start:
-                return _refusal(start, Problem.BAD_POSITION)
+                return _refusal(start, Problem.BAD_POSITION.value)
             if size > MOST_HELD_BYTES:
                 return _Verdict.GOOD
         return _Verdict.MORE
@@ -109,5 +112,5 @@ class JoinCheck:
         return self._file_bytes - offset % self._file_bytes
 
 
-def _refusal(offset: int, problem: Problem) -> Refusal:
-    return Refusal(offset, f"the master's bytes do not continue this log: {problem.value}")
+def _refusal(offset: int, problem: str) -> Refusal:
+    return Refusal(offset, "Diverged", f"the master's bytes do not continue this log: {problem}")
