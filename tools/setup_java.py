@@ -5,6 +5,7 @@ Everything lands under ``~/.cache/failback`` and stays: a second call looks at s
     apache-4.9.7/lib, home         name server, broker, mqadmin; home/conf has their logback files
     apache-client-4.9.8/lib        the client our programs run with
     apache-client-4.9.8/classes    the programs of tests/java/programs, compiled against it
+    apache-client-4.9.8/load       the load generator of the benchmarks, tests/java/load
 
 ``FAILBACK_APACHE_HOME`` names another folder with ``lib`` and ``home`` to use instead of the
 first. Uses the standard library only; tests import the functions, the Makefile runs it.
@@ -71,6 +72,20 @@ def ensure_client() -> Path:
     _once(home / "lib", [pom], lambda target: _fetch(pom, target))
     _once(home / "classes", [pom, *sources], lambda t: _compile(sources, home / "lib", t))
     return home
+
+
+def ensure_load_generator() -> Path:
+    """Return the folder of the benchmarks' load generator, which runs with the client's ``lib``.
+
+    A folder of its own: making it anew must not take classes from programs that run.
+    """
+    home = client_home()
+    pom = JAVA_TESTS / f"client-{CLIENT_VERSION}" / "pom.xml"
+    sources = [JAVA_TESTS / "programs" / "Options.java"]
+    sources += sorted((JAVA_TESTS / "load").glob("*.java"))
+    _once(home / "lib", [pom], lambda target: _fetch(pom, target))
+    _once(home / "load", [pom, *sources], lambda t: _compile(sources, home / "lib", t))
+    return home / "load"
 
 
 def _once(target: Path, inputs: Iterable[Path], make: Callable[[Path], None]) -> None:

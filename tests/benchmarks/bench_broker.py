@@ -1,119 +1,166 @@
 """Our broker beside Apache RocketMQ 4.9 under the very same load, in alternating windows.
 
-Run: ``python -m tests.benchmarks.bench_broker [--seconds N] [--windows N]``. 1 KiB bodies,
-ASYNC_MASTER and ASYNC_FLUSH, one producer process that keeps 1, 16 or 64 sends outstanding. Both
-brokers stay up; the load alternates between them (A B A B), because a machine's mood changes within
-minutes. Printed per cell: messages per second, CPU (user + system) of the broker per message, and
-the ratios ours/Apache of the medians. Apache is warmed up first: its CPU per message falls about
-fourfold while the JIT compiles. JSON on the last line.
+    make bench-broker                                     everything, under an hour
+    make bench-broker ARGS="--scale small"                everything once, in minutes
+    make bench-broker ARGS="--cells a,b --sizes 1024"     a part
+    make bench-broker ARGS="--markdown docs/performance.md"
+
+The load is the unmodified Java client 4.9.8 in one warm JVM (``lean`` uses a producer of our own).
+Brokers of both engines are up at the same time, the load goes from one to the other and back,
+because a machine's mood changes within minutes; what is printed are medians, ratios ours/Apache,
+and whether each target is met. Nothing is asserted: figures are to be read. Cells:
+
+    a, b, c       sends: async; synchronous slave; synchronous slave and flush
+    consumption   a push consumer on a backlog          catch-up   a fresh slave, four pairings
+    restart       kill -9, large store                  queues     1,000 topics x 8 queues
+    growth        a small and a large store of ours     footing    boot and memory at rest
+    lean          a producer that costs little itself
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
-import statistics
+import shutil
 import sys
 import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
+from typing import Final
 
-from tests.benchmarks.bench_broker_path import load, measure, memory_mib
-from tests.support.apache import Broker, NameServer
+import pytest
 
-CELLS = (1, 16, 64)
-WARM_UP_SECONDS = 20.0
-LOG_FILE_BYTES = 1 << 30
+from tests.benchmarks.broker import catch_up, consumption, footing, growth, lean, restart, sends
+from tests.benchmarks.broker.generator import LoadGenerator
+from tests.benchmarks.broker.proc import machine
+from tests.benchmarks.broker.scale import GIB, SCALES, Scale
+from tests.benchmarks.broker.table import Table, with_figures
+from tests.support.apache import server_home
+
+CELLS: Final = (
+    "a",
+    "b",
+    "c",
+    "consumption",
+    "catch-up",
+    "restart",
+    "queues",
+    "growth",
+    "footing",
+    "lean",
+)
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cells", type=_names, default=CELLS, help="default: all")
+    parser.add_argument("--scale", choices=SCALES, default="full")
+    parser.add_argument("--sizes", type=_numbers, help="of bodies, bytes: 128,1024,16384")
+    parser.add_argument("--threads", type=_numbers, help="1,16,64")
+    parser.add_argument("--batches", type=_numbers, help="1,32")
+    parser.add_argument("--seconds", type=float, help="length of one window")
+    parser.add_argument("--rounds", type=int, help="windows per engine and cell")
+    parser.add_argument("--folder", type=Path, help="where the stores are put; default: temporary")
+    parser.add_argument("--markdown", type=Path, help="document whose figures are replaced")
+    return parser.parse_args()
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(word) for word in text.split(","))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    for name in names:
+        if name not in CELLS:
+            raise argparse.ArgumentTypeError(f"no cell {name}; there are {', '.join(CELLS)}")
+    return names
+
+
+def chosen_scale(options: argparse.Namespace) -> Scale:
+    """Return the scale with what the command line changes of it."""
+    names = ("sizes", "threads", "batches", "seconds", "rounds")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    return replace(SCALES[options.scale], **given)
+
+
+def runners(
+    scale: Scale, folder: Path, load: LoadGenerator
+) -> dict[str, Callable[[], list[Table]]]:
+    """Return what measures each cell; each works in a folder of its own."""
+    return {
+        **{cell: partial(sends.measure, cell, scale, folder / cell, load) for cell in "abc"},
+        "consumption": partial(consumption.measure, scale, folder / "consumption", load),
+        "catch-up": partial(catch_up.measure, scale, folder / "catch-up"),
+        "restart": partial(restart.measure, scale, folder / "restart", load),
+        "queues": partial(growth.measure_queues, scale, folder / "queues", load),
+        "growth": partial(growth.measure_store, scale, folder / "growth", load),
+        "footing": partial(footing.measure, scale, folder / "footing"),
+        "lean": partial(lean.measure, scale, folder / "lean"),
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5.0, help="length of one window")
-    parser.add_argument("--windows", type=int, default=3, help="windows per broker and cell")
-    parser.add_argument("--folder", type=Path, help="where the stores are put; default: temporary")
-    options = parser.parse_args()
-    print(f"Python {platform.python_version()}, {os.cpu_count()} CPUs, 1 KiB bodies, ASYNC_FLUSH")
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        rows, memory = compare(Path(folder), options.seconds, options.windows)
-    print_table(rows)
-    for engine, mebibytes in memory.items():
-        print(
-            f"anonymous memory of {engine}: idle {mebibytes[0]:.0f}, loaded {mebibytes[1]:.0f} MiB"
-        )
-    print(json.dumps({"cells": rows, "anonymous_mib": memory}))
-    return 0
-
-
-Row = dict[str, float | str]
-
-
-def compare(folder: Path, seconds: float, windows: int) -> tuple[list[Row], dict[str, list[float]]]:
-    """Return one row per cell and engine, and idle and loaded memory per engine."""
-    namesrv = NameServer("failback", folder / "ns")
-    # The production heap and compiler: the frugal flags of the tests are not for measurements.
-    brokers = {
-        "failback": Broker("failback", folder / "ours", namesrv.address, name="ours"),
-        "apache": Broker(
-            "apache",
-            folder / "apache",
-            namesrv.address,
-            name="apache",
-            java_flags=("-Xms1g", "-Xmx1g"),
-        ),
-    }
-    running = []
+    options = parse()
+    scale = chosen_scale(options)
     try:
-        namesrv.start()
-        running.append(namesrv.process)
-        for broker in brokers.values():
-            broker.settings["mappedFileSizeCommitLog"] = LOG_FILE_BYTES
-            broker.start()
-            running.append(broker.process)
-        memory = {name: [memory_mib(b.process.pid)] for name, b in brokers.items()}
-        for name, broker in brokers.items():
-            load(broker.address, 1, 64, WARM_UP_SECONDS if name == "apache" else 3.0)
-        rows = []
-        for outstanding in CELLS:
-            rows += measure_cell(brokers, outstanding, seconds, windows)
-        for name, broker in brokers.items():
-            memory[name].append(memory_mib(broker.process.pid))
-        return rows, memory
-    finally:
-        for process in reversed(running):
-            process.stop()
+        server_home()
+    except pytest.skip.Exception as reason:
+        print(f"bench: {reason}", file=sys.stderr)
+        return 2
+    began = time.monotonic()
+    tables, failed = measure(options, scale)
+    minutes = (time.monotonic() - began) / 60
+    print(json.dumps({"machine": machine(), "tables": [asdict(table) for table in tables]}))
+    if options.markdown is not None and not failed:
+        head = f"{machine()}. Measured {time.strftime('%Y-%m-%d')} in {minutes:.0f} minutes, "
+        head += f"{scale.rounds} rounds of {scale.seconds:g} s per cell, medians."
+        text = "\n".join([head, "", *(table.markdown() for table in tables)])
+        document = options.markdown.read_text()
+        options.markdown.write_text(with_figures(document, text))
+    for name in failed:
+        print(f"did not finish: {name}", file=sys.stderr)
+    return 1 if failed else 0
 
 
-def measure_cell(
-    brokers: dict[str, Broker], outstanding: int, seconds: float, windows: int
-) -> list[Row]:
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in brokers}
-    for _ in range(windows):
-        for name, broker in brokers.items():
-            window = measure(broker.process.pid, broker.address, (1, outstanding), seconds)
-            found[name].append(window)
-    return [
-        {"engine": name, "in_flight": outstanding, **medians(rows)} for name, rows in found.items()
-    ]
+def measure(options: argparse.Namespace, scale: Scale) -> tuple[list[Table], list[str]]:
+    """Measure cell by cell; one that fails is told and takes no other one with it."""
+    tables: list[Table] = []
+    failed: list[str] = []
+    print(f"{machine()}\n", flush=True)
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="bench-broker-") as name:
+        folder = Path(name)
+        _warn_of_space(folder)
+        with LoadGenerator(folder / "generator") as load:
+            measures = runners(scale, folder, load)
+            for cell in options.cells:
+                try:
+                    found = measures[cell]()
+                except Exception:  # whatever one cell runs into is not the others' business
+                    traceback.print_exc()
+                    failed.append(cell)
+                    found = []
+                load.close_producers()
+                shutil.rmtree(folder / cell, ignore_errors=True)
+                for table in found:
+                    print(table.markdown(), flush=True)
+                tables += found
+    return tables, failed
 
 
-def medians(rows: list[dict[str, float]]) -> dict[str, float]:
-    names = ("rate", "cpu_us", "p50_ms", "p99_ms", "p999_ms", "errors")
-    return {name: statistics.median(row[name] for row in rows) for name in names}
-
-
-def print_table(rows: list[Row]) -> None:
-    print("in flight  engine      msg/s   CPU µs   p50 ms   p99 ms  p99.9 ms   rate ×   CPU ×")
-    for ours, apache in zip(rows[::2], rows[1::2], strict=True):
-        for row in (ours, apache):
-            latency = "  ".join(f"{row[name]:8.2f}" for name in ("p50_ms", "p99_ms", "p999_ms"))
-            line = f"{row['in_flight']:9d}  {row['engine']:9s}  {row['rate']:6.0f}"
-            line += f"  {row['cpu_us']:7.1f} {latency}"
-            if row is ours:
-                rate = float(ours["rate"]) / float(apache["rate"])
-                line += f"   {rate:6.2f}  {float(ours['cpu_us']) / float(apache['cpu_us']):6.2f}"
-            print(line)
+def _warn_of_space(folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < 40 * GIB:
+        print(f"only {free // GIB} GiB are free; a full run wants 40", file=sys.stderr)
 
 
 if __name__ == "__main__":
+    assert platform.system() == "Linux", "the figures come from /proc"
     sys.exit(main())

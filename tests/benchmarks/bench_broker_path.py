@@ -5,6 +5,9 @@ broker process is loaded by ``loadgen`` in a process of its own. Printed per cel
 sends in flight, messages per second, CPU (user + system) of the broker per message, the same in
 multiples of a calibration loop that runs the building blocks once per message, and latencies.
 Compare ratios; rates vary with whatever else the machine does. JSON on the last line.
+
+``--against FOLDER [--rounds N]`` measures a second broker, from another checkout, in alternating
+windows, and prints the ratio this/that of the medians: whether a change of the code paid.
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ import argparse
 import json
 import os
 import platform
+import statistics
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 import zlib
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -26,6 +31,7 @@ import msgspec
 from failback.protocol.headers import SendMessageRequestHeaderV2, envelope_decoder
 from tests.benchmarks.loadgen import _split_frame
 from tests.support.ports import free_port_block
+from tests.support.processes import ROOT, SOURCES
 
 CELLS = ((1, 1), (1, 16), (1, 64), (16, 1), (64, 1))
 READY = "boot success"
@@ -68,7 +74,11 @@ def memory_mib(pid: int) -> float:
     return 0.0
 
 
-def start_broker(folder: Path, settings: dict[str, str]) -> tuple[subprocess.Popen[str], str]:
+def start_broker(
+    folder: Path, settings: dict[str, str], checkout: Path = ROOT
+) -> tuple[subprocess.Popen[str], str]:
+    """Start the broker of a checkout; return its process and its address."""
+    folder.mkdir(parents=True, exist_ok=True)
     port = free_port_block(4) + 2
     properties = {
         "brokerName": "bench",
@@ -85,11 +95,16 @@ def start_broker(folder: Path, settings: dict[str, str]) -> tuple[subprocess.Pop
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
+            env={**os.environ, "PYTHONPATH": _sources(checkout)},
         )
     assert process.stdout is not None
     if READY not in process.stdout.readline():
         raise SystemExit((folder / "broker.log").read_text())
     return process, f"127.0.0.1:{port}"
+
+
+def _sources(checkout: Path) -> str:
+    return os.pathsep.join(str(checkout / source) for source in SOURCES)
 
 
 def load(address: str, connections: int, outstanding: int, seconds: float) -> dict[str, float]:
@@ -119,35 +134,73 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--flush", choices=("ASYNC_FLUSH", "SYNC_FLUSH"), default="ASYNC_FLUSH")
     parser.add_argument("--folder", type=Path, help="where the store is put; default: temporary")
+    parser.add_argument("--against", type=Path, help="another checkout, measured in turn")
+    parser.add_argument("--rounds", type=int, default=5, help="of a comparison")
     options = parser.parse_args()
     calibration = calibration_us()
     print(f"{platform.python_version()} on {os.cpu_count()} CPUs; calibration {calibration:.2f} µs")
-    print("conns  in flight   msg/s   CPU µs   ratio   p50 ms   p99 ms  p99.9 ms")
-    rows = []
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        process, address = start_broker(Path(folder), {"flushDiskType": options.flush})
-        try:
+    checkouts = {"this": ROOT}
+    if options.against is not None:
+        checkouts["that"] = options.against.resolve()
+    with tempfile.TemporaryDirectory(dir=options.folder) as folder, ExitStack() as stack:
+        brokers = {}
+        for name, checkout in checkouts.items():
+            settings = {"flushDiskType": options.flush}
+            process, address = start_broker(Path(folder) / name, settings, checkout)
+            stack.callback(stop, process)
             load(address, 1, 16, 1.0)
-            for cell in CELLS:
-                row = measure(process.pid, address, cell, options.seconds)
-                row["ratio"] = row["cpu_us"] / calibration
-                rows.append(row)
-                print(
-                    f"{cell[0]:5d}  {cell[1]:9d}  {row['rate']:6.0f}  {row['cpu_us']:7.1f}"
-                    f"  {row['ratio']:6.2f}  {row['p50_ms']:7.2f}  {row['p99_ms']:7.2f}"
-                    f"  {row['p999_ms']:8.2f}",
-                    flush=True,
-                )
-            anonymous = memory_mib(process.pid)
-            print(f"anonymous memory after it: {anonymous:.0f} MiB")
-        finally:
-            process.terminate()
-            process.wait(30)
-            if process.stdout is not None:
-                process.stdout.close()
-    report = {"calibration_us": calibration, "anonymous_mib": anonymous, "cells": rows}
+            brokers[name] = (process.pid, address)
+        if options.against is not None:
+            compare(brokers, options.seconds, options.rounds)
+            return 0
+        pid, address = brokers["this"]
+        report = measure_cells(pid, address, options.seconds, calibration)
     print(msgspec.json.encode(report).decode())
     return 0
+
+
+def stop(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    process.wait(30)
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def measure_cells(pid: int, address: str, seconds: float, calibration: float) -> dict[str, object]:
+    print("conns  in flight   msg/s   CPU µs   ratio   p50 ms   p99 ms  p99.9 ms")
+    rows = []
+    for cell in CELLS:
+        row = measure(pid, address, cell, seconds)
+        row["ratio"] = row["cpu_us"] / calibration
+        rows.append(row)
+        print(
+            f"{cell[0]:5d}  {cell[1]:9d}  {row['rate']:6.0f}  {row['cpu_us']:7.1f}"
+            f"  {row['ratio']:6.2f}  {row['p50_ms']:7.2f}  {row['p99_ms']:7.2f}"
+            f"  {row['p999_ms']:8.2f}",
+            flush=True,
+        )
+    anonymous = memory_mib(pid)
+    print(f"anonymous memory after it: {anonymous:.0f} MiB")
+    return {"calibration_us": calibration, "anonymous_mib": anonymous, "cells": rows}
+
+
+def compare(brokers: dict[str, tuple[int, str]], seconds: float, rounds: int) -> None:
+    """Print medians of alternating windows of two brokers."""
+    print("conns  in flight   CPU µs this    that   this/that   lowest   msg/s this    that")
+    for cell in CELLS:
+        rows: dict[str, list[dict[str, float]]] = {name: [] for name in brokers}
+        for number in range(rounds):
+            for name in brokers if number % 2 == 0 else reversed(brokers):
+                rows[name].append(measure(*brokers[name], cell, seconds))
+        cpu = {name: [row["cpu_us"] for row in each] for name, each in rows.items()}
+        this, that = (statistics.median(each) for each in cpu.values())
+        lowest = min(cpu["this"]) / min(cpu["that"])
+        rates = [statistics.median(row["rate"] for row in each) for each in rows.values()]
+        print(
+            f"{cell[0]:5d}  {cell[1]:9d}  {this:12.1f}  {that:6.1f}  {this / that:10.3f}"
+            f"  {lowest:7.3f}  {rates[0]:11.0f}  {rates[1]:6.0f}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

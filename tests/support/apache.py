@@ -67,6 +67,7 @@ class NameServer:
     engine: Engine
     folder: Path
     port: int = 0
+    java_flags: tuple[str, ...] = ("-Xms64m", "-Xmx256m", *_FRUGAL)
     process: TestProcess = field(init=False)
 
     def __post_init__(self) -> None:
@@ -78,7 +79,7 @@ class NameServer:
             lines += ["bindAddress=127.0.0.1"]
             command = failback_command("namesrv", "-c", str(conf))
         else:
-            command = [java(), "-Xms64m", "-Xmx256m", *_FRUGAL, *_homes(self.folder)]
+            command = [java(), *self.java_flags, *_homes(self.folder)]
             command += ["-cp", f"{server_home()}/lib/*"]
             command += ["org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf)]
         conf.write_text("\n".join(lines) + "\n")
@@ -99,7 +100,8 @@ class NameServer:
 class Broker:
     """A broker of either engine; ``engine`` may be changed between two starts.
 
-    It takes ports ``port`` - 2 … ``port`` + 1. ``settings`` are more lines of broker.conf.
+    It takes ports ``port`` - 2 … ``port`` + 1. ``settings`` are more lines of broker.conf;
+    ``launcher`` starts one of ours.
     """
 
     engine: Engine
@@ -112,6 +114,7 @@ class Broker:
     port: int = 0
     settings: dict[str, object] = field(default_factory=dict)
     java_flags: tuple[str, ...] = ("-Xms256m", "-Xmx512m", *_FRUGAL)
+    launcher: list[str] = field(default_factory=lambda: failback_command("broker"))
     process: TestProcess = field(init=False)
 
     def __post_init__(self) -> None:
@@ -153,7 +156,7 @@ class Broker:
         conf = self.folder / "broker.conf"
         conf.write_text(self.conf())
         if self.engine == "failback":
-            command = failback_command("broker", "-c", str(conf))
+            command = [*self.launcher, "-c", str(conf)]
         else:
             command = [java(), *self.java_flags, *_OPENS, *_homes(self.folder)]
             command += ["-cp", f"{server_home()}/lib/*"]

@@ -1,0 +1,52 @@
+"""What the broker has to reach beside Apache RocketMQ 4.9, as ratios ours/Apache. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A bound for a ratio: at least ``limit``, or at most."""
+
+    limit: float
+    at_least: bool = False
+
+    def is_met(self, ratio: float) -> bool:
+        return ratio >= self.limit if self.at_least else ratio <= self.limit
+
+    def verdict(self, ratio: float) -> str:
+        """Return the ratio, what became of the target, and the target."""
+        sign = "≥" if self.at_least else "≤"
+        return f"{ratio:.2f} {'met' if self.is_met(ratio) else 'missed'} ({sign} {self.limit:g})"
+
+
+def at_least(limit: float) -> Target:
+    return Target(limit, at_least=True)
+
+
+def at_most(limit: float) -> Target:
+    return Target(limit)
+
+
+def send_rate(threads: int) -> Target:
+    return at_least(1.7 if threads >= 16 else 1.0)
+
+
+def send_cpu(batch: int) -> Target:
+    return at_most(0.8 if batch > 1 else 0.4)
+
+
+SLAVE_CPU: Final = at_most(0.5)
+P99: Final = at_most(0.7)
+CONSUME_RATE: Final = at_least(1.0)
+CONSUME_CPU: Final = at_most(0.4)
+CATCH_UP_OURS: Final = at_least(10)
+CATCH_UP_MIXED: Final = at_least(1)
+IDLE_MEMORY: Final = at_most(0.25)
+LOADED_MEMORY: Final = at_most(0.15)
+BOOT: Final = at_most(0.33)
+RESTART: Final = at_most(0.5)
+GROWTH: Final = at_most(1.1)
+"""Of our own CPU per message, between the small and the large."""
