@@ -202,8 +202,10 @@ def _offset_in(runtime: Mapping[str, str], key: str) -> int:
         raise ProtocolError(f"runtime information has {key} {runtime.get(key)!r}") from None
 
 
-async def _with_first_difference(admin: AdminClient, commit_log: Path, verdict: Verdict) -> Verdict:
-    """Return a verdict of refusal that says where the logs begin to differ: ``differs_at`` if known.
+async def _with_first_difference(
+    admin: AdminClient, commit_log: Path, verdict: Verdict, differs_at: int | None
+) -> Verdict:
+    """Return a verdict of refusal that says where the logs differ first, if that is not known yet.
 
     Two logs that differ at one record have nothing in common behind it, because a record holds its
     own offset and time. A master that goes away meanwhile leaves the verdict as it is.
