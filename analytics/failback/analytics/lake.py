@@ -7,6 +7,7 @@ by name, a file that cannot be read is left out and named: the report then is a 
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +20,6 @@ from failback.analytics.errors import ReportInputError
 from failback.client.consumelog.schema import SCHEMA_ID, SCHEMA_KEY, TABLES, arrow_schema
 
 CHUNK_ROWS: Final = 1 << 20
-_MAJOR: Final = SCHEMA_ID.split(".log/")[1].split(".")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,7 @@ def open_lake(root: Path, run: str, tables: Iterable[str] = TABLES) -> Lake:
 def _check_schema(table: str, schema: pa.Schema, path: Path) -> list[str]:
     """Names of nullable columns that the file lacks; anything worse is refused."""
     version = (schema.metadata or {}).get(SCHEMA_KEY.encode(), SCHEMA_ID.encode()).decode()
-    major = version.split(".log/")[-1].split(".")[0]
-    if major != _MAJOR:
+    if schema_major(version) != schema_major(SCHEMA_ID):
         raise ReportInputError(f"schema {version} is newer than {SCHEMA_ID}", path)
     missing = []
     for field_ in arrow_schema(table):
@@ -131,7 +130,7 @@ def _check_schema(table: str, schema: pa.Schema, path: Path) -> list[str]:
             if not field_.nullable:
                 raise ReportInputError(f"column {field_.name} of {table} is missing", path)
             missing.append(field_.name)
-        elif _plain(schema.field(at).type) != _plain(field_.type):
+        elif plain_type(schema.field(at).type) != plain_type(field_.type):
             found = schema.field(at).type
             raise ReportInputError(
                 f"column {field_.name} of {table} is {found}, not {field_.type}", path
@@ -139,12 +138,17 @@ def _check_schema(table: str, schema: pa.Schema, path: Path) -> list[str]:
     return missing
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
+def schema_major(schema_id: str) -> str:
+    """The major version in a schema id: files of another one are not read."""
+    return schema_id.split(".log/")[-1].split(".")[0]
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
     """Types that hold the same values are one: dictionaries, and fixed or variable binary."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_list(kind):
-        return pa.list_(_plain(kind.value_type))
+        return pa.list_(plain_type(kind.value_type))
     if pa.types.is_fixed_size_binary(kind) or pa.types.is_large_binary(kind):
         return pa.binary()
     return pa.utf8() if pa.types.is_large_string(kind) else kind
@@ -175,3 +179,9 @@ def _fitted(found: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _together(tables: list[pa.Table]) -> pa.Table:
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
+
+
+if __name__ == "__main__":
+    from failback.analytics.collect.fsck import main
+
+    sys.exit(main())

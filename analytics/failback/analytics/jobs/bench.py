@@ -35,8 +35,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from failback.client.consumelog.lake_files import write_parquet
 from failback.client.consumelog.schema import arrow_schema
-from failback.client.consumelog.ship import write_parquet
 
 Ints = NDArray[np.int64]
 

@@ -6,12 +6,14 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from failback.client.consumelog import hot_format
 from failback.client.consumelog.errors import BadHotLog
+
+_HEAD_BYTES: Final = 4096
 
 Record = Sequence[Any]
 """``[table code, seq, wall_ns, mono_ns, columns...]``; trailing columns may be missing."""
@@ -47,17 +49,29 @@ def read_hot(path: Path) -> HotLog:
     Raises:
         BadHotLog: The head is missing or of another format, so nothing can be said.
     """
-    data = path.read_bytes()
-    payloads, used, torn = _payloads(data)
+    payloads, used, torn = _payloads(path.read_bytes())
+    head = _head(payloads, path)
     decode = msgspec.msgpack.Decoder().decode
+    return HotLog(head, [decode(payload) for payload in payloads[1:]], torn, used)
+
+
+def read_head(path: Path) -> Head:
+    """Read who writes ``path``, and nothing else. Raises ``BadHotLog``."""
+    with path.open("rb") as file:
+        data = file.read(_HEAD_BYTES)
+    length = hot_format.FRAME.unpack_from(data)[0] if len(data) >= hot_format.FRAME.size else 0
+    return _head(_payloads(data[: hot_format.FRAME.size + length])[0], path)
+
+
+def _head(payloads: Sequence[bytes], path: Path) -> Head:
     try:
-        name, *rest = decode(payloads[0])
+        name, *rest = msgspec.msgpack.decode(payloads[0])
         head = Head(*rest)
     except (IndexError, TypeError, ValueError, msgspec.DecodeError) as error:
         raise BadHotLog("the head cannot be read", path) from error
     if name != hot_format.FORMAT:
         raise BadHotLog(f"format {name!r}, not {hot_format.FORMAT!r}", path)
-    return HotLog(head, [decode(payload) for payload in payloads[1:]], torn, used)
+    return head
 
 
 def _payloads(data: bytes) -> tuple[list[bytes], int, bool]:

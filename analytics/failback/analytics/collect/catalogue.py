@@ -1,0 +1,184 @@
+"""What the lake holds of each run: one line per segment in ``lake/_segments/run=<id>.jsonl``.
+
+The catalogue can be made again from the files (``fsck``): a file is there before its line. A line
+that a crash cut is ended by the next one and skipped by every reader. Marks stand beside it:
+
+    closed=<id>    the run is complete, and how far each process got (JSON)
+    changed=<id>   a segment came again with other content (a JSON line for each)
+    expired=<id>   the run was deleted, or is being deleted (empty)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from failback.client.consumelog.gaps import missing_ranges
+from failback.client.consumelog.lake_files import place, sync_folder
+
+FOLDER: Final = "_segments"
+CLOSED: Final = "closed"
+CHANGED: Final = "changed"
+EXPIRED: Final = "expired"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One line of a catalogue."""
+
+    id: str
+    sha256: str | None
+    path: str
+    bytes: int
+    proc: str
+    proc_no: int
+    index: int
+    table: str
+    seq_lo: int
+    seq_hi: int
+    rows: int
+    records: int
+    stored_ms: int
+
+
+@dataclass(slots=True)
+class ProcState:
+    """What is stored of one process."""
+
+    proc: str
+    next_index: int = 0
+    records: int = 0
+    last_seq: int = 0
+    backlog_bytes: int = 0
+    """What its shipper still had to send when it was last heard of."""
+
+
+@dataclass(slots=True)
+class RunState:
+    """What is stored of one run, kept in memory: a few numbers per process."""
+
+    run: str
+    procs: dict[int, ProcState] = field(default_factory=dict)
+    segments: int = 0
+    bytes: int = 0
+    closed: bool = False
+    changed: int = 0
+    expired: bool = False
+
+    def number_of(self, proc: str) -> int | None:
+        return next((number for number, each in self.procs.items() if each.proc == proc), None)
+
+    def claim(self, number: int, proc: str) -> None:
+        """From now on the number is this process's."""
+        self.procs.setdefault(number, ProcState(proc))
+
+    def add(self, entry: Entry) -> None:
+        state = self.procs.setdefault(entry.proc_no, ProcState(entry.proc))
+        state.next_index = max(state.next_index, entry.index + 1)
+        state.records += entry.records
+        state.last_seq = max(state.last_seq, entry.seq_hi)
+        self.segments += 1
+        self.bytes += entry.bytes
+
+
+class Catalogue:
+    """The catalogue files of one lake. One writer; the caller holds the run's lock."""
+
+    def __init__(self, lake: Path) -> None:
+        self.folder = lake / FOLDER
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def file(self, run: str) -> Path:
+        return self.folder / f"run={run}.jsonl"
+
+    def mark(self, run: str, kind: str) -> Path:
+        """The file of a mark: ``CLOSED``, ``CHANGED`` or ``EXPIRED``."""
+        return self.folder / f"{kind}={run}"
+
+    def runs(self) -> list[str]:
+        """Runs that have a catalogue."""
+        names = (path.name for path in self.folder.glob("run=*.jsonl"))
+        return sorted(name.removeprefix("run=").removesuffix(".jsonl") for name in names)
+
+    def entries(self, run: str) -> Iterator[Entry]:
+        """Every whole line, in the order of arrival."""
+        decode = msgspec.json.Decoder(Entry).decode
+        try:
+            with self.file(run).open("rb") as file:
+                for line in file:
+                    try:
+                        yield decode(line)
+                    except msgspec.DecodeError:
+                        continue  # cut by a crash; its file is found by fsck
+        except FileNotFoundError:
+            return
+
+    def load(self, run: str) -> RunState:
+        state = RunState(run)
+        for entry in self.entries(run):
+            state.add(entry)
+        state.closed = self.mark(run, CLOSED).exists()
+        state.expired = self.mark(run, EXPIRED).exists()
+        state.changed = _lines(self.mark(run, CHANGED))
+        return state
+
+    def append(self, run: str, entry: Entry) -> None:
+        """Add a line. Raises ``OSError``: then the line does not count."""
+        append_line(self.file(run), msgspec.json.encode(entry))
+
+    def replace(self, run: str, entries: list[Entry]) -> None:
+        """Write the whole file anew."""
+        data = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
+        place(data, self.folder / f".run={run}.tmp", self.file(run))
+
+    def mark_changed(self, run: str, segment_id: str, sha256: str, kept: str | None) -> None:
+        """Note that a segment came again with other content; durable when this returns."""
+        path = self.mark(run, CHANGED)
+        note = {"id": segment_id, "sha256": sha256, "kept": kept}
+        append_line(path, msgspec.json.encode(note), sync=True)
+        sync_folder(self.folder)
+
+    def missing(self, run: str, last_seqs: dict[int, int]) -> list[dict[str, int]]:
+        """Holes of every process that is stored or named: ``proc_no, from_seq, to_seq``."""
+        ranges: dict[int, dict[int, tuple[int, int]]] = {number: {} for number in last_seqs}
+        records = dict.fromkeys(last_seqs, 0)
+        last = dict(last_seqs)
+        for entry in self.entries(run):
+            number = entry.proc_no
+            of_proc = ranges.setdefault(number, {})
+            low, high = of_proc.get(entry.index, (entry.seq_lo, entry.seq_hi))
+            of_proc[entry.index] = (min(low, entry.seq_lo), max(high, entry.seq_hi))
+            records[number] = records.get(number, 0) + entry.records
+            last[number] = max(last.get(number, 0), entry.seq_hi)
+        return [
+            {"proc_no": number, "from_seq": first, "to_seq": end}
+            for number in sorted(last)
+            for first, end in missing_ranges(last[number], records[number], ranges[number].values())
+        ]
+
+
+def append_line(path: Path, line: bytes, *, sync: bool = False) -> None:
+    """Append one line in one write, after ending one that a crash or a full disk cut."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+    try:
+        size = os.fstat(fd).st_size
+        whole = size == 0 or os.pread(fd, 1, size - 1) == b"\n"
+        data = (b"" if whole else b"\n") + line + b"\n"
+        written = os.write(fd, data)
+        if written < len(data):  # a full disk takes a part first, and says so at the next write
+            os.write(fd, data[written:])
+        if sync:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _lines(path: Path) -> int:
+    try:
+        return path.read_bytes().count(b"\n")
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,349 @@
+"""The disk side of the collector. Every method may be called from any thread, and may block.
+
+A segment is written to ``incoming/``, synced, renamed into the lake, its folder synced, and then
+gets its line in the catalogue; only then it is answered. Killed anywhere, the next start finds
+either nothing but a file in ``incoming/``, which it deletes, or a lake file without a line, which
+``fsck`` adds. Nobody was told that such a segment is stored, so its shipper sends it again and
+hears that it is known.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+import shutil
+import threading
+import uuid
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from failback.analytics.collect.catalogue import CHANGED, CLOSED, EXPIRED, Catalogue, RunState
+from failback.analytics.collect.decode import UPLOAD_KEY, Decoded, decode, unpacked_bytes
+from failback.analytics.collect.fsck import check_run, entry_of
+from failback.analytics.collect.ids import SegmentId
+from failback.analytics.collect.memory_gate import MemoryGate
+from failback.analytics.collect.problems import Problem
+from failback.analytics.collect.settings import CollectorSettings
+from failback.client.consumelog.lake_files import parquet_bytes, place, sync_folder
+
+logger = logging.getLogger(__name__)
+
+STORED: Final = "stored"
+KNOWN: Final = "known"
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_LOCKS: Final = 64
+_RUNS_IN_MEMORY: Final = 1024
+_LISTED_SEGMENTS: Final = 5_000
+
+
+class Store:
+    """The lake of one collector."""
+
+    def __init__(self, settings: CollectorSettings, wall_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._wall_ms = wall_ms
+        self.lake = settings.root / "lake"
+        self.incoming = settings.root / "incoming"
+        self.quarantine = settings.root / "quarantine"
+        for folder in (self.lake, self.incoming, self.quarantine):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.catalogue = Catalogue(self.lake)
+        self._runs: OrderedDict[str, RunState] = OrderedDict()
+        self._runs_lock = threading.Lock()
+        self._segment_locks = [threading.Lock() for _ in range(_LOCKS)]
+        self._run_locks = [threading.RLock() for _ in range(_LOCKS)]
+        self._memory = MemoryGate(settings.limits.decoded_bytes)
+        self._bytes = 0
+
+    def recover(self) -> None:
+        """Put right what a kill left behind. Call once, before the first request."""
+        for path in self.incoming.iterdir():
+            path.unlink()
+        names = {path.name.removeprefix("run=") for path in self.lake.glob("table=*/run=*")}
+        for run in sorted(names | set(self.catalogue.runs())):
+            if self.catalogue.mark(run, EXPIRED).exists():
+                self._delete_files(run)
+                continue
+            check_run(self.lake, self.catalogue, run, self._wall_ms())
+            self._bytes += self._state(run).bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the files in the lake."""
+        return self._bytes
+
+    def free_bytes(self) -> int:
+        """Free space of the file system that the lake is on."""
+        return shutil.disk_usage(self.lake).free
+
+    def check_room(self) -> None:
+        """Raise ``Problem`` when nothing more may be stored."""
+        settings = self._settings
+        if self.free_bytes() < settings.min_free_bytes:
+            raise Problem(
+                "store-full",
+                f"less than {settings.min_free_bytes} bytes are free",
+                retry_after_seconds=30,
+            )
+        if settings.max_store_bytes is not None and self._bytes >= settings.max_store_bytes:
+            raise Problem(
+                "store-full",
+                f"the lake holds {self._bytes} bytes, at most {settings.max_store_bytes} it may",
+                retry_after_seconds=30,
+            )
+
+    def commit(self, named: SegmentId, body: bytes, kind: str, sha256: str) -> str:
+        """Store a segment whose body has this hash. Returns ``STORED`` or ``KNOWN``.
+
+        Raises:
+            Problem: It is not stored, and why.
+        """
+        with self._segment_locks[zlib.crc32(str(named).encode()) % _LOCKS]:
+            if self._is_known(named, body, sha256):
+                return KNOWN
+            with (
+                _disk_problems(),
+                self._memory.holding(unpacked_bytes(body, kind) + 2 * len(body)),
+            ):
+                decoded = decode(named, body, kind, sha256, self._settings.limits)
+                self._write(named, decoded, sha256)
+            return STORED
+
+    def stored_of(self, run: str, proc: str, from_index: int = 0) -> dict[str, Any]:
+        """What is stored of one process, the newest segments of it by name."""
+        state = self._state(run)
+        number = state.number_of(proc)
+        segments = [
+            {"id": entry.id, "sha256": entry.sha256}
+            for entry in (self.catalogue.entries(run) if number is not None else ())
+            if entry.proc == proc and entry.index >= from_index
+        ]
+        known = state.procs[number] if number is not None else None
+        return {
+            "run": run,
+            "proc": proc,
+            "proc_no": number,
+            "next_index": known.next_index if known else 0,
+            "records": known.records if known else 0,
+            "last_seq": known.last_seq if known else 0,
+            "segments": segments[-_LISTED_SEGMENTS:],
+        }
+
+    def describe(self, run: str) -> dict[str, Any] | None:
+        """A run in a few numbers; ``None`` if there is nothing of it."""
+        state = self._state(run)
+        if not state.segments:
+            return None
+        return {
+            "run": run,
+            "segments": state.segments,
+            "bytes": state.bytes,
+            "procs": len(state.procs),
+            "closed": state.closed,
+            "evidence_changed": state.changed > 0,
+            "backlog_bytes": sum(each.backlog_bytes for each in state.procs.values()),
+        }
+
+    def page_of_runs(self, cursor: str, limit: int) -> dict[str, Any]:
+        """At most ``limit`` runs behind ``cursor``, by name."""
+        names = [run for run in self.catalogue.runs() if run > cursor]
+        found = [each for run in names[:limit] if (each := self.describe(run)) is not None]
+        return {"runs": found, "next": names[limit - 1] if len(names) > limit else None}
+
+    def note_backlog(self, named: SegmentId, count: int) -> None:
+        """Keep what a shipper says that it still has to send."""
+        state = self._state(named.run)
+        number = state.number_of(named.proc)
+        if number is not None:
+            state.procs[number].backlog_bytes = count
+
+    def backlogs(self) -> dict[str, int]:
+        """What the shippers of the runs in memory still had to send, by run."""
+        with self._runs_lock:
+            states = list(self._runs.values())
+        return {
+            state.run: sum(each.backlog_bytes for each in list(state.procs.values()))
+            for state in states
+            if state.segments and not state.closed and not state.expired
+        }
+
+    def close_run(self, run: str, last_seqs: dict[int, int]) -> list[dict[str, int]]:
+        """Close a run if every record of it is stored; returns what is missing.
+
+        Raises:
+            Problem: Nothing is known of the run, or the disk failed.
+        """
+        with self._run_lock(run), _disk_problems():
+            state = self._state(run)
+            if state.expired:
+                raise Problem("run-expired", f"run {run} was deleted by retention")
+            if not state.segments and not last_seqs:
+                raise Problem("not-found", f"there is nothing of run {run}")
+            gaps = self.catalogue.missing(run, last_seqs)
+            if not gaps and not state.closed:
+                note = {"procs": {str(number): seq for number, seq in sorted(last_seqs.items())}}
+                mark = self.catalogue.mark(run, CLOSED)
+                place(msgspec.json.encode(note), self.incoming / uuid.uuid4().hex, mark)
+                state.closed = True
+            return gaps
+
+    def expire(self, before_ms: int) -> list[str]:
+        """Delete the runs that nothing was added to since ``before_ms``; returns their names."""
+        gone = []
+        for run in self.catalogue.runs():
+            with self._run_lock(run):
+                changed_ms = self.catalogue.file(run).stat().st_mtime_ns // 1_000_000
+                if changed_ms >= before_ms:
+                    continue
+                state = self._state(run)
+                self.catalogue.mark(run, EXPIRED).touch()
+                sync_folder(self.catalogue.folder)
+                if not state.expired:
+                    state.expired = True
+                    self._bytes -= state.bytes
+            self._delete_files(run)
+            logger.info("run %s had no new segment for too long and is deleted", run)
+            gone.append(run)
+        return gone
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _is_known(self, named: SegmentId, body: bytes, sha256: str) -> bool:
+        """Is it stored already? Raises ``Problem`` if with other content, or if it is too late."""
+        state = self._state(named.run)
+        if state.expired:
+            raise Problem("run-expired", f"run {named.run} was deleted by retention")
+        number = state.number_of(named.proc)
+        known = None if number is None else self._stored_hash(named, number)
+        if known == sha256:
+            return True
+        if known is not None:
+            self._set_aside(named, body, sha256)
+            raise Problem("other-content", f"{named} is stored with sha256 {known}")
+        if state.closed:
+            raise Problem("run-closed", f"run {named.run} is closed, and {named} is not in it")
+        return False
+
+    def _stored_hash(self, named: SegmentId, number: int) -> str | None:
+        path = self.lake / named.path(number)
+        try:
+            metadata = pq.read_schema(path).metadata or {}
+            return str(metadata[UPLOAD_KEY.encode()].decode())
+        except FileNotFoundError:
+            return None
+        except (KeyError, OSError, pa.ArrowException):
+            # Damaged, or put there by another writer: the catalogue says what it was.
+            listed = (each for each in self.catalogue.entries(named.run) if each.id == str(named))
+            return next((each.sha256 or "unknown" for each in listed), "unknown")
+
+    def _write(self, named: SegmentId, decoded: Decoded, sha256: str) -> None:
+        note = decoded.note
+        data = parquet_bytes(decoded.table)
+        path = self.lake / named.path(note.proc_no)
+        self._claim(named, note.proc_no, path.parent)
+        place(data, self.incoming / f"{uuid.uuid4().hex}.parquet", path)
+        entry = entry_of(named.table, path.relative_to(self.lake), data.size, note, sha256,
+                         self._wall_ms())  # fmt: skip
+        with self._run_lock(named.run):
+            state = self._state(named.run)
+            try:
+                if state.expired or state.closed:
+                    raise Problem("run-closed", f"run {named.run} was closed meanwhile")
+                self.catalogue.append(named.run, entry)
+            except BaseException:
+                path.unlink(missing_ok=True)  # nobody was told that it is stored
+                raise
+            state.add(entry)
+            self._bytes += entry.bytes
+
+    def _claim(self, named: SegmentId, number: int, folder: Path) -> None:
+        """Make the folder, and the number the process's: deliveries of a run are told by it."""
+        with self._run_lock(named.run):
+            state = self._state(named.run)
+            owner = state.procs.get(number)
+            taken = owner is not None and owner.proc != named.proc
+            other = state.number_of(named.proc)
+            if taken or (other is not None and other != number):
+                what = f"process number {number} of run {named.run} is not of {named.proc}"
+                raise Problem("process-number-taken", what)
+            state.claim(number, named.proc)
+            self._make_folder(folder)
+
+    def _make_folder(self, folder: Path) -> None:
+        if not folder.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            sync_folder(folder.parent)
+            sync_folder(self.lake)
+
+    def _set_aside(self, named: SegmentId, body: bytes, sha256: str) -> None:
+        """Keep what contradicts a stored segment, and mark the run."""
+        folder = self.quarantine / f"run={named.run}"
+        path = folder / f"{named.proc}-{named.index:08d}-{named.table}-{sha256[:16]}"
+        with self._run_lock(named.run), _disk_problems():
+            state = self._state(named.run)
+            if path.exists():
+                return
+            held = sum(each.stat().st_size for each in self.quarantine.rglob("*") if each.is_file())
+            kept = held + len(body) <= self._settings.quarantine_bytes
+            if kept:
+                self._make_folder(folder)
+                place(body, self.incoming / uuid.uuid4().hex, path)
+            name = str(path.relative_to(self._settings.root)) if kept else None
+            self.catalogue.mark_changed(named.run, str(named), sha256, name)
+            state.changed += 1
+        logger.error("%s came again with other content; the run is marked", named)
+
+    def _state(self, run: str) -> RunState:
+        with self._runs_lock:
+            state = self._runs.get(run)
+            if state is not None:
+                self._runs.move_to_end(run)
+                return state
+        with self._run_lock(run):
+            state = self.catalogue.load(run)
+            with self._runs_lock:
+                state = self._runs.setdefault(run, state)
+                self._runs.move_to_end(run)
+                while len(self._runs) > _RUNS_IN_MEMORY:
+                    self._runs.popitem(last=False)
+            return state
+
+    def _run_lock(self, run: str) -> threading.RLock:
+        return self._run_locks[zlib.crc32(run.encode()) % _LOCKS]
+
+    def _delete_files(self, run: str) -> None:
+        """Delete a run that is marked as expired; begun again by the next start if killed."""
+        for folder in self.lake.glob(f"table=*/run={run}"):
+            shutil.rmtree(folder)
+        shutil.rmtree(self.quarantine / f"run={run}", ignore_errors=True)
+        for kind in (CLOSED, CHANGED):
+            self.catalogue.mark(run, kind).unlink(missing_ok=True)
+        self.catalogue.file(run).unlink(missing_ok=True)
+
+
+def sha256_of(body: bytes) -> str:
+    """Hash of a whole body, hex."""
+    return hashlib.sha256(body).hexdigest()
+
+
+@contextmanager
+def _disk_problems() -> Iterator[None]:
+    """What the disk raises, as an answer."""
+    try:
+        yield
+    except OSError as error:
+        what = os.strerror(error.errno) if error.errno else str(error)
+        if error.errno in _FULL:
+            raise Problem("store-full", what, retry_after_seconds=30) from error
+        logger.exception("the disk failed")
+        raise Problem("store-failed", what, retry_after_seconds=30) from error

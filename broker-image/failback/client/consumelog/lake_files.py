@@ -1,0 +1,149 @@
+"""Segments as Arrow tables, as the streams that are uploaded, and as Parquet files of the lake.
+
+A lake file holds dictionaries for names only (two thirds of the time and of the bytes go into
+dictionaries of numbers otherwise) and is ordered by queue and offset where the table has both, so
+that the statistics of its pages say which queues and offsets are in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from failback.client.consumelog.schema import arrow_schema, order
+from failback.client.consumelog.segments import Segment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ROW_GROUP_ROWS: Final = 1 << 20
+_ZSTD_LEVEL: Final = 3
+_QUEUE_ORDER: Final = ("broker", "ptopic", "qid", "qoff", "seq")
+ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
+PARQUET: Final = "application/vnd.apache.parquet"
+
+
+def arrow_table(segment: Segment) -> pa.Table:
+    """The segment as an Arrow table in the lake's schema, its metadata included."""
+    import pyarrow as pa
+
+    schema = arrow_schema(segment.table)
+    head, count = segment.head, len(segment.rows)
+    constants = {"run": head.run, "proc": head.proc, "proc_no": head.proc_no, "host": head.host}
+    names = ("seq", "wall_ns", "mono_ns", *order(segment.table))
+    varying = dict(zip(names, zip(*segment.rows, strict=True), strict=True))
+    arrays = [
+        _array(varying[field.name], field.type)
+        if field.name in varying
+        else _constant(constants[field.name], count, field.type)
+        for field in schema
+    ]
+    return pa.table(arrays, schema=schema.with_metadata(segment.metadata))
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        return pa.array(values, kind.value_type).dictionary_encode()
+    return pa.array(values, kind)
+
+
+def _constant(value: Any, count: int, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        indices = pa.array([0] * count, kind.index_type)
+        return pa.DictionaryArray.from_arrays(indices, pa.array([value], kind.value_type))
+    return pa.array([value] * count, kind)
+
+
+def stream_bytes(segment: Segment) -> bytes:
+    """The segment as the Arrow IPC stream that is uploaded; equal bytes for equal segments."""
+    import pyarrow as pa
+
+    table = arrow_table(segment)
+    sink = pa.BufferOutputStream()
+    codec = pa.Codec("zstd", compression_level=_ZSTD_LEVEL)
+    options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    stream: bytes = sink.getvalue().to_pybytes()
+    return stream
+
+
+def lake_order(table: pa.Table) -> pa.Table:
+    """The rows by queue and offset, ties by seq; a table without queue offsets is left alone."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if table.num_rows < 2 or any(name not in table.column_names for name in _QUEUE_ORDER):
+        return table
+    keys = pa.table({name: _sortable(table.column(name)) for name in _QUEUE_ORDER})
+    return table.take(pc.sort_indices(keys, [(name, "ascending") for name in _QUEUE_ORDER]))
+
+
+def _sortable(column: pa.ChunkedArray) -> pa.Array:
+    """The column, or for names the place of each in the order of all of them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_dictionary(column.type):
+        return column.combine_chunks()
+    whole = pa.chunked_array(column.unify_dictionaries()).combine_chunks()
+    return pc.rank(whole.dictionary, tiebreaker="dense").take(whole.indices)
+
+
+def parquet_bytes(table: pa.Table) -> pa.Buffer:
+    """One file of the lake."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [field.name for field in table.schema if pa.types.is_dictionary(field.type)]
+    sink = pa.BufferOutputStream()
+    pq.write_table(
+        lake_order(table),
+        sink,
+        compression="zstd",
+        compression_level=_ZSTD_LEVEL,
+        row_group_size=_ROW_GROUP_ROWS,
+        use_dictionary=names,
+        write_page_index=True,
+        store_schema=True,
+    )
+    return sink.getvalue()
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write one lake file, so that it is whole and on the disk under its name or not there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    place(parquet_bytes(table), path.with_name(f".{path.name}.tmp"), path)
+
+
+def place(data: bytes | memoryview | pa.Buffer, hidden: Path, path: Path) -> None:
+    """Write ``hidden``, fsync, rename to ``path``, fsync of the folder.
+
+    Raises:
+        OSError: The disk is full or fails. ``hidden`` is gone, ``path`` is as it was.
+    """
+    try:
+        with hidden.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        hidden.rename(path)
+    except BaseException:
+        hidden.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names that were made, changed or removed in ``folder`` durable."""
+    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
