@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from failback.cli import admin, cluster, demo, long_running, operator, report, run, tools
+from failback.cli import admin, cluster, collect, demo, long_running, operator, report, run, tools
 from failback.cli.errors import Debug
 
 app = typer.Typer(
@@ -45,6 +45,7 @@ run.register(app)
 report.register(app)
 long_running.register(app)
 app.add_typer(admin.app, name="admin")
+app.add_typer(collect.app, name="collect")
 app.add_typer(operator.app, name="operator")
 app.add_typer(tools.app, name="tools")
 
