@@ -29,6 +29,10 @@ TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 
+MOST_LISTED_QUEUES: Final = 16_384
+"""How many queues of a topic an answer lists: a topic may claim to have 2^31 of them, and to list
+those would hold up everybody."""
+
 _SCHEDULE_QUEUES: Final = 18
 _READ_WRITE: Final = PERM_READ | PERM_WRITE
 

@@ -17,6 +17,9 @@ from typing import Final, NamedTuple
 REPORT: Final = struct.Struct(">q")
 FRAME_HEADER: Final = struct.Struct(">qi")
 
+_MOST_OFFSET: Final = 2**63 - 1
+"""The largest end of a log that a report can carry."""
+
 encode_report = REPORT.pack
 """``encode_report(max_physical_offset) -> bytes``."""
 
@@ -111,7 +114,7 @@ class SlaveStream:
         offset, size = FRAME_HEADER.unpack(header)
         if not self._any_offset and offset != self._position:
             return f"the master sent offset {offset}, this slave is at {self._position}"
-        if size < 0 or offset < 0:
+        if size < 0 or offset < 0 or offset + size > _MOST_OFFSET:
             return f"the master sent a frame of {size} bytes at offset {offset}"
         if offset % self._mapped_file_bytes + size > self._mapped_file_bytes:
             return (

@@ -15,6 +15,7 @@ from failback.broker.identity import BrokerIdentity
 from failback.broker.processors.progress import GroupProgress
 from failback.broker.statistics import BrokerStatistics
 from failback.broker.subscription import filter_data
+from failback.broker.topics import MOST_LISTED_QUEUES
 from failback.protocol.body import MessageQueue
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
@@ -82,7 +83,7 @@ class ConsumptionProcessor:
             return request.response(ResponseCode.TOPIC_NOT_EXIST, remark)
         spans = [
             self._time_span(header.topic, header.group, queue_id)
-            for queue_id in range(config.write_queue_nums)
+            for queue_id in range(min(config.write_queue_nums, MOST_LISTED_QUEUES))
         ]
         body = QueryConsumeTimeSpanBody(spans).to_json()
         return request.response(ResponseCode.SUCCESS, body=body)

@@ -14,6 +14,7 @@ from failback.broker.identity import BrokerIdentity
 from failback.broker.processors.progress import GroupProgress
 from failback.broker.statistics import BrokerStatistics
 from failback.broker.stats_items import StatsItems
+from failback.broker.topics import MOST_LISTED_QUEUES
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -103,7 +104,7 @@ class InspectionProcessor:
             return request.response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         table = {
             self._queue(topic, queue_id): self._topic_offset(topic, queue_id)
-            for queue_id in range(config.write_queue_nums)
+            for queue_id in range(min(config.write_queue_nums, MOST_LISTED_QUEUES))
         }
         return request.response(ResponseCode.SUCCESS, body=TopicStatsTable(table).to_json())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from failback.broker.identity import BrokerIdentity
+from failback.broker.topics import MOST_LISTED_QUEUES
 from failback.protocol.body import MessageQueue
 from failback.protocol.stats import OffsetWrapper
 
@@ -26,7 +27,7 @@ class GroupProgress:
     def of(self, group: str, topic: str, queues: int) -> dict[MessageQueue, OffsetWrapper]:
         """Return both offsets of queues 0 to ``queues`` - 1, and how old the consumed end is."""
         table = {}
-        for queue_id in range(queues):
+        for queue_id in range(min(queues, MOST_LISTED_QUEUES)):
             broker_offset = max(0, self._store.max_queue_offset(topic, queue_id))
             consumer_offset = max(0, self._offsets.query(group, topic, queue_id))
             last = 0

@@ -131,7 +131,7 @@ class PullProcessor:
             return False
         try:
             envelope = self._decode(data[start:header_end])
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError, ValueError):
             return False
         if envelope.flag & (FLAG_RESPONSE | FLAG_ONEWAY):
             return False

@@ -128,7 +128,7 @@ class SendProcessor:
         """Answer a JSON request with V2 names; false when it must be decoded generically."""
         try:
             envelope = self._decode(data[start:header_end])
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError, ValueError):
             return False
         flag = envelope.flag
         if flag & FLAG_RESPONSE:

@@ -1,0 +1,59 @@
+"""Input that once broke something, or would have; each is refused or answered now."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from failback.broker.ha.client import _MasterConnection
+from failback.broker.ha.stream import FRAME_HEADER
+from failback.protocol.codes import RequestCode
+from failback.protocol.frames import encode_frame
+from tests.support.broker_lab import broker_lab, pull_header, send_header
+from tests.support.fuzz_lab import FILE_BYTES, FuzzTransport, LoopErrors, filled_store, ha_config
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE])
+async def test_a_header_that_is_no_utf8_on_the_quick_paths(tmp_path: Path, code: int) -> None:
+    """It reached the event loop as an exception, past the one that closes the connection."""
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        header = send_header() if code == RequestCode.SEND_MESSAGE_V2 else pull_header()
+        frame = client.make(code, header).encode()
+        client.feed(encode_frame(0, frame[8:].replace(b"TopicTest", b"Topic\xffest")))
+        assert client.transport.aborted
+        assert (await lab.connect().send()).code == 0
+
+
+async def test_a_topic_that_claims_billions_of_queues(tmp_path: Path) -> None:
+    """Listing them would have held up everybody for minutes."""
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        topic = lab.controller.topics.create_in_send_back("Huge", 2**31 - 1)
+        assert topic.write_queue_nums == 2**31 - 1
+        fields = {"topic": "Huge", "group": "CG", "consumerGroup": "CG"}
+        for code in (RequestCode.GET_TOPIC_STATS_INFO, RequestCode.QUERY_CONSUME_TIME_SPAN):
+            answer = await client.ask(code, ext=fields)
+            assert answer.code in (0, 1)  # 1: the list is longer than a frame may be
+        assert (await client.send()).code == 0
+
+
+@pytest.mark.parametrize(
+    ("offset", "size"), [(2**63 - FILE_BYTES, FILE_BYTES), (2**63 - 1, 1), (2**63 - 1, 0)]
+)
+async def test_a_log_that_ends_where_no_offset_is_left(
+    tmp_path: Path, offset: int, size: int
+) -> None:
+    """An empty slave takes any offset; a log whose end fits no report could never be reported."""
+    errors = LoopErrors()
+    async with filled_store(tmp_path, "SLAVE", 0) as slave:
+        for data in (FRAME_HEADER.pack(offset, size) + bytes(size), FRAME_HEADER.pack(0, 0)):
+            connection = _MasterConnection(slave, ha_config("SLAVE", guarded=False))
+            transport = FuzzTransport(connection)
+            connection.data_received(data)
+            transport.end()
+        assert slave.max_physical_offset == 0
+    errors.assert_none()
