@@ -276,6 +276,61 @@ async def _reset(
     return table, "stored, no member is online"
 
 
+@app.command("queryMsgByKey")
+@guarded
+def query_msg_by_key(
+    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic.")],
+    key: Annotated[str, typer.Option("--key", "-k", help="One of the message's KEYS.")],
+    namesrv: NamesrvOption = "",
+    root: RootOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show where the messages with a key are: the newest 64 of every broker."""
+    _show_messages(namesrv, root, json, topic, key, unique=False)
+
+
+@app.command("queryMsgByUniqueKey")
+@guarded
+def query_msg_by_unique_key(
+    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic.")],
+    message_id: Annotated[str, typer.Option("--msgId", "-i", help="The id that clients show.")],
+    namesrv: NamesrvOption = "",
+    root: RootOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show where a message is; two lines are two records, of a producer that sent it again."""
+    _show_messages(namesrv, root, json, topic, message_id, unique=True)
+
+
+def _show_messages(
+    namesrv: str, root: Path | None, json: bool, topic: str, key: str, *, unique: bool
+) -> None:
+    async def ask(admin: AdminClient) -> list[dict[str, Any]]:
+        from failback.client.admin import select_broker_addr
+
+        rows = []
+        for data in sorted((await admin.route(topic)).broker_datas, key=lambda b: b.broker_name):
+            broker_id, addr = select_broker_addr(data)
+            role = "master" if broker_id == 0 else f"slave {broker_id}"
+            rows += [
+                {
+                    "broker": data.broker_name,
+                    "queue": found.queue_id,
+                    "offset": found.queue_offset,
+                    "stored": found.store_timestamp,
+                    "redeliveries": found.reconsume_times,
+                    "id": found.msg_id,
+                    "keys": found.keys or "",
+                    "answeredBy": f"{addr} ({role})",
+                }
+                for found in await admin.query_message(addr, topic, key, unique=unique)
+            ]
+        return rows
+
+    headers = ("BROKER", "QUEUE", "OFFSET", "STORED", "REDELIVERIES", "ID", "KEYS", "ANSWERED BY")
+    _show(headers, _ask(namesrv, root, ask), json)
+
+
 def parse_time(text: str) -> int:
     """Return milliseconds since 1970, or -1 for ``now``: the end of each queue.
 

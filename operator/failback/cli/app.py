@@ -9,7 +9,18 @@ from typing import Annotated
 
 import typer
 
-from failback.cli import admin, cluster, collect, demo, long_running, operator, report, run, tools
+from failback.cli import (
+    admin,
+    cluster,
+    collect,
+    demo,
+    long_running,
+    operator,
+    predict,
+    report,
+    run,
+    tools,
+)
 from failback.cli.errors import Debug
 
 app = typer.Typer(
@@ -43,6 +54,7 @@ demo.register(app)
 cluster.register(app)
 run.register(app)
 report.register(app)
+predict.register(app)
 long_running.register(app)
 app.add_typer(admin.app, name="admin")
 app.add_typer(collect.app, name="collect")

@@ -14,7 +14,6 @@ _MAX_REASON: Final = 240
 _WORST_FIRST: Final = ("Fail", "Inconclusive", "Pass")
 _BAD_INPUT, _GUARD_REFUSED = 2, 4
 NOT_HONEST: Final = "FAULT_NOT_HONEST"
-NO_SUMMARY: Final = "SummaryInvalid"
 
 
 class Injected(NamedTuple):
@@ -113,11 +112,14 @@ def injected_of(runs: Sequence[Mapping[str, Any]], newest: Mapping[str, Any] | N
         reason = "GuardRefused" if newest["exit"] == _GUARD_REFUSED else "JobFailed"
         said = newest["reasons"][0] if newest["reasons"] else "the run was refused"
         return Injected(False, reason, f"{_name(runs[-1])}: {said}", ends=not newest["faults"])
-    for reason, mark in (("NotHonest", NOT_HONEST), ("JobFailed", NO_SUMMARY)):
-        for run in runs:
-            for said in run.get("reasons") or ():
-                if said.startswith(mark):
-                    return Injected(False, reason, f"{_name(run)}: {said}")
+    for run in runs:
+        for said in run.get("reasons") or ():
+            if said.startswith(NOT_HONEST):
+                return Injected(False, "NotHonest", f"{_name(run)}: {said}")
+    for run in runs:
+        if not run.get("run"):  # nobody knows what it did
+            said = next(iter(run.get("reasons") or ()), "it left no run")
+            return Injected(False, "JobFailed", f"{_name(run)}: {said}")
     return Injected(True, "Honest", "every fault was proved")
 
 

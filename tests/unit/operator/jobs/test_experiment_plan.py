@@ -254,6 +254,18 @@ def test_a_fault_that_was_not_honest_stays_said() -> None:
     assert world.status["verdict"] == "Inconclusive"
 
 
+def test_a_run_whose_harness_died_proved_nothing() -> None:
+    world = World(experiment())
+    world.run()
+    died = summary(run="", faults=[], verdict="Inconclusive", exit=3, reasons=["it ended with 1"])
+    world.end(STAY, died, code=3)
+    world.run()
+    world.end(HANDOVER, summary())
+    world.run()
+    assert world.condition("Injected") == ("False", "JobFailed")
+    assert world.message("Injected") == "stay-0: it ended with 1"
+
+
 @pytest.mark.parametrize(
     ("message", "why"),
     [
