@@ -22,7 +22,13 @@ from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError
 from failback.protocol.headers import from_ext
-from failback.protocol.message import RETRY_PREFIX, MessageExt, decode_record
+from failback.protocol.message import (
+    RETRY_PREFIX,
+    UNIQ_KEY,
+    MessageExt,
+    decode_record,
+    decode_records,
+)
 from failback.protocol.route import (
     BrokerData,
     ClusterInfo,
@@ -48,6 +54,7 @@ from failback.protocol.stats import QueryConsumeQueueResponseBody
 
 TEMPLATE_TOPIC: Final = "TBW102"
 CONSUME_STATS_TIMEOUT_MS: Final = 15_000
+FOREVER_MS: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +353,38 @@ class AdminClient:
         answer = await self.ask(addr, RequestCode.VIEW_MESSAGE_BY_ID, header)
         return decode_record(answer.body)[0]
 
+    async def query_message(
+        self,
+        addr: str,
+        topic: str,
+        key: str,
+        *,
+        unique: bool = False,
+        max_num: int = 64,
+        begin_ms: int = 0,
+        end_ms: int = FOREVER_MS,
+    ) -> list[MessageExt]:
+        """The newest messages of a topic that have ``key``, oldest first; none is no error.
+
+        Args:
+            unique: ``key`` is a UNIQ_KEY and not one of KEYS. The broker then decides how many
+                it brings; 32 as it comes.
+            begin_ms: Stored not before this time; brokers compare whole seconds.
+            end_ms: Stored not after it.
+        """
+        header = headers.QueryMessageRequestHeader(topic, key, max_num, begin_ms, end_ms)
+        ext = {headers.UNIQUE_KEY_QUERY: "true" if unique else "false"}
+        request = RemotingCommand.request(RequestCode.QUERY_MESSAGE, header, ext=ext)
+        answer = await self._client.invoke(addr, request, self._timeout_ms)
+        if answer.code == ResponseCode.QUERY_NOT_FOUND:
+            return []
+        # Other keys may have the same hash.
+        return [
+            message
+            for message in decode_records(_succeeded(answer, addr).body)
+            if message.topic == topic and key in _keys_of(message, unique=unique)
+        ]
+
     async def consume_queue(
         self, addr: str, topic: str, queue_id: int, index: int, count: int
     ) -> QueryConsumeQueueResponseBody:
@@ -384,6 +423,12 @@ def _succeeded(answer: RemotingCommand, addr: str) -> RemotingCommand:
     if answer.code != ResponseCode.SUCCESS:
         raise BrokerError(answer.code, answer.remark, addr)
     return answer
+
+
+def _keys_of(message: MessageExt, *, unique: bool) -> list[str]:
+    if unique:
+        return [message.properties.get(UNIQ_KEY, "")]
+    return (message.keys or "").split(" ")
 
 
 def select_broker_addr(broker: BrokerData) -> tuple[int, str]:
