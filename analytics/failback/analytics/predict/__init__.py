@@ -1,0 +1,31 @@
+"""``failback predict``: how much a fault would repeat, from settings and rates.
+
+:func:`predict` draws the phases of all timers (Monte-Carlo, seeded) and gives median, 90 % band,
+mean, the closed worst case and the split by cause; :func:`rank_knobs` says which setting would
+save how much. Everything here is pure: files are read by :mod:`failback.cli.predict`.
+"""
+
+from __future__ import annotations
+
+from failback.analytics.predict.faults import FAULTS, FaultPlan, Start, Stop, find_fault
+from failback.analytics.predict.keys import KEYS
+from failback.analytics.predict.knobs import Knob, rank_knobs
+from failback.analytics.predict.prediction import DRAWS, SEED, Prediction, predict, predict_all
+from failback.analytics.predict.settings import Settings
+
+__all__ = [
+    "DRAWS",
+    "FAULTS",
+    "KEYS",
+    "SEED",
+    "FaultPlan",
+    "Knob",
+    "Prediction",
+    "Settings",
+    "Start",
+    "Stop",
+    "find_fault",
+    "predict",
+    "predict_all",
+    "rank_knobs",
+]

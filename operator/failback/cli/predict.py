@@ -1,0 +1,221 @@
+"""``failback predict``: what a fault would repeat, and what would prevent it, before the fault."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from failback.cli.cluster import JsonOption
+from failback.cli.errors import FAIL, guarded
+from failback.cli.output import print_json, print_table, say
+from failback.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from failback.analytics.predict import Prediction
+    from failback.analytics.predict.document import Case
+    from failback.cli.predict_sources import Question
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+    app.command("predict")(predict)
+
+
+@guarded
+def predict(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="Experiment file or bundled name, BrokerCluster file, or run folder;"
+            " without one options say everything."
+        ),
+    ] = "",
+    arm: Annotated[str, typer.Option("--arm", help="Of an experiment: only this arm.")] = "",
+    group: Annotated[str, typer.Option("--group", help="Only this consumer group.")] = "",
+    cluster: Annotated[
+        Path | None, typer.Option("--cluster", help="File of the BrokerCluster to predict for.")
+    ] = None,
+    fault: Annotated[
+        list[str] | None, typer.Option("--fault", help="Only this fault; repeatable (--list).")
+    ] = None,
+    down: Annotated[
+        float | None, typer.Option("--down", help="How long the master is away, seconds.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option("--rate", help="Messages/s the group consumes on the pair.")
+    ] = None,
+    members: Annotated[
+        int | None, typer.Option("--members", help="Consumers of the group.")
+    ] = None,
+    queues: Annotated[int | None, typer.Option("--queues", help="Queues on the pair.")] = None,
+    backlog: Annotated[
+        int | None, typer.Option("--backlog", help="Messages that wait on the pair at the kill.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Another value of a setting; repeatable."),
+    ] = None,
+    draws: Annotated[int, typer.Option("--draws", help="Monte-Carlo draws.")] = 10_000,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the draws.")] = 42,
+    top: Annotated[int, typer.Option("--top", help="How many knobs to show; 0: none.")] = 8,
+    list_all: Annotated[bool, typer.Option("--list", help="List faults and settings.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the schema of --json.")] = False,
+    json: JsonOption = False,
+) -> None:
+    """Predict how much a fault would make a group consume again, and which setting would help."""
+    from failback.analytics.predict.document import document
+    from failback.analytics.predict.document import schema as published
+    from failback.analytics.predict.keys import parse_assignments
+    from failback.cli.predict_sources import Asked, read_questions
+
+    if schema:
+        print_json(published())
+        return
+    if list_all:
+        _list()
+        return
+    if top < 0:
+        raise ConfigError("--top", f"must not be negative, got {top}")
+    if seed < 0:
+        raise ConfigError("--seed", f"must not be negative, got {seed}")
+    if down is not None and not 0 < down <= 86_400:
+        raise ConfigError("--down", f"must be above 0 and at most 86400 s, got {down:g}")
+    given = {"rate": rate, "members": members, "queues": queues, "backlog": backlog}
+    values: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    values |= parse_assignments(changes or ())
+    asked = Asked(values, tuple(fault or ()), arm, group, cluster, down)
+    questions = read_questions(source, asked)
+    cases = [_answer(each, draws, seed, top) for each in questions]
+    if json:
+        print_json(document(source or "options", cases, draws=draws, seed=seed))
+    else:
+        _show(cases, draws, seed)
+    if any(case.exceeded for case in cases):
+        raise typer.Exit(FAIL)
+
+
+def _answer(question: Question, draws: int, seed: int, top: int) -> Case:
+    from failback.analytics.predict import predict_all, rank_knobs
+    from failback.analytics.predict.document import Case
+    from failback.analytics.predict.knobs import useful
+
+    found = predict_all(question.settings, question.plans, draws=draws, seed=seed)
+    knobs = []
+    if top:
+        # The fault that costs most is the one to turn knobs for.
+        worst = max(found, key=lambda each: (each.mean, each.worst))
+        ranked = rank_knobs(question.settings, worst.fault, before=worst, draws=draws, seed=seed)
+        knobs = useful(ranked)[:top]
+    return Case(
+        name=question.name,
+        settings=question.settings,
+        predictions=tuple(found),
+        knobs=tuple(knobs),
+        observed=question.observed,
+        notes=question.notes,
+    )
+
+
+def _show(cases: Sequence[Case], draws: int, seed: int) -> None:
+    with_observed = any(case.observed is not None for case in cases)
+    headers = ["CASE", "FAULT", "EXPECTED", "90 % BAND", "MEAN", "WORST CASE", "CAUSES"]
+    if with_observed:
+        headers.insert(6, "OBSERVED")
+    rows = []
+    for case in cases:
+        for each in case.predictions:
+            row = [case.name, *_figures(each)]
+            if with_observed:
+                row.insert(6, _observed(case, each))
+            rows.append(row)
+    print_table(headers, rows)
+    for case in cases:
+        say(f"{case.name}: {_load(case)}")
+        for note in case.notes:
+            say(f"{case.name}: {note}")
+        if case.exceeded:
+            say(f"{case.name}: more than the worst case was observed: a bug or unknown mechanism")
+    knobs = [
+        [
+            case.name,
+            knob.key,
+            _value(knob.before),
+            _value(knob.after),
+            f"{knob.saved:+,.0f}",
+            f"{knob.saved_worst:+,}",
+            knob.cost,
+        ]
+        for case in cases
+        for knob in case.knobs
+    ]
+    if knobs:
+        say("")
+        say(f"Knobs, by the mean duplicates that each alone saves in fault {_fault_of(cases)}:")
+        print_table(["CASE", "SETTING", "FROM", "TO", "SAVES", "WORST SAVES", "COST"], knobs)
+    say(f"{draws:,} draws, seed {seed}. Messages; docs/predictor.md says what they assume.")
+
+
+def _figures(each: Prediction) -> list[str]:
+    shown = sorted(each.causes.items(), key=lambda pair: -pair[1])
+    causes = ", ".join(f"{cause} {value:,.0f}" for cause, value in shown if round(value))
+    return [
+        each.fault.name,
+        f"{each.median:,.0f}",
+        f"{each.p5:,.0f} to {each.p95:,.0f}",
+        f"{each.mean:,.0f}",
+        f"{each.worst:,}",
+        causes or "-",
+    ]
+
+
+def _observed(case: Case, each: Prediction) -> str:
+    if case.observed is None:
+        return "-"
+    where = "inside" if each.holds(case.observed) else "outside"
+    return f"{case.observed:,} ({where})"
+
+
+def _load(case: Case) -> str:
+    s = case.settings
+    waiting = "enough backlog for the outage" if s.backlog is None else f"backlog {s.backlog:,.0f}"
+    members = "1 member" if s.members == 1 else f"{s.members:g} members"
+    return (
+        f"{s.consume_rate:,.4g} messages/s (at most {s.bound_rate:,.4g}), {s.queues:g} queues,"
+        f" {members}, {waiting}"
+    )
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float | int) else str(value)
+
+
+def _fault_of(cases: Sequence[Case]) -> str:
+    names = {knob.fault for case in cases for knob in case.knobs}
+    return " and ".join(sorted(names))
+
+
+def _list() -> None:
+    from failback.analytics.predict import FAULTS, KEYS
+
+    print_table(
+        ["FAULT", "ROWS", "WHAT HAPPENS"],
+        [(plan.name, plan.rows, plan.title) for plan in FAULTS.values()],
+    )
+    say("")
+    defaults = _defaults()
+    print_table(
+        ["SETTING", "DEFAULT", "MEANING"],
+        [(key.name, defaults[key.name], key.meaning) for key in KEYS.values()],
+    )
+
+
+def _defaults() -> dict[str, str]:
+    from failback.analytics.predict import Settings
+
+    values = Settings().to_dict().items()
+    return {name: "-" if value is None else _value(value) for name, value in values}

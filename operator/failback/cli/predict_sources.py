@@ -1,0 +1,290 @@
+"""What ``failback predict`` is asked about: files and folders, read and checked, as cases.
+
+A source is the name of a bundled experiment, an experiment file, a resource file with a
+BrokerCluster, a run folder, or nothing: then options alone say everything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from failback.analytics.predict import FAULTS, FaultPlan, Settings, find_fault
+from failback.analytics.predict.sources import (
+    START_SECONDS,
+    kill_seconds,
+    plan_of,
+    with_broker_config,
+    with_system,
+    with_workload,
+)
+from failback.cli.bundled import EXPERIMENTS, bundled
+from failback.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from failback.chaos.spec import ChaosExperiment, ResolvedArm
+    from failback.operator.kinds.broker_cluster import BrokerCluster
+
+UNKNOWN_AGES = "the source does not say how long clients ran: all phases are taken as unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the options narrow down or override. ``values`` are the pairs of ``--set`` and more."""
+
+    values: Mapping[str, Any]
+    faults: tuple[str, ...] = ()
+    arm: str = ""
+    group: str = ""
+    cluster: Path | None = None
+    down_seconds: float | None = None
+
+    def plans(self, of_source: FaultPlan | None) -> tuple[FaultPlan, ...]:
+        """The faults to predict: those named, else the source's own, else all."""
+        down = self.down_seconds
+        if down is None and of_source is not None and of_source.kills_master:
+            down = of_source.down_seconds or None
+        named = [find_fault(name) for name in self.faults]
+        if not named and of_source is not None:
+            chosen = of_source
+            if self.down_seconds is not None and chosen.kills_master:
+                chosen = replace(chosen, down_seconds=self.down_seconds)
+            return (chosen,)
+        found = named or list(FAULTS.values())
+        return tuple(
+            replace(plan, down_seconds=down)
+            if down is not None and plan.kills_master and plan.broker_uptime_seconds is None
+            else plan
+            for plan in found
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One group under one set of settings, and the faults to predict for it."""
+
+    name: str
+    settings: Settings
+    plans: tuple[FaultPlan, ...]
+    observed: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def read_questions(source: str, asked: Asked) -> list[Question]:
+    """Read the source.
+
+    Raises:
+        ConfigError: Names file and field of what is wrong, or the option that does not fit.
+    """
+    path = Path(source)
+    if not source:
+        return _of_options(asked)
+    if source in EXPERIMENTS:
+        cluster = asked.cluster or bundled("cluster.yaml")
+        return _of_experiment(bundled(EXPERIMENTS[source]), replace(asked, cluster=cluster))
+    if path.is_dir():
+        return _of_run(path, asked)
+    if not path.exists():
+        names = ", ".join(EXPERIMENTS)
+        raise ConfigError(source, f"no such file or folder, and no bundled experiment ({names})")
+    from failback.operator.loading import read_documents
+
+    kinds = [document.data.get("kind") for document in read_documents(path)]
+    if "ChaosExperiment" in kinds:
+        beside = path if "BrokerCluster" in kinds else None
+        return _of_experiment(path, replace(asked, cluster=asked.cluster or beside))
+    if "BrokerCluster" in kinds:
+        return _of_cluster(path, asked)
+    raise ConfigError(source, "holds neither a ChaosExperiment nor a BrokerCluster")
+
+
+def _only_for(asked: Asked, what: str, *, arm: bool = False, group: bool = False) -> None:
+    for option, given, fits in (("--arm", asked.arm, arm), ("--group", asked.group, group)):
+        if given and not fits:
+            raise ConfigError(option, f"there is none in {what}")
+
+
+def _of_options(asked: Asked) -> list[Question]:
+    _only_for(asked, "options alone: name an experiment or a run")
+    settings = Settings()
+    if asked.cluster is not None:
+        settings = _with_cluster(settings, _cluster_of(asked.cluster), 0)
+    settings = settings.with_values(asked.values)
+    return [Question("options", settings, asked.plans(None))]
+
+
+def _of_cluster(path: Path, asked: Asked) -> list[Question]:
+    _only_for(asked, "a BrokerCluster: name an experiment or a run")
+    cluster = _cluster_of(path)
+    base = _with_topic(Settings(), path, cluster.name)
+    found: dict[Settings, list[str]] = {}
+    for index in range(cluster.spec.pairs):
+        settings = _with_cluster(base, cluster, index).with_values(asked.values)
+        found.setdefault(settings, []).append(f"pair-{index}")
+    return [
+        Question(f"{cluster.name}: {_span(names)}", settings, asked.plans(None))
+        for settings, names in found.items()
+    ]
+
+
+def _with_topic(settings: Settings, path: Path, cluster: str) -> Settings:
+    """Take the queues of the only topic that the file has for the cluster."""
+    from failback.operator.loading import load_resources
+    from failback.operator.model import Topic
+
+    topics = [
+        each for each in load_resources([path]).of(Topic) if each.spec.cluster_ref.name == cluster
+    ]
+    return (
+        replace(settings, queues=topics[0].spec.read_queue_nums) if len(topics) == 1 else settings
+    )
+
+
+def _span(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]} ({len(names)} alike)"
+
+
+def _of_experiment(path: Path, asked: Asked) -> list[Question]:
+    from failback.chaos.spec import load_experiment
+
+    experiment = load_experiment(path)
+    arms = [experiment.arm(asked.arm)] if asked.arm else list(experiment.arms)
+    cluster = _cluster_of(asked.cluster, experiment.cluster) if asked.cluster else None
+    base = Settings()
+    if cluster is not None:
+        base = _with_cluster(base, cluster, 0)
+    base = replace(base, time_scale=experiment.spec.time_scale).with_values(asked.values)
+    return [
+        _question(experiment, arm, group, base, asked)
+        for arm in arms
+        for group in _groups([each.name for each in arm.workload.groups], asked.group)
+    ]
+
+
+def _question(
+    experiment: ChaosExperiment, arm: ResolvedArm, group: str, base: Settings, asked: Asked
+) -> Question:
+    workload = arm.workload.model_dump(mode="json", by_alias=True)
+    faults = [each.model_dump(mode="json", by_alias=True) for each in arm.faults]
+    settings = with_broker_config(base, arm.broker_config)
+    if arm.engine is not None:
+        settings = replace(settings, broker_start_seconds=START_SECONDS[arm.engine])
+    uptime, longest = _uptimes(experiment, faults)
+    settings = with_workload(
+        settings, workload, group, uptime_seconds=uptime, longest_uptime_seconds=longest
+    ).with_values(asked.values)
+    plan = None if asked.faults else plan_of(faults, group, f"spec.arms[{arm.name}].faults")
+    return Question(f"{arm.name}/{group}", settings, asked.plans(plan))
+
+
+def _uptimes(
+    experiment: ChaosExperiment, faults: Sequence[Mapping[str, Any]]
+) -> tuple[float, float]:
+    """How long clients run before the kill: they start, warm up, are steady, then time zero.
+
+    The second is with the longest wait for the steady state.
+    """
+    spec = experiment.spec
+    always = spec.warmup_seconds + kill_seconds(faults)
+    steady = spec.steady_state
+    return always + steady.hold_seconds, always + steady.hold_seconds + steady.timeout_seconds
+
+
+def _of_run(path: Path, asked: Asked) -> list[Question]:
+    _only_for(asked, "a run folder, which is one arm", group=True)
+    run = _json(path / "run.json")
+    for name in ("workload", "faults", "arm"):
+        if name not in run:
+            raise ConfigError(name, "is missing", file=path / "run.json")
+    settings = with_system(Settings(), run).with_values(asked.values)
+    faults = run["faults"]
+    uptimes, notes = _uptimes_of_run(path, run)
+    workload = {**run["workload"], "switches": run.get("switches") or {}}
+    questions = []
+    for group in _groups([str(each["name"]) for each in workload["groups"]], asked.group):
+        of_group = with_workload(
+            settings,
+            workload,
+            group,
+            uptime_seconds=uptimes[0] if uptimes else None,
+            longest_uptime_seconds=uptimes[1] if uptimes else None,
+        )
+        plan = None if asked.faults else plan_of(faults, group, "faults")
+        observed = None if asked.faults else _observed(path, group)
+        values = of_group.with_values(asked.values)
+        name = f"{run['arm']}/{group}"
+        questions.append(Question(name, values, asked.plans(plan), observed, notes))
+    return questions
+
+
+def _uptimes_of_run(
+    path: Path, run: Mapping[str, Any]
+) -> tuple[tuple[float, float] | None, tuple[str, ...]]:
+    from failback.chaos.spec import load_experiment
+
+    try:
+        experiment = load_experiment(path / "experiment.yaml")
+    except ConfigError:
+        return None, (UNKNOWN_AGES,)
+    return _uptimes(experiment, run["faults"]), ()
+
+
+def _observed(path: Path, group: str) -> int | None:
+    """Duplicates of a group as the run's report has them, if there is one."""
+    report = path / "report" / "report.json"
+    if not report.exists():
+        return None
+    groups = _json(report).get("groups") or []
+    return next((int(each["dup"]) for each in groups if each.get("group") == group), None)
+
+
+def _groups(names: Sequence[str], wanted: str) -> list[str]:
+    if not wanted:
+        if not names:
+            raise ConfigError("spec.workload.groups", "there is no consumer group to predict for")
+        return list(names)
+    if wanted not in names:
+        raise ConfigError("--group", f'no group "{wanted}", there is {", ".join(names) or "none"}')
+    return [wanted]
+
+
+def _cluster_of(path: Path, name: str = "") -> BrokerCluster:
+    from failback.operator.loading import load_resources
+    from failback.operator.model import BrokerCluster
+
+    found = load_resources([path]).of(BrokerCluster)
+    chosen = [each for each in found if not name or each.name == name]
+    if not chosen:
+        problem = f'no BrokerCluster "{name}"' if name else "no BrokerCluster"
+        raise ConfigError(str(path), problem)
+    if len(chosen) > 1:
+        raise ConfigError(str(path), "more than one BrokerCluster: predict one file at a time")
+    return chosen[0]
+
+
+def _with_cluster(settings: Settings, cluster: BrokerCluster, index: int) -> Settings:
+    pair = cluster.pair(index)
+    engine = cluster.spec.engine
+    values: dict[str, Any] = {
+        "pairs": cluster.spec.pairs,
+        "slavesPerPair": pair.slaves,
+        "brokerStartSeconds": START_SECONDS[engine.type],
+    }
+    if engine.rules is not None:
+        values["failbackRules"] = engine.rules
+    return with_broker_config(settings.with_values(values), pair.config)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(str(path), error.strerror or str(error)) from error
+    except ValueError as error:
+        raise ConfigError(str(path), f"is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise ConfigError(str(path), "must be an object")
+    return content

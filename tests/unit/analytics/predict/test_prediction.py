@@ -1,0 +1,173 @@
+"""What a prediction says: seeded, split by cause, and never above its worst case."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from failback.analytics.labels import CAUSES
+from failback.analytics.predict import FAULTS, FaultPlan, Settings, Start, Stop, predict
+from failback.analytics.predict.prediction import draw
+from failback.analytics.predict.worst import worst_case, worst_terms
+from failback.protocol.errors import ConfigError
+
+pytestmark = pytest.mark.unit
+
+intervals = st.sampled_from([500.0, 1_000.0, 5_000.0, 7_300.0, 30_000.0])
+optional_counts = st.one_of(st.none(), st.integers(0, 20_000).map(float))
+
+
+@st.composite
+def any_settings(draw_from: st.DrawFn) -> Settings:
+    def of(strategy: st.SearchStrategy[float]) -> float:
+        return draw_from(strategy)
+
+    handler = of(st.sampled_from([0.0, 1.0, 8.0, 200.0]))
+    return Settings(
+        flush_consumer_offset_interval=of(intervals),
+        flush_delay_offset_interval=of(intervals),
+        slave_sync_interval=of(intervals),
+        persist_consumer_offset_interval=of(intervals),
+        poll_name_server_interval=of(intervals),
+        heartbeat_broker_interval=of(intervals),
+        rebalance_interval=of(intervals),
+        guard_returned_offsets=draw_from(st.booleans()),
+        guard_consumer_list=draw_from(st.booleans()),
+        pull_batch_size=of(st.sampled_from([1.0, 32.0, 256.0])),
+        pull_threshold_for_queue=of(st.sampled_from([1.0, 64.0, 1_000.0])),
+        consume_threads=of(st.sampled_from([1.0, 20.0])),
+        await_termination=of(st.sampled_from([0.0, 300.0, 30_000.0])),
+        rate=of(st.sampled_from([0.0, 0.5, 40.0, 900.0])),
+        capacity=draw_from(st.sampled_from([None, 1_500.0])),
+        queues=float(draw_from(st.integers(1, 40))),
+        members=float(draw_from(st.integers(1, 5))),
+        slaves=float(draw_from(st.integers(0, 1))),
+        pairs=float(draw_from(st.integers(1, 3))),
+        backlog=draw_from(optional_counts),
+        handler_ms=handler,
+        handler_jitter_ms=of(st.sampled_from([0.0, 0.5])) * handler,
+        delayed_rate=of(st.sampled_from([0.0, 3.0])),
+        retry_rate=of(st.sampled_from([0.0, 3.0])),
+        broker_uptime_seconds=draw_from(st.sampled_from([None, 4.0, 60.0])),
+        client_uptime_seconds=draw_from(st.sampled_from([None, 4.0, 18.0])),
+        time_scale=of(st.sampled_from([1.0, 0.1])),
+    )
+
+
+@st.composite
+def any_fault(draw_from: st.DrawFn) -> FaultPlan:
+    known = draw_from(st.sampled_from([*FAULTS.values()]))
+    if draw_from(st.booleans()):
+        return known
+    stop = Stop(
+        draw_from(st.sampled_from(["outage", "serving", "served", "return"])),
+        draw_from(st.sampled_from([None, 0.5, 20.0, 90.0])),
+        draw_from(st.sampled_from([1.0, 1_200.0, 1e9])),
+        draw_from(st.sampled_from(["TERM", "KILL"])),
+    )
+    start = Start(draw_from(st.sampled_from([0.0, 5.0, 40.0])), draw_from(st.booleans()))
+    down = draw_from(st.sampled_from([1.0, 12.0, 60.0, 300.0]))
+    plan = replace(FAULTS["kill"], down_seconds=down, stop=stop, start=start)
+    return replace(plan, slaves=draw_from(st.sampled_from([None, 0])))
+
+
+@settings(max_examples=300, deadline=None)
+@given(cluster=any_settings(), fault=any_fault(), seed=st.integers(0, 2**32))
+def test_no_draw_is_above_the_worst_case(cluster: Settings, fault: FaultPlan, seed: int) -> None:
+    scaled, plan = cluster.scaled(), fault.scaled(cluster.time_scale)
+    drawn = draw(scaled, plan, 300, seed)
+    assert set(drawn) <= set(CAUSES)
+    for cause, values in drawn.items():
+        assert np.min(values) >= 0, cause
+    terms = worst_terms(scaled, plan)
+    total = np.sum([*drawn.values()], axis=0) if drawn else np.zeros(1)
+    assert np.max(total) <= worst_case(terms) + 1e-6, (terms, fault)
+
+
+def test_the_same_seed_gives_the_same_figures() -> None:
+    settings_, fault = Settings(), FAULTS["handover"]
+    first = predict(settings_, fault, draws=500, seed=7)
+    assert predict(settings_, fault, draws=500, seed=7) == first
+    assert predict(settings_, fault, draws=500, seed=8) != first
+
+
+def test_causes_add_up_to_the_mean_and_the_band_is_in_order() -> None:
+    for fault in FAULTS.values():
+        found = predict(Settings(members=3, retry_rate=2, delayed_rate=1), fault, draws=2_000)
+        assert sum(found.causes.values()) == pytest.approx(found.mean, abs=0.5)
+        assert found.p5 <= found.median <= found.p95 <= found.most <= found.worst
+
+
+def test_one_member_that_runs_on_repeats_nothing() -> None:
+    found = predict(Settings(members=1), FAULTS["kill"])
+    assert (found.mean, found.most, found.worst, dict(found.causes)) == (0, 0, 0, {})
+
+
+def test_several_members_repeat_because_one_claims_every_queue() -> None:
+    found = predict(Settings(members=4, rate=100, backlog=0), FAULTS["kill"])
+    assert found.mean > 0
+    assert set(found.causes) >= {"OVERLAP"}
+    quiet = predict(
+        Settings(members=4, rate=100, backlog=0, guard_consumer_list=True), FAULTS["kill"]
+    )
+    assert quiet.worst == 0
+
+
+def test_without_a_slave_a_topic_on_other_brokers_loses_its_queues() -> None:
+    alone = predict(Settings(pairs=1), FAULTS["kill-without-slave"])
+    spread = predict(Settings(pairs=2), FAULTS["kill-without-slave"])
+    assert alone.worst == 0
+    assert spread.causes["TAIL_REBALANCE"] > 0
+    assert spread.causes["ROLLBACK_RESTART"] > 0
+
+
+def test_the_guard_of_returned_offsets_leaves_nothing_of_a_clean_handover_on_the_slave() -> None:
+    fault = replace(FAULTS["handover"], stop=Stop("outage", 45.0))
+    base = Settings(await_termination=30_000)
+    assert predict(base, fault).mean > 1_000
+    assert predict(replace(base, guard_returned_offsets=True), fault).most == 0
+
+
+def test_a_planned_switch_repeats_less_the_more_offsets_it_carries_over() -> None:
+    base = Settings(rate=200)
+    means = [predict(base, FAULTS[f"switch-{policy}"]).mean for policy in ("none", "copymax")]
+    assert means[0] > means[1] > 0
+    still = Settings(rate=200, backlog=0)
+    assert (
+        predict(still, FAULTS["switch-waitsync"]).mean < predict(still, FAULTS["switch-none"]).mean
+    )
+
+
+def test_delayed_and_retried_messages_come_again_as_new_copies() -> None:
+    found = predict(Settings(retry_rate=3, delayed_rate=1), FAULTS["delayed"])
+    assert found.worst == 40  # four a second, ten seconds
+    assert found.mean == pytest.approx(20, abs=0.5)
+    assert set(found.causes) == {"DELAY_REPLAY", "BROKER_COPY"}
+
+
+def test_a_second_kill_finds_nothing_persisted_since_the_start() -> None:
+    one = predict(Settings(), replace(FAULTS["double-kill"], broker_uptime_seconds=None))
+    two = predict(Settings(), FAULTS["double-kill"])
+    assert two.causes["ROLLBACK_RESTART"] > 2 * one.causes["ROLLBACK_RESTART"]
+
+
+def test_the_worst_case_is_the_report_s_formula() -> None:
+    # A demo's report: R 340/s, D 56.072 s, both intervals 5 s, no holes, bound 22,465.
+    measured = Settings(
+        rate=340, queues=4, consume_threads=1, await_termination=0, broker_start_seconds=0
+    )
+    fault = replace(FAULTS["handover"], down_seconds=56.072, stop=Stop("serving", signal="TERM"))
+    found = predict(measured, fault, draws=1)
+    offsets = [term for term in found.terms if term.formula != "handlers"]
+    assert [term.formula for term in offsets] == ["R·I_b", "R·I_c", "R·D"]
+    assert worst_case(tuple(offsets)) == 22_465
+
+
+@pytest.mark.parametrize("draws", [0, -1, 1_000_001])
+def test_draws_out_of_range_are_refused(draws: int) -> None:
+    with pytest.raises(ConfigError, match="--draws: must be between 1 and 1000000"):
+        predict(Settings(), FAULTS["kill"], draws=draws)
