@@ -1,0 +1,84 @@
+"""docs/failure-modes.md has every failure mode, and every test that it names is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from failback.broker.config import GUARDS, BrokerConfig
+
+pytestmark = pytest.mark.unit
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "failure-modes.md"
+MODES = {
+    int(number): text
+    for number, text in re.findall(r"^### (\d+)\. (.*?)(?=^##|\Z)", PAGE.read_text(), re.M | re.S)
+}
+LINK = re.compile(r"\[`(test_\w+)`\]\(([^)]+)\)")
+ON_BOTH = {1, 5, 6, 7, 8, 9, 12, 13, 14, 17}
+"""Provoked on Apache's broker too."""
+LABELS = ("What happens", "Governed by", "At most", "Guarded", "You see, you do")
+
+
+def named(number: int) -> list[tuple[str, Path]]:
+    """Return the tests that a mode names, and the files in which they should be."""
+    return [(name, (PAGE.parent / place).resolve()) for name, place in LINK.findall(MODES[number])]
+
+
+def functions_in(file: Path) -> set[str]:
+    return {
+        node.name
+        for node in ast.parse(file.read_text()).body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
+    }
+
+
+def test_all_27_modes_are_there() -> None:
+    assert sorted(MODES) == list(range(1, 28))
+    for number, text in MODES.items():
+        for label in LABELS:
+            assert text.count(f"- **{label}.** ") == 1, f"{number}: {label}"
+
+
+@pytest.mark.parametrize("number", range(1, 28))
+def test_each_mode_has_a_test_or_a_reason(number: int) -> None:
+    is_shown, cannot = "- **Shown by.** " in MODES[number], "- **Cannot occur.** " in MODES[number]
+    assert is_shown != cannot
+    assert bool(named(number)) == is_shown
+    for name, file in named(number):
+        assert (ROOT / "tests" / "faults") in file.parents
+        assert name in functions_in(file), f"{name} is not in {file}"
+
+
+def test_each_test_of_a_mode_is_named() -> None:
+    files = sorted((ROOT / "tests" / "faults" / "modes").glob("test_*.py"))
+    there = {(name, file) for file in files for name in functions_in(file)}
+    named_somewhere = {each for number in MODES for each in named(number)}
+    assert there - named_somewhere == set()
+
+
+@pytest.mark.parametrize("number", range(1, 28))
+def test_the_page_says_what_runs_on_both_engines(number: int) -> None:
+    on_both = any(is_on_both(name, file) for name, file in named(number))
+    assert on_both == (number in ON_BOTH)
+    assert (", both engines" in MODES[number]) == on_both
+
+
+def is_on_both(name: str, file: Path) -> bool:
+    """Whether a test has the engine as a parameter, its own or its fixture's."""
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
+            text = ast.unparse(node)
+            return "ENGINES" in text or "outage: Outage" in text
+    return False
+
+
+def test_each_switch_is_one_of_the_brokers() -> None:
+    switches = {BrokerConfig.key_of(name) for name in GUARDS}
+    named_here = set(re.findall(r"failbackGuard\w+", PAGE.read_text()))
+    assert named_here <= switches
