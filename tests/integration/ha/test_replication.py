@@ -144,6 +144,69 @@ async def test_a_fresh_slave_gets_the_masters_last_file_only(tmp_path: Path) -> 
             assert log_bytes(slave, start) == log_bytes(master, start)
 
 
+async def test_a_first_file_without_data_does_not_keep_a_slave_from_a_later_one(
+    tmp_path: Path,
+) -> None:
+    """A process killed between making the file and filling it leaves this."""
+    with opened(tmp_path / "master") as master:
+        put(master, range(300))
+        (tmp_path / "slave" / "commitlog").mkdir(parents=True)
+        (tmp_path / "slave" / "commitlog" / f"{0:020d}").write_bytes(bytes(FILE))
+        with opened(tmp_path / "slave", "SLAVE") as slave:
+            assert slave.max_physical_offset == 0
+            async with running(master, HA) as source, running(slave, slave_of(source, HA)):
+                await replicated(master, slave)
+                start = master.max_physical_offset - master.max_physical_offset % FILE
+                assert slave.min_physical_offset == start > 0
+                assert log_bytes(slave, start) == log_bytes(master, start)
+
+
+async def test_a_slave_that_was_away_too_long_is_left_where_it_is(tmp_path: Path) -> None:
+    with opened(tmp_path / "master") as master:
+        with opened(tmp_path / "slave", "SLAVE") as slave:
+            put(master, range(50))
+            async with running(master, HA) as source, running(slave, slave_of(source, HA)):
+                await replicated(master, slave)
+        put(master, range(50, 600))
+    oldest = sorted((tmp_path / "master" / "commitlog").iterdir())[:2]
+    for path in oldest:  # what expiry does
+        path.unlink()
+    quick = replace(HA, heartbeat_ms=50)
+    with opened(tmp_path / "master") as master, opened(tmp_path / "slave", "SLAVE") as slave:
+        held = slave.max_physical_offset
+        assert held < master.min_physical_offset
+        async with running(master, quick) as source, running(slave, slave_of(source, quick)):
+            await until(lambda: source.push2slave_max_offset == held, "its report")
+            (connection,) = source.connections
+            seen = connection.transfer_offset
+            put(master, range(600, 700))
+            await until(lambda: slave.dispatch_behind_bytes == 0, "nothing to dispatch")
+            assert (connection.transfer_offset, seen) == (held, held)
+            assert slave.max_physical_offset == held
+            assert source.is_slave_ok(held + 1)
+            assert not source.is_slave_ok(held + source.config.fallbehind_max)
+
+
+async def test_a_guarded_pair_replicates_as_any_other(tmp_path: Path) -> None:
+    guarded = replace(HA, is_guarded=True, reconnect_ms=1)
+    with pair(tmp_path) as (master, slave):
+        put(master, range(60))
+        async with (
+            running(master, guarded) as source,
+            cutting_proxy(source.bound_port or 0, budgets(5, 90_000, 20)) as proxy,
+            running(slave, slave_of(proxy.address, guarded)) as follower,
+        ):
+            for start in itertools.count(60, 20):
+                put(master, range(start, start + 20))
+                await asyncio.sleep(0.005)
+                if proxy.cuts >= 10:
+                    break
+            await replicated(master, slave)
+            assert log_bytes(slave) == log_bytes(master)
+            assert follower.client.refusal is None
+            assert source.refused_reports == 0
+
+
 def budgets(seed: int, most: int, count: int) -> Iterator[int]:
     chooser = random.Random(seed)
     return iter([chooser.randint(1, most) for _ in range(count)])
