@@ -126,8 +126,8 @@ def _backlog(
     uptime: float | None,
     longest: float | None,
 ) -> tuple[float, float]:
-    """What waits when the master dies: as planned, and at most."""
-    preloaded = float(topic.get("preloadMessages") or 0) * share
+    """What waits when the master dies: as planned, and at most. Counts scale as times do."""
+    preloaded = float(topic.get("preloadMessages") or 0) * share * settings.time_scale
     growth = settings.rate - settings.most_rate
     waiting = max(0.0, preloaded + growth * (uptime or 0.0) * settings.time_scale)
     if preloaded or growth > 0:

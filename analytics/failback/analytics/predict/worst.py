@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from failback.analytics.predict.consumption import in_flight
-from failback.analytics.predict.faults import OFFSET_FREE, FaultPlan
+from failback.analytics.predict.faults import OFFSET_FREE, FaultPlan, Stop
 from failback.analytics.predict.restarts import SNAPSHOT_SECONDS
 from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.timers import PERSIST_FIRST, worst_age
@@ -54,36 +54,54 @@ def _served(s: Settings, seconds: float) -> float:
 def _restart(s: Settings, plan: FaultPlan) -> list[Term]:
     stop = plan.stop
     assert stop is not None
-    rate, gap = s.bound_rate, _commit_gap(s)
+    rate = s.bound_rate
     slaves = s.slaves if plan.slaves is None else plan.slaves
-    back = plan.down_seconds + (s.broker_start_seconds if plan.down_seconds else 0.0)
-    latest = {
-        "return": back + (stop.seconds or 0.0),
-        "outage": back if stop.seconds is None else stop.seconds,
-    }.get(stop.moment, back)
-    term = _persisted(s, plan)
-    after = Term("R·D", _served(s, latest))
-    guarded = s.guard_returned_offsets and slaves > 0 and plan.offsets == "file"
-    begins = latest + plan.start.seconds
-    by_slave = slaves > 0 and not plan.start.after_return and begins <= back + 1e-9
-    if stop.moment == "outage" and stop.seconds is None and not plan.start.after_return:
-        by_slave = slaves > 0
-    if not plan.kills_master:
-        after = Term("cache", min(s.cache, _served(s, latest)))
-    elif by_slave or guarded:
-        copied = s.slave_sync_interval / 1000
-        if not by_slave:  # the guarded master took the better of its file and the slave's copy
-            copied = min(copied, worst_age(s, _uptime(plan), s.flush_consumer_offset_interval))
-        term = Term("R·I_s" if by_slave else "R·min(I_s, I_b)", rate * copied)
-        most = min(_served(s, latest), s.cache + rate * gap)
-        after = Term("cache + R·I_c", most)
-    found = [term, Term("R·I_c", rate * s.persist_consumer_offset_interval / 1000), after]
+    found = max(_answers(s, plan, stop, slaves), key=lambda terms: sum(t.messages for t in terms))
+    found.append(Term("R·I_c", rate * s.persist_consumer_offset_interval / 1000))
     found.append(Term("Q·W", s.widest_hole))
     if stop.signal == "TERM":
         found.append(Term("cache", min(s.cache, rate * s.await_termination / 1000)))
     if stop.signal == "KILL" or s.await_termination <= s.handler_ms + s.handler_jitter_ms:
         found.append(Term("handlers", in_flight(s)))
     return found
+
+
+def _answers(s: Settings, plan: FaultPlan, stop: Stop, slaves: float) -> list[list[Term]]:
+    """For each broker that may answer the new owner: how old its offsets are, what came after."""
+    rate, gap = s.bound_rate, _commit_gap(s)
+    back = plan.down_seconds + (s.broker_start_seconds if plan.down_seconds else 0.0)
+    first, last = _stops(plan, stop, back)
+    by_slave = slaves > 0 and not plan.start.after_return and first + plan.start.seconds < back
+    by_master = plan.start.after_return or last + plan.start.seconds >= back or not by_slave
+    unheard = Term("cache + R·I_c", min(_served(s, last), s.cache + rate * gap))
+    copied = s.slave_sync_interval / 1000
+    found = []
+    if by_slave:
+        found.append([Term("R·I_s", rate * copied), unheard])
+    if by_master and s.guard_returned_offsets and slaves > 0 and plan.offsets == "file":
+        # The returned master took the better of its file and its slave's table.
+        copied = min(copied, worst_age(s, _uptime(plan), s.flush_consumer_offset_interval))
+        found.append([Term("R·min(I_s, I_b)", rate * copied), unheard])
+    elif by_master:
+        cached = Term("cache", min(s.cache, _served(s, last)))
+        after = Term("R·D", _served(s, last)) if plan.kills_master else cached
+        found.append([_persisted(s, plan), after])
+    return found
+
+
+def _stops(plan: FaultPlan, stop: Stop, back: float) -> tuple[float, float]:
+    """Earliest and latest end of the members, s after the kill."""
+    match stop.moment:
+        case "return":
+            return back + (stop.seconds or 0.0), back + (stop.seconds or 0.0)
+        case "outage" if stop.seconds is not None:
+            return stop.seconds, stop.seconds
+        case "outage":
+            latest = back if plan.start.after_return else back - plan.start.seconds
+            # The latest is never quite reached, so that the members are back before the master.
+            return 0.0, max(0.0, latest) * (1 - 1e-9)
+        case _:
+            return 0.0, back
 
 
 def _persisted(s: Settings, plan: FaultPlan) -> Term:

@@ -75,7 +75,7 @@ def any_fault(draw_from: st.DrawFn) -> FaultPlan:
     return replace(plan, slaves=draw_from(st.sampled_from([None, 0])))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(cluster=any_settings(), fault=any_fault(), seed=st.integers(0, 2**32))
 def test_no_draw_is_above_the_worst_case(cluster: Settings, fault: FaultPlan, seed: int) -> None:
     scaled, plan = cluster.scaled(), fault.scaled(cluster.time_scale)
@@ -163,7 +163,7 @@ def test_the_worst_case_is_the_report_s_formula() -> None:
     fault = replace(FAULTS["handover"], down_seconds=56.072, stop=Stop("serving", signal="TERM"))
     found = predict(measured, fault, draws=1)
     offsets = [term for term in found.terms if term.formula != "handlers"]
-    assert [term.formula for term in offsets] == ["R·I_b", "R·I_c", "R·D"]
+    assert [term.formula for term in offsets] == ["R·I_b", "R·D", "R·I_c"]
     assert worst_case(tuple(offsets)) == 22_465
 
 

@@ -72,8 +72,8 @@ def test_a_preloaded_backlog_shrinks_until_the_kill_and_its_worst_case_grows() -
     found = with_workload(
         Settings(time_scale=0.1), given, "billing", uptime_seconds=20, longest_uptime_seconds=80
     )
-    assert found.backlog == 6_000 + (40 - 250) * 2
-    assert found.backlog_most == 6_000 + 40 * 8
+    assert found.backlog == 600 + (40 - 250) * 2
+    assert found.backlog_most == 600 + 40 * 8
     assert found.consume_rate == 250
     assert found.bound_rate == pytest.approx(2 * 1000 / 6)
     halved = with_workload(Settings(pairs=2), given, "billing", uptime_seconds=0)
