@@ -43,7 +43,20 @@ _CLOSE_PROBLEMS: Final = (
     "store-failed", "store-full",
 )  # fmt: skip
 _bearer = HTTPBearer(auto_error=False, description="A token of the collector's token file.")
-Credentials = Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+
+
+async def _known_token(
+    request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+) -> TokenEntry:
+    """The token of the request. Looked at before anything else of it: raises ``Problem``."""
+    tokens: TokenFile = request.app.state.tokens
+    entry = tokens.find(request.headers.get("authorization"))
+    if entry is None:
+        raise Problem("unauthenticated", "no token, or one that is not in the token file")
+    return entry
+
+
+Token = Annotated[TokenEntry, Depends(_known_token)]
 
 
 class _CloseRequest(msgspec.Struct):
@@ -63,8 +76,8 @@ class Collector:
     ) -> None:
         self.settings = settings
         self.store = store
+        self.tokens = tokens
         self.metrics = metrics
-        self._tokens = tokens
         self._pool = pool
         self._budget = UploadBudget(settings.queue_bytes, settings.max_uploads)
         metrics.watch("failback_ingest_queue_bytes", "Bodies held in memory.",
@@ -76,16 +89,6 @@ class Collector:
         metrics.watch("failback_ingest_free_bytes", "Free space below the lake.",
                       store.free_bytes)  # fmt: skip
         metrics.watch_backlog(store.backlogs)
-
-    def reader(self, request: Request, run: str | None = None) -> None:
-        """Let in who may look; raises ``Problem``."""
-        if not self._entry(request).may_read(run):
-            raise Problem("forbidden", "the token has not the scope read")
-
-    def writer(self, request: Request, run: str) -> None:
-        """Let in who may add to the run; raises ``Problem``."""
-        if not self._entry(request).may_ingest(run):
-            raise Problem("forbidden", f"the token has not the scope ingest:{run}")
 
     async def blocking(self, call: Callable[..., _Result], *arguments: Any) -> _Result:
         """Run what may wait for the disk in a thread."""
@@ -122,16 +125,11 @@ class Collector:
             raise Problem("hash-mismatch", f"the body has sha256 {found}, not {sha256}")
         return self.store.commit(named, body, kind, sha256)
 
-    def _entry(self, request: Request) -> TokenEntry:
-        entry = self._tokens.find(request.headers.get("authorization"))
-        if entry is None:
-            raise Problem("unauthenticated", "no token, or one that is not in the token file")
-        return entry
-
 
 def create_app(collector: Collector) -> FastAPI:
     """The application; ``collector`` is what its routes work on."""
     app = FastAPI(title="Failback collector", version="1", openapi_url=None)
+    app.state.tokens = collector.tokens
     _refusals(app, collector.metrics)
     _segment_routes(app, collector)
     _run_routes(app, collector)
@@ -152,7 +150,7 @@ def _segment_routes(app: FastAPI, collector: Collector) -> None:
     async def store_segment(
         request: Request,
         response: Response,
-        _: Credentials,
+        token: Token,
         run: doc.RunName,
         proc: doc.ProcName,
         index: doc.IndexText,
@@ -162,7 +160,7 @@ def _segment_routes(app: FastAPI, collector: Collector) -> None:
         backlog: doc.Backlog = 0,
     ) -> doc.Stored:
         """Store one segment. Repeating it changes nothing."""
-        collector.writer(request, run)
+        _may_add(token, run)
         named = SegmentId(run, proc, int(index), table)
         result = await collector.upload(request, named, sha256, backlog)
         response.status_code = 201 if result == STORED else 200
@@ -174,16 +172,16 @@ def _run_routes(app: FastAPI, collector: Collector) -> None:
 
     @app.get("/v1/runs", responses=doc.problems(*_NO_TOKEN))
     async def list_runs(
-        request: Request, _: Credentials, cursor: doc.Cursor = "", limit: doc.PageSize = 100
+        token: Token, cursor: doc.Cursor = "", limit: doc.PageSize = 100
     ) -> doc.RunPage:
         """The runs of the lake, by name."""
-        collector.reader(request)
+        _may_look(token)
         return doc.RunPage(**await collector.blocking(store.page_of_runs, cursor, limit))
 
     @app.get("/v1/runs/{run}", responses=doc.problems(*_NO_TOKEN, "not-found"))
-    async def show_run(request: Request, _: Credentials, run: doc.RunName) -> doc.RunDocument:
+    async def show_run(token: Token, run: doc.RunName) -> doc.RunDocument:
         """One run."""
-        collector.reader(request, run)
+        _may_look(token, run)
         found = await collector.blocking(store.describe, run)
         if found is None:
             raise Problem("not-found", f"there is nothing of run {run}")
@@ -191,14 +189,13 @@ def _run_routes(app: FastAPI, collector: Collector) -> None:
 
     @app.get("/v1/runs/{run}/procs/{proc}", responses=doc.problems(*_NO_TOKEN))
     async def show_process(
-        request: Request,
-        _: Credentials,
+        token: Token,
         run: doc.RunName,
         proc: doc.ProcName,
         from_index: doc.FromIndex = 0,
     ) -> doc.ProcessDocument:
         """What is stored of one process: where a shipper goes on."""
-        collector.reader(request, run)
+        _may_look(token, run)
         found = await collector.blocking(store.stored_of, run, proc, from_index)
         return doc.ProcessDocument(**found)
 
@@ -207,9 +204,9 @@ def _run_routes(app: FastAPI, collector: Collector) -> None:
         responses=doc.problems(*_CLOSE_PROBLEMS),
         openapi_extra={"requestBody": doc.CLOSE_BODY},
     )
-    async def close_run(request: Request, _: Credentials, run: doc.RunName) -> doc.Closed:
+    async def close_run(request: Request, token: Token, run: doc.RunName) -> doc.Closed:
         """Say how far each process got. A run with gaps stays open."""
-        collector.writer(request, run)
+        _may_add(token, run)
         body = await _read_body(request, doc.MAX_JSON_BYTES, collector.settings.upload_seconds)
         gaps = await collector.blocking(store.close_run, run, _last_seqs(body))
         if gaps:
@@ -245,16 +242,16 @@ def _own_routes(app: FastAPI, collector: Collector) -> None:
         responses={200: {"content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}},
                    **doc.problems(*_NO_TOKEN[:2])},
     )  # fmt: skip
-    async def metrics(request: Request, _: Credentials) -> Response:
+    async def metrics(token: Token) -> Response:
         """Metrics in Prometheus' text format."""
-        collector.reader(request)
+        _may_look(token)
         text = await collector.blocking(generate_latest, collector.metrics.registry)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/openapi.json", responses=doc.problems(*_NO_TOKEN[:2]))
-    async def openapi(request: Request, _: Credentials) -> dict[str, Any]:
+    async def openapi(token: Token) -> dict[str, Any]:
         """This document."""
-        collector.reader(request)
+        _may_look(token)
         return doc.document_of(app)
 
 
@@ -291,6 +288,16 @@ def _refusals(app: FastAPI, metrics: CollectorMetrics) -> None:
     async def refuse_route(request: Request, error: HTTPException) -> Response:
         name = "method-not-allowed" if error.status_code == 405 else "not-found"
         return answer(request, Problem(name, str(error.detail)), dict(error.headers or {}))
+
+
+def _may_look(token: TokenEntry, run: str | None = None) -> None:
+    if not token.may_read(run):
+        raise Problem("forbidden", "the token has not the scope read")
+
+
+def _may_add(token: TokenEntry, run: str) -> None:
+    if not token.may_ingest(run):
+        raise Problem("forbidden", f"the token has not the scope ingest:{run}")
 
 
 def _announced(request: Request, limit: int) -> int:

@@ -1,0 +1,94 @@
+"""The catalogue of a lake: lines that crashes cut, gaps, and how it is made again."""
+
+from pathlib import Path
+
+import pytest
+
+from failback.analytics.collect.catalogue import CHANGED, Catalogue, append_line
+from failback.analytics.collect.fsck import check_run, main
+from failback.client.consumelog.gaps import missing_ranges
+from failback.client.consumelog.ship import Shipper
+from tests.support.collector_lab import write_log
+
+pytestmark = pytest.mark.unit
+
+
+def sealed(folder: Path) -> tuple[Path, Catalogue]:
+    """A lake that was written without a collector: it has no catalogue."""
+    write_log(folder / "hot", deliveries=40)
+    Shipper(folder / "hot", folder / "lake").seal_all(final=True)
+    return folder / "lake", Catalogue(folder / "lake")
+
+
+def test_the_catalogue_is_made_again_from_the_files(tmp_path: Path) -> None:
+    lake, catalogue = sealed(tmp_path)
+    found = check_run(lake, catalogue, "lab", 5)
+    assert (len(found.added), found.segments, found.vanished) == (
+        found.segments,
+        found.segments,
+        (),
+    )
+    state = catalogue.load("lab")
+    assert state.segments == found.segments
+    assert state.procs[1].records == state.procs[1].last_seq > 80
+    assert catalogue.missing("lab", {1: state.procs[1].last_seq}) == []
+    again = check_run(lake, catalogue, "lab", 9)
+    assert (again.added, again.vanished) == ((), ())
+    assert {entry.stored_ms for entry in catalogue.entries("lab")} == {5}
+
+
+def test_a_line_that_was_cut_costs_nobody_else(tmp_path: Path) -> None:
+    lake, catalogue = sealed(tmp_path)
+    check_run(lake, catalogue, "lab", 5)
+    whole = list(catalogue.entries("lab"))
+    file = catalogue.file("lab")
+    file.write_bytes(file.read_bytes()[:-20])
+    append_line(file, b'{"id":"nothing of ours"}')
+    assert list(catalogue.entries("lab")) == whole[:-1]
+    found = check_run(lake, catalogue, "lab", 6)
+    assert found.added == (whole[-1].path,)
+    assert sorted(e.id for e in catalogue.entries("lab")) == sorted(e.id for e in whole)
+
+
+def test_a_file_that_is_gone_is_named_and_its_records_are_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake, catalogue = sealed(tmp_path)
+    check_run(lake, catalogue, "lab", 5)
+    victim = next(entry for entry in catalogue.entries("lab") if entry.table == "deliver")
+    (lake / victim.path).unlink()
+    other = next(entry for entry in catalogue.entries("lab") if entry.table == "life")
+    (lake / other.path).write_bytes(b"damaged")
+    assert main(["fsck", str(lake)]) == 1
+    assert victim.path in capsys.readouterr().out
+    last = catalogue.load("lab").procs[1].last_seq
+    (*_, hole) = catalogue.missing("lab", {1: last})
+    assert hole["proc_no"] == 1
+    assert main(["fsck", str(lake)]) == 0
+
+
+def test_a_run_and_the_mark_of_another_have_different_names(tmp_path: Path) -> None:
+    catalogue = Catalogue(tmp_path)
+    catalogue.mark_changed("a", "a/b/0/life", "00", None)
+    catalogue.replace("a.changed", [])
+    assert catalogue.mark("a", CHANGED) != catalogue.file("a.changed")
+    assert catalogue.runs() == ["a.changed"]
+    assert catalogue.load("a").changed == 1
+
+
+@pytest.mark.parametrize(
+    ("last", "records", "ranges", "holes"),
+    [
+        (10, 10, [(1, 10)], []),
+        (10, 7, [(1, 3), (7, 10)], [(4, 6)]),
+        (10, 6, [(1, 3), (7, 9)], [(4, 6), (10, 10)]),
+        (10, 0, [], [(1, 10)]),
+        (10, 8, [(1, 5), (6, 10)], [(1, 10)]),
+        (0, 0, [], []),
+        (4, 9, [(1, 9)], []),
+    ],
+)
+def test_missing_ranges(
+    last: int, records: int, ranges: list[tuple[int, int]], holes: list[tuple[int, int]]
+) -> None:
+    assert missing_ranges(last, records, ranges) == holes
