@@ -35,6 +35,7 @@ _IRREGULAR_KEYS: Final = {
     "broker_ip1": "brokerIP1",
     "broker_ip2": "brokerIP2",
     "check_crc_on_recover": "checkCRCOnRecover",
+    "use_tls": "useTLS",
 }
 _DELAYS: Final = r"\s*\d+[smhd](\s+\d+[smhd])*\s*"
 _HOURS: Final = r"\s*([01]?\d|2[0-3])\s*(;\s*([01]?\d|2[0-3])\s*)*"
@@ -95,6 +96,9 @@ class BrokerConfig:
     transfer_msg_by_heap: bool = True
     commercial_enable: bool = True
     acl_enable: bool = False
+    filter_server_nums: int = 0
+    """This and the next are shown only: a tool that exports settings wants both."""
+    use_tls: bool = False
     register_name_server_period: int = _ranged(30_000, 1)
     """Clamped to 10 000…60 000 before scaling."""
     register_broker_timeout_mills: int = _ranged(6000, 1)

@@ -57,6 +57,7 @@ NOT_OFFERED: Final = {
     "duplicationEnable": "a log is not shared with another process",
     "enableDLegerCommitLog": "replication is master and slave only",
     "aclEnable": "requests are not authenticated",
+    "useTLS": "connections are not encrypted",
     "enableLmq": "light message queues are not kept",
     "enableMultiDispatch": "a record goes to one queue",
 }
