@@ -131,7 +131,7 @@ def _add_claimed(
     for cause, values in {
         "ROLLBACK_RESTART": from_file,
         "ROLLBACK_SLAVE_ONLY_PROGRESS": by_slave,
-        "OVERLAP": repeated - from_file - by_slave,
+        "OVERLAP": np.maximum(0.0, repeated - from_file - by_slave),
         "ROLLBACK_OVERWRITTEN": again,
     }.items():
         _add(found, cause, np.where(others, values, 0.0))

@@ -98,9 +98,14 @@ def draw_restart(
     by_slave = (start < world.back) & (slaves > 0)
     value = np.where(by_slave, slave, master)
     sent = np.maximum(np.maximum(world.memory, told), heard)
-    ragged = np.where(drained & (value >= end), 0.0, hole(s, draws, rng))
+    # What is committed ends below the holes, unless a clean stop waited for all handlers.
+    ragged = hole(s, draws, rng)
+    value, sent = (
+        np.where(drained & (offset >= end), offset, offset - ragged) for offset in (value, sent)
+    )
     abandoned = np.where(drained, 0.0, in_flight(s))
-    return _by_cause(value - ragged, sent, end, abandoned, world.memory, by_slave, plan.stop)
+    memory = world.memory - ragged
+    return _by_cause(value, sent, end, abandoned, memory, by_slave, plan.stop)
 
 
 def _by_cause(

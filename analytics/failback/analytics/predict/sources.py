@@ -138,9 +138,16 @@ def _backlog(
 
 
 def kill_seconds(faults: Sequence[Mapping[str, Any]]) -> float:
-    """When the first broker dies, seconds after run zero; 0 without such a fault."""
+    """When the first broker dies, seconds after run zero; 0 without such a fault.
+
+    A jitter counts half: what it adds lies around that, as the phases that are drawn do.
+    """
     return min(
-        (float(each.get("at") or 0) for each in faults if each["fault"] in ("kill", "terminate")),
+        (
+            float(each.get("at") or 0) + float(each.get("jitterSeconds") or 0) / 2
+            for each in faults
+            if each["fault"] in ("kill", "terminate")
+        ),
         default=0.0,
     )
 

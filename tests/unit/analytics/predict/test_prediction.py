@@ -75,9 +75,20 @@ def any_fault(draw_from: st.DrawFn) -> FaultPlan:
     return replace(plan, slaves=draw_from(st.sampled_from([None, 0])))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(cluster=any_settings(), fault=any_fault(), seed=st.integers(0, 2**32))
 def test_no_draw_is_above_the_worst_case(cluster: Settings, fault: FaultPlan, seed: int) -> None:
+    check_worst_case(cluster, fault, seed)
+
+
+@pytest.mark.soak
+@settings(max_examples=10_000, deadline=None)
+@given(cluster=any_settings(), fault=any_fault(), seed=st.integers(0, 2**32))
+def test_no_draw_of_many_is_above(cluster: Settings, fault: FaultPlan, seed: int) -> None:
+    check_worst_case(cluster, fault, seed)
+
+
+def check_worst_case(cluster: Settings, fault: FaultPlan, seed: int) -> None:
     scaled, plan = cluster.scaled(), fault.scaled(cluster.time_scale)
     drawn = draw(scaled, plan, 300, seed)
     assert set(drawn) <= set(CAUSES)
@@ -86,6 +97,19 @@ def test_no_draw_is_above_the_worst_case(cluster: Settings, fault: FaultPlan, se
     terms = worst_terms(scaled, plan)
     total = np.sum([*drawn.values()], axis=0) if drawn else np.zeros(1)
     assert np.max(total) <= worst_case(terms) + 1e-6, (terms, fault)
+
+
+def test_a_clean_stop_after_the_return_repeats_nothing() -> None:
+    fault = replace(FAULTS["restart-after-return"], stop=Stop("return", 1.0, signal="TERM"))
+    assert predict(Settings(await_termination=30_000), fault).most == 0
+
+
+def test_whether_an_owner_drops_its_queues_depends_on_what_comes_first() -> None:
+    base = Settings(members=3, rate=100, backlog=0)
+    drops = predict(base.with_values({"I_hb": 3_000, "I_rb": 20}), FAULTS["kill"])
+    keeps = predict(base.with_values({"I_hb": 1, "I_rb": 3_000}), FAULTS["kill"])
+    assert drops.causes["ROLLBACK_OVERWRITTEN"] > 0
+    assert "ROLLBACK_OVERWRITTEN" not in keeps.causes
 
 
 def test_the_same_seed_gives_the_same_figures() -> None:
@@ -117,12 +141,31 @@ def test_several_members_repeat_because_one_claims_every_queue() -> None:
     assert quiet.worst == 0
 
 
+def test_a_claim_lasts_until_the_owners_next_rebalance() -> None:
+    short = {"I_b": 0.5, "I_c": 0.5}
+    base = Settings(members=2, rate=100, consume_threads=1, broker_start_seconds=0).with_values(
+        short
+    )
+    found = predict(base.with_values({"I_rb": 30}), replace(FAULTS["kill"], down_seconds=1))
+    assert 100 * (1 + 0.5 + 3 * 0.5) < found.most <= found.worst
+    assert found.worst == 100 * (1 + 0.5 + 2 * 0.5 + 30) + 100 * (0.5 + 30)
+    prompt = predict(base.with_values({"I_rb": 1}), replace(FAULTS["kill"], down_seconds=1))
+    assert prompt.mean < found.mean / 2
+
+
 def test_without_a_slave_a_topic_on_other_brokers_loses_its_queues() -> None:
     alone = predict(Settings(pairs=1), FAULTS["kill-without-slave"])
     spread = predict(Settings(pairs=2), FAULTS["kill-without-slave"])
     assert alone.worst == 0
     assert spread.causes["TAIL_REBALANCE"] > 0
     assert spread.causes["ROLLBACK_RESTART"] > 0
+
+
+def test_without_a_slave_no_slave_is_a_cause() -> None:
+    found = predict(Settings(consume_threads=1), FAULTS["restart-without-slave"])
+    assert set(found.causes) == {"ROLLBACK_RESTART", "TAIL_CRASH"}
+    with_one = predict(Settings(consume_threads=1), FAULTS["restart-after-return"])
+    assert with_one.causes["ROLLBACK_SLAVE_ONLY_PROGRESS"] > with_one.causes["TAIL_CRASH"]
 
 
 def test_the_guard_of_returned_offsets_leaves_nothing_of_a_clean_handover_on_the_slave() -> None:
