@@ -2,11 +2,13 @@
 
 :func:`predict` draws the phases of all timers (Monte-Carlo, seeded) and gives median, 90 % band,
 mean, the closed worst case and the split by cause; :func:`rank_knobs` says which setting would
-save how much. Everything here is pure: files are read by :mod:`failback.cli.predict`.
+save how much; :func:`exposure` what a kill would cost at this very moment. Everything here is
+pure: files are read by :mod:`failback.cli.predict`.
 """
 
 from __future__ import annotations
 
+from failback.analytics.predict.exposure import Exposure, exposure
 from failback.analytics.predict.faults import FAULTS, FaultPlan, Start, Stop, find_fault
 from failback.analytics.predict.keys import KEYS
 from failback.analytics.predict.knobs import Knob, rank_knobs
@@ -18,12 +20,14 @@ __all__ = [
     "FAULTS",
     "KEYS",
     "SEED",
+    "Exposure",
     "FaultPlan",
     "Knob",
     "Prediction",
     "Settings",
     "Start",
     "Stop",
+    "exposure",
     "find_fault",
     "predict",
     "predict_all",
