@@ -11,6 +11,7 @@ from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
     CloneGroupOffsetRequestHeader,
+    ConsumerSendMsgBackRequestHeader,
     GetBrokerConsumeStatsRequestHeader,
     Header,
     QueryConsumeQueueRequestHeader,
@@ -296,6 +297,16 @@ async def test_counters_are_told_by_name_and_key(tmp_path: Path) -> None:
     assert [each.avgpt for each in minutes[:4]] == [1.0, float(record), 5.0, 5.0 * record]
     assert all(each.tps >= 0 for each in minutes)
     assert BrokerStatsData.from_json(sent.body).stats_hour == BrokerStatsItem()
+
+
+async def test_what_is_sent_back_is_counted_by_its_origin(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        await client.send()
+        header = ConsumerSendMsgBackRequestHeader(0, "CG", 0)
+        assert (await client.ask(RequestCode.CONSUMER_SEND_MSG_BACK, header)).code == 0
+        answer = await stats(client, "SNDBCK_PUT_NUMS", "TopicTest@CG")
+    assert answer.code == 0
 
 
 # --- clients, transactions, access control --------------------------------------------------------

@@ -9,7 +9,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from failback.broker.connection import BrokerConnection
-from failback.broker.send_rules import FORBIDDEN_TOPICS
 from failback.broker.topics import system_topic_names
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
@@ -51,7 +50,7 @@ class CleaningProcessor:
     ) -> RemotingCommand:
         """Delete the queues of topics that this broker does not have."""
         logger.warning("unused topics are cleaned for %s", connection.address)
-        kept = self._topics.table.keys() | system_topic_names(self._config) | FORBIDDEN_TOPICS
+        kept = self._topics.table.keys() | system_topic_names(self._config)
         for topic in {topic for topic, _ in self._store.queues()} - kept:
             logger.warning("topic %s is not here: its queues are deleted", topic)
             self._store.delete_topic(topic)
