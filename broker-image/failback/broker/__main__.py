@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -41,6 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.print_config:
             _print_config(config)
             return 0
+        _allow_many_files()
         return _run(config)
     except ConfigError as error:
         print(f"failback broker: {error}", file=sys.stderr)
@@ -70,6 +73,13 @@ def _configuration(arguments: argparse.Namespace) -> BrokerConfig:
 def _print_config(config: BrokerConfig) -> None:
     for key, value in config.to_properties().items():
         print(f"{key}={value}")
+
+
+def _allow_many_files() -> None:
+    """Raise the limit of open files to what the system allows, as a JVM does at its start."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it; it stays as it is
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _run(config: BrokerConfig) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -10,12 +11,30 @@ from typing import Final
 ENTRY_BYTES: Final = 20
 """One consume-queue entry."""
 
+_LEAST_QUEUE_FILES: Final = 128
+_MOST_QUEUE_FILES: Final = 16_384
+_OTHER_DESCRIPTORS: Final = 2048
+"""For connections and everything else, where queue files could take the rest."""
+
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 
 def machine_memory_bytes() -> int:
     """Return the machine's RAM in bytes: what the 40 % rule measures against, as 4.9 does."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def queue_files_to_keep_open() -> int:
+    """Return how many queue files may be open: as many as there are descriptors to spare.
+
+    One that is not open costs its opening with the next message, so a broker of thousands of
+    queues wants all of them; it raises its limit of descriptors to what the system allows.
+    """
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if descriptors == resource.RLIM_INFINITY:
+        return _MOST_QUEUE_FILES
+    spare = (descriptors - _OTHER_DESCRIPTORS) // 2
+    return max(_LEAST_QUEUE_FILES, min(_MOST_QUEUE_FILES, spare))
 
 
 @dataclass(slots=True)
@@ -87,7 +106,7 @@ class StoreConfig:
     """The most records that one question by key brings."""
     max_mapped_log_files: int = 4
     """Log files mapped at a time; the coldest is unmapped first."""
-    max_mapped_queue_files: int = 128
+    max_mapped_queue_files: int = field(default_factory=queue_files_to_keep_open)
     """Queue files open and mapped at a time, two descriptors each."""
 
     @property
