@@ -39,6 +39,7 @@ async def main(
         namesrv_addrs=(namesrv,),
         client_ip="127.0.0.1",
         consume_concurrently_max_span=SPAN,
+        heartbeat_interval_ms=1_000,
         persist_offset_first_ms=10_000 * timers,
         persist_offset_interval_ms=5_000 * timers,
     )

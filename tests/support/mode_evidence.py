@@ -20,9 +20,11 @@ from tests.support.apache import Broker, Engine
 from tests.support.client_lab import RecordingHook, Row
 from tests.support.polling import until
 
-BROKER_SCALE = 0.1
-CLIENT_SCALE = 0.05
+BROKER_SCALE = 0.05
+CLIENT_SCALE = 0.02
 PATIENT_SECONDS = 90.0
+UNDER_WAY_SECONDS = 0.25
+"""For a commit on its way to a broker that is busy."""
 NEVER_MS = 3_600_000.0
 """An interval that does not come round within a test."""
 
@@ -204,10 +206,15 @@ def unpersisted_seconds(periods: Periods, broker: Broker, member: Member) -> flo
     That is a period of the broker's persists and one of the member's commits, or as long as they
     were in fact: either may be late on a busy machine.
     """
-    persisted = time.time() - offset_file(broker).stat().st_mtime
+    age = time.time() - offset_file(broker).stat().st_mtime
+    return max(periods.persist, age) + commit_seconds(periods, member)
+
+
+def commit_seconds(periods: Periods, member: Member) -> float:
+    """Return how far what a broker knew up to now was behind a member: the longest it took."""
     commits = [row.time for row in member.hook.of("commit") if row.queue.topic == member.topic]
-    gaps = [after - before for before, after in itertools.pairwise(commits)]
-    return max(periods.persist, persisted) + max(periods.commit, *gaps, 0.0)
+    gaps = [later - at for at, later in itertools.pairwise([*commits, time.monotonic()])]
+    return max(periods.commit, *gaps) + UNDER_WAY_SECONDS
 
 
 class DiskCopy:

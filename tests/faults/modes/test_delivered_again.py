@@ -27,11 +27,16 @@ from failback.protocol.route import HeartbeatData, ProducerData
 from tests.support.apache import Broker
 from tests.support.broker_lab import send_header
 from tests.support.losing_proxy import LosingProxy, losing_proxy
-from tests.support.mode_evidence import PATIENT_SECONDS, Bound, again, in_file, offset_file
-from tests.support.mode_lab import ModeLab, unique
+from tests.support.mode_evidence import (
+    BROKER_SCALE,
+    PATIENT_SECONDS,
+    Bound,
+    again,
+    in_file,
+    offset_file,
+)
+from tests.support.mode_lab import ENGINES_SLOW, ModeLab, unique
 from tests.support.polling import until
-
-pytestmark = pytest.mark.faults
 
 GROUP = "billing"
 PATIENT_MS = PATIENT_SECONDS * 1000
@@ -49,6 +54,7 @@ async def killed_by_an_answer(lab: ModeLab) -> AsyncIterator[tuple[Broker, Losin
         yield master, proxy
 
 
+@pytest.mark.faults
 async def test_a_message_whose_send_was_not_answered_is_stored_again(lab: ModeLab) -> None:
     async with killed_by_an_answer(lab) as (master, proxy):
         topic = await lab.new_topic(master)
@@ -68,6 +74,7 @@ async def test_a_message_whose_send_was_not_answered_is_stored_again(lab: ModeLa
         Bound(21, "sends in flight · retryTimesWhenSendFailed", retries).holds(again(member))
 
 
+@pytest.mark.faults
 async def test_a_message_whose_send_back_was_not_answered_is_retried_twice(lab: ModeLab) -> None:
     async with killed_by_an_answer(lab) as (master, proxy):
         topic = await lab.new_topic(master)
@@ -164,12 +171,15 @@ NO_CHECKS = {"transactionTimeOut": "36000000"}
 CHECKER, HALF = "CID_RMQ_SYS_TRANS", "RMQ_SYS_TRANS_HALF_TOPIC"
 
 
+@pytest.mark.parametrize("lab", ENGINES_SLOW, indirect=True)
 async def test_transactions_are_asked_about_again_and_ended_ones_are_not(lab: ModeLab) -> None:
+    pace = 1.0 if lab.engine == "failback" else BROKER_SCALE
+    checks = {"transactionTimeOut": str(round(20_000 * pace))}
     master = lab.node(
         settings={
-            "transactionTimeOut": 10_000,
-            "transactionCheckInterval": 3_000,
-            # Offsets are persisted once, a second after the start.
+            **checks,
+            "transactionCheckInterval": round(6_000 * pace),
+            # Offsets are persisted once, soon after the start.
             "flushConsumerOffsetInterval": 36_000_000,
         }
     )
@@ -193,7 +203,7 @@ async def test_transactions_are_asked_about_again_and_ended_ones_are_not(lab: Mo
 
         # All that was stored of the open one is asked about, copy by copy.
         await producer.heartbeat()
-        await lab.admin.update_broker_config(master.address, {"transactionTimeOut": "10000"})
+        await lab.admin.update_broker_config(master.address, checks)
         last = 2 * halves - 1  # each is stored again, but the ended one
         await until(
             lambda: len(producer.asked_between(halves, last)) == halves - 1,
@@ -213,6 +223,7 @@ async def test_transactions_are_asked_about_again_and_ended_ones_are_not(lab: Mo
         await lab.ends(master, topic, 3)
 
 
+@pytest.mark.faults
 async def test_a_smaller_commit_counts_until_the_owner_commits_again(
     lab: ModeLab, standing: Broker
 ) -> None:

@@ -29,7 +29,7 @@ async def test_a_tail_that_no_slave_has_waits_for_its_master(lab: ModeLab) -> No
     slave.kill()
 
     tail = await lab.send(master, topic, TAIL)  # acknowledged: ASYNC_MASTER waits for nobody
-    ahead = await lab.consume(AHEAD, topic, pull_timeout_ms=1_500)
+    ahead = await lab.consume(AHEAD, topic, pull_timeout_ms=500)
     unknown = await lab.consume(UNKNOWN, topic)
     for member in (ahead, unknown):
         await member.gets(copied + tail)
@@ -42,8 +42,8 @@ async def test_a_tail_that_no_slave_has_waits_for_its_master(lab: ModeLab) -> No
     master.kill()
 
     # Mode 12: what was not copied cannot be consumed; mode 10: an offset that was not, is zero.
-    behind = await lab.consume(BEHIND, topic, pull_timeout_ms=1_500)
-    unknown_again = await lab.consume(UNKNOWN, topic, pull_timeout_ms=1_500)
+    behind = await lab.consume(BEHIND, topic, pull_timeout_ms=500)
+    unknown_again = await lab.consume(UNKNOWN, topic, pull_timeout_ms=500)
     await behind.gets(copied[1:])
     await unknown_again.gets(copied)
     assert unknown_again.start.offset == 0

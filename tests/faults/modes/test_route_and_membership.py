@@ -84,7 +84,7 @@ class Two:
 
     @classmethod
     async def begin(cls, lab: ModeLab, **settings: object) -> Two:
-        master = lab.node(settings=settings)
+        master = lab.node(scale=0.1, settings=settings)  # it forgets a silent client in 12 s
         await lab.start(master)
         topic = await lab.new_topic(master, queues=2)
         prompt = await lab.consume(GROUP, topic)
