@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,13 @@ from failback.broker.store.results import (
     ServiceNotAvailable,
     WriteFailed,
 )
-from failback.protocol.message import BatchElement, decode_record, pack_host, tags_code
+from failback.protocol.message import (
+    BatchElement,
+    decode_properties,
+    decode_record,
+    pack_host,
+    tags_code,
+)
 from tests.support.crashing_files import Change, CrashingFiles
 from tests.support.store_kit import (
     BORN_HOST,
@@ -294,6 +301,55 @@ def test_a_batch_s_messages_are_neighbours_with_the_batch_s_properties() -> None
     assert {message.properties["CLUSTER"] for message in stored} == {"c"}
     wanted = frozenset([tags_code("TagB")])
     assert store.get_message("g", "TopicTest", 0, 0, 32, wanted).message_count == 1
+
+
+@given(
+    st.lists(
+        st.builds(
+            BatchElement,
+            st.integers(-(2**31), 2**31 - 1),
+            st.binary(max_size=40),
+            st.sampled_from([b"", b"TAGS\x01a", b"KEYS\x01k\x02TAGS\x01b\x02", b"WAIT\x01true"]),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from([b"", b"CLUSTER\x01bench"]),
+    st.sampled_from([BORN_HOST, pack_host("::1", 5)]),
+)
+def test_a_batch_is_stored_as_its_messages_would_be_one_by_one(
+    elements: list[BatchElement], batch: bytes, born_host: bytes
+) -> None:
+    shared: dict[str, Any] = {"queue_id": 3, "born_timestamp": 7, "reconsume_times": 2}
+    shared["born_host"] = born_host
+    together, singly = open_store(ROOT, CrashingFiles()), open_store(ROOT, CrashingFiles())
+    run = together.append_batch(
+        topic=b"TopicTest", sys_flag=0, elements=elements, batch_properties=batch, **shared
+    )
+    alone = []
+    for element in elements:
+        own = element.properties
+        joint = b"\x02" if own and batch and not own.endswith(b"\x02") else b""
+        properties = own + joint + batch
+        found = decode_properties(properties).get("TAGS", "")
+        fields = {**shared, "flag": element.flag}
+        alone.append(put(singly, element.body, tag=found, properties=properties, **fields))
+    for store in (together, singly):
+        store.commit_pending()
+        assert_queues_agree_with_log(store)
+    assert run == alone
+    end = run[-1].end_offset
+    assert bytes(together.read_raw(0, end)) == bytes(singly.read_raw(0, end))
+
+
+def test_a_batch_that_opens_a_file_and_a_run_has_the_time_of_now() -> None:
+    clock = Clock(100)
+    store = open_store(ROOT, CrashingFiles(), clock)
+    put_all(store, bytes(800))
+    clock.now = 200
+    run = put_batch(store, BatchElement(0, bytes(300), b""))
+    assert run[0].physical_offset == 1024
+    assert run[0].store_timestamp == 200
 
 
 def test_a_batch_that_does_not_fit_goes_whole_into_the_next_file() -> None:

@@ -119,11 +119,6 @@ class CommitLog:
         self.room_end = place.physical_offset + size - BLANK_BYTES
         return place.physical_offset
 
-    def make_room(self, batch_bytes: int) -> None:
-        """Go to the next file now unless ``batch_bytes`` fit into this one."""
-        if self.pending_tail + batch_bytes > self.room_end:
-            self.pending_tail = self._roll(batch_bytes)
-
     def write_pending(self) -> None:
         """Write the pending run; :attr:`tail` stays where it is (:meth:`publish` moves it).
 

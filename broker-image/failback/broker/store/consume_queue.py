@@ -115,6 +115,13 @@ class ConsumeQueue:
         self.next_offset += 1
         self.max_physical_offset = physical_offset + size
 
+    def add_run(self, entries: list[bytes], codes: list[int], end_offset: int) -> None:
+        """Queue the packed entries of adjacent records that end at ``end_offset`` of the log."""
+        self.pending += entries
+        self.pending_codes += codes
+        self.next_offset += len(entries)
+        self.max_physical_offset = end_offset
+
     def offer(self, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> Offered:
         """Queue the entry of a record found in the log, unless it is there or out of place.
 

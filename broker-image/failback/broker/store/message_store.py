@@ -416,7 +416,7 @@ class MessageStore:
             raise ServiceNotAvailable(self._refusal or "this broker is a slave")
         limit = self.config.max_message_bytes
         joined = [_join_properties(element.properties, batch_properties) for element in elements]
-        if sum(len(element.body) for element in elements) > limit:
+        if sum([len(element.body) for element in elements]) > limit:
             raise MessageIllegal(f"the bodies of a batch together are above {limit} bytes")
         if sys_flag & TRANSACTION_MASK:
             raise MessageIllegal("a batch can't be part of a transaction")
@@ -424,27 +424,72 @@ class MessageStore:
             if len(properties) > MAX_PROPERTIES_BYTES or not -(2**31) <= element.flag < 2**31:
                 raise MessageIllegal(f"properties of {len(properties)} bytes, flag {element.flag}")
         queue = self._queues.find_or_create(topic, queue_id)
-        _, fixed = _with_hosts(0, queue.fixed_bytes, born_host, self.config.store_host)
-        sizes = (
+        store_host = self.config.store_host
+        sys_flag, fixed = _with_hosts(sys_flag, queue.fixed_bytes, born_host, store_host)
+        log = self._log
+        if log.pending_tail == log.tail:
+            self._read_clock()
+        store_timestamp = self._store_timestamp
+        sizes = [
             fixed + len(element.body) + len(properties)
             for element, properties in zip(elements, joined, strict=True)
-        )
-        self._log.make_room(sum(sizes))
-        return [
-            self.append(
-                topic=topic,
-                queue_id=queue_id,
-                flag=element.flag,
-                sys_flag=sys_flag,
-                born_timestamp=born_timestamp,
-                born_host=born_host,
-                reconsume_times=reconsume_times,
-                body=element.body,
-                properties=properties,
-                tags_code=tags_code_of(properties),
-            )
-            for element, properties in zip(elements, joined, strict=True)
         ]
+        start = physical_offset = log.place(sum(sizes))
+        queue_offset = queue.next_offset
+        # Not append() for each: what the elements share is worked out once, and a failure leaves
+        # nothing behind.
+        pack, crc32 = head_layout(born_host, store_host).pack, zlib.crc32
+        topic_piece, pack_entry = queue.topic_piece, ENTRY.pack
+        pieces: list[bytes] = []
+        entries: list[bytes] = []
+        codes: list[int] = []
+        run: list[Appended] = []
+        try:
+            for element, properties, size in zip(elements, joined, sizes, strict=True):
+                body = element.body
+                head = pack(
+                    size,
+                    V1_MAGIC,
+                    crc32(body) & 0x7FFFFFFF,
+                    queue_id,
+                    element.flag,
+                    queue_offset,
+                    physical_offset,
+                    sys_flag,
+                    born_timestamp,
+                    born_host,
+                    store_timestamp,
+                    store_host,
+                    reconsume_times,
+                    0,
+                    len(body),
+                )
+                pieces += (
+                    head,
+                    body,
+                    topic_piece,
+                    pack_property_length(len(properties)),
+                    properties,
+                )
+                code = (
+                    self._dispatcher.entry_code(queue, properties, store_timestamp)
+                    if queue.is_schedule
+                    else tags_code_of(properties)
+                )
+                entries.append(pack_entry(physical_offset, size, code))
+                codes.append(code)
+                end = physical_offset + size
+                run.append(Appended(physical_offset, queue_offset, end, store_timestamp))
+                physical_offset = end
+                queue_offset += 1
+        except struct.error as error:
+            log.pending_tail = start
+            raise MessageIllegal(f"a number does not fit its field: {error}") from error
+        log.pieces += pieces
+        if run:
+            queue.add_run(entries, codes, physical_offset)
+            self._touched[queue] = None
+        return run
 
     def _read_clock(self) -> None:
         """Read the clock for the pending run; store timestamps never decrease."""
