@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from failback.analytics.collect.catalogue import CHANGED, Catalogue
 from failback.analytics.errors import ReportInputError
 
 RUN_SCHEMA: Final = "failback.run/1"
@@ -121,7 +122,19 @@ def read_run_folder(path: Path) -> RunFolder:
         raise ReportInputError(
             f"holds rows of runs {', '.join(found)}, not only {run['run']}", path
         )
-    return RunFolder(path, run, closed, _check_manifest(path), _groups(run))
+    evidence = _check_manifest(path)
+    contradicted = _contradicted(path / "lake", str(run["run"]))
+    evidence = replace(evidence, changed=(*evidence.changed, *contradicted))
+    return RunFolder(path, run, closed, evidence, _groups(run))
+
+
+def _contradicted(lake: Path, run: str) -> tuple[str, ...]:
+    """Segments that a collector was sent a second time with other content."""
+    try:
+        lines = Catalogue.mark_in(lake, run, CHANGED).read_bytes().splitlines()
+    except FileNotFoundError:
+        return ()
+    return tuple(sorted({f"segment {json.loads(line)['id']}" for line in lines if line}))
 
 
 def _document(path: Path, schema: str) -> dict[str, Any]:

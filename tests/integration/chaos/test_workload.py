@@ -22,6 +22,8 @@ from failback.chaos.workload_process import ask
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, order
 from tests.support.chaos_lab import TIME_SCALE, LocalCluster
+from tests.support.collector_lab import running_collector
+from tests.support.consumelog import processes_in_lake
 from tests.support.polling import wait_until
 from tests.support.processes import failback_environment
 
@@ -177,3 +179,24 @@ def test_bodies_in_the_store_are_those_that_were_made(workload: Workload) -> Non
         ]
     assert len(bodies) == 20
     assert all(len(body) == 200 and read_body(body) is not None for body in bodies)
+
+
+def test_a_workload_ships_its_log_to_a_collector(workload: Workload, tmp_path: Path) -> None:
+    """Nothing stays behind, and the collector can close the run with what the process said."""
+    with running_collector(tmp_path / "lab") as lab:
+        out = workload.produce(
+            200, "--ship-to", lab.url, "--ship-token-file", str(lab.token_file), "--proc-no", "7"
+        )
+        last = json.loads(out)["last_seq"]
+        assert not list(workload.hot.glob("*.fblog"))
+        process = processes_in_lake(lab.lake, "workload")[7]
+        assert (process.role, process.last_seq, process.missing) == ("producer", last, 0)
+        client = lab.client()
+        assert client.close_run("workload", {7: last}).document == {"gaps": []}
+        client.close()
+
+
+def test_a_workload_refuses_what_is_no_collector(workload: Workload) -> None:
+    process = workload.start("produce", "--ship-to", "ftp://nobody/")
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, "http://HOST:PORT" in err) == (ExitCode.BAD_INPUT, True)

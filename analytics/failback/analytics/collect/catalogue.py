@@ -99,6 +99,11 @@ class Catalogue:
         """The file of a mark: ``CLOSED``, ``CHANGED`` or ``EXPIRED``."""
         return self.folder / f"{kind}={run}"
 
+    @staticmethod
+    def mark_in(lake: Path, run: str, kind: str) -> Path:
+        """The same for who only reads a lake."""
+        return lake / FOLDER / f"{kind}={run}"
+
     def runs(self) -> list[str]:
         """Runs that have a catalogue."""
         names = (path.name for path in self.folder.glob("run=*.jsonl"))

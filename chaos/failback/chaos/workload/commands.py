@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import os
+import secrets
 import sys
 import time
 from collections.abc import Coroutine, Sequence
@@ -14,20 +15,24 @@ from pathlib import Path
 from typing import Any
 
 from failback.chaos.errors import ExitCode
-from failback.chaos.workload.life import set_up_logging, write_pid_note
+from failback.chaos.workload.life import set_up_logging, shipping, write_pid_note
 from failback.chaos.workload.plan import (
     ConsumerPlan,
     HandlerPlan,
     ProcessPlan,
     ProducerPlan,
+    ShipPlan,
     TopicPlan,
     check_switches,
     read_plan,
 )
+from failback.client.consumelog.collector_client import CollectorClient
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.protocol.errors import ConfigError, FailbackError
 
 logger = logging.getLogger(__name__)
+
+_PROCESS_NUMBERS = 1 << 23  # a delivery's id is this number and 40 bits more
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -40,7 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_up_logging(options.verbose)
     try:
         plan = _plan(options)
-        _run(_process(plan))
+        with shipping(plan.process):
+            _run(_process(plan))
     except ConfigError as error:
         print(f"failback workload: {error}", file=sys.stderr)
         return ExitCode.BAD_INPUT
@@ -84,13 +90,14 @@ def _plan(options: argparse.Namespace) -> ProducerPlan | ConsumerPlan:
     process = ProcessPlan(
         run=options.run,
         hot=options.hot,
-        proc_no=options.proc_no,
+        proc_no=_process_number(options),
         proc=None,
         namesrv=tuple(each for part in options.namesrv for each in part.split(";") if each),
         control=options.control,
         time_scale=options.time_scale,
         switches=_switches(options.switch),
         seed=options.seed,
+        ship=_ship_plan(options),
     )
     if options.command == "produce":
         topic = TopicPlan(
@@ -114,6 +121,21 @@ def _plan(options: argparse.Namespace) -> ProducerPlan | ConsumerPlan:
         handler=handler,
         seconds=options.seconds,
     )
+
+
+def _ship_plan(options: argparse.Namespace) -> ShipPlan | None:
+    if options.ship_to is None:
+        return None
+    if "://" in options.ship_to:
+        CollectorClient(options.ship_to)  # refuses what is no collector's address
+    return ShipPlan(options.ship_to, options.ship_token_file, options.ship_linger_seconds)
+
+
+def _process_number(options: argparse.Namespace) -> int:
+    """The given number; else the pid, or a random one where processes of other hosts join in."""
+    if options.proc_no is not None:
+        return int(options.proc_no)
+    return os.getpid() if options.ship_to is None else secrets.randbelow(_PROCESS_NUMBERS)
 
 
 def _switches(pairs: Sequence[str]) -> dict[str, Any]:
@@ -172,7 +194,23 @@ def _common(parser: argparse.ArgumentParser) -> None:
         "--hot", type=Path, default=Path("hot"), help="folder of the consume log (default: hot)"
     )
     parser.add_argument("--run", default=f"workload-{time.time_ns() // 10**9}", help="run name")
-    parser.add_argument("--proc-no", type=int, default=os.getpid(), help="number in the run")
+    parser.add_argument("--proc-no", type=int, help="number in the run (default: any)")
+    parser.add_argument(
+        "--ship-to",
+        metavar="URL|FOLDER",
+        help="ship the consume log to this collector, or into this lake, while it is written",
+    )
+    parser.add_argument(
+        "--ship-token-file",
+        type=Path,
+        help="bearer token for the collector (default: what FAILBACK_TOKEN_FILE names)",
+    )
+    parser.add_argument(
+        "--ship-linger-seconds",
+        type=_positive,
+        default=60.0,
+        help="at the end, wait this long for a collector that is away",
+    )
     parser.add_argument("--control", type=Path, help="Unix socket to answer on")
     parser.add_argument("--time-scale", type=_positive, default=1.0)
     parser.add_argument("--seed", type=int, default=0)

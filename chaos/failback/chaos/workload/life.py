@@ -8,13 +8,14 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from failback.chaos import processes
 from failback.chaos.workload.control import ControlServer, Operation
 from failback.chaos.workload.plan import ProcessPlan
+from failback.client.consumelog.beside import ShipperBeside
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.writer import ConsumeLog
 
@@ -37,6 +38,23 @@ def open_log(plan: ProcessPlan, role: str) -> ConsumeLog:
         )
     except OSError as error:
         raise ConsumeLogError(str(error), plan.hot) from error
+
+
+@contextmanager
+def shipping(plan: ProcessPlan) -> Iterator[None]:
+    """Have the consume log shipped while it is written, and to its end, if the plan says where."""
+    if plan.ship is None:
+        yield
+        return
+    ship = plan.ship
+    beside = ShipperBeside(
+        plan.hot, ship.to, token_file=ship.token_file, linger_seconds=ship.linger_seconds
+    )
+    try:
+        yield
+    finally:
+        if not beside.end():
+            logger.warning("not all of the consume log was shipped; the rest is in %s", plan.hot)
 
 
 @asynccontextmanager

@@ -52,6 +52,17 @@ class HandlerPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ShipPlan:
+    """Where the consume log goes while it is written."""
+
+    to: str
+    """``http(s)://COLLECTOR``, or the root of a lake on this host."""
+    token_file: Path | None = None
+    linger_seconds: float = 60.0
+    """After the end of the process a collector that is away is waited for so long."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessPlan:
     """What all processes of the workload have in common."""
 
@@ -66,6 +77,8 @@ class ProcessPlan:
     seed: int = 0
     segment_bytes: int = SEGMENT_BYTES
     segment_seconds: float = SEGMENT_SECONDS
+    ship: ShipPlan | None = None
+    """``None``: whoever started the process ships its log."""
 
     def settings(self, **overrides: Any) -> ClientSettings:
         """Client settings of this process: switches over the given ones.
