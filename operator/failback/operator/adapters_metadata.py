@@ -21,6 +21,10 @@ from failback.operator.planning.topic import plan_topic
 from failback.operator.planning.types import Plan
 from failback.operator.store import Store
 
+_FIRST_ANSWERS_SECONDS = 60.0
+"""An operator that has just started lets a resource be for so long, until brokers were asked."""
+_UNASKED_SECONDS = 1.0
+
 Model = TypeVar("Model", bound=Resource)
 Planner = Callable[..., Plan]
 
@@ -34,6 +38,7 @@ class OnCluster(Generic[Model]):
         self._model = model
         self._planner = planner
         self._refused: dict[tuple[str, str], tuple[int, dict[str, str]]] = {}
+        self._began = world.steady()
 
     async def refresh(self, resource: Object) -> bool:
         """Nothing: the loop of the cluster asks its brokers, and wakes this one."""
@@ -47,6 +52,9 @@ class OnCluster(Generic[Model]):
         observed, cluster = ObservedCluster(at=now), None
         name = resource["spec"]["clusterRef"]["name"]
         item = self._store.resource("BrokerCluster", namespace, name)
+        if item is not None and self._is_too_early(namespace, name):
+            status = resource.get("status", {})
+            return Decision(Plan(status=status, wake_after=_UNASKED_SECONDS), {})
         if item is not None:
             cluster = BrokerCluster.model_validate(item)
             served = await self._world.observer.served_kinds()
@@ -63,6 +71,11 @@ class OnCluster(Generic[Model]):
             deleting=deleting or "deletionTimestamp" in resource["metadata"],
         )
         return Decision(plan, observed.objects)
+
+    def _is_too_early(self, namespace: str, cluster: str) -> bool:
+        """Tell whether nothing is known yet: a broker that was not asked is not down."""
+        young = self._world.steady() - self._began < _FIRST_ANSWERS_SECONDS
+        return young and not self._world.observer.has_asked(namespace, cluster)
 
     def _refusals(self, namespace: str, model: Model) -> dict[str, str]:
         """Return what brokers refused for good since the spec changed last."""

@@ -96,6 +96,10 @@ class Observer:
         """Return what is remembered of a cluster."""
         return self._memories.setdefault((namespace, cluster), ClusterMemory())
 
+    def has_asked(self, namespace: str, cluster: str) -> bool:
+        """Tell whether a cluster's brokers and name servers have been asked at all."""
+        return self.memory(namespace, cluster).registered is not None
+
     def forget(self, namespace: str, cluster: str) -> None:
         """Drop what is remembered of a cluster that is gone."""
         self._memories.pop((namespace, cluster), None)
