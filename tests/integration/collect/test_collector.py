@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +28,7 @@ from tests.support.collector_lab import (
     write_log,
 )
 from tests.support.polling import SCALE, wait_until
+from tests.support.processes import failback_environment
 
 pytestmark = pytest.mark.integration
 
@@ -289,6 +293,35 @@ def test_many_senders_of_one_segment_store_it_once(lab: CollectorLab, tmp_path: 
         thread.join()
     assert sorted(answers) == [200] * 11 + [201]
     check_lake(lab.lake, [first], "crowd")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--root", "{root}", "--tokens", "{tokens}"], "another collector's"),
+        (["--root", "{new}", "--tokens", "{tokens}", "--port", "{port}"], "cannot listen on"),
+        (["--root", "{new}", "--tokens", "{new}/absent"], "cannot read"),
+        (["--root", "{tokens}/below", "--tokens", "{tokens}"], "--root"),
+    ],
+)
+def test_what_cannot_run_says_why_and_ends_with_2(
+    lab: CollectorLab, tmp_path: Path, options: list[str], message: str
+) -> None:
+    places = {
+        "root": str(lab.root),
+        "tokens": str(lab.root.parent / "tokens"),
+        "new": str(tmp_path / "new"),
+        "port": str(lab.port),
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "failback.cli", "collect", *(o.format(**places) for o in options)],
+        env={**os.environ, **failback_environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60 * SCALE,
+    )
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
 
 def test_a_collector_ends_in_order(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
+import os
 import signal
 import socket
 import time
@@ -21,6 +23,7 @@ from failback.analytics.collect.metrics import CollectorMetrics
 from failback.analytics.collect.settings import CollectorSettings
 from failback.analytics.collect.store import Store
 from failback.analytics.collect.tokens import TokenFile
+from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +36,14 @@ def serve(settings: CollectorSettings) -> None:
     """Serve until SIGTERM or SIGINT; uploads under way are answered first.
 
     Raises:
-        ConfigError: The token file cannot be read.
-        OSError: The folder cannot be used, or the address is taken.
+        ConfigError: The token file cannot be read, the folder cannot be used or is another
+            collector's, or the address is taken.
     """
     tokens = TokenFile(settings.tokens)
-    store = Store(settings, _wall_ms)
-    store.recover()
-    metrics = CollectorMetrics()
-    with ThreadPoolExecutor(settings.writers, "store") as pool:
+    with _own_root(settings), ThreadPoolExecutor(settings.writers, "store") as pool:
+        store = Store(settings, _wall_ms)
+        store.recover()
+        metrics = CollectorMetrics()
         app = create_app(Collector(settings, store, tokens, metrics, pool))
         app.router.lifespan_context = _retention(settings, store, metrics, pool)
         listener = _listen(settings)
@@ -84,6 +87,25 @@ class _Server(uvicorn.Server):
             print(f"collector listens on {scheme}://{host}:{port}", flush=True)
 
 
+@contextmanager
+def _own_root(settings: CollectorSettings) -> Iterator[None]:
+    """Hold the folder: a second collector would take the writes of this one for leftovers."""
+    path = settings.root / "lock"
+    try:
+        settings.root.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigError("--root", f"{settings.root}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError("--root", f"{settings.root} is another collector's") from error
+        yield
+    finally:
+        os.close(fd)
+
+
 def _listen(settings: CollectorSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     listener = socket.socket(family)
@@ -91,6 +113,10 @@ def _listen(settings: CollectorSettings) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((settings.host, settings.port))
         listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        what = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+        raise ConfigError("--port", what) from error
     except BaseException:
         listener.close()
         raise
