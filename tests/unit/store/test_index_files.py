@@ -14,9 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.broker.store.index_file import IndexFile, index_file_bytes
-from failback.broker.store.index_keys import KeyHasher, NewEntry, key_hash, keys_of, without_sign
+from failback.broker.store.index_keys import (
+    KeyHasher,
+    KeyScan,
+    NewEntry,
+    key_hash,
+    keys_of,
+    without_sign,
+)
 from failback.broker.store.index_service import file_name
+from failback.protocol.codes import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from failback.protocol.message import pack_host
 from tests.support.crashing_files import CrashingFiles
+from tests.support.store_kit import open_store, put
 
 pytestmark = pytest.mark.unit
 
@@ -186,7 +196,69 @@ def test_keys_in_bytes_have_the_hash_of_their_text(topic: str, keys: list[str]) 
     hasher = KeyHasher()
     topic = topic.encode(errors="replace").decode()
     for key in keys * 2:
-        assert hasher(topic.encode(), key.encode()) == key_hash(topic, key)
+        piece = bytes((len(topic.encode()),)) + topic.encode()
+        assert hasher(piece, key.encode()) == key_hash(topic, key)
+
+
+pairs = st.sampled_from(
+    [
+        "UNIQ_KEY\x010123456789ABCDEF01234567",
+        "UNIQ_KEY\x010123456789ABCDEF76543210",
+        "UNIQ_KEY\x010123456789ABCDEF7654",
+        "UNIQ_KEY\x010123456789ABCDEF765\u00e4321",
+        "UNIQ_KEY\x01short",
+        "UNIQ_KEY\x01",
+        "MY_UNIQ_KEY\x010123456789ABCDEF01234567",
+        "KEYS\x01a b",
+        "CLUSTER\x01bench",
+        "TAGS\x01t",
+    ]
+)
+flags = st.sampled_from([0, TRANSACTION_PREPARED, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK])
+stored_records = st.lists(
+    st.tuples(
+        st.lists(pairs, max_size=3) | st.just(["UNIQ_KEY\x010123456789ABCDEF01234567"]),
+        st.sampled_from([b"TopicA", b"TopicB"]),
+        flags | st.just(0),
+        st.sampled_from(["192.168.1.10", "2001:db8::1"]) | st.just("192.168.1.10"),
+    ),
+    max_size=30,
+)
+
+
+@given(stored_records)
+def test_what_was_just_stored_has_the_keys_that_the_log_shows(
+    records: list[tuple[list[str], bytes, int, str]],
+) -> None:
+    files = CrashingFiles()
+    store = open_store(Path("/s"), files, mapped_file_bytes=1 << 16, max_index_num=1000)
+    appended = [
+        put(
+            store,
+            b"body",
+            topic=topic.decode(),
+            properties="\x02".join(properties).encode(),
+            sys_flag=flag,
+            born_host=pack_host(host, 5000),
+        )
+        for properties, topic, flag, host in records
+    ]
+    pieces = list(store._log.pieces)
+    store.commit_pending()
+    parts = list(zip(pieces[::5], pieces[2::5], pieces[4::5], strict=True))
+    stored: list[NewEntry] = []
+    scan = KeyScan()
+    end = scan.stored(0, parts, stored)
+    read: list[NewEntry] = []
+    view = store.read_raw(0, 1 << 16)
+    assert scan.run(view, 0, 100, read) == end == store.max_physical_offset
+    expected = [
+        (key_hash(topic.decode(), key.decode()), at.physical_offset, at.store_timestamp)
+        for at, (properties, topic, flag, _) in zip(appended, records, strict=True)
+        if flag != TRANSACTION_ROLLBACK
+        for key in keys_of("\x02".join(properties).encode())
+    ]
+    assert stored == read == expected
 
 
 @pytest.mark.parametrize(

@@ -130,6 +130,15 @@ class CommitLog:
         if self.pieces:
             self.files.write_at(self._pieces_offset, b"".join(self.pieces))
 
+    def pending_runs(self) -> list[tuple[int, int, list[bytes]]]:
+        """Return start, end and pieces of what is pending in each file."""
+        last = self._pieces_offset, self.pending_tail, self.pieces
+        if not self._full:
+            return [last]
+        ends = [start for start, _ in self._full[1:]] + [self._pieces_offset]
+        full = zip(self._full, ends, strict=True)
+        return [*((start, end, pieces) for (start, pieces), end in full), last]
+
     def publish(self) -> None:
         """Make what :meth:`write_pending` wrote readable."""
         self.tail = self._pieces_offset = self.pending_tail

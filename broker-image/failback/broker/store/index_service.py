@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Generator
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -26,7 +27,7 @@ from failback.broker.store.config import StoreConfig
 from failback.broker.store.files import TEMPORARY_PREFIX, FileHandle, Files
 from failback.broker.store.flush import sync_files
 from failback.broker.store.index_file import IndexFile
-from failback.broker.store.index_keys import KeyScan, NewEntry, key_hash
+from failback.broker.store.index_keys import KeyScan, NewEntry, RecordParts, key_hash
 from failback.broker.store.mapped_file import OpenFiles
 
 logger = logging.getLogger(__name__)
@@ -40,6 +41,12 @@ _REST_SECONDS: Final = 0.001
 _STOP_SECONDS: Final = 5.0
 """What a clean stop may spend on records that are not in the index yet."""
 _MOST_OPEN: Final = 3
+_MOST_STORED_BYTES: Final = 4 << 20
+"""Of the records that wait in memory. Reading them from the log costs more and maps its pages."""
+
+
+StoredRun = tuple[int, int, Sequence[RecordParts]]
+"""What one commit wrote into one file: start, end, and its records less the bodies."""
 
 
 class Found(NamedTuple):
@@ -81,6 +88,9 @@ class IndexService:
         self._row: list[IndexFile] = []
         self._scan = KeyScan()
         self._enabled = config.message_index_enable
+        self._stored: deque[StoredRun] = deque()
+        """What was stored behind :attr:`position`, not to be read again; all or nothing of it."""
+        self._stored_bytes = 0
         self._entered: tuple[int, frozenset[int]] = (-1, frozenset())
         """A record that may be in the index already, and the hashes of its keys that are."""
         self._prepared: FileHandle | None = None
@@ -191,6 +201,30 @@ class IndexService:
 
     # --- entering ---------------------------------------------------------------------------
 
+    def stored(self, start: int, end: int, pieces: list[bytes]) -> None:
+        """Keep what was just written for the next slice.
+
+        ``pieces`` are five for each record (fixed part, body, topic behind its length, length of
+        the properties, properties); a blank record may follow.
+        """
+        if not self._enabled:
+            return
+        runs = self._stored
+        if start == (runs[-1][1] if runs else self.position):
+            # Without the bodies: memory that is free again at once stays in the caches.
+            if len(pieces) == 5:
+                parts = [(pieces[0], pieces[2], pieces[4])]
+            else:
+                parts = list(zip(pieces[::5], pieces[2::5], pieces[4::5], strict=False))
+            runs.append((start, end, parts))
+            self._stored_bytes += end - start
+            if self._stored_bytes > _MOST_STORED_BYTES:
+                self._forget_stored()  # they are read from the log
+
+    def _forget_stored(self) -> None:
+        self._stored.clear()
+        self._stored_bytes = 0
+
     def appended(self) -> None:
         """Note that dispatch went on."""
         if self._timer is None and self._loop is not None and self._enabled:
@@ -230,21 +264,41 @@ class IndexService:
         if not self._enabled:
             return False
         limit = self._dispatched()
+        if self._stored:
+            end = self._enter_stored(most_records)
+        else:
+            end = self._enter_from_log(limit, most_records)
+        self.position = end
+        return end < limit
+
+    def _enter_stored(self, most_records: int) -> int:
+        """Return the end of what was entered."""
+        found: list[NewEntry] = []
+        runs, room, end = self._stored, most_records, self.position
+        while runs and room > 0:
+            start, run_end, records = runs.popleft()
+            end = self._scan.stored(start, records[:room], found)
+            if len(records) > room:
+                runs.appendleft((end, run_end, records[room:]))
+            else:
+                end = run_end  # a blank record may be between
+            self._stored_bytes -= end - start
+            room -= len(records)
+        self._enter(found)
+        return end
+
+    def _enter_from_log(self, limit: int, most_records: int) -> int:
+        """Return the end of what was entered."""
         position = self.position = max(self.position, self._log.min_offset, 0)
         view = self._log.read(position, limit - position)
         if not len(view):
-            return False
+            return max(position, limit)
         found: list[NewEntry] = []
         read = self._scan.run(view, position, most_records, found)
         if position == self._entered[0]:
             found = [new for new in found if not self._is_entered(new)]
-        try:
-            self._enter(found)
-        except OSError:
-            self._enabled = False
-            raise
-        self.position = position + read
-        return self.position < limit
+        self._enter(found)
+        return position + read
 
     def _is_entered(self, new: NewEntry) -> bool:
         physical_offset, hashes = self._entered
@@ -252,13 +306,18 @@ class IndexService:
 
     def _enter(self, found: list[NewEntry]) -> None:
         done = 0
-        while done < len(found):
-            file = self._file_for_writing()
-            handle = self._open.handle(file.mapped)
-            if handle is not self._prepared:
-                file.prepare(handle)
-                self._prepared = handle
-            done += file.add(handle, found, done)
+        try:
+            while done < len(found):
+                file = self._file_for_writing()
+                handle = self._open.handle(file.mapped)
+                if handle is not self._prepared:
+                    file.prepare(handle)
+                    self._prepared = handle
+                done += file.add(handle, found, done)
+        except OSError:
+            self._enabled = False
+            self._forget_stored()
+            raise
 
     def _file_for_writing(self) -> IndexFile:
         last = self._row[-1] if self._row else None

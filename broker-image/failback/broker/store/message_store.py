@@ -513,6 +513,7 @@ class MessageStore:
             for queue in touched:
                 queue.drop_pending()
             raise self._write_failed(error) from error
+        stored = log.pending_runs()
         arrive = self.on_arrive
         arrivals = [(queue, set(queue.pending_codes)) for queue in touched] if arrive else []
         try:
@@ -525,6 +526,8 @@ class MessageStore:
             log.publish()
         self._dispatcher.position = log.tail
         self._dispatcher.store_timestamp = self._store_timestamp
+        for start, end, pieces in stored:
+            self._index.stored(start, end, pieces)
         self._flush.appended()
         self._index.appended()
         for listener in self._append_listeners:
