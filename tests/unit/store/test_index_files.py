@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from failback.broker.store.index_file import IndexFile, index_file_bytes
@@ -227,6 +227,13 @@ stored_records = st.lists(
 
 
 @given(stored_records)
+@example([(["UNIQ_KEY\x010123456789ABCDEF01234567", "UNIQ_KEY\x01"], b"TopicA", 0, "10.0.0.1")])
+@example(
+    [
+        (["UNIQ_KEY\x010123456789ABCDEF01234567"], b"TopicA", 0, "10.0.0.1"),
+        (["UNIQ_KEY\x010123456789ABCDEF7654"], b"TopicA", 0, "10.0.0.1"),
+    ]
+)
 def test_what_was_just_stored_has_the_keys_that_the_log_shows(
     records: list[tuple[list[str], bytes, int, str]],
 ) -> None:

@@ -142,6 +142,7 @@ class KeyScan:
                 topic_piece == topic
                 and properties.startswith(before)
                 and properties[tail_end:] == behind
+                and len(tail) == TAIL
                 and not flags & _RARE_FLAGS
                 and tail.isascii()
                 and 2 not in tail
@@ -221,19 +222,18 @@ class KeyScan:
         timestamp: int,
         found: list[NewEntry],
     ) -> None:
+        hash_of = self._hash
         place = properties.rfind(_UNIQUE)
-        if place < 0 or (place and properties[place - 1] != 2) or _KEYS in properties:
-            hash_of = self._hash
-            found += [
-                (hash_of(topic_piece, key), physical_offset, timestamp)
-                for key in keys_of(properties)
-            ]
-            return
-        # What most records have, one UNIQ_KEY and no KEYS, without a search for more.
-        stop = properties.find(2, place)
-        key = properties[place + 9 : stop] if stop >= 0 else properties[place + 9 :]
-        if key:
-            found.append((self._hash(topic_piece, key), physical_offset, timestamp))
+        if place >= 0 and (place == 0 or properties[place - 1] == 2) and _KEYS not in properties:
+            # What most records have, one UNIQ_KEY and no KEYS, without a search for more.
+            stop = properties.find(2, place)
+            key = properties[place + 9 : stop] if stop >= 0 else properties[place + 9 :]
+            if key:
+                found.append((hash_of(topic_piece, key), physical_offset, timestamp))
+                return
+        found += [
+            (hash_of(topic_piece, key), physical_offset, timestamp) for key in keys_of(properties)
+        ]
 
     def _unusual(
         self, view: memoryview, at: int, physical_offset: int, found: list[NewEntry]
