@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache import Answer, Broker, NameServer, got_by, mqadmin
+from tests.support.admin_shell import AdminShell
+from tests.support.apache import Answer, Broker, NameServer, got_by
 from tests.support.java_lab import Lab
 from tests.support.polling import wait_until
 
@@ -34,21 +35,25 @@ class Cluster:
         consumer = self.lab.program("PushConsumer", self.ns, topic=TOPIC, group=GROUP)
         wait_until(lambda: len(got_by(consumer)) == 40, "40 deliveries")
         consumer.end_input()
+        self._shell = AdminShell(self.lab.folder / "admin")
 
     def admin(self, command: str, *arguments: str) -> Answer:
-        return mqadmin(self.lab.folder / "admin", command, "-n", self.ns.address, *arguments)
+        return self._shell.run(command, "-n", self.ns.address, *arguments)
+
+    def close(self) -> None:
+        if hasattr(self, "_shell"):
+            self._shell.close()
+        self.lab.dispose()
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    made: list[Cluster] = []
     cluster = Cluster.__new__(Cluster)
-    made.append(cluster)
     try:
         cluster.__init__(tmp_path_factory.mktemp("mqadmin"))  # type: ignore[misc]
         yield cluster
     finally:
-        cluster.lab.dispose()
+        cluster.close()
 
 
 def test_cluster_list_shows_both_brokers(cluster: Cluster) -> None:
