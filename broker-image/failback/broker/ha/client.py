@@ -33,9 +33,6 @@ _Result = TypeVar("_Result")
 UNVERIFIED_TRIES: Final = 5
 """How often a master that does not answer is asked to compare logs before the stream must do."""
 
-_TICK_SECONDS: Final = 0.005
-"""A heartbeat may come that much too early, so that no timer is armed for less."""
-
 RECHECK_FACTOR: Final = 6
 """A refusal is looked at again after this many reconnect intervals: 30 s."""
 
@@ -57,7 +54,6 @@ class _MasterConnection(asyncio.Protocol):
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self.appended_bytes = 0
         self.reported_offset = -1
-        self._reported_at = 0.0
         self.refusal: Refusal | None = None
         self._join = _join_of(store, config) if config.is_guarded else None
 
@@ -132,29 +128,14 @@ class _MasterConnection(asyncio.Protocol):
             raise _NotOurLog(Refusal(stuck_at, "Corrupt", "what the master sent is no record"))
 
     def _report(self) -> None:
-        """Tell the master what this slave holds: page cache, not disk."""
+        """Tell the master what this slave holds: page cache, not disk. Re-arms the timer."""
         if self._transport is None:
             return
         self.reported_offset = self._store.max_physical_offset
         self._transport.write(encode_report(self.reported_offset))
-        self._reported_at = self._loop.time()
-        if self._timer is None:
-            self._arm(self._config.heartbeat_ms / 1000)
-
-    def _arm(self, delay_s: float) -> None:
-        self._timer = self._loop.call_later(delay_s, self._heartbeat)
-
-    def _heartbeat(self) -> None:
-        """Report once nothing was reported for ``heartbeat_ms``.
-
-        The timer is not moved with every report, which would cost as much as the report itself.
-        """
-        self._timer = None
-        rest = self._reported_at + self._config.heartbeat_ms / 1000 - self._loop.time()
-        if rest > _TICK_SECONDS:
-            self._arm(rest)
-        else:
-            self._report()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(self._config.heartbeat_ms / 1000, self._report)
 
 
 class _NotOurLog(Exception):
