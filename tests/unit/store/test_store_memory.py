@@ -247,7 +247,9 @@ def test_a_deleted_file_is_unmapped(tmp_path: Path) -> None:
 
 
 def test_the_log_may_lie_on_another_disk(tmp_path: Path) -> None:
-    elsewhere = Path(tempfile.mkdtemp(dir="/dev/shm"))
+    # A file system of its own on any usual Linux; without it the test shows less.
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    elsewhere = Path(tempfile.mkdtemp(dir=memory))
     try:
         clock, root = Clock(), tmp_path / "store"
         for log in (elsewhere / "log", elsewhere / "deep" / "log"):

@@ -251,12 +251,13 @@ class HaClient:
             return False
         loop = asyncio.get_running_loop()
         host, _, port = self._address.rpartition(":")
+        connection = _MasterConnection(self._store, self._config)
         try:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
-                transport, connection = await loop.create_connection(
-                    lambda: _MasterConnection(self._store, self._config), host, int(port)
-                )
+                transport, _ = await loop.create_connection(lambda: connection, host, int(port))
         except (OSError, ValueError) as error:
+            # Of one that came too late uvloop closes the transport and tells nobody.
+            connection.connection_lost(None)
             logger.info("HA: cannot connect to master %s: %s", self._address, error or "timed out")
             return False
         logger.info("HA: connected to master %s at %d", self._address, connection.reported_offset)
