@@ -147,8 +147,8 @@ class BrokerConfig:
     check_crc_on_recover: bool = True
     message_index_enable: bool = True
     message_index_safe: bool = False
-    max_hash_slot_num: int = 5_000_000
-    max_index_num: int = 20_000_000
+    max_hash_slot_num: int = _ranged(5_000_000, 1, 2**31 - 1)
+    max_index_num: int = _ranged(20_000_000, 2, 2**31 - 1)
     max_msgs_num_batch: int = 64
     default_query_max_num: int = 32
     delete_when: str = "04"
