@@ -14,6 +14,7 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -52,21 +53,27 @@ class Change:
     name: str
     make: Callable[[Namespace, str], object]
     is_done: Callable[[Namespace, str], bool] = lambda namespace, cluster: True
+    is_settled: Callable[[Namespace, str], bool] | None = None
+    """In the place of :func:`is_settled`."""
+    look: Callable[[Namespace, str], dict[str, Any]] | None = None
+    """In the place of :func:`snapshot`."""
+    unattended: bool = False
+    """It is made while no operator runs."""
 
 
 def manifest(kind: str, name: str, **spec: Any) -> Object:
     return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
-def cluster_manifest(name: str) -> Object:
-    return manifest(
-        "BrokerCluster",
-        name,
-        nameServerRef={"name": "main"},
-        pairs=1,
-        slavesPerPair=1,
-        updateStrategy={"minReadySeconds": 1},
-    )
+def cluster_manifest(name: str, **spec: Any) -> Object:
+    values = {
+        "nameServerRef": {"name": "main"},
+        "pairs": 1,
+        "slavesPerPair": 1,
+        "updateStrategy": {"minReadySeconds": 1},
+        **spec,
+    }
+    return manifest("BrokerCluster", name, **values)
 
 
 # --- changes ------------------------------------------------------------------------------------
@@ -76,13 +83,13 @@ def _create(namespace: Namespace, cluster: str) -> None:
     namespace.api.create(cluster_manifest(cluster))
 
 
-def _name_things(namespace: Namespace, cluster: str) -> None:
+def name_things(namespace: Namespace, cluster: str) -> None:
     reference = {"name": cluster}
     namespace.api.create(manifest("Topic", f"{cluster}-paid", clusterRef=reference))
     namespace.api.create(manifest("SubscriptionGroup", f"{cluster}-billing", clusterRef=reference))
 
 
-def _things_synced(namespace: Namespace, cluster: str) -> bool:
+def things_synced(namespace: Namespace, cluster: str) -> bool:
     found = [
         namespace.api.get("Topic", f"{cluster}-paid"),
         namespace.api.get("SubscriptionGroup", f"{cluster}-billing"),
@@ -90,7 +97,7 @@ def _things_synced(namespace: Namespace, cluster: str) -> bool:
     return all(_is_true(item, kind) for item in found for kind in ("Ready", "Synced"))
 
 
-def _spec(**values: Any) -> Callable[[Namespace, str], object]:
+def change_spec(**values: Any) -> Callable[[Namespace, str], object]:
     return lambda namespace, cluster: namespace.api.patch(
         "BrokerCluster", cluster, {"spec": values}
     )
@@ -99,7 +106,7 @@ def _spec(**values: Any) -> Callable[[Namespace, str], object]:
 def _add_by_hand(namespace: Namespace, cluster: str) -> None:
     """Make a topic and a group that no resource names, and store offsets; then grow."""
     asyncio.run(_by_hand(master_address(namespace, cluster)))
-    _spec(pairs=2)(namespace, cluster)
+    change_spec(pairs=2)(namespace, cluster)
 
 
 def _switch(namespace: Namespace, cluster: str) -> None:
@@ -111,7 +118,7 @@ def _switch(namespace: Namespace, cluster: str) -> None:
     )
 
 
-def _switched(namespace: Namespace, cluster: str) -> bool:
+def is_switched(namespace: Namespace, cluster: str) -> bool:
     status = namespace.api.get("RoleSwitch", f"{cluster}-swap").get("status", {})
     assert status.get("phase") != "Failed", status
     return bool(status.get("phase") == "Complete")
@@ -137,16 +144,16 @@ CREATE: Final = Change("create", _create)
 SCRIPTS: Final[Mapping[str, tuple[Change, ...]]] = {
     "orders": (
         CREATE,
-        Change("topic and group", _name_things, _things_synced),
-        Change("live change", _spec(slaveReadEnable=True)),
-        Change("roll", _spec(config={"flushConsumerOffsetInterval": "4000"})),
+        Change("topic and group", name_things, things_synced),
+        Change("live change", change_spec(slaveReadEnable=True)),
+        Change("roll", change_spec(config={"flushConsumerOffsetInterval": "4000"})),
     ),
     "stock": (
         CREATE,
         Change("scale up", _add_by_hand, _pairs(2)),
-        Change("scale down", _spec(pairs=1), _pairs(1)),
+        Change("scale down", change_spec(pairs=1), _pairs(1)),
     ),
-    "ledger": (CREATE, Change("role switch", _switch, _switched)),
+    "ledger": (CREATE, Change("role switch", _switch, is_switched)),
 }
 
 
@@ -172,6 +179,8 @@ class Life:
     clusters_of: dict[str, str] = field(default_factory=dict)
     """Address of a pod → its cluster."""
     seconds: dict[tuple[str, str], float] = field(default_factory=dict)
+    unattended: Callable[[Callable[[], object]], object] = lambda work: work()
+    """Does something while no operator runs."""
 
     def __post_init__(self) -> None:
         self._progress = {cluster: _Progress() for cluster in self.scripts}
@@ -222,11 +231,12 @@ class Life:
 
     def _look(self, cluster: str, progress: _Progress) -> None:
         change = self.scripts[cluster][progress.at]
-        if not (is_settled(self.namespace, cluster) and change.is_done(self.namespace, cluster)):
+        settled, look = change.is_settled or is_settled, change.look or snapshot
+        if not (settled(self.namespace, cluster) and change.is_done(self.namespace, cluster)):
             progress.candidate = None
             return
         try:
-            found = snapshot(self.namespace, cluster)
+            found = look(self.namespace, cluster)
         except Unsettled:
             progress.candidate = None
             return
@@ -242,8 +252,14 @@ class Life:
         progress = self._progress[cluster]
         progress.at += 1
         progress.candidate = None
-        if progress.at < len(self.scripts[cluster]):
-            self.scripts[cluster][progress.at].make(self.namespace, cluster)
+        if progress.at == len(self.scripts[cluster]):
+            return
+        change = self.scripts[cluster][progress.at]
+        make = partial(change.make, self.namespace, cluster)
+        if change.unattended:
+            self.unattended(make)
+        else:
+            make()
 
 
 # --- what there is ------------------------------------------------------------------------------
@@ -283,11 +299,7 @@ def snapshot(namespace: Namespace, cluster: str) -> dict[str, Any]:
     """Return objects, status and the brokers' own answers, as in any other namespace."""
     item = namespace.api.get("BrokerCluster", cluster)
     found: dict[str, Any] = {
-        "objects": {
-            key: _without(value, frozenset({_RESTART_HASH}))
-            for key, value in canonical(namespace).items()
-            if key.partition("/")[2].partition("-")[0] == cluster
-        },
+        "objects": objects_of(namespace, cluster),
         "spec": item["spec"],
         "status": _without(item["status"], _TIMES | _OWN),
     }
@@ -302,6 +314,20 @@ def snapshot(namespace: Namespace, cluster: str) -> dict[str, Any]:
         found["brokers"] = asyncio.run(_answers(item["status"]))
     except (FailbackError, OSError) as error:
         raise Unsettled(str(error)) from error
+    return comparable(namespace, found)
+
+
+def objects_of(namespace: Namespace, cluster: str) -> dict[str, Any]:
+    """Return a cluster's rendered objects, by kind and name."""
+    return {
+        key: _without(value, frozenset({_RESTART_HASH}))
+        for key, value in canonical(namespace).items()
+        if key.partition("/")[2].partition("-")[0] == cluster
+    }
+
+
+def comparable(namespace: Namespace, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same without the namespace's name and the addresses of its pods."""
     text = json.dumps(found, sort_keys=True).replace(namespace.name, "NAMESPACE")
     return dict(json.loads(_ADDRESS.sub("ADDRESS", text)))
 

@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.support.cluster_life import Life
@@ -94,6 +95,14 @@ class OperatorKiller:
             assert self._dead, self._victim.process.errors()[-4000:]
             self._dead = False
             self._victim.start()
+
+    def reinstall(self, meanwhile: Callable[[], object]) -> None:
+        """Do something while no operator runs; :meth:`revive` starts the next one."""
+        with self._lock:
+            assert self._victim is not None
+            self._victim.process.dispose()
+            self._dead = True
+            meanwhile()
 
     def close(self) -> None:
         """Kill nobody any more."""

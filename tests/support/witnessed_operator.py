@@ -9,7 +9,8 @@ nothing; to end after one is to end after the write before it. A line to the wit
 ``CODE ADDRESS ANSWER_CODE``; its word is one byte.
 
 SCALE multiplies the waits that begin anew with every operator, or last for the sake of clients
-that such tests do not have: half a minute for their routes, a minute of a steady master.
+that such tests do not have: half a minute for their routes, a minute of a steady master, half a
+minute without one, four minutes until nobody asks a name server that leaves.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from typing import Final
 
 from failback.cli.__main__ import main
 from failback.client.connection import RemotingClient
-from failback.operator.planning import predicates
+from failback.operator.planning import name_server, predicates, topic
 from failback.operator.planning.operations import roll, scale_down, scale_up, turn
-from failback.operator.planning.switching import handover
+from failback.operator.planning.switching import handover, preflight
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 
@@ -42,6 +43,9 @@ CHANGING: Final = frozenset(
 )
 _WAITS: Final[tuple[tuple[ModuleType, str], ...]] = (
     (predicates, "STEADY_MASTER_SECONDS"),
+    (preflight, "MASTERLESS_SECONDS"),
+    (name_server, "SHRINK_SECONDS"),
+    (topic, "ROUTE_SECONDS"),
     *((module, "ROUTE_SECONDS") for module in (roll, scale_down, scale_up, turn, handover)),
 )
 
