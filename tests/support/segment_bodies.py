@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -32,3 +34,14 @@ def as_it_is(_: Any, value: Any) -> Any:
 
 for _kind in (ARROW_STREAM, PARQUET):
     schemathesis.openapi.media_type(_kind, _BODIES)
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: Any) -> None:
+    """Make half of the uploads agree with their hash, or none would get past it."""
+    body, headers = case.body, case.headers
+    if not isinstance(body, bytes) or len(body) % 2 or "segments" not in case.path:
+        return
+    named = headers is not None and headers.get("X-Content-SHA256")
+    if isinstance(named, str) and re.fullmatch("[0-9a-f]{64}", named):
+        headers["X-Content-SHA256"] = hashlib.sha256(body).hexdigest()

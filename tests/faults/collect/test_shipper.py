@@ -74,8 +74,7 @@ def test_nothing_is_lost_while_the_collector_is_away(tmp_path: Path) -> None:
     assert report.wait_seconds is not None
     try:
         lab.start()
-        while report.left:
-            report = shipper.ship_all()
+        wait_until(lambda: shipper.ship_all().left == 0, "all is shipped", 120)
         assert not list(hot.glob("*.fblog"))
         check_lake(lab.lake, truth)
         assert client.close_run(RUN, {1: last}).status == 200

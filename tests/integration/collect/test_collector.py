@@ -257,6 +257,25 @@ def test_a_full_store_takes_nothing_and_says_so(tmp_path: Path) -> None:
         check_lake(lab.lake, [first, second])
 
 
+def test_a_segment_whose_catalogue_line_does_not_fit_is_not_stored(tmp_path: Path) -> None:
+    with running_collector(tmp_path / "lab") as lab:
+        sent = uploads(tmp_path, RUN, deliveries=200)
+        late = next(each for each in sent if each.id.endswith("/life"))
+        others = [each for each in sent if each is not late]
+        for upload in others:
+            assert lab.send(upload)[0] == 201
+        catalogue = lab.lake / "_segments" / f"run={RUN}.jsonl"
+        lab.limit_files(catalogue.stat().st_size)  # any smaller file may still be written
+        status, document = lab.send(late)
+        assert (status, slug(document)) == (507, "store-full")
+        check_lake(lab.lake, others)
+        lab.limit_files(None)
+        assert lab.send(late)[0] == 201
+        check_lake(lab.lake, sent)
+        size = (lab.lake / late.path).stat().st_size
+        assert size < catalogue.stat().st_size  # or the file itself would have been refused
+
+
 def test_a_lake_at_its_bound_is_not_ready(tmp_path: Path) -> None:
     with running_collector(tmp_path / "lab", "--max-store-mib", "0") as lab:
         status, document, _ = lab.ask("GET", "/readyz", token="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -90,6 +91,28 @@ def test_unknown_places_and_methods_are_problems_too(lab: CollectorLab) -> None:
         assert headers["content-type"] == "application/problem+json"
 
 
+def test_every_refusal_of_an_upload_is_declared(lab: CollectorLab, tmp_path: Path) -> None:
+    write_log(tmp_path / "hot", run="declared")
+    (first, second, *_) = uploads_of(tmp_path / "hot")
+    (declared,) = (
+        set(operation["responses"])
+        for _, path, operation in operations(lab)
+        if path.startswith("/v1/segments/")
+    )
+    answers = [
+        lab.send(first),
+        lab.send(first),
+        lab.send(first, body=second.body),
+        lab.send(first, body=second.body, X_Content_SHA256=second.sha256),
+        lab.send(second, body=b"", X_Content_SHA256=hashlib.sha256(b"").hexdigest()),
+        lab.send(first, Content_Type="text/plain"),
+        lab.send(first, body=bytes((16 << 20) + 1)),
+    ]
+    statuses = [status for status, _ in answers]
+    assert statuses == [201, 200, 400, 409, 422, 415, 413]
+    assert declared >= {str(each) for each in statuses} | {"401", "403", "408", "429", "503", "507"}
+
+
 def test_schemathesis_finds_no_500_and_no_undeclared_answer(
     lab: CollectorLab, tmp_path: Path
 ) -> None:
@@ -116,3 +139,5 @@ def test_schemathesis_finds_no_500_and_no_undeclared_answer(
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert "tested" in done.stdout.lower()
+    refused = lab.metric('failback_ingest_rejected_total{code="422"}')
+    assert refused > 0, "no upload came as far as its content"
