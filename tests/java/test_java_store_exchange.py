@@ -112,6 +112,7 @@ async def test_one_engine_goes_on_with_the_others_store(
     more = lab.program("Producer", ns, topic=TOPIC, first=BIG + SMALL, count=100)
     more.wait_for("done")
     wait_until(lambda: len(got_by(everything)) == BIG + SMALL + 100, "what came later")
+    wait_until(lambda: len(got_by(rest)) == SMALL + 100, "what came later, in the other group")
     rest.end_input()
     everything.end_input()
 

@@ -230,6 +230,12 @@ stored_records = st.lists(
 @example([(["UNIQ_KEY\x010123456789ABCDEF01234567", "UNIQ_KEY\x01"], b"TopicA", 0, "10.0.0.1")])
 @example(
     [
+        (["UNIQ_KEY\x010123456789ABCDEF" + end, "CLUSTER\x01bench"], b"TopicA", 0, "10.0.0.1")
+        for end in ("01234567", "0\x02T\x01tagX", "012345\u00e4", "01234568")
+    ]
+)
+@example(
+    [
         (["UNIQ_KEY\x010123456789ABCDEF01234567"], b"TopicA", 0, "10.0.0.1"),
         (["UNIQ_KEY\x010123456789ABCDEF7654"], b"TopicA", 0, "10.0.0.1"),
     ]

@@ -371,6 +371,19 @@ def test_after_a_power_loss_only_files_of_the_checkpoint_are_kept() -> None:
     assert sorted(index_files(left)) == names[:2]
 
 
+def test_what_lies_behind_a_bad_file_goes_with_it() -> None:
+    files = CrashingFiles()
+    store = open_store(ROOT, files, **SMALL)
+    put_keyed(store, *range(6))
+    assert len(found(store, "all")) == 6
+    names = sorted(index_files(files))
+    kill(store)
+    files.content[ROOT / "index" / names[1]][24:32] = b"\xff" * 8  # in the middle of a batch
+    again = open_store(ROOT, files, **SMALL)
+    assert sorted(index_files(files)) == names[:1]
+    assert_complete(again, list(range(6)))
+
+
 def test_a_key_of_a_record_that_was_entered_in_part_is_not_entered_twice() -> None:
     """Seven entries of a file: the two keys of the third record are in two files."""
     files = CrashingFiles()

@@ -136,7 +136,7 @@ class IndexService:
         is_on_disk = file.is_full and file.end_timestamp <= self._checkpoint.index_msg_timestamp
         is_safe = clean or ((cache_survived or is_on_disk) and file.is_whole(handle))
         # One without entries may lack what it takes over from the one before; it is made anew.
-        if is_safe and file.count > 1 and file.end_offset < self._log.tail:
+        if is_safe and file.count > 1:
             return True
         self._open.close(file.mapped)
         return False
