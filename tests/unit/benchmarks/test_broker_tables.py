@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
@@ -123,3 +124,27 @@ def test_the_command_line_changes_a_scale_and_names_unknown_cells(
     assert (scale.sizes, scale.seconds, scale.rounds) == ((128, 1024), 0.5, FULL.rounds)
     with pytest.raises(argparse.ArgumentTypeError, match="no cell d; there are a, b, c"):
         bench_broker._names("a,d")
+
+
+@pytest.mark.parametrize("failed", [[], ["restart"]])
+def test_a_document_gets_the_figures_of_a_whole_run_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failed: list[str]
+) -> None:
+    document = tmp_path / "performance.md"
+    document.write_text(f"Before.\n{BEGIN}\nold\n{END}\nAfter.\n")
+    table = Table("At rest", ("figure", "ours"), [["boot, s", "0.6"]])
+    monkeypatch.setattr("sys.argv", ["bench", "--scale", "small", "--markdown", str(document)])
+    monkeypatch.setattr(bench_broker, "server_home", lambda: tmp_path)
+    monkeypatch.setattr(bench_broker, "machine", lambda: "2 CPUs")
+    monkeypatch.setattr(bench_broker, "measure", lambda options, scale: ([table], failed))
+    assert bench_broker.main() == (1 if failed else 0)
+    text = document.read_text()
+    if failed:
+        assert "\nold\n" in text
+        return
+    assert "old" not in text
+    assert "2 CPUs. Measured 20" in text
+    assert "1 rounds of 1 s per cell, medians." in text
+    assert table.markdown().strip() in text
+    assert text.startswith("Before.\n")
+    assert text.endswith("After.\n")
