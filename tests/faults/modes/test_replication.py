@@ -26,7 +26,7 @@ GROUP = "billing"
 async def test_a_slave_ahead_of_its_restored_master_goes_blind_and_keeps_acknowledging(
     lab: ModeLab, tmp_path: Path
 ) -> None:
-    kept, lost, new = 10, 5, 4
+    kept, lost, new = 10, 5, 8
     master = lab.node(settings={"mappedFileSizeCommitLog": 1 << 20})
     slave = lab.slave_of(master, settings={"mappedFileSizeCommitLog": 1 << 20})
     await lab.start(master, slave)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from failback.protocol.codes import RequestCode, ResponseCode
+from failback.protocol.codes import SCHEDULE_TOPIC, RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from tests.support.apache import Broker, Engine, server_home
 from tests.support.broker_lab import send_header
@@ -100,6 +100,8 @@ async def live(lab: ModeLab) -> Outage:
         level, delay = DELAY[lab.engine]
         (late,) = await lab.send(master, topic, 1, properties=f"DELAY\x01{level}")
         due = time.monotonic() + delay
+        await lab.ends(slave, SCHEDULE_TOPIC, 1, level - 1)
+        await progress_beyond(lab, slave, topic, moving)
         master.kill()
         killed, commits = time.monotonic(), commit_seconds(lab.periods, moving)
         await load.stop()
@@ -152,13 +154,12 @@ async def live(lab: ModeLab) -> Outage:
 
 async def progress_beyond(lab: ModeLab, slave: Broker, topic: str, member: Member) -> None:
     """Return when a member has handled messages that the slave's table does not know of."""
-    await until(lambda: len(member.got) > EARLY + 10, "some progress", PATIENT_SECONDS)
-    first = await lab.offset(slave, MOVING, topic)
-    known = first
-    while known in (-1, first):  # one more synchronisation, under load
-        await asyncio.sleep(0.02)
+
+    async def is_ahead() -> bool:
         known = await lab.offset(slave, MOVING, topic)
-    await until(lambda: len(member.got) >= known + 10, "progress beyond it", PATIENT_SECONDS)
+        return EARLY < known <= len(member.got) - 10
+
+    await lab.comes(is_ahead, True, "progress that the slave does not know of")
 
 
 async def code_of_send(lab: ModeLab, broker: Broker, topic: str) -> int:
