@@ -1,0 +1,92 @@
+"""SQL92 subscriptions of the unmodified Java client, on either engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from failback.client.admin import AdminClient
+from failback.protocol.codes import RequestCode
+from failback.protocol.headers import SendMessageRequestHeader
+from failback.protocol.route import TopicConfig
+from tests.support.apache import Broker, Engine, NameServer, client_home, java
+from tests.support.java_lab import Lab
+from tests.support.polling import wait_until
+from tests.support.processes import ROOT, TestProcess
+
+pytestmark = pytest.mark.java
+
+ENGINES = ["failback", pytest.param("apache", marks=pytest.mark.soak)]
+"""What Apache's broker does is the measure, and need not be taken every time."""
+
+TOPIC = "AskedTopic"
+FILTER = "a > 2 AND (b IS NULL OR b IN ('x', 'y')) AND a NOT BETWEEN 15 AND 17"
+
+
+def java_tool(program: str, *arguments: str) -> list[str]:
+    home = client_home()
+    command = [java(), "-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+    command += ["-Drocketmq.client.logLevel=WARN", "-cp", f"{home}/lib/*"]
+    return [*command, str(ROOT / f"tests/java/tools/{program}.java"), *arguments]
+
+
+async def make(broker: Broker, messages: int) -> None:
+    """Make the topic, and send messages with the property ``a`` and, some of them, ``b``."""
+    async with AdminClient([]) as admin:
+        await admin.create_topic(broker.address, TopicConfig(TOPIC, 2, 2))
+        for number in range(messages):
+            properties = f"a\x01{number}" + ("\x02b\x01x" if number % 2 else "")
+            properties += "\x02b\x01z" if number % 5 == 4 and not number % 2 else ""
+            header = SendMessageRequestHeader(
+                "PG", TOPIC, "TBW102", 4, number % 2, 0, 1_700_000_000_000, 0, properties
+            )
+            await admin.ask(broker.address, RequestCode.SEND_MESSAGE, header, b"%d" % number)
+
+
+def consumer_of(folder: Path, ns: NameServer) -> TestProcess:
+    command = java_tool("SqlConsumer", ns.address, TOPIC, FILTER)
+    return TestProcess("sqlconsumer", command, folder)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_a_filter_hands_out_what_matches(lab: Lab, tmp_path: Path, engine: Engine) -> None:
+    ns = lab.namesrv()
+    broker = lab.broker(engine, ns, settings={"enablePropertyFilter": "true"})
+    broker.start()
+    await make(broker, 20)
+    wanted = {
+        number
+        for number in range(3, 20)
+        if not (number % 5 == 4 and not number % 2) and not 15 <= number <= 17
+    }
+    consumer = consumer_of(tmp_path / "java", ns)
+    try:
+        consumer.start()
+        consumer.wait_for("started")
+        wait_until(lambda: got(consumer) >= wanted, "every message that matches")
+        consumer.end_input()
+        assert got(consumer) == wanted
+    finally:
+        consumer.dispose()
+
+
+def got(consumer: TestProcess) -> set[int]:
+    return {int(line.split()[1]) for line in consumer.lines() if line.startswith("got ")}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+async def test_without_filters_the_consumer_is_told_so_at_its_start(
+    lab: Lab, tmp_path: Path, engine: Engine
+) -> None:
+    ns = lab.namesrv()
+    broker = lab.broker(engine, ns)
+    broker.start()
+    await make(broker, 0)
+    consumer = consumer_of(tmp_path / "java", ns)
+    try:
+        consumer.start()
+        said = consumer.wait_for("refused")
+    finally:
+        consumer.dispose()
+    assert "The broker does not support consumer to filter message by SQL92" in said
