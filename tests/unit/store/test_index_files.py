@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from failback.broker.store.index_file import IndexFile, index_file_bytes
@@ -105,6 +105,7 @@ new_entries = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(
     new=new_entries,
     cuts=st.lists(st.integers(0, 60), max_size=5),
@@ -135,6 +136,7 @@ def test_batches_of_any_size_leave_the_bytes_of_single_entries(
     assert vars(again) | {"mapped": None, "unsynced": True} == vars(file) | {"mapped": None}
 
 
+@settings(deadline=None)
 @given(new=new_entries, key=st.integers(0, 40), times=st.tuples(st.integers(), st.integers()))
 def test_a_chain_brings_what_looking_at_every_entry_brings(
     new: list[NewEntry], key: int, times: tuple[int, int]
@@ -191,6 +193,7 @@ def test_hashes_have_no_sign(state: int, hashed: int) -> None:
     assert without_sign(state) == hashed
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40), st.lists(st.text(st.characters(codec="utf-8"), max_size=40)))
 def test_keys_in_bytes_have_the_hash_of_their_text(topic: str, keys: list[str]) -> None:
     hasher = KeyHasher()
@@ -226,6 +229,7 @@ stored_records = st.lists(
 )
 
 
+@settings(deadline=None, max_examples=60)
 @given(stored_records)
 @example([(["UNIQ_KEY\x010123456789ABCDEF01234567", "UNIQ_KEY\x01"], b"TopicA", 0, "10.0.0.1")])
 @example(

@@ -195,6 +195,7 @@ def test_files_follow_each_other_and_keys_are_found_in_all_of_them() -> None:
     store = open_store(ROOT, files, **SMALL)
     put_keyed(store, *range(40))
     assert_complete(store, list(range(40)))
+    assert bodies(store, "all", most=3) == [b"37", b"38", b"39"]
     assert len(index_files(files)) == 120 // 7 + 1
 
 
@@ -227,7 +228,8 @@ def test_nothing_is_entered_when_it_is_switched_off() -> None:
     store.close()
     assert index_files(files) == {}
     again = open_store(ROOT, files)  # switched on later: what is missing is entered
-    assert_complete(again, [1])
+    put_keyed(again, 2, 3)
+    assert_complete(again, [1, 2, 3])
 
 
 def test_a_store_that_is_not_open_answers_nothing() -> None:
@@ -446,6 +448,26 @@ def test_an_empty_log_has_no_index() -> None:
     assert index_files(files) == {}
     put_keyed(again, 2)
     assert_complete(again, [2])
+
+
+async def test_the_last_file_stays_though_the_log_has_nothing_of_it() -> None:
+    files, clock = CrashingFiles(), Clock()
+    store = open_store(ROOT, files, clock, **SMALL, file_reserved_ms=5000)
+    store.config.delete_log_files_interval_ms = 0
+    files.used = 0.80
+    put_keyed(store, 1, 2, 3, 4, 5)
+    assert len(found(store, "all")) == 5
+    last = max(index_files(files))
+    for _ in range(60):
+        put(store, bytes(50), properties=keyed())
+        store.commit_pending()
+    clock.now += 10_000
+    while store.min_physical_offset < 4096:
+        await store.expire()
+    assert list(index_files(files)) == [last]
+    assert bodies(store, "all") == []
+    put_keyed(store, 6)
+    assert_complete(store, [6])
 
 
 async def test_files_go_with_the_log_they_speak_of() -> None:
