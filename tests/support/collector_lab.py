@@ -132,6 +132,8 @@ class CollectorLab:
 
     def limit_files(self, most_bytes: int | None) -> None:
         """From now on no file of the collector may grow beyond this; ``None`` lifts it."""
+        if not self.process.alive:
+            raise ProcessLookupError("the collector was killed")
         soft = resource.RLIM_INFINITY if most_bytes is None else most_bytes
         limit = (soft, resource.RLIM_INFINITY)
         resource.prlimit(self.process.pid, resource.RLIMIT_FSIZE, limit)
