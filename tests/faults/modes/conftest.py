@@ -12,7 +12,7 @@ from tests.support.mode_evidence import BROKER_SCALE
 from tests.support.mode_lab import ModeLab, unique
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NameServer]:
     """A name server of ours for all tests on our engine; brokers have names of their own."""
     found = NameServer("failback", tmp_path_factory.mktemp("namesrv"))
@@ -23,7 +23,7 @@ def name_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NameServer
         found.process.dispose()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def standing(name_server: NameServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """A master of ours that no test kills or reconfigures."""
     found = Broker(
