@@ -392,9 +392,6 @@ class IndexService:
 
 
 def file_name(now_ms: int, last: str) -> str:
-    """Return a name for a new file: the local time as yyyyMMddHHmmssSSS, always after ``last``.
-
-    Names give the order of the files, and the hour of a clock that was set back comes twice.
-    """
+    """Return the local time as yyyyMMddHHmmssSSS, or what follows ``last``: names give the order."""
     name = time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"
     return name if name > last else f"{int(last) + 1:017d}"
