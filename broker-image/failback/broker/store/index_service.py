@@ -392,6 +392,6 @@ class IndexService:
 
 
 def file_name(now_ms: int, last: str) -> str:
-    """Return the local time as yyyyMMddHHmmssSSS, or what follows ``last``: names give the order."""
+    """Return the local time as yyyyMMddHHmmssSSS, or what follows ``last``: names are the order."""
     name = time.strftime("%Y%m%d%H%M%S", time.localtime(now_ms // 1000)) + f"{now_ms % 1000:03d}"
     return name if name > last else f"{int(last) + 1:017d}"
