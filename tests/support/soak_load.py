@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
@@ -163,12 +164,21 @@ class Consumer(asyncio.Protocol):
 
 
 def process_figures(pid: int) -> dict[str, int]:
-    """Return anonymous and file memory in KiB, open files and threads of a process."""
+    """Return anonymous and file memory in KiB, open files and threads of a process.
+
+    ``others`` are the open files that are none of a consume queue: queue files stay open as long
+    as they live, so there are as many as the load of the last while has filled.
+    """
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     lines = dict(line.split(":", 1) for line in status.splitlines())
+    names = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            names.append(os.readlink(entry))
     return {
         "anon": int(lines["RssAnon"].split()[0]),
         "file": int(lines["RssFile"].split()[0]),
-        "fds": len(os.listdir(f"/proc/{pid}/fd")),
+        "fds": len(names),
+        "others": sum("/consumequeue/" not in name for name in names),
         "threads": int(lines["Threads"]),
     }
