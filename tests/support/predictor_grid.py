@@ -99,7 +99,15 @@ class Cell:
             "start": {"spreadSeconds": 30 if several else 0},
         }
         made = experiment(
-            faults, topic=topic, name="grid", load=load, group=group, cooldownSeconds=35
+            faults,
+            topic=topic,
+            name="grid",
+            load=load,
+            group=group,
+            cooldownSeconds=35,
+            drain={"timeoutSeconds": 900, "quietSeconds": 3},
+            recoverTimeoutSeconds=600,
+            healDeadlineSeconds=600,
         )
         document = json.loads(made.source)
         spec = document["spec"]

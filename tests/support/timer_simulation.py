@@ -90,7 +90,8 @@ def one_run(lab: Lab, rng: random.Random) -> float:
         elif what == "stop":
             break
     if lab.clean:
-        consumed += cache if serving else left
+        handled = cache if serving else left
+        consumed, now = consumed + handled, now + handled / lab.rate
         if now >= lab.back:
             master = consumed
         elif now >= route:

@@ -70,8 +70,9 @@ def draw_restart(
     serving = slaves if plan.kills_master else 0
     consumption = after_the_kill(s, serving, route, rate, 1.0, rng)
     stop = _stop_times(s, plan, plan.stop, consumption, client, route, world, rng)
-    end, drained = _end(s, plan.stop, consumption, stop)
-    start = _start_times(s, plan, stop, world)
+    end, drained, seconds = _end(s, plan.stop, consumption, stop)
+    ended = stop + seconds
+    start = _start_times(plan, ended, world)
 
     period, first = _commits(s)
     last = last_tick(client, first, period, stop)
@@ -81,7 +82,7 @@ def draw_restart(
     told = np.where(told_slave, consumption.progress(np.maximum(on_slave, 0)), -np.inf)
     clean = plan.stop.signal == "TERM"
     if clean:
-        told = np.where((route <= stop) & (stop < world.back), end, told)
+        told = np.where((route <= ended) & (ended < world.back), end, told)
     told = np.where(slaves > 0, told, -np.inf)
     slave = np.maximum(world.copy, told)
 
@@ -92,7 +93,7 @@ def draw_restart(
         held = np.maximum(held, slave)
     heard = np.where(last >= world.back, consumption.progress(np.maximum(last, 0)), -np.inf)
     if clean:
-        heard = np.where(stop >= world.back, end, heard)
+        heard = np.where(ended >= world.back, end, heard)
     master = np.maximum(held, heard)
 
     by_slave = (start < world.back) & (slaves > 0)
@@ -190,11 +191,13 @@ def _stop_times(
             return np.minimum(np.where(np.isfinite(seen), seen, world.back), world.back)
 
 
-def _end(s: Settings, stop: Stop, consumption: Consumption, at: Array) -> tuple[Array, Flags]:
-    """What was consumed in the end, and whether no handler was cut off."""
+def _end(
+    s: Settings, stop: Stop, consumption: Consumption, at: Array
+) -> tuple[Array, Flags, Array]:
+    """What was consumed in the end, whether no handler was cut off, and how long that took, s."""
     done = consumption.progress(at)
     if stop.signal == "KILL":
-        return done, np.zeros(at.shape, dtype=np.bool_)
+        return done, np.zeros(at.shape, dtype=np.bool_), np.zeros(at.shape)
     cached = np.where(
         at < consumption.slave_at,
         consumption.cache - done,
@@ -203,11 +206,12 @@ def _end(s: Settings, stop: Stop, consumption: Consumption, at: Array) -> tuple[
     handled = s.consume_rate * s.await_termination / 1000
     waits = s.await_termination > s.handler_ms + s.handler_jitter_ms
     drained = np.full(at.shape, waits or in_flight(s) == 0)
-    return done + np.clip(cached, 0.0, handled), drained
+    more = np.clip(cached, 0.0, handled)
+    return done + more, drained, more / np.maximum(consumption.rate, 1e-9)
 
 
-def _start_times(s: Settings, plan: FaultPlan, stop: Array, world: _World) -> Array:
+def _start_times(plan: FaultPlan, ended: Array, world: _World) -> Array:
     if plan.start.after_return:
-        return np.maximum(stop, world.back) + plan.start.seconds
-    ended = stop + plan.start.seconds
-    return ended if world.slaves else np.maximum(ended, world.back)
+        return np.maximum(ended, world.back) + plan.start.seconds
+    start = ended + plan.start.seconds
+    return start if world.slaves else np.maximum(start, world.back)

@@ -59,7 +59,7 @@ class Settings:
     handler_slack: float = 0.1
     delayed_rate: float = 0
     retry_rate: float = 0
-    broker_start_seconds: float = 1
+    broker_start_seconds: float = 0.5
     broker_uptime_seconds: float | None = None
     client_uptime_seconds: float | None = None
     time_scale: float = 1.0

@@ -37,7 +37,7 @@ _SYSTEM: Final = {
 }
 """``system`` of a run.json."""
 
-START_SECONDS: Final = {"failback": 1.0, "apache": 5.0}
+START_SECONDS: Final = {"failback": 0.5, "apache": 5.0}
 """From the start of a broker process to its first answer, by engine."""
 
 _PREDICTED: Final = ("kill", "terminate", "kill-consumer", "none")

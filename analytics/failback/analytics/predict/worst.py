@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
+from typing import Final
 
 from failback.analytics.predict.consumption import in_flight
 from failback.analytics.predict.faults import OFFSET_FREE, FaultPlan, Stop
 from failback.analytics.predict.restarts import SNAPSHOT_SECONDS
 from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.timers import PERSIST_FIRST, worst_age
+
+SLOW_START: Final = 4.0
+"""In the worst case a broker takes so many times as long to start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,12 @@ def worst_terms(s: Settings, plan: FaultPlan) -> tuple[Term, ...]:
 def worst_case(terms: tuple[Term, ...]) -> int:
     """Their sum, rounded up to whole messages."""
     return ceil(sum(term.messages for term in terms) - 1e-6)
+
+
+def _back(s: Settings, plan: FaultPlan) -> float:
+    """Latest return of the master, s after the kill."""
+    start = SLOW_START * s.broker_start_seconds
+    return plan.down_seconds + (start if plan.down_seconds else 0.0)
 
 
 def _commit_gap(s: Settings) -> float:
@@ -69,10 +79,13 @@ def _restart(s: Settings, plan: FaultPlan) -> list[Term]:
 def _answers(s: Settings, plan: FaultPlan, stop: Stop, slaves: float) -> list[list[Term]]:
     """For each broker that may answer the new owner: how old its offsets are, what came after."""
     rate, gap = s.bound_rate, _commit_gap(s)
-    back = plan.down_seconds + (s.broker_start_seconds if plan.down_seconds else 0.0)
+    back = _back(s, plan)
     first, last = _stops(plan, stop, back)
     by_slave = slaves > 0 and not plan.start.after_return and first + plan.start.seconds < back
-    by_master = plan.start.after_return or last + plan.start.seconds >= back or not by_slave
+    # A clean stop that waits for handlers may last into the master's return.
+    begins = last + plan.start.seconds
+    begins += s.await_termination / 1000 if stop.signal == "TERM" else 0.0
+    by_master = plan.start.after_return or begins >= back or not by_slave
     unheard = Term("cache + R·I_c", min(_served(s, last), s.cache + rate * gap))
     copied = s.slave_sync_interval / 1000
     found = []
@@ -123,7 +136,7 @@ def _persisted(s: Settings, plan: FaultPlan) -> Term:
 def _running(s: Settings, plan: FaultPlan) -> list[Term]:
     slaves = s.slaves if plan.slaves is None else plan.slaves
     rate, gap = s.bound_rate, _commit_gap(s)
-    back = plan.down_seconds + s.broker_start_seconds
+    back = _back(s, plan)
     commits, rebalance = s.persist_consumer_offset_interval / 1000, s.rebalance_interval / 1000
     file = worst_age(s, _uptime(plan), s.flush_consumer_offset_interval)
     claims = s.members > 1 and not s.guard_consumer_list

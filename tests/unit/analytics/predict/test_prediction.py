@@ -161,6 +161,14 @@ def test_without_a_slave_a_topic_on_other_brokers_loses_its_queues() -> None:
     assert spread.causes["ROLLBACK_RESTART"] > 0
 
 
+def test_a_clean_stop_that_lasts_into_the_return_commits_to_the_returned_master() -> None:
+    fault = replace(FAULTS["handover"], stop=Stop("outage", 45.0))
+    long = Settings(await_termination=30_000)  # 20 s for what is cached
+    short = replace(long, pull_threshold_for_queue=64)
+    assert predict(long, fault).most == 0
+    assert predict(short, fault).mean > 1_000
+
+
 def test_without_a_slave_no_slave_is_a_cause() -> None:
     found = predict(Settings(consume_threads=1), FAULTS["restart-without-slave"])
     assert set(found.causes) == {"ROLLBACK_RESTART", "TAIL_CRASH"}
@@ -169,7 +177,7 @@ def test_without_a_slave_no_slave_is_a_cause() -> None:
 
 
 def test_the_guard_of_returned_offsets_leaves_nothing_of_a_clean_handover_on_the_slave() -> None:
-    fault = replace(FAULTS["handover"], stop=Stop("outage", 45.0))
+    fault = replace(FAULTS["handover"], stop=Stop("outage", 35.0))
     base = Settings(await_termination=30_000)
     assert predict(base, fault).mean > 1_000
     assert predict(replace(base, guard_returned_offsets=True), fault).most == 0
