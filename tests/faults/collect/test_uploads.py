@@ -69,7 +69,8 @@ class Storm:
             while len(self._left) > mark and any(thread.is_alive() for thread in threads):
                 time.sleep(0.001)
             self._lab.kill()
-            self._lab.start()
+            with self._gate:  # it says on a file that it has started
+                self._lab.start()
         for thread in threads:
             thread.join()
         assert self.errors == []

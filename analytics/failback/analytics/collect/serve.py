@@ -84,7 +84,8 @@ class _Server(uvicorn.Server):
         scheme = "https" if self._settings.tls_cert else "http"
         for each in sockets or []:
             host, port = each.getsockname()[:2]
-            print(f"collector listens on {scheme}://{host}:{port}", flush=True)
+            with suppress(OSError):  # nobody reads it, or it goes to a disk that is full
+                print(f"collector listens on {scheme}://{host}:{port}", flush=True)
 
 
 @contextmanager
