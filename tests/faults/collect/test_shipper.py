@@ -185,7 +185,11 @@ def test_the_rows_of_a_killed_writer_are_shipped_to_the_last(tmp_path: Path) -> 
             announced += pipe.read()
         assert child.wait() == -signal.SIGKILL
         told = int(announced[: announced.rfind(b"\n")].rsplit(b"\n", 1)[-1])
-        wait_until(lambda: has_ended(shipper), "the shipper ends by itself", 120)
+        try:
+            wait_until(lambda: has_ended(shipper), "the shipper ends by itself", 120)
+        finally:
+            if not has_ended(shipper):
+                os.kill(shipper, signal.SIGKILL)
         assert not list(hot.glob("*.fblog"))
         process = processes_in_lake(lab.lake, RUN)[1]
         assert process.missing == 0
