@@ -123,7 +123,10 @@ class KilledPair:
                     load = await self.connect()
                 continue
             if self.random.random() < 0.8:
-                await load.first_answer.wait()
+                async with asyncio.timeout(60 * SCALE):
+                    await (
+                        load.first_ok if self.random.random() < 0.7 else load.first_answer
+                    ).wait()
                 await asyncio.sleep(self.random.uniform(0, 0.15))
                 self.counts["master under load"] += 1
             else:

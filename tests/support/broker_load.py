@@ -78,6 +78,8 @@ class LoadConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._stopping = False
         self.first_answer = asyncio.Event()
+        self.first_ok = asyncio.Event()
+        """Set by the first SEND_OK: in a pair, the slave is there again."""
         self.lost = asyncio.Event()
         self.drained = asyncio.Event()
 
@@ -88,6 +90,7 @@ class LoadConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         self._transport = None
         self.first_answer.set()
+        self.first_ok.set()
         self.lost.set()
 
     def data_received(self, data: bytes) -> None:
@@ -213,5 +216,6 @@ class LoadConnection(asyncio.Protocol):
             physical_offset = parse_offset_msg_id(message_id)[2]
             table[number] = Place(TOPIC, queue_id, first + at, physical_offset)
             if answer.code == 0:
+                self.first_ok.set()
                 end = self._acknowledged.replicated_end
                 self._acknowledged.replicated_end = max(end, physical_offset + 1)
