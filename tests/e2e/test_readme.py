@@ -30,6 +30,9 @@ def test_every_make_target_of_the_readme_exists() -> None:
         for line in re.findall(r"^([\w -]+):(?!=)", makefile, re.MULTILINE)
         for name in line.split()
     }
+    assert "\nbench-%:" in makefile
+    benchmarks = (ROOT / "tests" / "benchmarks").glob("bench_*.py")
+    targets |= {file.stem.replace("_", "-", 1) for file in benchmarks}
     named = {text.split()[0] for text in typed("make")}
     assert {"demo", "test", "lint", "bench", "soak"} <= named
     assert named <= targets
