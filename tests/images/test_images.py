@@ -34,7 +34,8 @@ STARTS = {
     "analytics": ["report", "--help"],
 }
 ONLY_IN = {
-    "uvloop": {"broker", "chaos"},
+    "uvloop": {"broker", "chaos", "analytics"},
+    "uvicorn": {"analytics"},
     "kopf": {"operator"},
     "kubernetes": {"operator", "chaos"},
     "pyarrow": {"chaos", "analytics"},
