@@ -35,7 +35,6 @@ STARTS = {
 }
 ONLY_IN = {
     "uvloop": {"broker", "chaos", "analytics"},
-    "uvicorn": {"analytics"},
     "kopf": {"operator"},
     "kubernetes": {"operator", "chaos"},
     "pyarrow": {"chaos", "analytics"},
