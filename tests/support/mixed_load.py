@@ -14,10 +14,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from failback.broker.topics import TRANS_HALF_TOPIC
 from failback.client.admin import AdminClient
 from failback.client.connection import RemotingClient
 from failback.protocol.codes import (
     PULL_SUBSCRIPTION,
+    SCHEDULE_TOPIC,
     TRANSACTION_COMMIT,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
@@ -51,8 +53,6 @@ PRODUCERS: Final = "mixed-producers"
 LEVELS: Final = "1s 8s 2s 2h"
 """messageDelayLevel: 2 falls due soon after the kill, 3 is that of a first retry, 4 stays."""
 SOON, NEVER = 2, 4
-HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 RETRY_TOPIC: Final = f"%RETRY%{GROUP}"
 DLQ_TOPIC: Final = f"%DLQ%{GROUP}"
 _TIMEOUT_MS: Final = 20_000 * SCALE
@@ -191,7 +191,7 @@ class MixedLoad:
         body = _body(rng, unique)
         queue_id = rng.randrange(QUEUES)
         answer = await self._store(queue_id, _text(properties), body, TRANSACTION_PREPARED)
-        half = self._note("half", HALF_TOPIC, unique, [key], body, answer)
+        half = self._note("half", TRANS_HALF_TOPIC, unique, [key], body, answer)
         end = rng.choice((TRANSACTION_COMMIT, TRANSACTION_ROLLBACK, 0))
         if end == 0:
             self.done.open.append(half)

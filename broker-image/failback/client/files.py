@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -14,14 +18,23 @@ def replace_file(path: Path, content: bytes) -> None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    place(content, beside, path)
+
+
+def place(content: bytes | memoryview | pa.Buffer, hidden: Path, path: Path) -> None:
+    """Write ``hidden``, fsync, rename to ``path``, fsync of the folder.
+
+    Raises:
+        OSError: The disk is full or fails. ``hidden`` is gone, ``path`` is as it was.
+    """
     try:
-        with beside.open("wb") as file:
+        with hidden.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
+        hidden.replace(path)
+    except BaseException:
+        hidden.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from failback.client.consumelog.gaps import missing_ranges
-from failback.client.consumelog.lake_files import place, sync_folder
+from failback.client.files import place, sync_folder
 
 FOLDER: Final = "_segments"
 CLOSED: Final = "closed"

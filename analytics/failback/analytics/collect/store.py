@@ -34,7 +34,8 @@ from failback.analytics.collect.ids import SegmentId
 from failback.analytics.collect.memory_gate import MemoryGate
 from failback.analytics.collect.problems import Problem
 from failback.analytics.collect.settings import CollectorSettings
-from failback.client.consumelog.lake_files import parquet_bytes, place, sync_folder
+from failback.client.consumelog.lake_files import parquet_bytes
+from failback.client.files import place, sync_folder
 
 logger = logging.getLogger(__name__)
 

@@ -7,13 +7,13 @@ that the statistics of its pages say which queues and offsets are in it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from failback.client.consumelog.schema import arrow_schema, order
 from failback.client.consumelog.segments import Segment
+from failback.client.files import place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,30 +120,3 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     """Write one lake file, so that it is whole and on the disk under its name or not there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     place(parquet_bytes(table), path.with_name(f".{path.name}.tmp"), path)
-
-
-def place(data: bytes | memoryview | pa.Buffer, hidden: Path, path: Path) -> None:
-    """Write ``hidden``, fsync, rename to ``path``, fsync of the folder.
-
-    Raises:
-        OSError: The disk is full or fails. ``hidden`` is gone, ``path`` is as it was.
-    """
-    try:
-        with hidden.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        hidden.rename(path)
-    except BaseException:
-        hidden.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make names that were made, changed or removed in ``folder`` durable."""
-    fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
