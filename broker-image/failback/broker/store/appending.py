@@ -1,0 +1,278 @@
+"""Appending: records are laid out, get their places and wait in the pending run of the log.
+
+One call for each message, or one for a batch. Nothing is written here: the run goes to the disk
+when the store commits it.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from failback.broker.store.consume_queue import ENTRY, ConsumeQueue
+from failback.broker.store.record import (
+    MAX_PROPERTIES_BYTES,
+    has_queue_entry,
+    head_layout,
+    pack_property_length,
+    tags_code_of,
+)
+from failback.broker.store.results import Appended, MessageIllegal, ServiceNotAvailable
+from failback.protocol.codes import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
+from failback.protocol.message import V1_MAGIC, BatchElement
+
+if TYPE_CHECKING:
+    from failback.broker.store.commit_log import CommitLog
+    from failback.broker.store.config import StoreConfig
+    from failback.broker.store.dispatch import Dispatcher
+    from failback.broker.store.queue_table import QueueTable
+
+_RECORD_OVERHEAD_LIMIT: Final = 65_536
+"""What a record may have beyond ``max_message_bytes``."""
+
+_HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
+
+
+class Appender:
+    """Adds records to the pending run of the log and their entries to the pending of their queues.
+
+    Attributes:
+        refusal: Why nothing is taken; None while messages are.
+        store_timestamp: Of the last record, ms.
+        touched: Queues with pending entries.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        queues: QueueTable,
+        dispatcher: Dispatcher,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._queues = queues
+        self._dispatcher = dispatcher
+        self._clock_ms = clock_ms
+        self.refusal: str | None = "the store is not loaded"
+        self.store_timestamp = 0
+        self.touched: dict[ConsumeQueue, None] = {}
+
+    @property
+    def is_writable(self) -> bool:
+        return self.refusal is None and not self._config.is_slave
+
+    def append(
+        self,
+        *,
+        topic: bytes,
+        queue_id: int,
+        flag: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int,
+        body: bytes,
+        properties: bytes,
+        tags_code: int,
+        prepared_transaction_offset: int = 0,
+    ) -> Appended:
+        """Add one record to the pending run; ``commit_pending`` writes it.
+
+        Hosts are packed (``pack_host``). ``tags_code`` is the hash of the TAGS property; the
+        delivery time of a delayed message is worked out here, since it depends on the store's
+        clock.
+
+        Raises:
+            MessageIllegal: A limit is broken; the pending run is as before.
+            ServiceNotAvailable: The store takes no writes.
+        """
+        if self.refusal is not None or self._config.broker_role == "SLAVE":
+            raise ServiceNotAvailable(self.refusal or "this broker is a slave")
+        queue = self._queues.find(topic, queue_id) or self._queues.find_or_create(topic, queue_id)
+        store_host = self._config.store_host
+        body_bytes, property_bytes = len(body), len(properties)
+        size = queue.fixed_bytes + body_bytes + property_bytes
+        if sys_flag & _HOST_BITS or len(born_host) != 8 or len(store_host) != 8:
+            sys_flag, size = _with_hosts(sys_flag, size, born_host, store_host)
+        limit = self._config.max_message_bytes
+        if (
+            body_bytes > limit
+            or property_bytes > MAX_PROPERTIES_BYTES
+            or size > limit + _RECORD_OVERHEAD_LIMIT
+        ):
+            raise MessageIllegal(
+                f"body of {body_bytes}, properties of {property_bytes}, record of {size} bytes; "
+                f"the body's limit is {limit}"
+            )
+        log = self._log
+        if log.pending_tail == log.tail:
+            self._read_clock()
+        store_timestamp = self.store_timestamp
+        entered = has_queue_entry(sys_flag) if sys_flag & TRANSACTION_MASK else True
+        queue_offset = queue.next_offset if entered else 0
+        physical_offset = log.place(size)
+        try:
+            head = head_layout(born_host, store_host).pack(
+                size,
+                V1_MAGIC,
+                zlib.crc32(body) & 0x7FFFFFFF,
+                queue_id,
+                flag,
+                queue_offset,
+                physical_offset,
+                sys_flag,
+                born_timestamp,
+                born_host,
+                store_timestamp,
+                store_host,
+                reconsume_times,
+                prepared_transaction_offset,
+                body_bytes,
+            )
+        except struct.error as error:
+            log.pending_tail = physical_offset
+            raise MessageIllegal(f"a number does not fit its field: {error}") from error
+        log.pieces += (
+            head,
+            body,
+            queue.topic_piece,
+            pack_property_length(property_bytes),
+            properties,
+        )
+        if entered:
+            if queue.is_schedule:
+                tags_code = self._dispatcher.entry_code(queue, properties, store_timestamp)
+            queue.add(physical_offset, size, tags_code)
+            self.touched[queue] = None
+        return Appended(physical_offset, queue_offset, physical_offset + size, store_timestamp)
+
+    def append_batch(
+        self,
+        *,
+        topic: bytes,
+        queue_id: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int,
+        elements: Sequence[BatchElement],
+        batch_properties: bytes,
+    ) -> list[Appended]:
+        """Add all messages of a batch, or none of them.
+
+        They get consecutive queue offsets, one store timestamp and adjacent places in one file.
+        ``batch_properties`` are added to those of each element.
+
+        Raises:
+            MessageIllegal: A limit is broken, for one element or for the sum.
+            ServiceNotAvailable: The store takes no writes.
+        """
+        if not self.is_writable:
+            raise ServiceNotAvailable(self.refusal or "this broker is a slave")
+        limit = self._config.max_message_bytes
+        joined = [_join_properties(element.properties, batch_properties) for element in elements]
+        if sum([len(element.body) for element in elements]) > limit:
+            raise MessageIllegal(f"the bodies of a batch together are above {limit} bytes")
+        if sys_flag & TRANSACTION_MASK:
+            raise MessageIllegal("a batch can't be part of a transaction")
+        for element, properties in zip(elements, joined, strict=True):
+            if len(properties) > MAX_PROPERTIES_BYTES or not -(2**31) <= element.flag < 2**31:
+                raise MessageIllegal(f"properties of {len(properties)} bytes, flag {element.flag}")
+        queue = self._queues.find_or_create(topic, queue_id)
+        store_host = self._config.store_host
+        sys_flag, fixed = _with_hosts(sys_flag, queue.fixed_bytes, born_host, store_host)
+        log = self._log
+        if log.pending_tail == log.tail:
+            self._read_clock()
+        store_timestamp = self.store_timestamp
+        sizes = [
+            fixed + len(element.body) + len(properties)
+            for element, properties in zip(elements, joined, strict=True)
+        ]
+        start = physical_offset = log.place(sum(sizes))
+        queue_offset = queue.next_offset
+        # Not append() for each: what the elements share is worked out once, and a failure leaves
+        # nothing behind.
+        pack, crc32 = head_layout(born_host, store_host).pack, zlib.crc32
+        topic_piece, pack_entry = queue.topic_piece, ENTRY.pack
+        pieces: list[bytes] = []
+        entries: list[bytes] = []
+        codes: list[int] = []
+        run: list[Appended] = []
+        try:
+            for element, properties, size in zip(elements, joined, sizes, strict=True):
+                body = element.body
+                head = pack(
+                    size,
+                    V1_MAGIC,
+                    crc32(body) & 0x7FFFFFFF,
+                    queue_id,
+                    element.flag,
+                    queue_offset,
+                    physical_offset,
+                    sys_flag,
+                    born_timestamp,
+                    born_host,
+                    store_timestamp,
+                    store_host,
+                    reconsume_times,
+                    0,
+                    len(body),
+                )
+                pieces += (
+                    head,
+                    body,
+                    topic_piece,
+                    pack_property_length(len(properties)),
+                    properties,
+                )
+                code = (
+                    self._dispatcher.entry_code(queue, properties, store_timestamp)
+                    if queue.is_schedule
+                    else tags_code_of(properties)
+                )
+                entries.append(pack_entry(physical_offset, size, code))
+                codes.append(code)
+                end = physical_offset + size
+                run.append(Appended(physical_offset, queue_offset, end, store_timestamp))
+                physical_offset = end
+                queue_offset += 1
+        except struct.error as error:
+            log.pending_tail = start
+            raise MessageIllegal(f"a number does not fit its field: {error}") from error
+        log.pieces += pieces
+        if run:
+            queue.add_run(entries, codes, physical_offset)
+            self.touched[queue] = None
+        return run
+
+    def _read_clock(self) -> None:
+        """Read the clock for the pending run; store timestamps never decrease."""
+        self.store_timestamp = max(self.store_timestamp, self._clock_ms())
+
+
+def _with_hosts(sys_flag: int, size: int, born_host: bytes, store_host: bytes) -> tuple[int, int]:
+    """Return the flag and the size of a record with these hosts instead of two IPv4 ones.
+
+    Raises:
+        MessageIllegal: A host has neither 8 nor 20 bytes.
+    """
+    sys_flag &= ~_HOST_BITS
+    for host, bit in ((born_host, BORN_HOST_V6), (store_host, STORE_HOST_V6)):
+        if len(host) == 20:
+            sys_flag |= bit
+            size += 12
+        elif len(host) != 8:
+            raise MessageIllegal(f"host of {len(host)} bytes")
+    return sys_flag, size
+
+
+def _join_properties(own: bytes, batch: bytes) -> bytes:
+    """Return the properties of a batch's message: its own, then those of the batch."""
+    if own and batch and not own.endswith(b"\x02"):
+        return own + b"\x02" + batch
+    return own + batch
