@@ -1,0 +1,23 @@
+"""The Spark engine: stage N and B in SQL, stage A as numpy per Arrow batch.
+
+:func:`why_not` says what is missing, :func:`session` starts or borrows a session,
+:class:`SparkEngine` does the passes.
+"""
+
+from failback.analytics.engines.spark.engine import SparkEngine
+from failback.analytics.engines.spark.session import (
+    INSTALL_JAVA,
+    INSTALL_PYSPARK,
+    session,
+    start_session,
+    why_not,
+)
+
+__all__ = [
+    "INSTALL_JAVA",
+    "INSTALL_PYSPARK",
+    "SparkEngine",
+    "session",
+    "start_session",
+    "why_not",
+]

@@ -1,0 +1,118 @@
+"""``groups[]`` and ``totals``: what each group was delivered, and how much of it again. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow.compute as pc
+
+from failback.analytics.labels import REPORT_GROUPS, report_group
+from failback.analytics.measures.lookups import Dup, Figures, declared_group, topics_of
+from failback.analytics.measures.loss import LOST_FATES
+from failback.analytics.measures.numbers import Row, ratio, seconds
+from failback.analytics.measures.repeats import ages_of, blast_of, dedupe_of
+from failback.analytics.measures.sends import send_figures
+
+
+def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None) -> Row:
+    """One entry of ``groups[]``."""
+    depths = figures.depths("message")
+    mine = depths.filter(
+        pc.and_(pc.equal(depths.column("grp"), name), pc.greater(depths.column("figure"), 0))
+    )
+    counts: Counter[int] = Counter()
+    for lo, hi, depth in zip(
+        *(mine.column(c).to_pylist() for c in ("lo", "hi", "figure")), strict=True
+    ):
+        counts[depth] += hi - lo
+    delivered, distinct = figures.group_sums("delivered")[name], sum(counts.values())
+    dups = figures.dups_of_group[name]
+    retry = figures.retries[name]
+    messages = {(dup.lane, dup.lseq, dup.fkey) for dup in dups}
+    causes = Counter(dup.cause for dup in dups if dup.cause is not None)
+    by_group = Counter(report_group(dup.cause) for dup in dups)
+    useless = [dup for dup in dups if dup.after_success is True]
+    order = [row for row in figures.analysis.order.to_pylist() if row["grp"] == name]
+    declared = [
+        group
+        for group in figures.analysis.folder.groups
+        if group.name == declared_group(figures, name)
+    ]
+    fates = None if losses is None else losses.get(name, {})
+    return {
+        "group": name,
+        "topic": ",".join(topics_of(figures, name)),
+        "members": declared[0].members if declared else None,
+        "model": declared[0].model if declared else None,
+        **send_figures(figures, topics_of(figures, name)),
+        "delivered": delivered,
+        "distinct": distinct,
+        "primary": delivered - retry - len(dups),
+        "retry": retry,
+        "dup": len(dups),
+        "dup_after_success": len(useless),
+        "dup_before_success": sum(dup.after_success is False for dup in dups),
+        "dup_unknown_order": sum(dup.after_success is None for dup in dups),
+        "dup_messages": len(messages),
+        "lost": None if fates is None else sum(fates.get(fate, 0) for fate in LOST_FATES),
+        "skipped": None if fates is None else fates.get("SKIPPED", 0),
+        "store_lost": None if fates is None else fates.get("STORE_LOST", 0),
+        "ooo_first": sum(row["ooo_first"] for row in order),
+        "ooo_replay": sum(row["ooo_replay"] for row in order),
+        "max_redelivery": max(counts, default=0),
+        "abandoned": figures.group_sums("abandoned")[name],
+        "dup_ratio": ratio(len(dups), distinct),
+        "dup_msg_ratio": ratio(len(messages), distinct),
+        "amplification": ratio(delivered, distinct),
+        "wasted_seconds": seconds(sum(d.et - d.bt for d in useless if d.et is not None)),
+        "handler_seconds": seconds(figures.group_sums("handler_ns")[name]),
+        "causes": dict(sorted(causes.items())),
+        "causes_split": _split(dups),
+        "report_groups": {group: by_group[group] for group in REPORT_GROUPS},
+        "unattributed": by_group["unattributed"],
+        "inherited": sum(dup.inherited for dup in dups),
+        "partial_view": sum(dup.partial_view for dup in dups),
+        "redelivery_counts": {str(k): counts[k] for k in sorted(counts)},
+        "repeat_age_seconds": ages_of(useless),
+        "dedupe": dedupe_of(figures, name, useless),
+        "blast": blast_of(figures, name, dups),
+    }
+
+
+def _split(dups: Iterable[Dup]) -> Row:
+    found: dict[str, Row] = {}
+    names = {True: "after_success", False: "before_success", None: "unknown_order"}
+    for dup in dups:
+        if dup.cause is not None:
+            counts = found.setdefault(dup.cause, dict.fromkeys(names.values(), 0))
+            counts[names[dup.after_success]] += 1
+    return dict(sorted(found.items()))
+
+
+def totals_of(figures: Figures, groups: Sequence[Row], losses: Mapping[str, Row] | None) -> Row:
+    """``totals``: sums over groups where that adds up; messages of a topic count once."""
+    topics = sorted({topic for row in groups for topic in row["topic"].split(",")})
+    summed = {
+        name: sum(row[name] for row in groups)
+        for name in (
+            "delivered", "distinct", "primary", "retry", "dup", "dup_after_success",
+            "dup_before_success", "dup_unknown_order", "dup_messages", "ooo_first", "ooo_replay",
+            "abandoned",
+        )
+    }  # fmt: skip
+    fates = [row["group"] for row in groups] if losses is not None else None
+    return {
+        **send_figures(figures, topics),
+        **summed,
+        **{
+            name: None if fates is None else sum(row[name] for row in groups)
+            for name in ("lost", "skipped", "store_lost")
+        },
+        "max_redelivery": max((row["max_redelivery"] for row in groups), default=0),
+        "dup_ratio": ratio(summed["dup"], summed["distinct"]),
+        "dup_msg_ratio": ratio(summed["dup_messages"], summed["distinct"]),
+        "amplification": ratio(summed["delivered"], summed["distinct"]),
+        "wasted_seconds": round(sum(row["wasted_seconds"] for row in groups), 6),
+        "handler_seconds": round(sum(row["handler_seconds"] for row in groups), 6),
+    }

@@ -1,0 +1,140 @@
+"""Lookups into the result tables of a run, shared by the parts of a report. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics import tables
+from failback.analytics.analysis import Analysis, columns_of
+from failback.analytics.history import GroupQueue
+from failback.analytics.intervals import IntervalSet
+from failback.analytics.measures.numbers import Row
+
+
+class Dup(NamedTuple):
+    """One unwanted delivery, as far as figures need it."""
+
+    grp: str
+    client_id: str | None
+    broker: str
+    ptopic: str
+    qid: int
+    qoff: int
+    lane: int
+    lseq: int
+    fkey: str
+    okey: str | None
+    bt: int
+    et: int | None
+    ok_end: int | None
+    store_ms: int
+    cause: str | None
+    after_success: bool | None
+    ambiguous: bool
+    nth_of_copy: int
+    a_no: int | None
+    inherited: bool
+    partial_view: bool
+
+    @property
+    def queue(self) -> GroupQueue:
+        return GroupQueue(self.grp, self.broker, self.ptopic, self.qid)
+
+
+class Figures:
+    """Lookups shared by the parts of a report."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self.warmup_end_ns = analysis.folder.warmup_end_ns
+        in_figures = pc.greater_equal(analysis.repeats.column("bt"), self.warmup_end_ns)
+        shown = analysis.repeats.filter(in_figures)
+        self.outside_assignment: int = shown.column("a_no").null_count
+        retries = shown.filter(pc.equal(shown.column("cls"), "RETRY"))
+        self.retries: Counter[str] = Counter(retries.column("grp").to_pylist())
+        dups = shown.filter(pc.equal(shown.column("cls"), "DUP"))
+        self.dups: list[Dup] = list(map(Dup._make, columns_of(dups, *Dup._fields)))
+        self.dups_of_group: dict[str, list[Dup]] = defaultdict(list)
+        self.dups_of_assignment: dict[int | None, list[Dup]] = defaultdict(list)
+        for dup in self.dups:
+            self.dups_of_group[dup.grp].append(dup)
+            self.dups_of_assignment[dup.a_no].append(dup)
+        self._values: dict[str, list[Row]] = {}
+
+    def values(self, family: str) -> list[Row]:
+        if family not in self._values:
+            found = self.analysis.stage_a.values.get(family)
+            self._values[family] = found.to_pylist() if found is not None else []
+        return self._values[family]
+
+    @cached_property
+    def seconds(self) -> dict[GroupQueue, dict[int, int]]:
+        """Deliveries per queue and second of the run."""
+        found: dict[GroupQueue, dict[int, int]] = defaultdict(dict)
+        for row in self.values("rate"):
+            key = GroupQueue(row["grp"], row["broker"], row["topic"], row["n1"])
+            found[key][row["n2"]] = row["value"]
+        return found
+
+    @cached_property
+    def told(self) -> dict[int, set[tuple[int, int, int]]]:
+        """Per assignment the commits near its answer: (broker id, incarnation, offset)."""
+        found: dict[int, set[tuple[int, int, int]]] = defaultdict(set)
+        for row in self.values("told"):
+            found[row["n2"]].add((row["n4"], row["n5"], row["n3"]))
+        return found
+
+    def depths(self, family: str) -> pa.Table:
+        return self.analysis.stage_a.depths.get(family, tables.DEPTHS.empty_table())
+
+    def group_sums(self, family: str) -> Counter[str]:
+        return Counter({row["grp"]: row["value"] for row in self.values(family)})
+
+    def sets(
+        self, family: str, *key: str, figures_only: bool = False
+    ) -> dict[tuple[Any, ...], IntervalSet]:
+        """Interval sets of a family by key columns."""
+        found: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
+        table = self.depths(family)
+        if figures_only:
+            table = table.filter(pc.greater(table.column("figure"), 0))
+        columns = [table.column(name).to_pylist() for name in (*key, "lo", "hi")]
+        for *names, lo, hi in zip(*columns, strict=True):
+            los, his = found[tuple(names)]
+            los.append(lo)
+            his.append(hi)
+        return {
+            names: IntervalSet.of(np.array(lo, np.int64), np.array(hi, np.int64))
+            for names, (lo, hi) in found.items()
+        }
+
+
+def group_names(figures: Figures) -> list[str]:
+    """Groups that are declared, assigned or delivered to; broadcasting ones per client."""
+    folder = figures.analysis.folder
+    seen = set(figures.group_sums("delivered"))
+    seen |= {a.key.grp for a in figures.analysis.history.assignments}
+    seen |= {group.name for group in folder.groups if not group.broadcasting}
+    return sorted(seen)
+
+
+def declared_group(figures: Figures, name: str) -> str:
+    """The name in ``run.json``: without the client of a broadcasting group."""
+    group = name.rsplit("@", 1)[0]
+    return group if group in figures.analysis.folder.broadcasting else name
+
+
+def topics_of(figures: Figures, name: str) -> list[str]:
+    """Topics that the group reads, as declared, else as assigned; its own retry topic left out."""
+    declared = declared_group(figures, name)
+    topics = {g.topic for g in figures.analysis.folder.groups if g.name == declared}
+    if not topics:
+        keys = (a.key for a in figures.analysis.history.assignments if a.key.grp == name)
+        topics = {key.ptopic for key in keys if not key.ptopic.startswith("%")}
+    return sorted(topics)

@@ -1,0 +1,67 @@
+"""What a batch needs to know beside its rows: small, picklable, the same for all batches. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from failback.analytics.align import Clocks
+from failback.analytics.epochs import Queue, QueueEvents
+from failback.analytics.history import GroupQueue, History
+
+OK_BIN_NS: Final = 10_000_000
+MAX_OK_BINS: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """One kill of a broker, as far as the client tables are asked about it; ns after run zero."""
+
+    fid: str
+    broker: str | None
+    addr: str | None
+    killed: int
+    accepted: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a batch needs to know beside its rows. Sent to Spark's workers: small and picklable."""
+
+    clocks: Clocks
+    warmup_end_ns: int
+    broadcasting: frozenset[str]
+    boundaries: Mapping[GroupQueue, Sequence[int]]
+    events: Mapping[Queue, QueueEvents]
+    lives: Mapping[str, Sequence[tuple[int, int | None, int]]]
+    """Per address: (first seen, until, bootTimestamp)."""
+    ok_bin_ns: int = OK_BIN_NS
+    """Width of the bins of successes: 10 ms, wider in runs of more than 11 minutes."""
+    outages: tuple[Outage, ...] = ()
+    resume_windows: Mapping[GroupQueue, Sequence[tuple[int, int, int]]] = field(
+        default_factory=dict
+    )
+    """Per queue: (assignment number, from, to): commits in between may explain its start."""
+
+
+def context_of(
+    history: History,
+    outages: Sequence[Outage],
+    resume_windows: Mapping[GroupQueue, Sequence[tuple[int, int, int]]],
+) -> Context:
+    end_ns = history.folder.phases.get("end_ns") or 0
+    return Context(
+        clocks=history.clocks,
+        warmup_end_ns=history.folder.warmup_end_ns,
+        broadcasting=history.folder.broadcasting,
+        boundaries=history.boundaries(),
+        events=history.events,
+        lives={
+            addr: [(life.first_seen, life.until, life.boot_ms) for life in lives]
+            for addr, lives in history.incarnations.items()
+        },
+        ok_bin_ns=max(OK_BIN_NS, -(-end_ns // MAX_OK_BINS)),
+        outages=tuple(outages),
+        resume_windows=resume_windows,
+    )

@@ -1,0 +1,93 @@
+"""Stage A of deliveries: copies, messages, progress, rates. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from failback.analytics.partials.context import Context
+from failback.analytics.partials.rows import Rows, buckets
+from failback.analytics.partials.sums import MAX, MIN, NS, SUM, Key, Partials
+
+DELIVER_COLUMNS: Final = (
+    "grp", "broker", "ptopic", "qid", "epoch", "qoff", "lane", "lseq", "inc", "pqe", "bt", "et",
+    "done",
+)  # fmt: skip
+
+
+def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
+    """Of normalised deliveries (:data:`DELIVER_COLUMNS`): copies, messages, progress, rates."""
+    rows = Rows(batch)
+    out = Partials()
+    if not rows.count:
+        return out.table()
+    grp, broker, topic = rows.codes("grp"), rows.codes("broker"), rows.codes("ptopic")
+    qid, qoff, bt, et = rows["qid"], rows["qoff"], rows["bt"], rows["et"]
+    ended = rows.valid("et")
+    done = ended & rows.true("done")
+    figure = bt >= context.warmup_end_ns
+    queue = Key(grp=grp, broker=broker, topic=topic, n1=qid)
+    epoch_queue = queue.and_(n2=rows["epoch"])
+    lane = Key(grp=grp, n1=rows["lane"])
+    out.intervals("copy", epoch_queue, qoff, figure)
+    out.intervals("message", lane, rows["lseq"], figure)
+    out.intervals("done", lane.at(done), rows["lseq"][done], figure[done])
+    bucket = buckets(rows, ("grp", "broker", "ptopic"), et, context.boundaries)
+    out.values(MAX, "progress", epoch_queue.and_(n3=bucket).at(done), qoff[done] + 1)
+    by_second = queue.and_(n2=bt // NS)
+    out.values(SUM, "rate", by_second, np.ones(rows.count, np.int64))
+    out.values(MAX, "front", by_second, qoff + 1)
+    holder = queue.and_(n2=rows["inc"], n3=rows["pqe"])
+    out.values(MAX, "finished", holder.and_(n4=et // NS).at(ended), qoff[ended] + 1)
+    spans = ended & (et // NS > bt // NS)
+    for_seconds = np.flatnonzero(spans)
+    if for_seconds.size:
+        length = (et // NS - bt // NS)[for_seconds]
+        which = np.repeat(for_seconds, length)
+        step = np.arange(which.size) - np.repeat(np.cumsum(length) - length, length)
+        second = bt[which] // NS + step
+        out.values(MIN, "open", holder.at(which).and_(n4=second), qoff[which])
+    out.values(
+        SUM,
+        "ok_bin",
+        Key(grp=grp, n1=et // context.ok_bin_ns).at(done),
+        np.ones(int(done.sum()), np.int64),
+    )
+    group = Key(grp=grp)
+    for name, counted in (
+        ("delivered", figure.astype(np.int64)),
+        ("handler_ns", np.where(figure & ended, et - bt, 0)),
+        ("abandoned", (figure & ~ended).astype(np.int64)),
+        ("foreign", (figure & (rows["lane"] < 0)).astype(np.int64)),
+    ):
+        out.values(SUM, name, group, counted)
+    return out.table()
+
+
+def known_partials(
+    batch: pa.Table, offset: str, topic: str, boots: Mapping[str, Sequence[int]]
+) -> pa.Table:
+    """Highest offset + 1 per queue that existed before each start of its master.
+
+    Args:
+        batch: Rows with ``broker``, ``qid``, column ``topic``, column ``offset`` and ``when_ms``:
+            the broker clock's instant from which on the offset existed.
+        offset: Name of the queue offset's column.
+        topic: Name of the topic's column.
+        boots: Per broker the ``bootTimestamp`` of masters that began inside the run, ascending.
+    """
+    rows = Rows(batch)
+    out = Partials()
+    if not rows.count:
+        return out.table()
+    queue = Key(broker=rows.codes("broker"), topic=rows.codes(topic), n1=rows["qid"])
+    known = rows.valid(offset) & rows.valid("when_ms")
+    for broker, times in boots.items():
+        for boot_ms in times:
+            before = known & rows.is_broker(broker) & (rows["when_ms"] < boot_ms)
+            key = queue.and_(n2=np.full(rows.count, boot_ms, np.int64))
+            out.values(MAX, "known", key.at(before), rows[offset][before] + 1)
+    return out.table()
