@@ -29,7 +29,7 @@ from failback.broker.health_endpoints import RUNNING, BrokerPhase, HealthEndpoin
 from failback.broker.identity import BrokerIdentity
 from failback.broker.metrics import BrokerCollector, render
 from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
-from failback.broker.offsets.hand_back import take_returned_offsets
+from failback.broker.offsets.hand_back import count_lost_offsets, take_returned_offsets
 from failback.broker.outer_api import BrokerOuterApi, RegisterResult
 from failback.broker.port_owner import bind_error
 from failback.broker.processors.client import SCAN_PERIOD_MS
@@ -171,6 +171,7 @@ class BrokerController:
             sync_age_seconds=lambda: clock() - self._synced_at if identity.is_slave else None,
             offsets_kept=lambda: self.offsets_raised + self.slave_synchronize.master_offsets.kept,
             ha=self.ha,
+            topics=lambda: self.topics.table,
         )
         self._endpoints = HealthEndpoints(
             phase=self.phase,
@@ -254,6 +255,15 @@ class BrokerController:
             max_offset=self.store.max_queue_offset,
         )
 
+    async def _count_lost_offsets(self) -> None:
+        """For the metrics alone: what comes again because this broker was killed."""
+        await count_lost_offsets(
+            self.outer,
+            self.offsets,
+            broker_name=self.identity.broker_name,
+            own_address=self.identity.address,
+        )
+
     async def _serve(self, shutdown: asyncio.Event, on_ready: Callable[[], None]) -> None:
         stop_store, stop_ha = asyncio.Event(), asyncio.Event()
         try:
@@ -289,6 +299,8 @@ class BrokerController:
         self._schedule()
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self.housekeeping.run())
+            if not self.identity.is_slave and not self.config.failback_guard_returned_offsets:
+                loops.create_task(self._count_lost_offsets())
             await self.registration.register_all()
             self.phase.name = RUNNING
             on_ready()

@@ -5,8 +5,8 @@ Names follow BrokerMetricsConstant of RocketMQ 5.x where the meaning is the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -20,15 +20,41 @@ from failback.broker.send_rules import FORBIDDEN_TOPICS
 from failback.broker.statistics import BrokerStatistics
 from failback.broker.topic_admission import TopicAdmission
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+from failback.protocol.metric_families import (
+    CONSUMERS,
+    DEAD_LETTERS,
+    DISPATCH_BEHIND,
+    FLUSH_BEHIND,
+    GUARDED,
+    HA_ACKNOWLEDGED,
+    HA_CONNECTED,
+    HA_CONNECTIONS,
+    HA_DIFFERS,
+    HA_REFUSED,
+    HA_STOPPED,
+    INFLIGHT,
+    LAG,
+    MAX_SERIES,
+    MEMBER,
+    MESSAGES_IN,
+    MESSAGES_OUT,
+    OTHER,
+    OVERWRITES,
+    PERMISSION,
+    PERSIST_AGE,
+    PRODUCERS,
+    REGRESSION_MESSAGES,
+    REGRESSIONS,
+    START_TIME,
+    STORAGE,
+    SYNC_AGE,
+    Family,
+)
 
 if TYPE_CHECKING:
     from failback.broker.ha.service import HaService
     from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
     from failback.broker.store.message_store import MessageStore
-
-MAX_SERIES: Final = 200
-"""Groups times topics that get a line of their own; what is beyond counts as ``other``."""
-_NODE: Final = ("cluster", "node_type", "node_id")
 
 
 class BrokerCollector(Collector):
@@ -50,6 +76,7 @@ class BrokerCollector(Collector):
         sync_age_seconds: Callable[[], float | None],
         offsets_kept: Callable[[], int],
         ha: HaService,
+        topics: Callable[[], Iterable[str]],
     ) -> None:
         self._config = config
         self._identity = identity
@@ -64,153 +91,137 @@ class BrokerCollector(Collector):
         self._sync_age_seconds = sync_age_seconds
         self._offsets_kept = offsets_kept
         self._ha = ha
-        role = "slave" if identity.is_slave else "master"
+        self._topics = topics
+        self._role = "slave" if identity.is_slave else "master"
         node_id = f"{identity.broker_name}-{identity.broker_id}"
-        self._node = (identity.cluster_name, role, node_id)
+        self._node = (identity.cluster_name, self._role, node_id)
+        self._member = (*self._node, identity.broker_name)
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._gauges()
-        yield self._messages_in()
-        yield self._messages_out()
-        yield self._lag()
-        yield from self._guarded()
+        yield from self._values()
+        yield self._by_topic(MESSAGES_IN, self._messages_in())
+        yield self._by_group(MESSAGES_OUT, dict(self._statistics.messages_out))
+        yield self._by_group(LAG, self._lags())
+        yield self._by_group(INFLIGHT, self._inflight())
+        yield self._dead_letters()
+        yield from self._regressions()
 
-    def _guarded(self) -> Iterator[Metric]:
-        family = CounterMetricFamily(
-            "failback_guarded_offsets",
-            "Consumer offsets that the guarded rules kept from going back",
-            labels=_NODE,
-        )
-        family.add_metric(self._node, self._offsets_kept())
-        yield family
-        family = CounterMetricFamily(
-            "failback_ha_refused_reports",
-            "Connections closed because their slave reported what this broker has not, or not sent",
-            labels=_NODE,
-        )
-        family.add_metric(self._node, self._ha.refused_reports)
-        yield family
-
-    def _gauges(self) -> Iterator[Metric]:
-        store = self._store
-        unflushed = max(0, store.max_physical_offset - store.flushed_offset)
-        stored = store.max_physical_offset - max(0, store.min_physical_offset)
-        connections = sum(len(group.members) for group in self._consumers.groups.values())
-        producers = sum(map(len, self._producers.groups.values()))
-        values = [
-            ("rocketmq_broker_permission", "brokerPermission", self._config.broker_permission),
-            ("rocketmq_broker_start_time_seconds", "Start, Unix time", self._boot_ms / 1000),
-            ("rocketmq_storage_size", "Bytes of log held", stored),
-            ("rocketmq_storage_flush_behind_bytes", "Log bytes not synced yet", unflushed),
-            (
-                "rocketmq_storage_dispatch_behind_bytes",
-                "Log bytes not in the queues yet",
-                store.dispatch_behind_bytes,
-            ),
-            (
-                "failback_ha_connections",
-                "Open connections on the HA port",
-                self._ha.connection_count,
-            ),
-            (
-                "failback_ha_acknowledged_offset",
-                "The greatest physical offset that any slave has reported",
-                self._ha.push2slave_max_offset,
-            ),
-            ("rocketmq_producer_connections", "Producers by heartbeat", producers),
-            ("rocketmq_consumer_connections", "Consumers by heartbeat", connections),
-            (
-                "rocketmq_offset_persist_age_seconds",
-                "Since consumer offsets were last written",
-                self._persist_age_seconds(),
-            ),
+    def _values(self) -> Iterator[Metric]:
+        store, ha = self._store, self._ha
+        values: list[tuple[Family, float]] = [
+            (PERMISSION, self._config.broker_permission),
+            (START_TIME, self._boot_ms / 1000),
+            (STORAGE, store.max_physical_offset - max(0, store.min_physical_offset)),
+            (FLUSH_BEHIND, max(0, store.max_physical_offset - store.flushed_offset)),
+            (DISPATCH_BEHIND, store.dispatch_behind_bytes),
+            (PRODUCERS, sum(map(len, self._producers.groups.values()))),
+            (CONSUMERS, sum(len(group.members) for group in self._consumers.groups.values())),
+            (PERSIST_AGE, self._persist_age_seconds()),
+            (HA_CONNECTIONS, ha.connection_count),
+            (HA_ACKNOWLEDGED, ha.push2slave_max_offset),
+            (HA_REFUSED, ha.refused_reports),
+            (GUARDED, self._offsets_kept()),
         ]
         sync_age = self._sync_age_seconds()
         if sync_age is not None:
-            values.append(
-                (
-                    "rocketmq_slave_metadata_sync_age_seconds",
-                    "Since metadata was last copied from the master",
-                    sync_age,
-                )
-            )
+            values.append((SYNC_AGE, sync_age))
         if self._identity.is_slave:
-            values += self._replication()
-        for name, text, value in values:
-            family = GaugeMetricFamily(name, text, labels=_NODE)
-            family.add_metric(self._node, value)
-            yield family
+            refusal = ha.client.refusal
+            values += [
+                (OVERWRITES, self._offsets.regressions.overwrites),
+                (HA_CONNECTED, int(ha.client.connected)),
+                (HA_STOPPED, int(refusal is not None)),
+                (HA_DIFFERS, -1 if refusal is None else refusal.offset),
+            ]
+        for family, value in values:
+            metric = made(family)
+            metric.add_metric(self._member if family.labels == MEMBER else self._node, value)
+            yield metric
 
-    def _replication(self) -> list[tuple[str, str, float]]:
-        client = self._ha.client
-        refusal = client.refusal
-        return [
-            ("failback_ha_connected", "1 while this slave is connected", int(client.connected)),
-            (
-                "failback_ha_stopped",
-                "1 while this slave does not replicate because its log is not its master's",
-                int(refusal is not None),
-            ),
-            (
-                "failback_ha_differs_at_offset",
-                "The first byte of this slave's log that is not its master's; -1 if none is known",
-                -1 if refusal is None else refusal.offset,
-            ),
-        ]
+    def _by_topic(self, family: Family, counts: Mapping[str, float]) -> Metric:
+        metric = made(family)
+        for (topic, _), count in limited({(name, ""): n for name, n in counts.items()}).items():
+            metric.add_metric((*self._node, topic, *kind_of(topic)), count)
+        return metric
 
-    def _messages_in(self) -> Metric:
-        family = CounterMetricFamily(
-            "rocketmq_messages_in", "Messages stored", labels=(*_NODE, "topic", *_KIND)
-        )
-        counts = {(topic, ""): each.messages_in for topic, each in self._admission.targets.items()}
-        for (topic, _), count in limited(counts).items():
-            family.add_metric((*self._node, topic, *kind_of(topic)), count)
-        return family
+    def _by_group(self, family: Family, counts: Mapping[tuple[str, str], float]) -> Metric:
+        metric = made(family)
+        for (topic, group), count in limited(counts).items():
+            metric.add_metric((*self._node, topic, group, *kind_of(topic)), count)
+        return metric
 
-    def _messages_out(self) -> Metric:
-        family = CounterMetricFamily(
-            "rocketmq_messages_out",
-            "Messages handed out",
-            labels=(*_NODE, "topic", "consumer_group", *_KIND),
-        )
-        for (topic, group), count in limited(dict(self._statistics.messages_out)).items():
-            family.add_metric((*self._node, topic, group, *kind_of(topic)), count)
-        return family
+    def _messages_in(self) -> dict[str, float]:
+        return {topic: each.messages_in for topic, each in self._admission.targets.items()}
 
-    def _lag(self) -> Metric:
+    def _lags(self) -> dict[tuple[str, str], float]:
         """Messages between a group's committed offsets and the ends of its queues."""
-        family = GaugeMetricFamily(
-            "rocketmq_consumer_lag_messages",
-            "Messages behind the committed offsets",
-            labels=(*_NODE, "topic", "consumer_group", *_KIND),
-        )
-        lags = {}
-        for key, queues in self._offsets.table.items():
-            topic, _, group = key.partition("@")
-            lags[topic, group] = sum(
-                max(0, self._store.max_queue_offset(topic, queue_id) - max(0, offset))
+        end = self._store.max_queue_offset
+        return {
+            place_of(key): sum(
+                max(0, end(place_of(key)[0], queue_id) - max(0, offset))
                 for queue_id, offset in queues.items()
             )
-        for (topic, group), lag in limited(lags).items():
-            family.add_metric((*self._node, topic, group, *kind_of(topic)), lag)
-        return family
+            for key, queues in self._offsets.table.items()
+        }
+
+    def _inflight(self) -> dict[tuple[str, str], float]:
+        """Messages behind the committed offset of a queue that were handed out already."""
+        counts: dict[tuple[str, str], float] = {}
+        for (topic, group, queue_id), pulled in self._statistics.pulled.items():
+            committed = self._offsets.query(group, topic, queue_id)
+            ahead = max(0, pulled - committed) if committed >= 0 else 0
+            counts[topic, group] = counts.get((topic, group), 0) + ahead
+        return counts
+
+    def _dead_letters(self) -> Metric:
+        metric = made(DEAD_LETTERS)
+        counts = {}
+        if not self._identity.is_slave:  # its copies are no messages of their own
+            for topic in self._topics():
+                if topic.startswith(DLQ_PREFIX):
+                    end = self._store.max_queue_offset(topic, 0)
+                    counts[topic.removeprefix(DLQ_PREFIX), ""] = float(end)
+        for (group, _), count in limited(counts).items():
+            metric.add_metric((*self._node, group), count)
+        return metric
+
+    def _regressions(self) -> Iterator[Metric]:
+        times, messages = made(REGRESSIONS), made(REGRESSION_MESSAGES)
+        for (source, topic, group), count in self._offsets.regressions.counts.items():
+            identity = self._identity
+            labels = (identity.cluster_name, identity.broker_name, self._role, group, topic, source)
+            times.add_metric(labels, count[0])
+            messages.add_metric(labels, count[1])
+        yield times
+        yield messages
 
 
-_KIND: Final = ("is_retry", "is_system")
+def made(family: Family) -> CounterMetricFamily | GaugeMetricFamily:
+    """Return an empty metric of the family."""
+    if family.kind == "counter":
+        return CounterMetricFamily(family.name, family.text, labels=family.labels)
+    return GaugeMetricFamily(family.name, family.text, labels=family.labels)
+
+
+def place_of(key: str) -> tuple[str, str]:
+    """Return topic and group of a key of the offset table."""
+    topic, _, group = key.partition("@")
+    return topic, group
 
 
 def kind_of(topic: str) -> tuple[str, str]:
+    """Return the labels ``is_retry`` and ``is_system`` of a topic."""
     is_retry = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
     return str(is_retry).lower(), str(topic in FORBIDDEN_TOPICS).lower()
 
 
-def limited(counts: dict[tuple[str, str], int]) -> dict[tuple[str, str], int]:
+def limited(counts: Mapping[tuple[str, str], float]) -> Mapping[tuple[str, str], float]:
     """Keep the first :data:`MAX_SERIES` series and add the others up."""
     if len(counts) <= MAX_SERIES:
         return counts
     series = list(counts.items())
     kept = dict(series[:MAX_SERIES])
-    kept["other", "other"] = sum(count for _, count in series[MAX_SERIES:])
+    kept[OTHER, OTHER] = sum(count for _, count in series[MAX_SERIES:])
     return kept
 
 

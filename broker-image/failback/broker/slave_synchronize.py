@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from failback.broker.offsets.master_offsets import MasterOffsets
@@ -101,7 +102,10 @@ class SlaveSynchronize:
             table = await self._outer.get_all_consumer_offset(master)
             if await self._outer.get_boot_ms(master) != boot_ms:
                 raise ProtocolError(f"{master} was restarted while it was asked")
-            self.master_offsets.merge(self._offsets.table, table, boot_ms)
+            regressions = self._offsets.regressions
+            self.master_offsets.merge(
+                self._offsets.table, table, boot_ms, partial(regressions.note, "slave_sync")
+            )
         else:
             self._offsets.merge_from_master(await self._outer.get_all_consumer_offset(master))
         await self._offsets.persist_aside()

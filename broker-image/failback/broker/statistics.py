@@ -77,6 +77,8 @@ class BrokerStatistics:
         """Messages handed out by (topic, group)."""
         self.reads: dict[tuple[str, str], GroupReads] = {}
         """By (topic, group)."""
+        self.pulled: dict[tuple[str, str, int], int] = {}
+        """(topic, group, queue id) to the offset behind what was handed out last."""
         self.sent_back: Counter[str] = Counter()
         """Messages that consumers sent back, by ``topic@group`` of their origin."""
         self._latency_ms: Counter[int] = Counter()

@@ -14,6 +14,7 @@ from failback.broker.json_config import (
     persist_json_config,
     persist_json_config_atomically,
 )
+from failback.broker.offsets.regressions import OffsetRegressions
 from failback.protocol.route import ConsumerOffsetTable
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,7 @@ class ConsumerOffsetManager:
         self._is_atomic = is_atomic
         self._writing = threading.Lock()
         self.table: OffsetTable = {}
+        self.regressions = OffsetRegressions()
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Store ``offset`` as the group's next queue offset, unconditionally."""
@@ -50,6 +52,7 @@ class ConsumerOffsetManager:
         stored = queues.get(queue_id)
         queues[queue_id] = offset
         if stored is not None and offset < stored:
+            self.regressions.committed(key, queue_id, stored, offset)
             logger.warning(
                 "consumer offset goes back: group=%s topic=%s queue_id=%d from %d to %d",
                 group,
@@ -93,6 +96,7 @@ class ConsumerOffsetManager:
         Every ``topic@group`` of the master replaces the whole local entry, larger local offsets
         included; entries the master does not have stay.
         """
+        self.regressions.overwritten(self.table, table)
         for key, queues in table.items():
             self.table[key] = dict(queues)
 

@@ -36,14 +36,34 @@ async def take_returned_offsets(
     Returns how many offsets were raised.
     """
     slaves = sorted(await outer.slaves_of(broker_name) - {own_address})
-    tables = await asyncio.gather(*(_table_of(outer, slave) for slave in slaves))
-    raised = sum(
-        _raise(offsets.table, table, slave, max_offset)
-        for slave, table in zip(slaves, tables, strict=True)
-    )
+    known = await _tables_of(outer, slaves)
+    raised = sum(_raise(offsets.table, table, slave, max_offset) for slave, table in known)
     if raised:
         await offsets.persist_aside()
     return raised
+
+
+async def count_lost_offsets(
+    outer: BrokerOuterApi, offsets: ConsumerOffsetManager, *, broker_name: str, own_address: str
+) -> int:
+    """Count, and change nothing: offsets that slaves know and this broker lost with its process.
+
+    They are compared with what was loaded, so call it as soon as it can be.
+    """
+    slaves = sorted(await outer.slaves_of(broker_name) - {own_address})
+    loaded = {key: dict(queues) for key, queues in offsets.table.items()} if slaves else {}
+    known: OffsetTable = {}
+    for _, table in await _tables_of(outer, slaves):
+        for key, queues in table.items():
+            kept = known.setdefault(key, {})
+            for queue_id, offset in queues.items():
+                kept[queue_id] = max(offset, kept.get(queue_id, offset))
+    return offsets.regressions.restarted(loaded, known)
+
+
+async def _tables_of(outer: BrokerOuterApi, slaves: list[str]) -> list[tuple[str, OffsetTable]]:
+    tables = await asyncio.gather(*(_table_of(outer, slave) for slave in slaves))
+    return list(zip(slaves, tables, strict=True))
 
 
 async def _table_of(outer: BrokerOuterApi, slave: str) -> OffsetTable:

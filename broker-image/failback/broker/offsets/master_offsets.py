@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,9 +29,16 @@ class MasterOffsets:
         self._kept: dict[tuple[str, int], int] = {}
 
     def merge(
-        self, mine: OffsetTable, theirs: Mapping[str, Mapping[int, int]], boot_ms: int
+        self,
+        mine: OffsetTable,
+        theirs: Mapping[str, Mapping[int, int]],
+        boot_ms: int,
+        on_lowered: Callable[[str, int], None] = lambda _key, _messages: None,
     ) -> None:
-        """Bring ``mine`` up to date with a master's table of the life that began at ``boot_ms``."""
+        """Bring ``mine`` up to date with a master's table of the life that began at ``boot_ms``.
+
+        ``on_lowered`` hears of each offset that goes back: its key, and by how many messages.
+        """
         is_same_life = boot_ms == self._boot_ms
         for key, queues in theirs.items():
             before = self._last.get(key, {}) if is_same_life else {}
@@ -39,6 +46,8 @@ class MasterOffsets:
             for queue_id, offset in queues.items():
                 is_lowered = offset < before.get(queue_id, offset)
                 if is_lowered or offset >= kept.get(queue_id, offset):
+                    if offset < kept.get(queue_id, offset):
+                        on_lowered(key, kept[queue_id] - offset)
                     kept[queue_id] = offset
                 else:
                     self._note(key, queue_id, kept[queue_id], offset)

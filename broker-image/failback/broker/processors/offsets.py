@@ -122,7 +122,11 @@ class OffsetProcessor:
             target = self._reset_target(topic, queue_id, header.timestamp)
             queue = MessageQueue(topic, self._identity.broker_name, queue_id)
             table[queue] = target if header.is_force or target < stored else stored
-        return self._send_reset(request, header, table)
+        answer = self._send_reset(request, header, table)
+        if answer.code == ResponseCode.SUCCESS:
+            targets = {queue.queue_id: target for queue, target in table.items()}
+            self._offsets.regressions.expect_reset(topic, group, targets)
+        return answer
 
     def _reset_target(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         if timestamp_ms == -1:

@@ -217,6 +217,10 @@ class PullProcessor:
             self._clock() - began,
             result.bytes,
         )
+        if result.message_count:
+            self._statistics.pulled[header.topic, header.consumer_group, header.queue_id] = (
+                result.next_offset
+            )
         if (
             verdict.code == ResponseCode.PULL_NOT_FOUND
             and pull.first_pass

@@ -1,0 +1,178 @@
+"""Names, types and labels of the metrics that more than one component exports.
+
+Where the meaning is that of RocketMQ 5.x (BrokerMetricsConstant) so is the name. The broker fills
+these from its own counters, the exporter from what the admin protocol tells; dashboards and alerts
+need not know which of the two they read. Pure: the client library of Prometheus is not imported.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, NamedTuple
+
+Kind = Literal["counter", "gauge", "histogram"]
+
+
+class Family(NamedTuple):
+    """One metric: ``name`` as Prometheus shows it, with ``_total`` where it is a counter."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    text: str
+
+
+NODE: Final = ("cluster", "node_type", "node_id")
+"""A broker as RocketMQ 5.x labels it; ``node_id`` is ``brokerName-brokerId``."""
+MEMBER: Final = (*NODE, "broker")
+"""The same with the name of its pair, which is what master and slave have in common."""
+_KIND_OF_TOPIC: Final = ("is_retry", "is_system")
+_TOPIC: Final = (*NODE, "topic", *_KIND_OF_TOPIC)
+_GROUP: Final = (*NODE, "topic", "consumer_group", *_KIND_OF_TOPIC)
+_REGRESSION: Final = ("cluster", "broker", "node_role", "consumer_group", "topic", "source")
+OTHER: Final = "other"
+MAX_SERIES: Final = 200
+"""Groups times topics of one metric that get a line of their own; the rest is ``other``."""
+
+MESSAGES_IN: Final = Family("rocketmq_messages_in_total", "counter", _TOPIC, "Messages stored.")
+MESSAGES_OUT: Final = Family(
+    "rocketmq_messages_out_total", "counter", _GROUP, "Messages handed out."
+)
+LAG: Final = Family(
+    "rocketmq_consumer_lag_messages",
+    "gauge",
+    _GROUP,
+    "Messages between the committed offsets and the ends of the queues.",
+)
+INFLIGHT: Final = Family(
+    "rocketmq_consumer_inflight_messages",
+    "gauge",
+    _GROUP,
+    "Messages handed out whose offsets are not committed yet.",
+)
+DEAD_LETTERS: Final = Family(
+    "rocketmq_send_to_dlq_messages_total",
+    "counter",
+    (*NODE, "consumer_group"),
+    "Messages of a group that went to its dead letter queue.",
+)
+PRODUCERS: Final = Family("rocketmq_producer_connections", "gauge", NODE, "Producers by heartbeat.")
+CONSUMERS: Final = Family("rocketmq_consumer_connections", "gauge", NODE, "Consumers by heartbeat.")
+PERMISSION: Final = Family(
+    "rocketmq_broker_permission", "gauge", NODE, "brokerPermission: 6 reads and writes, 4 reads."
+)
+STORAGE: Final = Family("rocketmq_storage_size", "gauge", NODE, "Bytes of log held.")
+FLUSH_BEHIND: Final = Family(
+    "rocketmq_storage_flush_behind_bytes", "gauge", NODE, "Log bytes that are not synced yet."
+)
+DISPATCH_BEHIND: Final = Family(
+    "rocketmq_storage_dispatch_behind_bytes",
+    "gauge",
+    NODE,
+    "Log bytes that no consume queue shows yet.",
+)
+START_TIME: Final = Family(
+    "rocketmq_broker_start_time_seconds", "gauge", MEMBER, "When the broker started, Unix time."
+)
+SYNC_AGE: Final = Family(
+    "rocketmq_slave_metadata_sync_age_seconds",
+    "gauge",
+    MEMBER,
+    "Since a slave last had its master's offsets.",
+)
+PERSIST_AGE: Final = Family(
+    "rocketmq_offset_persist_age_seconds",
+    "gauge",
+    MEMBER,
+    "Since consumer offsets were last written to disk.",
+)
+OVERWRITES: Final = Family(
+    "rocketmq_slave_sync_overwrites_total",
+    "counter",
+    MEMBER,
+    "Synchronisations that replaced offsets of a slave by smaller ones of its master.",
+)
+REGRESSIONS: Final = Family(
+    "rocketmq_offset_regressions_total",
+    "counter",
+    _REGRESSION,
+    "How often a stored consumer offset of a queue went back; source is restart, slave_sync, "
+    "client_commit or reset.",
+)
+REGRESSION_MESSAGES: Final = Family(
+    "rocketmq_offset_regression_messages_total",
+    "counter",
+    _REGRESSION,
+    "By how many messages stored consumer offsets went back.",
+)
+DIVERGENCE: Final = Family(
+    "rocketmq_slave_offset_divergence_messages",
+    "gauge",
+    ("cluster", "broker", "member", "consumer_group", "direction"),
+    "Messages by which the offset tables of a slave and its master differ; direction is "
+    "slave_ahead or master_ahead.",
+)
+
+HA_CONNECTIONS: Final = Family(
+    "failback_ha_connections", "gauge", MEMBER, "Open connections on the HA port."
+)
+HA_ACKNOWLEDGED: Final = Family(
+    "failback_ha_acknowledged_offset",
+    "gauge",
+    MEMBER,
+    "The greatest physical offset that any slave has reported.",
+)
+HA_CONNECTED: Final = Family(
+    "failback_ha_connected", "gauge", MEMBER, "1 while this slave is connected to its master."
+)
+HA_STOPPED: Final = Family(
+    "failback_ha_stopped",
+    "gauge",
+    MEMBER,
+    "1 while this slave does not replicate because its log is not its master's.",
+)
+HA_DIFFERS: Final = Family(
+    "failback_ha_differs_at_offset",
+    "gauge",
+    MEMBER,
+    "The first byte of this slave's log that is not its master's; -1 if none is known.",
+)
+GUARDED: Final = Family(
+    "failback_guarded_offsets_total",
+    "counter",
+    MEMBER,
+    "Consumer offsets that the guarded rules kept from going back.",
+)
+HA_REFUSED: Final = Family(
+    "failback_ha_refused_reports_total",
+    "counter",
+    MEMBER,
+    "Connections closed because their slave reported what this broker has not, or not sent.",
+)
+
+BROKER: Final = (
+    MESSAGES_IN,
+    MESSAGES_OUT,
+    LAG,
+    INFLIGHT,
+    DEAD_LETTERS,
+    PRODUCERS,
+    CONSUMERS,
+    PERMISSION,
+    STORAGE,
+    FLUSH_BEHIND,
+    DISPATCH_BEHIND,
+    START_TIME,
+    SYNC_AGE,
+    PERSIST_AGE,
+    OVERWRITES,
+    REGRESSIONS,
+    REGRESSION_MESSAGES,
+    HA_CONNECTIONS,
+    HA_ACKNOWLEDGED,
+    HA_CONNECTED,
+    HA_STOPPED,
+    HA_DIFFERS,
+    GUARDED,
+    HA_REFUSED,
+)
+"""What our broker exports itself."""

@@ -1,0 +1,169 @@
+"""What a broker exports: every family of the table, offsets that went back by what made them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from failback.broker.metrics import limited
+from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.offsets.hand_back import count_lost_offsets
+from failback.broker.offsets.regressions import OffsetRegressions
+from failback.broker.outer_api import BrokerOuterApi
+from failback.protocol import metric_families as families
+from failback.protocol.codes import RequestCode
+from tests.support.broker_lab import BrokerLab, broker_lab
+from tests.support.fake_peers import FakePeers
+
+pytestmark = pytest.mark.unit
+
+Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
+
+
+def scraped(lab: BrokerLab) -> Samples:
+    """Return what /metrics says: name to labels to value."""
+    text = lab.controller._endpoints.metrics("GET").body.decode()
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def only(samples: Mapping[tuple[tuple[str, str], ...], float]) -> float:
+    (value,) = samples.values()
+    return value
+
+
+@pytest.mark.parametrize("role", ["ASYNC_MASTER", "SLAVE"])
+async def test_every_family_has_the_labels_of_the_table(tmp_path: Path, role: str) -> None:
+    async with broker_lab(tmp_path, brokerRole=role, brokerId=int(role == "SLAVE")) as lab:
+        found = scraped(lab)
+    by_name = {family.name: family for family in families.BROKER}
+    assert set(found) <= set(by_name)
+    for name, samples in found.items():
+        for labels in samples:
+            assert {label for label, _ in labels} == set(by_name[name].labels), name
+    slave_only = {"rocketmq_slave_metadata_sync_age_seconds", "failback_ha_stopped"}
+    assert slave_only.isdisjoint(found) == (role != "SLAVE")
+
+
+async def test_messages_are_in_flight_until_they_are_committed(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        for _ in range(3):
+            await client.send()
+        lab.controller.offsets.commit("CG", "TopicTest", 0, 0)
+        await client.pull()
+        assert only(scraped(lab)["rocketmq_consumer_inflight_messages"]) == 3
+        lab.controller.offsets.commit("CG", "TopicTest", 0, 2)
+        found = scraped(lab)
+        assert only(found["rocketmq_consumer_inflight_messages"]) == 1
+        assert only(found["rocketmq_consumer_lag_messages"]) == 1
+        assert only(found["rocketmq_messages_out_total"]) == 3
+
+
+async def test_dead_letters_are_counted_by_group(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        await client.send(topic="%DLQ%CG", default_topic_queue_nums=1)
+        found = scraped(lab)["rocketmq_send_to_dlq_messages_total"]
+        assert [dict(labels)["consumer_group"] for labels in found] == ["CG"]
+        assert only(found) == 1
+
+
+async def test_an_offset_that_goes_back_is_shown_with_its_source(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        lab.controller.offsets.commit("g", "T", 0, 100)
+        lab.controller.offsets.commit("g", "T", 0, 40)
+        (labels, times) = next(iter(scraped(lab)["rocketmq_offset_regressions_total"].items()))
+        assert dict(labels) == {
+            "cluster": "DefaultCluster",
+            "broker": "broker-a",
+            "node_role": "master",
+            "consumer_group": "g",
+            "topic": "T",
+            "source": "client_commit",
+        }
+        assert times == 1
+        assert only(scraped(lab)["rocketmq_offset_regression_messages_total"]) == 60
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def offsets(tmp_path: Path) -> ConsumerOffsetManager:
+    return ConsumerOffsetManager(tmp_path / "consumerOffset.json")
+
+
+def test_commits_that_go_forward_count_nothing(offsets: ConsumerOffsetManager) -> None:
+    for offset in (5, 5, 9):
+        offsets.commit("g", "T", 0, offset)
+    assert offsets.regressions.counts == {}
+
+
+def test_the_first_smaller_commit_after_a_reset_is_the_reset(
+    offsets: ConsumerOffsetManager,
+) -> None:
+    offsets.commit("g", "T", 0, 100)
+    offsets.regressions.expect_reset("T", "g", {0: 30})
+    offsets.commit("g", "T", 0, 35)  # five were consumed before the first commit
+    offsets.commit("g", "T", 0, 20)
+    assert offsets.regressions.counts == {
+        ("reset", "T", "g"): [1, 65],
+        ("client_commit", "T", "g"): [1, 15],
+    }
+
+
+def test_a_commit_below_the_place_of_the_reset_is_another(offsets: ConsumerOffsetManager) -> None:
+    offsets.commit("g", "T", 0, 100)
+    offsets.regressions.expect_reset("T", "g", {0: 30})
+    offsets.commit("g", "T", 0, 10)
+    assert offsets.regressions.counts == {("client_commit", "T", "g"): [1, 90]}
+
+
+def test_a_synchronisation_counts_what_it_overwrites(offsets: ConsumerOffsetManager) -> None:
+    offsets.table = {"T@g": {0: 500, 1: 7}, "mine@g": {0: 3}}
+    offsets.merge_from_master({"T@g": {0: 120, 1: 9}})
+    offsets.merge_from_master({"T@g": {0: 120, 1: 9}})
+    assert offsets.regressions.counts == {("slave_sync", "T", "g"): [1, 380]}
+    assert offsets.regressions.overwrites == 1
+
+
+async def test_a_restarted_master_counts_what_its_slave_still_knows(
+    offsets: ConsumerOffsetManager,
+) -> None:
+    slave = "127.0.0.3:10911"
+    offsets.table = {"T@g": {0: 100, 1: 50}}
+    peers = FakePeers()
+    peers.answers |= {
+        ("ns:9876", RequestCode.GET_BROKER_CLUSTER_INFO): (
+            b'{"brokerAddrTable":{"b":{"cluster":"c","brokerName":"b","brokerAddrs":'
+            b'{0:"127.0.0.2:10911",1:"%s"}}}}' % slave.encode()
+        ),
+        (slave, RequestCode.GET_ALL_CONSUMER_OFFSET): b'{"offsetTable":{"T@g":{0:160,1:20,2:5}}}',
+    }
+    outer = BrokerOuterApi(peers, ["ns:9876"])  # type: ignore[arg-type]
+    found = await count_lost_offsets(outer, offsets, broker_name="b", own_address="127.0.0.2:10911")
+    assert found == 2
+    assert offsets.regressions.counts == {("restart", "T", "g"): [2, 65]}
+    assert offsets.table == {"T@g": {0: 100, 1: 50}}, "nothing is taken"
+
+
+# --- the budget of labels -------------------------------------------------------------------------
+
+
+def test_what_is_beyond_the_budget_is_other() -> None:
+    counts = {(f"T{number}", "g"): 1.0 for number in range(250)}
+    kept = limited(counts)
+    assert len(kept) == families.MAX_SERIES + 1
+    assert kept["other", "other"] == 50
+    regressions = OffsetRegressions()
+    for number in range(250):
+        regressions.note("client_commit", f"T{number}@g", 2)
+    assert len(regressions.counts) == families.MAX_SERIES + 1
+    assert regressions.counts["client_commit", "other", "other"] == [50, 100]
