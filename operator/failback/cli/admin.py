@@ -17,6 +17,7 @@ import typer
 
 from failback.cli.errors import guarded
 from failback.cli.output import print_json, print_table, say
+from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from failback.client.admin import AdminClient
@@ -69,7 +70,7 @@ def cluster_list(
                     )
         return rows
 
-    rows = _ask(namesrv, root, ask)
+    rows = ask_brokers(namesrv, root, ask)
     _show(("CLUSTER", "BROKER", "ID", "ADDRESS", "VERSION", "LOG END", "IN", "OUT"), rows, json)
 
 
@@ -99,7 +100,7 @@ def topic_route(
             if broker.broker_name in queues
         ]
 
-    rows = _ask(namesrv, root, ask)
+    rows = ask_brokers(namesrv, root, ask)
     _show(("CLUSTER", "BROKER", "READ", "WRITE", "PERM", "ADDRESSES"), rows, json)
 
 
@@ -132,7 +133,7 @@ def consumer_progress(
                 )
         return rows
 
-    rows = _ask(namesrv, root, ask)
+    rows = ask_brokers(namesrv, root, ask)
     headers = ("TOPIC", "BROKER", "QUEUE", "BROKER OFFSET", "CONSUMER OFFSET", "LAG", "ANSWERED BY")
     _show(headers, rows, json)
 
@@ -226,12 +227,35 @@ def update_broker_config(
 def reset_offset(
     group: GroupOption,
     topic: Annotated[str, typer.Option("--topic", "-t", help="Topic.")],
-    time: Annotated[str, typer.Option("--time", help="ISO time, milliseconds, or now (the end).")],
+    time: Annotated[
+        str, typer.Option("--time", help="ISO time, milliseconds, or now (the end).")
+    ] = "",
+    broker: Annotated[str, typer.Option("--broker", help="With --offset: the broker name.")] = "",
+    queue: Annotated[
+        int | None, typer.Option("--queue", min=0, help="With --offset: the queue.")
+    ] = None,
+    offset: Annotated[
+        int | None, typer.Option("--offset", min=0, help="Store this offset of one queue.")
+    ] = None,
     namesrv: NamesrvOption = "",
     root: RootOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Set a group's offsets to a time, on every master: through its members while it has any."""
+    """Set a group's offsets to a time, on every master: through its members while it has any.
+
+    With --queue and --offset one offset is stored on the master. Members that run keep what they
+    have in memory and store it again; who takes the queue next starts from it.
+    """
+    headers = ("BROKER", "QUEUE", "OFFSET", "HOW")
+    if offset is not None or queue is not None or broker:
+        if offset is None or queue is None or time:
+            raise ConfigError("--offset", "goes with --queue, and without --time")
+        wanted = (broker, queue, offset)
+        rows = ask_brokers(namesrv, root, lambda a: _store(a, group, topic, wanted))
+        _show(headers, rows, json)
+        return
+    if not time:
+        raise ConfigError("--time", "is missing (or --queue and --offset)")
     timestamp_ms = parse_time(time)
 
     async def ask(admin: AdminClient) -> list[dict[str, Any]]:
@@ -248,7 +272,27 @@ def reset_offset(
             ]
         return rows
 
-    _show(("BROKER", "QUEUE", "OFFSET", "HOW"), _ask(namesrv, root, ask), json)
+    _show(headers, ask_brokers(namesrv, root, ask), json)
+
+
+async def _store(
+    admin: AdminClient, group: str, topic: str, wanted: tuple[str, int, int]
+) -> list[dict[str, Any]]:
+    """Store one offset on the master that has the queue."""
+    broker, queue, offset = wanted
+    route = await admin.route(topic)
+    having = {data.broker_name for data in route.queue_datas if queue < data.read_queue_nums}
+    masters = {
+        data.broker_name: data.broker_addrs[0]
+        for data in route.broker_datas
+        if data.broker_name in having and 0 in data.broker_addrs
+    }
+    chosen = sorted(name for name in masters if broker in ("", name))
+    if len(chosen) != 1:
+        some = ", ".join(sorted(masters)) or "none"
+        raise ConfigError("--broker", f"masters with queue {queue} of {topic}: {some}; name one")
+    await admin.update_offset(masters[chosen[0]], group, topic, queue, offset)
+    return [{"broker": chosen[0], "queue": queue, "offset": offset, "how": "stored"}]
 
 
 async def _reset(
@@ -328,7 +372,7 @@ def _show_messages(
         return rows
 
     headers = ("BROKER", "QUEUE", "OFFSET", "STORED", "REDELIVERIES", "ID", "KEYS", "ANSWERED BY")
-    _show(headers, _ask(namesrv, root, ask), json)
+    _show(headers, ask_brokers(namesrv, root, ask), json)
 
 
 def parse_time(text: str) -> int:
@@ -371,9 +415,10 @@ def name_servers(namesrv: str, root: Path | None) -> list[str]:
     return [pod["address"] for pod in view["nameserver_pods"]]
 
 
-def _ask(
+def ask_brokers(
     namesrv: str, root: Path | None, question: Callable[[AdminClient], Awaitable[_Answer]]
 ) -> _Answer:
+    """Ask with an admin client of the name servers that the options name."""
     return _run(name_servers(namesrv, root), question)
 
 

@@ -14,6 +14,7 @@ from failback.cli import (
     cluster,
     collect,
     demo,
+    explain_offset,
     long_running,
     operator,
     predict,
@@ -55,6 +56,7 @@ cluster.register(app)
 run.register(app)
 report.register(app)
 predict.register(app)
+explain_offset.register(app)
 long_running.register(app)
 app.add_typer(admin.app, name="admin")
 app.add_typer(collect.app, name="collect")

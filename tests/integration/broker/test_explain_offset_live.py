@@ -1,0 +1,46 @@
+"""``failback explain-offset --live`` and the command it prints, on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from failback.cli.__main__ import main
+from failback.client.admin import AdminClient
+from failback.protocol.route import TopicConfig
+from tests.support.cluster_processes import ClusterProcesses
+
+pytestmark = pytest.mark.integration
+
+TOPIC, GROUP = "orders", "billing"
+
+
+def test_the_printed_command_stores_the_offset(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ClusterProcesses(tmp_path / "cluster") as cluster:
+        asyncio.run(_prepare(cluster))
+        where = ("--namesrv", cluster.namesrv_addr)
+        ask = ("explain-offset", GROUP, TOPIC, "1", "--live", "--json", *where)
+        assert main(ask) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert [(step["place"], step["offset"]) for step in found["steps"]] == [("master table", 7)]
+        assert found["safe_offset"] == 7
+        assert "client memory" in found["unseen"]
+        words = shlex.split(found["command"])[1:]
+        assert main([*words[:-1], "3", *where]) == 0
+        capsys.readouterr()
+        assert main(ask) == 0
+        assert json.loads(capsys.readouterr().out)["safe_offset"] == 3
+        assert main(("explain-offset", GROUP, TOPIC, "5", "--live", *where)) == 2
+        assert "queue 5 of orders" in capsys.readouterr().err
+
+
+async def _prepare(cluster: ClusterProcesses) -> None:
+    async with AdminClient([cluster.namesrv_addr]) as admin:
+        await admin.create_topic(cluster.broker_addr, TopicConfig(TOPIC, 2, 2))
+        await admin.update_offset(cluster.broker_addr, GROUP, TOPIC, 1, 7)

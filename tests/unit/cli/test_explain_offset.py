@@ -1,0 +1,65 @@
+"""``failback explain-offset`` on a recorded run, and its refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from failback.cli.__main__ import main
+from tests.support.cases import CASES
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    builder, _ = CASES["c2"]()
+    return builder.write(tmp_path / "c2")
+
+
+def test_it_tells_the_story_and_the_command(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain-offset", "g", "T", "0", "--run", str(run)]) == 0
+    shown = capsys.readouterr().out
+    assert "It went down at the answer, by 3: c1 took the queue and starts at 2" in shown
+    assert "Not seen: master table, master file, slave table." in shown
+    assert (
+        "Safe offset: 5. To set it: failback admin resetOffset --group g --topic T "
+        "--broker broker-a --queue 0 --offset 5" in shown
+    )
+
+
+@pytest.mark.parametrize("at", ["0.55", "2023-11-14T22:13:20.55"])
+def test_the_story_ends_at_the_instant_asked_for(
+    at: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain-offset", "g", "T", "0", "--run", str(run), "--at", at, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [step["place"] for step in found["steps"]] == [
+        "answer", "commit", "commit", "broker", "broker",
+    ]  # fmt: skip
+    assert (found["fell_at"], found["safe_offset"]) == (None, 5)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "--run"),
+        (["--run", "RUN", "--live"], "--run"),
+        (["--live", "--at", "5"], "--at"),
+        (["--run", "RUN", "--at", "noon"], "--at"),
+        (["--run", "RUN", "--broker", "broker-z"], "knows no queue 0 of T for g on broker-z"),
+    ],
+)
+def test_what_is_refused(
+    words: list[str], told: str, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [str(run) if word == "RUN" else word for word in words]
+    assert main(["explain-offset", "g", "T", "0", *given]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_an_offset_needs_its_queue(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["admin", "resetOffset", "-g", "g", "-t", "T", "--offset", "5"]) == 2
+    assert "--offset: goes with --queue" in capsys.readouterr().err
