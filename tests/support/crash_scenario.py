@@ -235,8 +235,8 @@ class Life:
             elements=elements,
             batch_properties=CLUSTER.encode(),
         )
-        for one, element in zip(appended, elements, strict=True):
-            place = one.physical_offset, "Batches", 0, one.queue_offset
+        for number, element in enumerate(elements):
+            place = appended.physical_offsets[number], "Batches", 0, appended.queue_offset + number
             self.records.append(Stored(*place, element.body))
 
     def _commit(self) -> None:

@@ -47,7 +47,7 @@ class CrashingHandle:
         self._path = path
         self._content = files.content[path]
 
-    def write_at(self, position: int, data: bytes) -> None:
+    def write_at(self, position: int, data: bytes | memoryview) -> None:
         self._files.record(Change("write", self._path, position, bytes(data)))
 
     def reserve(self, length: int) -> None:

@@ -383,21 +383,24 @@ def decode_batch(body: bytes | memoryview) -> list[BatchElement]:
         ProtocolError: The lengths contradict each other.
     """
     data = bytes(body)
-    elements = []
+    elements: list[BatchElement] = []
+    unpack, element_bytes = _ELEMENT.unpack_from, _ELEMENT.size
+    add, total = elements.append, len(data)
     position = 0
     try:
-        while position < len(data):
-            size, _, _, flag, body_bytes = _ELEMENT.unpack_from(data, position)
-            body_start = position + _ELEMENT.size
+        while position < total:
+            size, _, _, flag, body_bytes = unpack(data, position)
+            body_start = position + element_bytes
             body_end = body_start + body_bytes
-            (property_bytes,) = _U16.unpack_from(data, body_end) if body_bytes >= 0 else (0,)
-            end = body_end + _U16.size + property_bytes
-            if body_bytes < 0 or end != position + size or end > len(data):
+            end = position + size
+            if body_bytes < 0 or end > total:
                 raise ProtocolError(f"batch element at {position}: size {size}, body {body_bytes}")
-            properties = data[body_end + _U16.size : end]
-            elements.append(BatchElement(flag, data[body_start:body_end], properties))
+            property_start = body_end + 2
+            if end != property_start + (data[body_end] << 8 | data[body_end + 1]):
+                raise ProtocolError(f"batch element at {position}: size {size}, body {body_bytes}")
+            add(BatchElement(flag, data[body_start:body_end], data[property_start:end]))
             position = end
-    except struct.error as error:
+    except (struct.error, IndexError) as error:
         raise ProtocolError(f"batch element at {position} is cut off: {error}") from error
     return elements
 

@@ -18,6 +18,7 @@ from failback.broker.store.index_keys import (
     KeyHasher,
     KeyScan,
     NewEntry,
+    hash_tails,
     key_hash,
     keys_of,
     without_sign,
@@ -260,15 +261,14 @@ def test_what_was_just_stored_has_the_keys_that_the_log_shows(
         )
         for properties, topic, flag, host in records
     ]
-    pieces = list(store._log.pieces)
+    parts = list(store._appender.keyed)
     store.commit_pending()
-    parts = list(zip(pieces[::5], pieces[2::5], pieces[4::5], strict=True))
     stored: list[NewEntry] = []
     scan = KeyScan()
-    end = scan.stored(0, parts, stored)
+    scan.stored(parts, stored)
     read: list[NewEntry] = []
     view = store.read_raw(0, 1 << 16)
-    assert scan.run(view, 0, 100, read) == end == store.max_physical_offset
+    assert scan.run(view, 0, 100, read) == store.max_physical_offset
     expected = [
         (key_hash(topic.decode(), key.decode()), at.physical_offset, at.store_timestamp)
         for at, (properties, topic, flag, _) in zip(appended, records, strict=True)
@@ -276,6 +276,15 @@ def test_what_was_just_stored_has_the_keys_that_the_log_shows(
         for key in keys_of("\x02".join(properties).encode())
     ]
     assert stored == read == expected
+
+
+@given(st.lists(st.text(st.characters(max_codepoint=127), min_size=8, max_size=8), max_size=40))
+def test_keys_hashed_together_are_as_hashed_one_by_one(tails: list[str]) -> None:
+    hasher, topics = KeyHasher(), [b"\x01T", b"\x05Other"]
+    starts = [hasher.start(topics[at % 2], b"0A" + tail.encode()) for at, tail in enumerate(tails)]
+    assert hash_tails([tail.encode() for tail in tails], starts) == [
+        key_hash("Other" if at % 2 else "T", f"0A{tail}") for at, tail in enumerate(tails)
+    ]
 
 
 @pytest.mark.parametrize(

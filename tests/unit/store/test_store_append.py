@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from failback.broker.store.commit_log import Placement, place_record
 from failback.broker.store.message_store import MessageStore
 from failback.broker.store.results import (
-    Appended,
+    AppendedBatch,
     MessageIllegal,
     PutStatus,
     ServiceNotAvailable,
@@ -45,7 +45,7 @@ ROOT = Path("/s")
 FIXED = 91 + len("TopicTest")  # what a record has beside its body and its properties
 
 
-def put_batch(store: MessageStore, *elements: BatchElement, batch: bytes = b"") -> list[Appended]:
+def put_batch(store: MessageStore, *elements: BatchElement, batch: bytes = b"") -> AppendedBatch:
     return store.append_batch(
         topic=b"TopicTest",
         queue_id=0,
@@ -288,10 +288,13 @@ def test_a_batch_s_messages_are_neighbours_with_the_batch_s_properties() -> None
         batch=b"CLUSTER\x01c\x02WAIT\x01true",
     )
     store.commit_pending()
-    assert [place.queue_offset for place in appended] == [1, 2, 3]
-    assert appended[0].end_offset == appended[1].physical_offset
-    assert {place.store_timestamp for place in appended} == {9}
+    assert appended.queue_offset == 1
     stored = queue_messages(store, "TopicTest", 0)[1:]
+    assert [message.queue_offset for message in stored] == [1, 2, 3]
+    assert [message.physical_offset for message in stored] == appended.physical_offsets
+    ends = [message.physical_offset + message.store_size for message in stored]
+    assert ends == [*appended.physical_offsets[1:], appended.end_offset]
+    assert {message.store_timestamp for message in stored} == {9}
     assert [(message.flag, message.body) for message in stored] == [
         (1, b"one"),
         (2, b"two"),
@@ -337,8 +340,13 @@ def test_a_batch_is_stored_as_its_messages_would_be_one_by_one(
     for store in (together, singly):
         store.commit_pending()
         assert_queues_agree_with_log(store)
-    assert run == alone
-    end = run[-1].end_offset
+    assert run == AppendedBatch(
+        [one.physical_offset for one in alone],
+        alone[0].queue_offset,
+        alone[-1].end_offset,
+        alone[-1].store_timestamp,
+    )
+    end = run.end_offset
     assert bytes(together.read_raw(0, end)) == bytes(singly.read_raw(0, end))
 
 
@@ -348,8 +356,8 @@ def test_a_batch_that_opens_a_file_and_a_run_has_the_time_of_now() -> None:
     put_all(store, bytes(800))
     clock.now = 200
     run = put_batch(store, BatchElement(0, bytes(300), b""))
-    assert run[0].physical_offset == 1024
-    assert run[0].store_timestamp == 200
+    assert run.physical_offsets == [1024]
+    assert run.store_timestamp == 200
 
 
 def test_a_batch_that_does_not_fit_goes_whole_into_the_next_file() -> None:
@@ -357,7 +365,7 @@ def test_a_batch_that_does_not_fit_goes_whole_into_the_next_file() -> None:
     put_all(store, bytes(500))
     appended = put_batch(store, *[BatchElement(0, bytes(60), b"")] * 3)
     store.commit_pending()
-    assert [place.physical_offset for place in appended] == [1024, 1184, 1344]
+    assert appended.physical_offsets == [1024, 1184, 1344]
     assert_queues_agree_with_log(store)
 
 

@@ -293,12 +293,10 @@ class SendProcessor:
             elements=elements,
             batch_properties=with_cluster_first(properties, self._cluster_property).encode(),
         )
-        first, last = run[0], run[-1]
-        self._count(target, len(run), last.end_offset - first.physical_offset)
-        message_id = self._answers.message_id
-        ids = b",".join([message_id(each.physical_offset) for each in run])
-        arguments = (ids, queue_id, first.queue_offset)
-        return self._answers.many, arguments, last.end_offset, wait
+        places, end_offset = run.physical_offsets, run.end_offset
+        self._count(target, len(places), end_offset - places[0])
+        ids = b",".join(map(self._answers.message_id, places))
+        return self._answers.many, (ids, queue_id, run.queue_offset), end_offset, wait
 
     def _count(self, target: Target, messages: int, stored_bytes: int) -> None:
         target.messages_in += messages

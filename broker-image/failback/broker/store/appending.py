@@ -14,19 +14,31 @@ from typing import TYPE_CHECKING, Final
 from failback.broker.store.consume_queue import ENTRY, ConsumeQueue
 from failback.broker.store.record import (
     MAX_PROPERTIES_BYTES,
+    TAGS,
     has_queue_entry,
     head_layout,
     pack_property_length,
     tags_code_of,
 )
-from failback.broker.store.results import Appended, MessageIllegal, ServiceNotAvailable
-from failback.protocol.codes import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_MASK
+from failback.broker.store.results import (
+    Appended,
+    AppendedBatch,
+    MessageIllegal,
+    ServiceNotAvailable,
+)
+from failback.protocol.codes import (
+    BORN_HOST_V6,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+)
 from failback.protocol.message import V1_MAGIC, BatchElement
 
 if TYPE_CHECKING:
     from failback.broker.store.commit_log import CommitLog
     from failback.broker.store.config import StoreConfig
     from failback.broker.store.dispatch import Dispatcher
+    from failback.broker.store.index_keys import RecordParts
     from failback.broker.store.queue_table import QueueTable
 
 _RECORD_OVERHEAD_LIMIT: Final = 65_536
@@ -42,6 +54,7 @@ class Appender:
         refusal: Why nothing is taken; None while messages are.
         store_timestamp: Of the last record, ms.
         touched: Queues with pending entries.
+        keyed: Of the pending records, those that the index may have keys of.
     """
 
     def __init__(
@@ -60,6 +73,7 @@ class Appender:
         self.refusal: str | None = "the store is not loaded"
         self.store_timestamp = 0
         self.touched: dict[ConsumeQueue, None] = {}
+        self.keyed: list[RecordParts] = []
 
     @property
     def is_writable(self) -> bool:
@@ -148,6 +162,8 @@ class Appender:
                 tags_code = self._dispatcher.entry_code(queue, properties, store_timestamp)
             queue.add(physical_offset, size, tags_code)
             self.touched[queue] = None
+        if sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
+            self.keyed.append((physical_offset, store_timestamp, queue.topic_piece, properties))
         return Appended(physical_offset, queue_offset, physical_offset + size, store_timestamp)
 
     def append_batch(
@@ -161,7 +177,7 @@ class Appender:
         reconsume_times: int,
         elements: Sequence[BatchElement],
         batch_properties: bytes,
-    ) -> list[Appended]:
+    ) -> AppendedBatch:
         """Add all messages of a batch, or none of them.
 
         They get consecutive queue offsets, one store timestamp and adjacent places in one file.
@@ -173,15 +189,10 @@ class Appender:
         """
         if not self.is_writable:
             raise ServiceNotAvailable(self.refusal or "this broker is a slave")
-        limit = self._config.max_message_bytes
-        joined = [_join_properties(element.properties, batch_properties) for element in elements]
-        if sum([len(element.body) for element in elements]) > limit:
-            raise MessageIllegal(f"the bodies of a batch together are above {limit} bytes")
         if sys_flag & TRANSACTION_MASK:
             raise MessageIllegal("a batch can't be part of a transaction")
-        for element, properties in zip(elements, joined, strict=True):
-            if len(properties) > MAX_PROPERTIES_BYTES or not -(2**31) <= element.flag < 2**31:
-                raise MessageIllegal(f"properties of {len(properties)} bytes, flag {element.flag}")
+        joined = _join_properties(elements, batch_properties)
+        self._check_batch(elements, joined)
         queue = self._queues.find_or_create(topic, queue_id)
         store_host = self._config.store_host
         sys_flag, fixed = _with_hosts(sys_flag, queue.fixed_bytes, born_host, store_host)
@@ -194,61 +205,74 @@ class Appender:
             for element, properties in zip(elements, joined, strict=True)
         ]
         start = physical_offset = log.place(sum(sizes))
-        queue_offset = queue.next_offset
+        first_queue_offset = queue_offset = queue.next_offset
         # Not append() for each: what the elements share is worked out once, and a failure leaves
         # nothing behind.
         pack, crc32 = head_layout(born_host, store_host).pack, zlib.crc32
-        topic_piece, pack_entry = queue.topic_piece, ENTRY.pack
+        topic_piece, pack_entry, pack_length = queue.topic_piece, ENTRY.pack, pack_property_length
         pieces: list[bytes] = []
         entries: list[bytes] = []
         codes: list[int] = []
-        run: list[Appended] = []
+        keyed: list[RecordParts] = []
         try:
             for element, properties, size in zip(elements, joined, sizes, strict=True):
                 body = element.body
-                head = pack(
-                    size,
-                    V1_MAGIC,
-                    crc32(body) & 0x7FFFFFFF,
-                    queue_id,
-                    element.flag,
-                    queue_offset,
-                    physical_offset,
-                    sys_flag,
-                    born_timestamp,
-                    born_host,
-                    store_timestamp,
-                    store_host,
-                    reconsume_times,
-                    0,
-                    len(body),
-                )
                 pieces += (
-                    head,
+                    pack(
+                        size,
+                        V1_MAGIC,
+                        crc32(body) & 0x7FFFFFFF,
+                        queue_id,
+                        element.flag,
+                        queue_offset,
+                        physical_offset,
+                        sys_flag,
+                        born_timestamp,
+                        born_host,
+                        store_timestamp,
+                        store_host,
+                        reconsume_times,
+                        0,
+                        len(body),
+                    ),
                     body,
                     topic_piece,
-                    pack_property_length(len(properties)),
+                    pack_length(len(properties)),
                     properties,
                 )
-                code = (
-                    self._dispatcher.entry_code(queue, properties, store_timestamp)
-                    if queue.is_schedule
-                    else tags_code_of(properties)
-                )
+                code = 0
+                if queue.is_schedule:
+                    code = self._dispatcher.entry_code(queue, properties, store_timestamp)
+                elif TAGS in properties:
+                    code = tags_code_of(properties)
                 entries.append(pack_entry(physical_offset, size, code))
                 codes.append(code)
-                end = physical_offset + size
-                run.append(Appended(physical_offset, queue_offset, end, store_timestamp))
-                physical_offset = end
+                keyed.append((physical_offset, store_timestamp, topic_piece, properties))
+                physical_offset += size
                 queue_offset += 1
         except struct.error as error:
             log.pending_tail = start
             raise MessageIllegal(f"a number does not fit its field: {error}") from error
         log.pieces += pieces
-        if run:
+        self.keyed += keyed
+        if entries:
             queue.add_run(entries, codes, physical_offset)
             self.touched[queue] = None
-        return run
+        places = [parts[0] for parts in keyed]
+        return AppendedBatch(places, first_queue_offset, physical_offset, store_timestamp)
+
+    def _check_batch(self, elements: Sequence[BatchElement], joined: Sequence[bytes]) -> None:
+        limit = self._config.max_message_bytes
+        if sum([len(element.body) for element in elements]) > limit:
+            raise MessageIllegal(f"the bodies of a batch together are above {limit} bytes")
+        longest = max(map(len, joined), default=0)
+        if longest > MAX_PROPERTIES_BYTES:
+            raise MessageIllegal(f"properties of {longest} bytes")
+
+    def take_keyed(self) -> list[RecordParts]:
+        """Return :attr:`keyed` and begin a new one."""
+        keyed, self.keyed = self.keyed, []
+        return keyed
 
     def _read_clock(self) -> None:
         """Read the clock for the pending run; store timestamps never decrease."""
@@ -271,8 +295,12 @@ def _with_hosts(sys_flag: int, size: int, born_host: bytes, store_host: bytes) -
     return sys_flag, size
 
 
-def _join_properties(own: bytes, batch: bytes) -> bytes:
-    """Return the properties of a batch's message: its own, then those of the batch."""
-    if own and batch and not own.endswith(b"\x02"):
-        return own + b"\x02" + batch
-    return own + batch
+def _join_properties(elements: Sequence[BatchElement], batch: bytes) -> list[bytes]:
+    """Return the properties of a batch's messages: the own ones, then those of the batch."""
+    if not batch:
+        return [element.properties for element in elements]
+    behind = b"\x02" + batch
+    return [
+        own + behind if (own := element.properties) and own[-1] != 2 else own + batch
+        for element in elements
+    ]

@@ -130,15 +130,6 @@ class CommitLog:
         if self.pieces:
             self.files.write_at(self._pieces_offset, b"".join(self.pieces))
 
-    def pending_runs(self) -> list[tuple[int, int, list[bytes]]]:
-        """Return start, end and pieces of what is pending in each file."""
-        last = self._pieces_offset, self.pending_tail, self.pieces
-        if not self._full:
-            return [last]
-        ends = [start for start, _ in self._full[1:]] + [self._pieces_offset]
-        full = zip(self._full, ends, strict=True)
-        return [*((start, end, pieces) for (start, pieces), end in full), last]
-
     def publish(self) -> None:
         """Make what :meth:`write_pending` wrote readable."""
         self.tail = self._pieces_offset = self.pending_tail
@@ -148,7 +139,7 @@ class CommitLog:
     def drop_pending(self) -> None:
         self.move_tail(self.tail)
 
-    def append_raw(self, physical_offset: int, data: bytes) -> None:
+    def append_raw(self, physical_offset: int, data: bytes | memoryview) -> None:
         """Append bytes of another broker's log at the tail.
 
         An empty log starts at the file that holds ``physical_offset``, even if a killed process
@@ -169,7 +160,7 @@ class CommitLog:
         rest = memoryview(data)
         while rest:
             room = size - self.tail % size
-            self.files.write_at(self.tail, bytes(rest[:room]))
+            self.files.write_at(self.tail, rest[:room])
             self.move_tail(self.tail + min(room, len(rest)))
             rest = rest[room:]
 

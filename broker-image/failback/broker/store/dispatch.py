@@ -15,8 +15,10 @@ from typing import Final
 
 from failback.broker.store.commit_log import CommitLog
 from failback.broker.store.consume_queue import ConsumeQueue, Offered
+from failback.broker.store.index_keys import RecordParts
 from failback.broker.store.record import (
     HEAD_BYTES,
+    TAGS,
     Problem,
     Record,
     announced_size,
@@ -26,7 +28,13 @@ from failback.broker.store.record import (
     tags_code_of,
 )
 from failback.broker.store.results import MessageIllegal
-from failback.protocol.codes import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_PREPARED
+from failback.protocol.codes import (
+    BORN_HOST_V6,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import V1_MAGIC
 
@@ -38,7 +46,6 @@ _HEAD: Final = struct.Struct(">iI4xi4xqqi16xq20xi")
 store timestamp, body length."""
 _RARE_FLAGS: Final = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_PREPARED
 """Longer hosts, and what prepared and rolled back records have in common."""
-_TAGS: Final = b"TAGS\x01"
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEVEL: Final = re.compile(r"(\d+)([smhd])")
 
@@ -75,6 +82,7 @@ class Dispatcher:
             acknowledging log bytes, while its queues stay as they are until it is wiped.
         store_timestamp: Of the last record dispatched, ms.
         touched: Queues with pending entries.
+        keyed: Where to note dispatched records for the index, which else reads them once more.
         delays: How long each delay level waits, ms.
     """
 
@@ -92,11 +100,17 @@ class Dispatcher:
         self.stuck_at: int | None = None
         self.store_timestamp = 0
         self.touched: dict[ConsumeQueue, None] = {}
+        self.keyed: list[RecordParts] | None = None
         self._pending_count = 0
 
     def enter(self, record: Record, physical_offset: int) -> None:
         """Offer one record's entry to its queue."""
         self.store_timestamp = record.store_timestamp
+        if self.keyed is not None and record.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
+            topic_piece = bytes((len(record.topic),)) + record.topic
+            self.keyed.append(
+                (physical_offset, record.store_timestamp, topic_piece, record.properties)
+            )
         if not has_queue_entry(record.sys_flag):
             return
         try:
@@ -177,8 +191,10 @@ class Dispatcher:
         """
         end, count = len(view), 0
         unpack, find_queue, touched = _HEAD.unpack_from, self._find_queue, self.touched
+        keyed = self.keyed
+        timestamp = self.store_timestamp
         while end - at > HEAD_BYTES:
-            size, magic, queue_id, queue_offset, own, flags, timestamp, body = unpack(view, at)
+            size, magic, queue_id, queue_offset, own, flags, stored, body = unpack(view, at)
             rest_start, record_end = at + HEAD_BYTES + body, at + size
             if magic != V1_MAGIC or flags & _RARE_FLAGS or own != start + at or body < 0:
                 break
@@ -198,13 +214,17 @@ class Dispatcher:
                 or queue.is_schedule
             ):
                 break
-            queue.add(own, size, tags_code_of(rest[head:]) if _TAGS in rest else 0)
+            properties = rest[head:]
+            queue.add(own, size, tags_code_of(properties) if TAGS in properties else 0)
             touched[queue] = None
-            self.store_timestamp = timestamp
+            timestamp = stored
+            if keyed is not None:
+                keyed.append((own, stored, queue.topic_piece, properties))
             at, count = record_end, count + 1
-            self._pending_count += 1
-            if self._pending_count >= _MOST_PENDING:
+            if count % _MOST_PENDING == 0:
                 self.write_touched()
+        self._pending_count += count
+        self.store_timestamp = timestamp
         return at, count
 
     def _beside_a_record(

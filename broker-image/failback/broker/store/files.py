@@ -68,7 +68,7 @@ def lock_owner(fd: int) -> str:
 class FileHandle(Protocol):
     """One open mapped file. Each thread opens its own."""
 
-    def write_at(self, position: int, data: bytes) -> None:
+    def write_at(self, position: int, data: bytes | memoryview) -> None:
         """Write all of ``data``; OSError if the disk won't take it."""
 
     def view(self) -> memoryview:
@@ -149,7 +149,7 @@ class OsFileHandle:
         """The whole file for writing; only where words are written."""
         self._view: memoryview | None = None
 
-    def write_at(self, position: int, data: bytes) -> None:
+    def write_at(self, position: int, data: bytes | memoryview) -> None:
         written = os.pwrite(self._fd, data, position)
         if written != len(data):  # a full disk or a signal; the next call says which
             rest = memoryview(data)

@@ -139,20 +139,24 @@ class IndexFile:
         count, used, begin = self.count, self.used_slots, self.begin_timestamp
         heads: dict[int, int] = {}
         entries = []
+        time, seconds = -1, 0
         for key_hash, physical_offset, timestamp in taken:
             slot = slots_at + 4 * (key_hash % slots)
-            previous = heads.get(slot)
-            if previous is None:
+            if slot in heads:
+                previous = heads[slot]
+            else:
                 (previous,) = unpack(view, slot)
                 if not 0 < previous < count:
                     previous = 0
                     used += 1
-            seconds = (timestamp - begin) // 1000 if begin > 0 else 0
-            if not 0 <= seconds <= most_seconds:
-                seconds = 0 if seconds < 0 else most_seconds
+            if timestamp != time:  # what was stored together has one
+                time = timestamp
+                seconds = (timestamp - begin) // 1000 if begin > 0 else 0
+                if not 0 <= seconds <= most_seconds:
+                    seconds = 0 if seconds < 0 else most_seconds
             entries.append(pack(key_hash, physical_offset, seconds, previous))
             if count == 1:
-                begin = timestamp
+                begin, time = timestamp, -1
             heads[slot] = count
             count += 1
         self._write(handle, taken, heads, b"".join(entries))

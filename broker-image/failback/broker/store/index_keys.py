@@ -11,6 +11,7 @@ import logging
 import struct
 from collections.abc import Sequence
 from operator import mul
+from sys import byteorder
 from typing import Final
 
 from failback.broker.store.record import (
@@ -33,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 _HEAD: Final = struct.Struct(">iI28xi16xq20xi")
 """Of a record with IPv4 hosts: size, magic, sysFlag, store timestamp, body length."""
-_V6_TIMESTAMP: Final = struct.Struct(">68xq")
 _HEAD_BYTES: Final = 88
 _UNIQUE: Final = b"UNIQ_KEY\x01"
 _KEYS: Final = b"KEYS\x01"
@@ -55,8 +55,11 @@ A plain tuple: one is made for every key, and a named one costs 0.2 µs more.
 """
 
 
-RecordParts = tuple[bytes, bytes, bytes]
-"""Of a record: the fixed part, the topic behind its length, the properties."""
+RecordParts = tuple[int, int, bytes, bytes]
+"""Of a record: physical offset, store timestamp, the topic behind its length, the properties.
+
+Also a plain tuple; those who store or dispatch records make one for each that has keys.
+"""
 
 
 def without_sign(state: int) -> int:
@@ -80,12 +83,37 @@ def keys_of(properties: bytes) -> list[bytes]:
     return keys
 
 
-Pattern = tuple[bytes, bytes, bytes, int]
-"""What the records of a producer have in common: the topic behind its length, the properties before
-and behind the last 8 characters of UNIQ_KEY, which is the only key, and KeyHasher.start of them."""
-_NO_PATTERN: Final[Pattern] = (b"", b"", b"", 0)
+Pattern = tuple[int, bytes, bytes, int]
+"""What the records that a producer sends to a topic have in common: the length of the properties,
+what of them lies before and behind the last 8 characters of UNIQ_KEY, which is the only key, and
+KeyHasher.start."""
+_MOST_PATTERNS: Final = 4096
 _MISSES_PER_PATTERN: Final = 8
 """Where producers take turns, making a pattern for each record would cost more than it saves."""
+_LEAST_LANES: Final = 12
+"""From so many keys on, hashing them all at once is faster than one by one."""
+
+
+def hash_tails(tails: Sequence[bytes], starts: Sequence[int]) -> list[int]:
+    """Return what an index file stores of keys that end in ``tails``, ASCII, 8 characters each.
+
+    ``starts`` are KeyHasher.start of what is before. All hashes are worked out in one number, in
+    lanes of 64 bits: 31^8 times a character has 47, so that no lane runs over into the next.
+    """
+    if len(tails) < _LEAST_LANES:
+        states = [
+            (start + sum(map(mul, tail, TAIL_POWERS))) & MASK
+            for tail, start in zip(tails, starts, strict=True)
+        ]
+    else:
+        joined, size = b"".join(tails), 8 * len(tails)
+        lanes, column, number = 0, bytearray(size), int.from_bytes
+        for at in range(TAIL):
+            column[0::8] = joined[at::TAIL]
+            lanes = lanes * 31 + number(column, byteorder)
+        hashes = memoryview(lanes.to_bytes(size, byteorder)).cast("Q")
+        states = [(start + state) & MASK for start, state in zip(starts, hashes, strict=True)]
+    return [state if state <= HIGHEST else without_sign(state) for state in states]
 
 
 class KeyHasher:
@@ -121,70 +149,76 @@ class KeyScan:
 
     def __init__(self) -> None:
         self._hash = KeyHasher()
-        self._pattern = _NO_PATTERN
+        self._patterns: dict[bytes, Pattern | None] = {}
+        """By topic, behind its length; None where records have several keys."""
         self._misses = 0
 
-    def stored(
-        self, physical_offset: int, records: Sequence[RecordParts], found: list[NewEntry]
-    ) -> int:
-        """Add the keys of records that were just written, the first at ``physical_offset``.
-
-        Returns where they end.
-        """
-        unpack, add = _HEAD.unpack_from, found.append
-        topic, before, behind, start = self._pattern
-        tail_at = len(before)
-        tail_end = tail_at + TAIL
-        for head, topic_piece, properties in records:
-            size, _, flags, timestamp, _ = unpack(head)
-            tail = properties[tail_at:tail_end]
-            if (
-                topic_piece == topic
-                and properties.startswith(before)
-                and properties[tail_end:] == behind
-                and len(tail) == TAIL
-                and not flags & _RARE_FLAGS
-                and tail.isascii()
-                and 2 not in tail
-            ):
-                hashed = (start + sum(map(mul, tail, TAIL_POWERS))) & MASK
-                if hashed > HIGHEST:
-                    hashed = without_sign(hashed)
-                add((hashed, physical_offset, timestamp))
-            else:
-                self._add_stored(head, topic_piece, properties, physical_offset, found)
-                self._misses += 1
-                if self._misses % _MISSES_PER_PATTERN == 1:
-                    self._pattern = self._pattern_of(topic_piece, properties)
-                    topic, before, behind, start = self._pattern
+    def stored(self, records: Sequence[RecordParts], found: list[NewEntry]) -> None:
+        """Add the keys of ``records``, in their order."""
+        patterns = self._patterns
+        plain: list[RecordParts] = []
+        tails: list[bytes] = []
+        starts: list[int] = []
+        for record in records:
+            _, _, topic_piece, properties = record
+            pattern = patterns.get(topic_piece)
+            if pattern is not None:
+                length, before, behind, start = pattern
+                if (
+                    len(properties) == length
+                    and properties.startswith(before)
+                    and properties.endswith(behind)
+                ):
                     tail_at = len(before)
-                    tail_end = tail_at + TAIL
-            physical_offset += size
-        return physical_offset
+                    plain.append(record)
+                    tails.append(properties[tail_at : tail_at + TAIL])
+                    starts.append(start)
+                    continue
+            self._add_plain(plain, tails, starts, found)
+            plain, tails, starts = [], [], []
+            self._add_keys(record, found)
+            self._learn(topic_piece, properties)
+        self._add_plain(plain, tails, starts, found)
 
-    def _add_stored(
+    def _add_plain(
         self,
-        head: bytes,
-        topic_piece: bytes,
-        properties: bytes,
-        physical_offset: int,
+        plain: Sequence[RecordParts],
+        tails: Sequence[bytes],
+        starts: Sequence[int],
         found: list[NewEntry],
     ) -> None:
-        _, _, flags, timestamp, _ = _HEAD.unpack_from(head)
-        if flags & BORN_HOST_V6:
-            (timestamp,) = _V6_TIMESTAMP.unpack_from(head)
-        if flags & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
-            self._add_keys(topic_piece, properties, physical_offset, timestamp, found)
+        """Add records that match a pattern, unless their ends tell that they are not so plain."""
+        if not plain:
+            return
+        joined = b"".join(tails)
+        if not joined.isascii() or 2 in joined:
+            for record in plain:
+                self._add_keys(record, found)
+            return
+        hashes = hash_tails(tails, starts)
+        found += [
+            (hashed, record[0], record[1]) for hashed, record in zip(hashes, plain, strict=True)
+        ]
 
-    def _pattern_of(self, topic_piece: bytes, properties: bytes) -> Pattern:
-        """Return what records like this one share; :data:`_NO_PATTERN` if it has several keys."""
+    def _learn(self, topic_piece: bytes, properties: bytes) -> None:
+        """Note what the records of this topic look like; not each time where they vary."""
+        if topic_piece in self._patterns:
+            self._misses += 1
+            if self._misses % _MISSES_PER_PATTERN:
+                return
+        elif len(self._patterns) >= _MOST_PATTERNS:
+            self._patterns.clear()
+        self._patterns[topic_piece] = self._pattern_of(topic_piece, properties)
+
+    def _pattern_of(self, topic_piece: bytes, properties: bytes) -> Pattern | None:
+        """Return what records like this one share; None if it has several keys or a strange one."""
         keys = keys_of(properties)
         is_plain = len(keys) == 1 and properties.count(_UNIQUE) == 1 and _KEYS not in properties
         if not is_plain or len(keys[0]) < TAIL or not keys[0].isascii():
-            return _NO_PATTERN
+            return None
         tail_at = properties.index(_UNIQUE) + len(_UNIQUE) + len(keys[0]) - TAIL
         start = self._hash.start(topic_piece, keys[0])
-        return topic_piece, properties[:tail_at], properties[tail_at + TAIL :], start
+        return len(properties), properties[:tail_at], properties[tail_at + TAIL :], start
 
     def run(
         self, view: memoryview, physical_offset: int, most_records: int, found: list[NewEntry]
@@ -194,34 +228,36 @@ class KeyScan:
         ``view`` begins with a record, at ``physical_offset`` of the log, and does not reach over
         the end of a mapped file. Its records are known to be whole.
         """
+        records: list[RecordParts] = []
+        read = self._read(view, physical_offset, most_records, records)
+        self.stored(records, found)
+        return read
+
+    def _read(
+        self, view: memoryview, physical_offset: int, most: int, records: list[RecordParts]
+    ) -> int:
         at, end = 0, len(view)
-        unpack, add_keys = _HEAD.unpack_from, self._add_keys
-        for _ in range(most_records):
+        unpack = _HEAD.unpack_from
+        for _ in range(most):
             if end - at < RECORD_FIXED_BYTES:
                 return end  # no more than a blank record fits here
             size, magic, flags, timestamp, body_bytes = unpack(view, at)
             rest_start = at + _HEAD_BYTES + body_bytes
             record_end = at + size
             if magic != V1_MAGIC or flags & _RARE_FLAGS or not at < rest_start < record_end <= end:
-                at += self._unusual(view, at, physical_offset + at, found)
+                at += _unusual(view, at, physical_offset + at, records)
                 continue
             rest = bytes(view[rest_start:record_end])  # topic and properties, with their lengths
             start = rest[0] + 3
             if start > len(rest) or (rest[start - 2] << 8 | rest[start - 1]) != len(rest) - start:
-                at += self._unusual(view, at, physical_offset + at, found)
+                at += _unusual(view, at, physical_offset + at, records)
                 continue
-            add_keys(rest[: start - 2], rest[start:], physical_offset + at, timestamp, found)
+            records.append((physical_offset + at, timestamp, rest[: start - 2], rest[start:]))
             at = record_end
         return at
 
-    def _add_keys(
-        self,
-        topic_piece: bytes,
-        properties: bytes,
-        physical_offset: int,
-        timestamp: int,
-        found: list[NewEntry],
-    ) -> None:
+    def _add_keys(self, record: RecordParts, found: list[NewEntry]) -> None:
+        physical_offset, timestamp, topic_piece, properties = record
         hash_of = self._hash
         place = properties.rfind(_UNIQUE)
         if place >= 0 and (place == 0 or properties[place - 1] == 2) and _KEYS not in properties:
@@ -235,20 +271,19 @@ class KeyScan:
             (hash_of(topic_piece, key), physical_offset, timestamp) for key in keys_of(properties)
         ]
 
-    def _unusual(
-        self, view: memoryview, at: int, physical_offset: int, found: list[NewEntry]
-    ) -> int:
-        """Take what is no plain record with IPv4 hosts; return how many bytes it has."""
-        record = read_record(view, at, physical_offset, check_crc=False)
-        if isinstance(record, Record):
-            if record.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
-                topic_piece = bytes((len(record.topic),)) + record.topic
-                self._add_keys(
-                    topic_piece, record.properties, physical_offset, record.store_timestamp, found
-                )
-            return record.size
-        announced = announced_size(view, at)
-        if record is Problem.BLANK or announced <= 0:
-            return len(view) - at
-        # Dispatch went over it in the same way, and has told.
-        return min(announced, len(view) - at)
+
+def _unusual(view: memoryview, at: int, physical_offset: int, records: list[RecordParts]) -> int:
+    """Take what is no plain record with IPv4 hosts; return how many bytes it has."""
+    record = read_record(view, at, physical_offset, check_crc=False)
+    if isinstance(record, Record):
+        if record.sys_flag & TRANSACTION_MASK != TRANSACTION_ROLLBACK:
+            topic_piece = bytes((len(record.topic),)) + record.topic
+            records.append(
+                (physical_offset, record.store_timestamp, topic_piece, record.properties)
+            )
+        return record.size
+    announced = announced_size(view, at)
+    if record is Problem.BLANK or announced <= 0:
+        return len(view) - at
+    # Dispatch went over it in the same way, and has told.
+    return min(announced, len(view) - at)

@@ -41,12 +41,13 @@ _REST_SECONDS: Final = 0.001
 _STOP_SECONDS: Final = 5.0
 """What a clean stop may spend on records that are not in the index yet."""
 _MOST_OPEN: Final = 3
-_MOST_STORED_BYTES: Final = 4 << 20
-"""Of the records that wait in memory. Reading them from the log costs more and maps its pages."""
+_MOST_STORED: Final = 16_384
+"""How many records wait in memory, some 300 bytes of each. Reading them from the log costs more and
+maps its pages."""
 
 
 StoredRun = tuple[int, int, Sequence[RecordParts]]
-"""What one commit wrote into one file: start, end, and its records less the bodies."""
+"""What was dispatched in one go: start, end, and the records in between that have keys."""
 
 
 class Found(NamedTuple):
@@ -90,7 +91,7 @@ class IndexService:
         self._enabled = config.message_index_enable
         self._stored: deque[StoredRun] = deque()
         """What was stored behind :attr:`position`, not to be read again; all or nothing of it."""
-        self._stored_bytes = 0
+        self._stored_count = 0
         self._entered: tuple[int, frozenset[int]] = (-1, frozenset())
         """A record that may be in the index already, and the hashes of its keys that are."""
         self._prepared: FileHandle | None = None
@@ -201,29 +202,20 @@ class IndexService:
 
     # --- entering ---------------------------------------------------------------------------
 
-    def stored(self, start: int, end: int, pieces: list[bytes]) -> None:
-        """Keep what was just written for the next slice.
-
-        ``pieces`` are five for each record (fixed part, body, topic behind its length, length of
-        the properties, properties); a blank record may follow.
-        """
+    def stored(self, start: int, end: int, records: Sequence[RecordParts]) -> None:
+        """Keep for the next slice what dispatch knows of the log from ``start`` to ``end``."""
         if not self._enabled:
             return
         runs = self._stored
         if start == (runs[-1][1] if runs else self.position):
-            # Without the bodies: memory that is free again at once stays in the caches.
-            if len(pieces) == 5:
-                parts = [(pieces[0], pieces[2], pieces[4])]
-            else:
-                parts = list(zip(pieces[::5], pieces[2::5], pieces[4::5], strict=False))
-            runs.append((start, end, parts))
-            self._stored_bytes += end - start
-            if self._stored_bytes > _MOST_STORED_BYTES:
+            runs.append((start, end, records))
+            self._stored_count += len(records)
+            if self._stored_count > _MOST_STORED:
                 self._forget_stored()  # they are read from the log
 
     def _forget_stored(self) -> None:
         self._stored.clear()
-        self._stored_bytes = 0
+        self._stored_count = 0
 
     def appended(self) -> None:
         """Note that dispatch went on."""
@@ -276,13 +268,14 @@ class IndexService:
         found: list[NewEntry] = []
         runs, room, end = self._stored, most_records, self.position
         while runs and room > 0:
-            start, run_end, records = runs.popleft()
-            end = self._scan.stored(start, records[:room], found)
+            _, run_end, records = runs.popleft()
+            self._scan.stored(records[:room], found)
             if len(records) > room:
+                end = records[room][0]
                 runs.appendleft((end, run_end, records[room:]))
             else:
-                end = run_end  # a blank record may be between
-            self._stored_bytes -= end - start
+                end = run_end
+            self._stored_count -= min(len(records), room)
             room -= len(records)
         self._enter(found)
         return end

@@ -144,9 +144,13 @@ class MappedFileQueue:
         self.files.append(file)
         return file
 
-    def write_at(self, offset: int, data: bytes) -> None:
+    def write_at(self, offset: int, data: bytes | memoryview) -> None:
         """Write ``data``, which must not cross a file's end; the file is created if need be."""
-        file = self.file_for_writing(offset)
+        files = self.files
+        if files and files[-1].start <= offset < files[-1].end:
+            file = files[-1]
+        else:
+            file = self.file_for_writing(offset)
         self._open_files.handle(file).write_at(offset - file.start, data)
 
     def read(self, offset: int, limit: int) -> memoryview:

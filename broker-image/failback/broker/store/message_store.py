@@ -36,6 +36,7 @@ from failback.broker.store.dispatch import Dispatcher, delay_table
 from failback.broker.store.expiry import Expiry
 from failback.broker.store.files import Files, OsFiles
 from failback.broker.store.flush import FlushService
+from failback.broker.store.index_keys import RecordParts
 from failback.broker.store.index_service import IndexService
 from failback.broker.store.mapped_file import MappedFileQueue, OpenFiles
 from failback.broker.store.opening import StoreOpening
@@ -238,10 +239,11 @@ class MessageStore(StoreReader):
             log.write_pending()
         except OSError as error:
             log.drop_pending()
+            self._appender.take_keyed()
             for queue in touched:
                 queue.drop_pending()
             raise self._write_failed(error) from error
-        stored = log.pending_runs()
+        start, keyed = log.tail, self._appender.take_keyed()
         arrive = self.on_arrive
         arrivals = [(queue, set(queue.pending_codes)) for queue in touched] if arrive else []
         try:
@@ -254,8 +256,7 @@ class MessageStore(StoreReader):
             log.publish()
         self._dispatcher.position = log.tail
         self._dispatcher.store_timestamp = self._appender.store_timestamp
-        for start, end, pieces in stored:
-            self._index.stored(start, end, pieces)
+        self._index.stored(start, log.tail, keyed)
         self._flush.appended()
         self._index.appended()
         for listener in self._append_listeners:
@@ -281,13 +282,17 @@ class MessageStore(StoreReader):
         refusal = self._appender.refusal
         if refusal is not None and refusal is not DISK_FULL:
             raise ServiceNotAvailable(refusal)
+        dispatcher = self._dispatcher
         if not self._log.files.files or self._log.tail == 0:
-            self._dispatcher.position = physical_offset
+            dispatcher.position = physical_offset
+        start, keyed = dispatcher.position, list[RecordParts]()
+        dispatcher.keyed = keyed
         try:
-            self._log.append_raw(physical_offset, bytes(data))
-            self._dispatcher.catch_up()
+            self._log.append_raw(physical_offset, data)
+            dispatcher.catch_up()
         except OSError as error:
             raise self._write_failed(error) from error
+        self._index.stored(start, dispatcher.position, keyed)
         self._flush.appended()
         self._index.appended()
         for listener in self._append_listeners:

@@ -35,6 +35,7 @@ MAX_PROPERTIES_BYTES: Final = message.MAX_PROPERTIES_BYTES
 
 V1_MAGIC_BYTES: Final = V1_MAGIC.to_bytes(4, "big")
 MAGIC_POSITION: Final = 4
+TAGS: Final = b"TAGS\x01"
 
 _HEADS: Final = {
     (born, store): struct.Struct(f">iIIiiqqiq{born}sq{store}siqi")
@@ -178,7 +179,7 @@ def announced_size(view: memoryview, at: int) -> int:
 
 def tags_code_of(properties: bytes) -> int:
     """Return the hash of the TAGS property, 0 without one."""
-    value = property_value(properties, b"TAGS\x01")
+    value = property_value(properties, TAGS)
     return _tags_code(value) if value else 0
 
 

@@ -49,6 +49,17 @@ class Appended(NamedTuple):
     """Milliseconds; never smaller than that of the record before."""
 
 
+class AppendedBatch(NamedTuple):
+    """Where the messages of a batch went, one behind the other."""
+
+    physical_offsets: list[int]
+    queue_offset: int
+    """Of the first."""
+    end_offset: int
+    """Byte behind the last."""
+    store_timestamp: int
+
+
 class GetStatus(IntEnum):
     """What a read found; the names are those of Java's GetMessageStatus."""
 
