@@ -1,0 +1,253 @@
+"""What the exporter shows beside the names that our brokers have too.
+
+The names of rocketmq-exporter have its labels, so that dashboards for it go on working.
+Source: RMQMetricsCollector, apache/rocketmq-exporter.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from failback.protocol import metric_families as shared
+from failback.protocol.metric_families import NODE, Family
+
+UP: Final = Family(
+    "failback_exporter_up",
+    "gauge",
+    (*NODE, "address"),
+    "1 if the broker answered in the last period.",
+)
+NAMESRV_UP: Final = Family(
+    "failback_exporter_namesrv_up", "gauge", ("address",), "1 if the name server answered."
+)
+SURVEY_SECONDS: Final = Family(
+    "failback_exporter_survey_seconds", "gauge", (), "How long the last round of questions took."
+)
+SURVEY_TIME: Final = Family(
+    "failback_exporter_survey_time_seconds", "gauge", (), "When it ended, Unix time."
+)
+EXPOSURE: Final = Family(
+    "rocketmq_reconsume_exposure_messages",
+    "gauge",
+    ("cluster", "broker", "consumer_group"),
+    "Messages that the group would consume again if the master were killed now, as predicted.",
+)
+QUEUE_LAG: Final = Family(
+    "rocketmq_consumer_queue_lag_messages",
+    "gauge",
+    ("cluster", "broker", "topic", "consumer_group", "queue_id"),
+    "Lag of single queues, of the topics named by --queue-metrics only.",
+)
+
+RUN_ACTIVE: Final = Family(
+    "failback_run_active", "gauge", ("run", "experiment", "cluster"), "1 while a run goes on."
+)
+FAULT_ACTIVE: Final = Family(
+    "failback_fault_active",
+    "gauge",
+    ("fault", "target", "run"),
+    "1 while a fault is injected and was not seen healed.",
+)
+RUN_VERDICT: Final = Family(
+    "failback_run_verdict", "gauge", ("run", "experiment", "arm", "verdict"), "1 for a report."
+)
+RECONSUMED: Final = Family(
+    "rocketmq_reconsumed_messages_total",
+    "counter",
+    ("cluster", "consumer_group", "topic", "broker", "cause"),
+    "Messages delivered again, by report group of their cause, as reports found them.",
+)
+DELIVERED: Final = Family(
+    "failback_delivered_messages_total",
+    "counter",
+    ("cluster", "consumer_group", "topic"),
+    "Deliveries of the same reports: what the repeats are a part of.",
+)
+WASTED: Final = Family(
+    "rocketmq_reconsume_wasted_seconds_total",
+    "counter",
+    ("cluster", "consumer_group", "topic"),
+    "Seconds that handlers spent on messages delivered again.",
+)
+PHASE_SECONDS: Final = Family(
+    "rocketmq_failover_phase_seconds",
+    "histogram",
+    ("broker", "phase"),
+    "How long the phases of failovers took, as reports found them.",
+)
+REPORT_SECONDS: Final = Family(
+    "failback_report_seconds", "histogram", ("engine", "stage"), "How long reports took to make."
+)
+
+OURS: Final = (
+    UP,
+    NAMESRV_UP,
+    SURVEY_SECONDS,
+    SURVEY_TIME,
+    EXPOSURE,
+    QUEUE_LAG,
+    RUN_ACTIVE,
+    FAULT_ACTIVE,
+    RUN_VERDICT,
+    RECONSUMED,
+    DELIVERED,
+    WASTED,
+    PHASE_SECONDS,
+    REPORT_SECONDS,
+)
+
+SHARED: Final = (
+    shared.MESSAGES_IN,
+    shared.MESSAGES_OUT,
+    shared.LAG,
+    shared.DEAD_LETTERS,
+    shared.CONSUMERS,
+    shared.PERMISSION,
+    shared.STORAGE,
+    shared.FLUSH_BEHIND,
+    shared.DISPATCH_BEHIND,
+    shared.START_TIME,
+    shared.SYNC_AGE,
+    shared.PERSIST_AGE,
+    shared.OVERWRITES,
+    shared.REGRESSIONS,
+    shared.REGRESSION_MESSAGES,
+    shared.DIVERGENCE,
+)
+"""Names that our brokers (DIVERGENCE: the operator) export too."""
+
+_BROKER: Final = ("cluster", "brokerIP", "broker")
+_TOPIC: Final = ("cluster", "broker", "topic")
+_GROUP: Final = ("cluster", "broker", "topic", "group")
+_DIFF: Final = ("group", "topic", "countOfOnlineConsumers", "msgModel")
+_CLIENT: Final = ("clientAddr", "clientId", "group", "topic")
+_RUNTIME: Final = ("cluster", "brokerIP", "brokerHost", "des", "boottime", "broker_version")
+
+
+def _gauge(name: str, labels: tuple[str, ...], text: str) -> Family:
+    return Family(name, "gauge", labels, text)
+
+
+BROKER_TPS: Final = _gauge(
+    "rocketmq_broker_tps", _BROKER, "Messages stored per second over the last ten seconds."
+)
+BROKER_QPS: Final = _gauge(
+    "rocketmq_broker_qps", _BROKER, "Messages handed out per second over the last ten seconds."
+)
+PRODUCER_TPS: Final = _gauge(
+    "rocketmq_producer_tps", _TOPIC, "Messages stored per second since the survey before."
+)
+PRODUCER_OFFSET: Final = _gauge(
+    "rocketmq_producer_offset", _TOPIC, "Sum of the ends of a topic's queues."
+)
+RETRY_OFFSET: Final = _gauge(
+    "rocketmq_topic_retry_offset", _TOPIC, "Sum of the ends of a retry topic's queues."
+)
+DLQ_OFFSET: Final = _gauge(
+    "rocketmq_topic_dlq_offset", ("cluster", "broker", "group"), "End of a dead letter queue."
+)
+CONSUMER_TPS: Final = _gauge(
+    "rocketmq_consumer_tps", _GROUP, "Messages committed per second since the survey before."
+)
+GROUP_CONSUME_TPS: Final = _gauge(
+    "rocketmq_group_consume_tps", _GROUP, "The same under another name that dashboards have."
+)
+CONSUMER_OFFSET: Final = _gauge(
+    "rocketmq_consumer_offset", _GROUP, "Sum of the offsets that a group committed."
+)
+ACCUMULATION: Final = _gauge(
+    "rocketmq_message_accumulation", _GROUP, "Messages behind the committed offsets."
+)
+GROUP_DIFF: Final = _gauge(
+    "rocketmq_group_diff", _DIFF, "Messages behind the committed offsets, over all brokers."
+)
+GROUP_RETRY_DIFF: Final = _gauge("rocketmq_group_retrydiff", _DIFF, "The same of retry topics.")
+GROUP_COUNT: Final = _gauge(
+    "rocketmq_group_count", ("caddr", "localaddr", "group"), "1 for each member of a group."
+)
+CLIENT_FAILED: Final = _gauge(
+    "rocketmq_client_consume_fail_msg_count", _CLIENT, "Failed handlings within an hour."
+)
+CLIENT_FAILED_TPS: Final = _gauge(
+    "rocketmq_client_consume_fail_msg_tps", _CLIENT, "Failed handlings per second."
+)
+CLIENT_OK_TPS: Final = _gauge(
+    "rocketmq_client_consume_ok_msg_tps", _CLIENT, "Successful handlings per second."
+)
+CLIENT_RT: Final = _gauge("rocketmq_client_consume_rt", _CLIENT, "Time of a handling in ms.")
+CLIENT_PULL_RT: Final = _gauge("rocketmq_client_consumer_pull_rt", _CLIENT, "Time of a pull in ms.")
+CLIENT_PULL_TPS: Final = _gauge(
+    "rocketmq_client_consumer_pull_tps", _CLIENT, "Messages pulled per second."
+)
+
+RUNTIME_KEYS: Final = {
+    "msg_put_total_today_now": "msgPutTotalTodayNow",
+    "msg_gettotal_today_now": "msgGetTotalTodayNow",
+    "dispatch_behind_bytes": "dispatchBehindBytes",
+    "put_message_size_total": "putMessageSizeTotal",
+    "put_message_average_size": "putMessageAverageSize",
+    "putmessage_times_total": "putMessageTimesTotal",
+    "putmessage_entire_time_max": "putMessageEntireTimeMax",
+    "getmessage_entire_time_max": "getMessageEntireTimeMax",
+    "earliest_message_timestamp": "earliestMessageTimeStamp",
+    "start_accept_sendrequest_time": "startAcceptSendRequestTimeStamp",
+    "send_threadpool_queue_size": "sendThreadPoolQueueSize",
+    "send_threadpoolqueue_capacity": "sendThreadPoolQueueCapacity",
+    "pull_threadpoolqueue_capacity": "pullThreadPoolQueueCapacity",
+    "query_threadpool_queue_capacity": "queryThreadPoolQueueCapacity",
+    "remain_transientstore_buffer_numbs": "remainTransientStoreBufferNumbs",
+    "pagecache_lock_time_mills": "pageCacheLockTimeMills",
+    "commitlog_disk_ratio": "commitLogDiskRatio",
+    "consumequeue_disk_ratio": "consumeQueueDiskRatio",
+    "dispatch_maxbuffer": "dispatchMaxBuffer",
+}
+"""Suffix of ``rocketmq_brokeruntime_`` to the key of the runtime information (28)."""
+RUNTIME_RATES: Final = {
+    "put_tps": "putTps",
+    "getfound_tps": "getFoundTps",
+    "getmiss_tps": "getMissTps",
+    "gettotal_tps": "getTotalTps",
+    "gettransfered_tps": "getTransferedTps",
+}
+"""The same of keys with three rates: over 10, 60 and 600 seconds, which end the name."""
+RATE_SECONDS: Final = (10, 60, 600)
+
+
+def runtime_family(suffix: str) -> Family:
+    """Return the family of one value of the runtime information."""
+    return _gauge(f"rocketmq_brokeruntime_{suffix}", _RUNTIME, "As the broker says itself (28).")
+
+
+RUNTIME: Final = {
+    suffix: runtime_family(suffix)
+    for suffix in (
+        *RUNTIME_KEYS,
+        *(f"{name}{seconds}" for name in RUNTIME_RATES for seconds in RATE_SECONDS),
+    )
+}
+
+KNOWN: Final = (
+    BROKER_TPS,
+    BROKER_QPS,
+    PRODUCER_TPS,
+    PRODUCER_OFFSET,
+    RETRY_OFFSET,
+    DLQ_OFFSET,
+    CONSUMER_TPS,
+    GROUP_CONSUME_TPS,
+    CONSUMER_OFFSET,
+    ACCUMULATION,
+    GROUP_DIFF,
+    GROUP_RETRY_DIFF,
+    GROUP_COUNT,
+    CLIENT_FAILED,
+    CLIENT_FAILED_TPS,
+    CLIENT_OK_TPS,
+    CLIENT_RT,
+    CLIENT_PULL_RT,
+    CLIENT_PULL_TPS,
+    *RUNTIME.values(),
+)
+"""Names of rocketmq-exporter."""
+
+ALL: Final = (*SHARED, *OURS, *KNOWN)

@@ -1,0 +1,276 @@
+"""Metric families from a survey and what is remembered of earlier ones. No I/O."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from failback.analytics.exporter import families as own
+from failback.analytics.exporter.exposures import exposures
+from failback.analytics.exporter.history import History, Place, committed_of, lags_of, sums_of
+from failback.analytics.exporter.survey import BrokerAnswers, Survey
+from failback.client.offset_watch import divergence
+from failback.protocol import metric_families as shared
+from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+from failback.protocol.metric_families import MEMBER, Family
+
+Labels = tuple[str, ...]
+_SYSTEM_TOPICS: Final = frozenset(
+    {"TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"}
+    | {"RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC"}
+)
+_SIZE: Final = re.compile(r"\s*([0-9.]+)\s*([KMGTPE]?)i?B?\s*")
+_UNITS: Final = " KMGTPE"
+
+
+class Figures:
+    """Values by family and labels; values with the same labels are added up."""
+
+    def __init__(self) -> None:
+        self._values: dict[Family, dict[Labels, float]] = {}
+
+    def set(self, family: Family, labels: Iterable[object], value: float) -> None:
+        """Show ``value``, or add it to what ``other`` has already."""
+        rows = self._values.setdefault(family, {})
+        key = tuple(map(str, labels))
+        rows[key] = rows.get(key, 0.0) + value
+
+    def families(self) -> Iterator[Metric]:
+        """Return what Prometheus scrapes."""
+        for family, rows in self._values.items():
+            counter = family.kind == "counter"
+            make = CounterMetricFamily if counter else GaugeMetricFamily
+            metric = make(family.name, family.text, labels=family.labels)
+            for labels, value in rows.items():
+                metric.add_metric(labels, value)
+            yield metric
+
+
+def figures_of(
+    survey: Survey,
+    history: History,
+    *,
+    queue_topics: Collection[str] = (),
+    persist_ages: Mapping[tuple[str, int], float] | None = None,
+) -> Figures:
+    """Return everything that a survey says.
+
+    Args:
+        survey: The newest one, which the history has seen.
+        history: Of the same cluster.
+        queue_topics: Topics whose queues are shown one by one.
+        persist_ages: Broker name and id to the age of its offset file, in seconds.
+    """
+    found = Figures()
+    found.set(own.SURVEY_SECONDS, (), survey.seconds)
+    found.set(own.SURVEY_TIME, (), survey.wall)
+    for address, is_up in survey.name_servers.items():
+        found.set(own.NAMESRV_UP, (address,), int(is_up))
+    for broker in (*survey.brokers, *history.unlisted(survey)):
+        is_up = broker.up and broker in survey.brokers
+        found.set(own.UP, (*broker.node, broker.address), int(is_up))
+        if is_up:
+            _add_broker(found, broker)
+        if is_up and broker.ends:
+            _add_topics(found, broker, history)
+            _add_groups(found, broker, history, queue_topics)
+            _add_members(found, broker)
+    for labels, count in history.regressions.items():
+        found.set(shared.REGRESSIONS, labels, count[0])
+        found.set(shared.REGRESSION_MESSAGES, labels, count[1])
+    ages = persist_ages or {}
+    for broker in survey.brokers:
+        age = ages.get((broker.broker, broker.broker_id))
+        if age is not None:
+            found.set(shared.PERSIST_AGE, (*broker.node, broker.broker), age)
+    _add_pairs(found, survey, history, ages)
+    return found
+
+
+def _add_broker(found: Figures, broker: BrokerAnswers) -> None:
+    runtime, node = broker.runtime, broker.node
+    first, last = _number(runtime, "commitLogMinOffset"), _number(runtime, "commitLogMaxOffset")
+    values: list[tuple[Family, float | None]] = [
+        (shared.START_TIME, broker.boot_ms / 1000 if broker.boot_ms else None),
+        (shared.STORAGE, last - max(0.0, first) if first is not None and last else last),
+        (shared.FLUSH_BEHIND, bytes_of(runtime.get("remainHowManyDataToFlush", ""))),
+        (shared.DISPATCH_BEHIND, _number(runtime, "dispatchBehindBytes")),
+        (shared.PERMISSION, _number(broker.config, "brokerPermission")),
+    ]
+    for family, value in values:
+        if value is not None:
+            labels = (*node, broker.broker) if family.labels == MEMBER else node
+            found.set(family, labels, value)
+    place = (broker.cluster, broker.address, broker.broker)
+    for family, key in ((own.BROKER_TPS, "putTps"), (own.BROKER_QPS, "getTransferedTps")):
+        rates = _rates(runtime, key)
+        if rates:
+            found.set(family, place, rates[0])
+    _add_runtime(found, broker)
+
+
+def _add_runtime(found: Figures, broker: BrokerAnswers) -> None:
+    runtime = broker.runtime
+    labels = (
+        broker.cluster,
+        broker.address,
+        broker.address,
+        runtime.get("brokerVersionDesc", ""),
+        runtime.get("bootTimestamp", ""),
+        runtime.get("brokerVersion", ""),
+    )
+    for suffix, key in own.RUNTIME_KEYS.items():
+        value = _number(runtime, key)
+        if value is not None:
+            found.set(own.RUNTIME[suffix], labels, value)
+    for suffix, key in own.RUNTIME_RATES.items():
+        for seconds, rate in zip(own.RATE_SECONDS, _rates(runtime, key), strict=False):
+            found.set(own.RUNTIME[f"{suffix}{seconds}"], labels, rate)
+
+
+def _add_topics(found: Figures, broker: BrokerAnswers, history: History) -> None:
+    cluster, name = broker.cluster, broker.broker
+    rates = history.pairs[cluster, name].stored_per_second
+    for topic, end in sums_of(broker.ends).items():
+        if topic.startswith(DLQ_PREFIX):
+            group = history.budget.place("dlq", cluster, ("", topic[len(DLQ_PREFIX) :]))[1]
+            found.set(own.DLQ_OFFSET, (cluster, name, group), end)
+            found.set(shared.DEAD_LETTERS, (*broker.node, group), end)
+            continue
+        shown = history.budget.place("topic", cluster, (topic, ""))[0]
+        labels = (*broker.node, shown, *kind_of(topic))
+        found.set(shared.MESSAGES_IN, labels, end)
+        is_retry = topic.startswith(RETRY_PREFIX)
+        found.set(
+            own.RETRY_OFFSET if is_retry else own.PRODUCER_OFFSET, (cluster, name, shown), end
+        )
+        if topic in rates:
+            found.set(own.PRODUCER_TPS, (cluster, name, shown), rates[topic])
+
+
+def _add_groups(
+    found: Figures, broker: BrokerAnswers, history: History, queue_topics: Collection[str]
+) -> None:
+    cluster, name = broker.cluster, broker.broker
+    pair = history.pairs[cluster, name]
+    lags = lags_of(broker)
+
+    def shown(place: Place) -> Place:
+        return history.budget.place("group", cluster, place)
+
+    for place, offset in committed_of(broker).items():
+        topic, group = shown(place)
+        labels = (*broker.node, topic, group, *kind_of(place[0]))
+        known = (cluster, name, topic, group)
+        lag = sum(lags[place].values())
+        found.set(shared.LAG, labels, lag)
+        found.set(shared.MESSAGES_OUT, labels, pair.consumed.get(place, 0))
+        found.set(own.ACCUMULATION, known, lag)
+        found.set(own.CONSUMER_OFFSET, known, offset)
+        if place in pair.committed_per_second:
+            rate = pair.committed_per_second[place]
+            found.set(own.CONSUMER_TPS, known, rate)
+            found.set(own.GROUP_CONSUME_TPS, known, rate)
+        connection = broker.groups.get(place[1])
+        members = len(connection.connection_set) if connection else 0
+        model = (connection.message_model if connection else None) or "CLUSTERING"
+        is_retry = place[0].startswith(RETRY_PREFIX)
+        family = own.GROUP_RETRY_DIFF if is_retry else own.GROUP_DIFF
+        found.set(family, (group, topic, members, model), lag)
+        if place[0] in queue_topics:
+            for queue_id, behind in lags[place].items():
+                found.set(own.QUEUE_LAG, (cluster, name, *place, queue_id), behind)
+
+
+def _add_members(found: Figures, broker: BrokerAnswers) -> None:
+    count = sum(len(each.connection_set) for each in broker.groups.values())
+    found.set(shared.CONSUMERS, broker.node, count)
+    for group, connection in list(broker.groups.items())[: shared.MAX_SERIES]:
+        for member in connection.connection_set:
+            found.set(own.GROUP_COUNT, (member.client_addr, member.client_id, group), 1)
+    for each in broker.members[: shared.MAX_SERIES]:
+        labels = (each.client_addr, each.client_id, each.group, each.topic)
+        status = each.status
+        found.set(own.CLIENT_FAILED, labels, status.consume_failed_msgs)
+        found.set(own.CLIENT_FAILED_TPS, labels, status.consume_failed_tps)
+        found.set(own.CLIENT_OK_TPS, labels, status.consume_ok_tps)
+        found.set(own.CLIENT_RT, labels, status.consume_rt)
+        found.set(own.CLIENT_PULL_RT, labels, status.pull_rt)
+        found.set(own.CLIENT_PULL_TPS, labels, status.pull_tps)
+
+
+def _add_pairs(
+    found: Figures,
+    survey: Survey,
+    history: History,
+    persist_ages: Mapping[tuple[str, int], float],
+) -> None:
+    masters = {(each.cluster, each.broker): each for each in survey.brokers if each.is_master}
+    slaves = [each for each in survey.brokers if not each.is_master]
+    for slave in slaves:
+        watch = history.sync(slave)
+        labels = (*slave.node, slave.broker)
+        age = watch.age_seconds(survey.at) if watch else None
+        if age is not None and watch is not None:
+            found.set(shared.SYNC_AGE, labels, age)
+            found.set(shared.OVERWRITES, labels, watch.overwrites)
+        master = masters.get((slave.cluster, slave.broker))
+        if master is None or master.offsets is None or slave.offsets is None:
+            continue
+        for group, distance in divergence(master.offsets, slave.offsets).items():
+            shown = history.budget.place("divergence", slave.cluster, ("", group))[1]
+            where = (slave.cluster, slave.broker, slave.node[2], shown)
+            found.set(shared.DIVERGENCE, (*where, "slave_ahead"), distance.slave_ahead)
+            found.set(shared.DIVERGENCE, (*where, "master_ahead"), distance.master_ahead)
+    for (cluster, broker), master in masters.items():
+        if not master.up or not master.ends:
+            continue
+        own_slaves = [each for each in slaves if (each.cluster, each.broker) == (cluster, broker)]
+        watches = [watch for each in own_slaves if (watch := history.sync(each)) is not None]
+        ages = [age for each in watches if (age := each.age_seconds(survey.at)) is not None]
+        messages = exposures(
+            master,
+            history.pairs[cluster, broker],
+            wall=survey.wall,
+            slaves=len(own_slaves),
+            persist_age_seconds=persist_ages.get((broker, 0)),
+            copy_age_seconds=max(ages, default=None),
+        )
+        for group, value in messages.items():
+            shown = history.budget.place("exposure", cluster, ("", group))[1]
+            found.set(own.EXPOSURE, (cluster, broker, shown), value)
+
+
+def kind_of(topic: str) -> tuple[str, str]:
+    """Return the labels ``is_retry`` and ``is_system`` of a topic."""
+    is_retry = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    is_system = topic in _SYSTEM_TOPICS or topic.startswith("rmq_sys_")
+    return str(is_retry).lower(), str(is_system).lower()
+
+
+def _number(table: Mapping[str, str], key: str) -> float | None:
+    try:
+        return float(table[key])
+    except (KeyError, ValueError):
+        return None
+
+
+def _rates(table: Mapping[str, str], key: str) -> list[float]:
+    try:
+        return [float(word) for word in table.get(key, "").split()]
+    except ValueError:
+        return []
+
+
+def bytes_of(text: str) -> float | None:
+    """Read ``58.7 GiB`` or ``12 B``; ``None`` for anything else."""
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        return None
+    try:
+        return float(found[1]) * 1024.0 ** _UNITS.index(found[2] or " ")
+    except ValueError:
+        return None

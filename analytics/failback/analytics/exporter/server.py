@@ -1,0 +1,176 @@
+"""The loop that asks, and the HTTP port that answers with what was asked last."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from failback.analytics.exporter.figures import Figures, figures_of
+from failback.analytics.exporter.history import History
+from failback.analytics.exporter.runs import RunWatch
+from failback.analytics.exporter.survey import Survey, Surveyor
+from failback.client.connection import RemotingClient, RemotingSettings
+from failback.protocol.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_PORT: Final = 5557
+"""The one that rocketmq-exporter has, so that scrape configurations go on working."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterSettings:
+    """What the command line says."""
+
+    name_servers: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = DEFAULT_PORT
+    interval_seconds: float = 10.0
+    timeout_seconds: float = 3.0
+    clients: bool = True
+    """Ask consumers for their own rates through their brokers."""
+    queue_topics: frozenset[str] = frozenset()
+    offset_files: Mapping[tuple[str, int], Path] = field(default_factory=dict)
+    """Broker name and id to its consumerOffset.json, where that is mounted."""
+    runs: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name_servers and self.runs is None:
+            raise ConfigError("--namesrv", "name at least one name server, or a folder by --runs")
+        for address in self.name_servers:
+            check_address(address)
+        if not 0.1 <= self.interval_seconds <= 3600:
+            raise ConfigError("--interval", f"must be 0.1 to 3600 s, got {self.interval_seconds:g}")
+        if not 0 <= self.port < 65536:
+            raise ConfigError("--port", f"must be 0 to 65535, got {self.port}")
+        if self.runs is not None and not self.runs.is_dir():
+            raise ConfigError("--runs", f"{self.runs}: no such folder")
+
+
+def check_address(address: str) -> None:
+    """Refuse what is no ``host:port``.
+
+    Raises:
+        ConfigError: Names the option.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError("--namesrv", f'must be host:port, got "{address}"')
+
+
+def offset_file(text: str) -> tuple[tuple[str, int], Path]:
+    """Read ``BROKER-ID=PATH``.
+
+    Raises:
+        ConfigError: It is something else.
+    """
+    member, equals, path = text.partition("=")
+    broker, dash, number = member.rpartition("-")
+    if not equals or not path or not dash or not broker or not number.isdigit():
+        raise ConfigError("--offset-file", f'must be BROKER-ID=PATH, got "{text}"')
+    return (broker, int(number)), Path(path)
+
+
+class Exporter(Collector):
+    """Holds the last survey; a scrape asks no broker."""
+
+    def __init__(
+        self, settings: ExporterSettings, *, wall: Callable[[], float] = time.time
+    ) -> None:
+        self.settings = settings
+        self._wall = wall
+        self._history = History()
+        self._runs = RunWatch(settings.runs) if settings.runs is not None else None
+        self._figures = Figures()
+        self._reading = threading.Lock()
+        self.rounds = 0
+
+    def take(self, survey: Survey) -> None:
+        """Take a survey; scrapes show it from now on."""
+        self._history.look(survey)
+        self._figures = figures_of(
+            survey,
+            self._history,
+            queue_topics=self.settings.queue_topics,
+            persist_ages=self._persist_ages(),
+        )
+        self.rounds += 1
+
+    def _persist_ages(self) -> dict[tuple[str, int], float]:
+        ages = {}
+        for member, path in self.settings.offset_files.items():
+            try:
+                ages[member] = max(0.0, self._wall() - path.stat().st_mtime)
+            except OSError as error:
+                logger.debug("%s: %s", path, error)
+        return ages
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._figures.families()
+        if self._runs is not None:
+            with self._reading:  # two scrapes at a time read folders one after the other
+                yield from list(self._runs.collect())
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: what there is depends on the cluster."""
+        return ()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Survey once per period until ``stop`` is set."""
+        settings = self.settings
+        client = RemotingClient(settings=RemotingSettings())
+        surveyor = Surveyor(
+            settings.name_servers,
+            client=client,
+            timeout_ms=settings.timeout_seconds * 1000,
+            clients=settings.clients,
+        )
+        try:
+            while not stop.is_set():
+                began = time.monotonic()
+                if settings.name_servers:
+                    self.take(await surveyor.survey())
+                left = settings.interval_seconds - (time.monotonic() - began)
+                try:
+                    async with asyncio.timeout(max(0.0, left)):
+                        await stop.wait()
+                except TimeoutError:
+                    continue
+        finally:
+            await client.close()
+
+
+async def serve(
+    settings: ExporterSettings,
+    stop: asyncio.Event,
+    on_ready: Callable[[int], None] = lambda _port: None,
+) -> None:
+    """Serve /metrics until ``stop`` is set; ``on_ready`` gets the port.
+
+    Raises:
+        ConfigError: The port is taken, or the address is not ours.
+    """
+    exporter = Exporter(settings)
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(exporter)
+    try:
+        server, thread = start_http_server(settings.port, settings.host, registry)
+    except OSError as error:
+        raise ConfigError("--port", f"{settings.host}:{settings.port}: {error}") from error
+    try:
+        on_ready(server.server_port)
+        await exporter.run(stop)
+    finally:
+        server.shutdown()
+        server.server_close()
+        await asyncio.to_thread(thread.join)

@@ -1,0 +1,254 @@
+"""One round of questions to name servers and brokers.
+
+A broker that does not answer is part of the result; a part of an answer that is missing is too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from failback.client.admin import AdminClient
+from failback.client.connection import RemotingClient
+from failback.client.offset_watch import Table
+from failback.protocol.clients import ConsumerConnection
+from failback.protocol.codes import RequestCode
+from failback.protocol.errors import FailbackError
+from failback.protocol.headers import GetConsumerRunningInfoRequestHeader
+from failback.protocol.message import DLQ_PREFIX
+from failback.protocol.stats import ConsumerRunningInfo, ConsumeStatus
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE: Final = 64
+"""Requests under way at a time."""
+CLIENTS: Final = 200
+"""Members that are asked for their own figures, at most."""
+_Answer = TypeVar("_Answer")
+Ends = Mapping[str, Mapping[int, int]]
+"""Topic to queue id to the offset of the next message."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberStatus:
+    """What one consumer says of one topic."""
+
+    group: str
+    topic: str
+    client_id: str
+    client_addr: str
+    status: ConsumeStatus
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAnswers:
+    """What one broker said; empty where it did not."""
+
+    cluster: str
+    broker: str
+    broker_id: int
+    address: str
+    up: bool = False
+    runtime: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, str] = field(default_factory=dict)
+    offsets: Table | None = None
+    ends: Ends = field(default_factory=dict)
+    """Only of the member that acts for its pair: the one with the least id that answers."""
+    groups: Mapping[str, ConsumerConnection] = field(default_factory=dict)
+    members: Sequence[MemberStatus] = ()
+
+    @property
+    def is_master(self) -> bool:
+        return self.broker_id == 0
+
+    @property
+    def node(self) -> tuple[str, str, str]:
+        """Values of the labels that name a broker."""
+        kind = "master" if self.is_master else "slave"
+        return self.cluster, kind, f"{self.broker}-{self.broker_id}"
+
+    @property
+    def boot_ms(self) -> int:
+        text = self.runtime.get("bootTimestamp", "")
+        return int(text) if text.isascii() and text.isdigit() else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All answers of a round. ``at`` is monotonic, ``wall`` Unix time, both at its end."""
+
+    at: float
+    wall: float
+    seconds: float
+    name_servers: Mapping[str, bool]
+    brokers: Sequence[BrokerAnswers]
+
+
+class Surveyor:
+    """Asks; remembers nothing but its connections and what it has complained about."""
+
+    def __init__(
+        self,
+        name_servers: Sequence[str],
+        *,
+        client: RemotingClient,
+        timeout_ms: float = 3000,
+        clients: bool = True,
+    ) -> None:
+        """``clients``: ask consumers for their own rates too, through their brokers."""
+        self._name_servers = tuple(name_servers)
+        self._admin = AdminClient(name_servers, client=client, timeout_ms=timeout_ms)
+        self._apart = {
+            address: AdminClient([address], client=client, timeout_ms=timeout_ms)
+            for address in name_servers
+        }
+        self._clients = clients
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._silent: set[str] = set()
+
+    async def survey(self) -> Survey:
+        """Ask everybody; brokers that nobody lists are not known."""
+        began = time.monotonic()
+        listings = await asyncio.gather(*map(self._listed, self._apart.values()))
+        self._complain(dict(zip(self._apart, (each is not None for each in listings), strict=True)))
+        found: dict[tuple[str, str, int], str] = {}
+        for listing in listings:
+            found |= listing or {}
+        pairs: dict[tuple[str, str], list[tuple[int, str]]] = {}
+        for (cluster, broker, number), address in sorted(found.items()):
+            pairs.setdefault((cluster, broker), []).append((number, address))
+        answers = await asyncio.gather(
+            *(self._pair(*name, members) for name, members in pairs.items())
+        )
+        brokers = [broker for pair in answers for broker in pair]
+        self._complain({each.address: each.up for each in brokers})
+        return Survey(
+            at=time.monotonic(),
+            wall=time.time(),
+            seconds=time.monotonic() - began,
+            name_servers={
+                address: each is not None
+                for address, each in zip(self._apart, listings, strict=True)
+            },
+            brokers=brokers,
+        )
+
+    def _complain(self, answered: Mapping[str, bool]) -> None:
+        """One line when somebody falls silent, one when he is back."""
+        for address, is_up in answered.items():
+            if is_up and address in self._silent:
+                logger.info("%s answers again", address)
+                self._silent.discard(address)
+            elif not is_up and address not in self._silent:
+                logger.warning("%s does not answer", address)
+                self._silent.add(address)
+
+    async def _listed(self, admin: AdminClient) -> dict[tuple[str, str, int], str] | None:
+        info = await self._or_none(admin.cluster_info)
+        if info is None:
+            return None
+        return {
+            (cluster, name, number): address
+            for cluster, names in info.cluster_addr_table.items()
+            for name in names
+            if name in info.broker_addr_table
+            for number, address in info.broker_addr_table[name].broker_addrs.items()
+        }
+
+    async def _pair(
+        self, cluster: str, broker: str, members: Sequence[tuple[int, str]]
+    ) -> list[BrokerAnswers]:
+        found = await asyncio.gather(
+            *(self._broker(cluster, broker, number, address) for number, address in members)
+        )
+        acting = next((each for each in found if each.up), None)
+        return [await self._acting(each) if each is acting else each for each in found]
+
+    async def _broker(self, cluster: str, broker: str, number: int, address: str) -> BrokerAnswers:
+        runtime = await self._or_none(lambda: self._admin.runtime_info(address))
+        if runtime is None:
+            return BrokerAnswers(cluster, broker, number, address)
+        config, offsets = await asyncio.gather(
+            self._or_none(lambda: self._admin.broker_config(address)),
+            self._or_none(lambda: self._admin.all_offsets(address)),
+        )
+        return BrokerAnswers(cluster, broker, number, address, True, runtime, config or {}, offsets)
+
+    async def _acting(self, broker: BrokerAnswers) -> BrokerAnswers:
+        """Ask the member that acts for its pair what the pair holds and who is connected."""
+        wrapper = await self._or_none(lambda: self._admin.all_topic_config(broker.address))
+        names = sorted(wrapper.topic_config_table) if wrapper is not None else []
+        tables = await asyncio.gather(*(self._ends(broker.address, name) for name in names))
+        groups = sorted({key.partition("@")[2] for key in broker.offsets or {}} - {""})
+        members = await asyncio.gather(*(self._group(broker.address, name) for name in groups))
+        connected = {
+            group: found for group, found in zip(groups, members, strict=True) if found is not None
+        }
+        return BrokerAnswers(
+            broker.cluster,
+            broker.broker,
+            broker.broker_id,
+            broker.address,
+            broker.up,
+            broker.runtime,
+            broker.config,
+            broker.offsets,
+            {name: ends for name, ends in zip(names, tables, strict=True) if ends},
+            connected,
+            await self._members(broker.address, connected) if self._clients else (),
+        )
+
+    async def _ends(self, address: str, topic: str) -> dict[int, int]:
+        stats = await self._or_none(lambda: self._admin.topic_stats(address, topic))
+        if stats is None:
+            return {}
+        return {queue.queue_id: each.max_offset for queue, each in stats.offset_table.items()}
+
+    async def _group(self, address: str, group: str) -> ConsumerConnection | None:
+        return await self._or_none(lambda: self._admin.consumer_connection(address, group))
+
+    async def _members(
+        self, address: str, connected: Mapping[str, ConsumerConnection]
+    ) -> list[MemberStatus]:
+        wanted = [
+            (group, member.client_id, member.client_addr)
+            for group, connection in connected.items()
+            for member in connection.connection_set
+        ][:CLIENTS]
+        found = await asyncio.gather(
+            *(self._running(address, group, client_id) for group, client_id, _ in wanted)
+        )
+        return [
+            MemberStatus(group, topic, client_id, client_addr, status)
+            for (group, client_id, client_addr), info in zip(wanted, found, strict=True)
+            if info is not None
+            for topic, status in info.status_table.items()
+            if not topic.startswith(DLQ_PREFIX)
+        ]
+
+    async def _running(
+        self, address: str, group: str, client_id: str
+    ) -> ConsumerRunningInfo | None:
+        header = GetConsumerRunningInfoRequestHeader(group, client_id)
+        code = RequestCode.GET_CONSUMER_RUNNING_INFO
+        answer = await self._or_none(lambda: self._admin.ask(address, code, header))
+        if answer is None:
+            return None
+        try:
+            return ConsumerRunningInfo.from_json(answer.body)
+        except FailbackError as error:
+            logger.debug("running information of %s: %s", client_id, error)
+            return None
+
+    async def _or_none(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer | None:
+        """Ask when it is our turn; ``None`` for a refusal, no answer, or one that is nonsense."""
+        async with self._turn:
+            try:
+                return await ask()
+            except (FailbackError, OSError) as error:
+                logger.debug("%s", error)
+                return None

@@ -1,0 +1,200 @@
+"""What surveys become: names, labels, rates, the budget, and what went back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client.core import Metric
+
+from failback.analytics.exporter import families
+from failback.analytics.exporter.exposures import base_settings, longest_persist_age
+from failback.analytics.exporter.figures import bytes_of, figures_of
+from failback.analytics.exporter.history import Budget, History
+from failback.analytics.exporter.survey import BrokerAnswers, Survey
+from failback.protocol.clients import Connection, ConsumerConnection
+
+pytestmark = pytest.mark.unit
+
+RUNTIME = {
+    "bootTimestamp": "1000000",
+    "commitLogMinOffset": "100",
+    "commitLogMaxOffset": "5100",
+    "dispatchBehindBytes": "7",
+    "remainHowManyDataToFlush": "1.5 KiB",
+    "putTps": "12.5 3.0 1.0",
+    "getTransferedTps": "4.0 2.0 1.0",
+    "brokerVersion": "413",
+}
+CONFIG = {"brokerPermission": "6", "flushConsumerOffsetInterval": "5000"}
+MASTER = BrokerAnswers(
+    "c",
+    "b",
+    0,
+    "127.0.0.1:10911",
+    True,
+    RUNTIME,
+    CONFIG,
+    {"T@g": {0: 60, 1: 40}},
+    {"T": {0: 100, 1: 50}, "%DLQ%g": {0: 3}, "TBW102": {0: 1}},
+    {"g": ConsumerConnection([Connection("one", "127.0.0.1:5")], {}, "PUSH", "CLUSTERING")},
+)
+SLAVE = BrokerAnswers("c", "b", 1, "127.0.0.1:10921", True, RUNTIME, CONFIG, {"T@g": {0: 60}})
+
+Values = dict[str, dict[tuple[str, ...], float]]
+
+
+def survey(at: float, *brokers: BrokerAnswers) -> Survey:
+    return Survey(at, 1000.0 + at, 0.1, {"127.0.0.1:9876": True}, brokers)
+
+
+def values(metrics: Iterable[Metric]) -> Values:
+    """Return name to label values, in the order of the family's labels, to value."""
+    by_name = {family.name: family for family in families.ALL}
+    found: Values = {}
+    for metric in metrics:
+        for sample in metric.samples:
+            labels = by_name[sample.name].labels
+            assert set(sample.labels) == set(labels), sample.name
+            found.setdefault(sample.name, {})[tuple(sample.labels[each] for each in labels)] = (
+                sample.value
+            )
+    return found
+
+
+def shown(*surveys: Survey, **options: Any) -> Values:
+    history = History()
+    for each in surveys:
+        history.look(each)
+    return values(figures_of(surveys[-1], history, **options).families())
+
+
+def test_one_survey_shows_what_needs_no_second() -> None:
+    found = shown(survey(0, MASTER, SLAVE))
+    node = ("c", "master", "b-0")
+    assert found["failback_exporter_up"][(*node, "127.0.0.1:10911")] == 1
+    assert found["rocketmq_broker_start_time_seconds"][(*node, "b")] == 1000
+    assert found["rocketmq_storage_size"][node] == 5000
+    assert found["rocketmq_storage_flush_behind_bytes"][node] == 1536
+    assert found["rocketmq_broker_permission"][node] == 6
+    assert found["rocketmq_broker_tps"][("c", "127.0.0.1:10911", "b")] == 12.5
+    assert found["rocketmq_producer_offset"][("c", "b", "T")] == 150
+    assert found["rocketmq_topic_dlq_offset"][("c", "b", "g")] == 3
+    assert found["rocketmq_consumer_offset"][("c", "b", "T", "g")] == 100
+    assert found["rocketmq_message_accumulation"][("c", "b", "T", "g")] == 50
+    assert found["rocketmq_group_diff"][("g", "T", "1", "CLUSTERING")] == 50
+    assert found["rocketmq_consumer_lag_messages"][(*node, "T", "g", "false", "false")] == 50
+    assert found["rocketmq_messages_in_total"][(*node, "TBW102", "false", "true")] == 1
+    assert found["rocketmq_brokeruntime_put_tps60"]
+    directions = found["rocketmq_slave_offset_divergence_messages"]
+    assert directions[("c", "b", "b-1", "g", "master_ahead")] == 40
+    assert directions[("c", "b", "b-1", "g", "slave_ahead")] == 0
+    assert "rocketmq_consumer_tps" not in found
+    assert "rocketmq_reconsume_exposure_messages" not in found
+
+
+def test_rates_and_exposure_come_with_the_second_survey() -> None:
+    later = replace(
+        MASTER,
+        offsets={"T@g": {0: 1060, 1: 1040}},
+        ends={"T": {0: 1100, 1: 1050}},
+    )
+    found = shown(survey(0, MASTER), survey(10, later))
+    assert found["rocketmq_producer_tps"][("c", "b", "T")] == 200
+    assert found["rocketmq_consumer_tps"][("c", "b", "T", "g")] == 200
+    node = ("c", "master", "b-0")
+    assert found["rocketmq_messages_out_total"][(*node, "T", "g", "false", "false")] == 2000
+    exposed = found["rocketmq_reconsume_exposure_messages"][("c", "b", "g")]
+    assert exposed > 5 * 200, "the offset file of a healthy broker is up to 5 s old"
+    idle = shown(survey(0, MASTER), survey(10, MASTER))
+    assert idle["rocketmq_reconsume_exposure_messages"] == {("c", "b", "g"): 0}
+
+
+def test_a_seen_file_says_how_old_it_is() -> None:
+    later = replace(MASTER, offsets={"T@g": {0: 1060, 1: 1040}})
+    surveys = (survey(0, MASTER), survey(10, later))
+    few = shown(*surveys, persist_ages={("b", 0): 0.5})
+    many = shown(*surveys, persist_ages={("b", 0): 60.0})
+    place = ("c", "b", "g")
+    exposure = "rocketmq_reconsume_exposure_messages"
+    assert many[exposure][place] - few[exposure][place] == pytest.approx(59.5 * 200)
+    assert many["rocketmq_offset_persist_age_seconds"] == {("c", "master", "b-0", "b"): 60}
+
+
+def test_a_master_that_was_restarted_lost_offsets() -> None:
+    back = replace(
+        MASTER, runtime={**RUNTIME, "bootTimestamp": "2000000"}, offsets={"T@g": {0: 20, 1: 40}}
+    )
+    found = shown(survey(0, MASTER), survey(10, back))
+    labels = ("c", "b", "master", "g", "T", "restart")
+    assert found["rocketmq_offset_regressions_total"] == {labels: 1}
+    assert found["rocketmq_offset_regression_messages_total"] == {labels: 40}
+
+
+def test_a_broker_that_is_silent_or_no_longer_listed_is_down() -> None:
+    silent = BrokerAnswers("c", "b", 0, MASTER.address)
+    label = ("c", "master", "b-0", MASTER.address)
+    assert shown(survey(0, silent))["failback_exporter_up"] == {label: 0}
+    gone = shown(survey(0, MASTER), survey(10, SLAVE))["failback_exporter_up"]
+    assert gone[label] == 0
+    assert gone[("c", "slave", "b-1", SLAVE.address)] == 1
+    forgotten = shown(survey(0, MASTER), survey(4000, SLAVE))["failback_exporter_up"]
+    assert label not in forgotten
+
+
+def test_a_slave_that_stands_still_is_old() -> None:
+    moved = replace(MASTER, offsets={"T@g": {0: 90, 1: 40}})
+    found = shown(survey(0, MASTER, SLAVE), survey(60, moved, SLAVE))
+    assert found["rocketmq_slave_metadata_sync_age_seconds"] == {("c", "slave", "b-1", "b"): 60}
+
+
+def test_queues_are_shown_of_named_topics_only() -> None:
+    assert "rocketmq_consumer_queue_lag_messages" not in shown(survey(0, MASTER))
+    found = shown(survey(0, MASTER), queue_topics={"T"})
+    assert found["rocketmq_consumer_queue_lag_messages"] == {
+        ("c", "b", "T", "g", "0"): 40,
+        ("c", "b", "T", "g", "1"): 10,
+    }
+
+
+def test_a_thousand_topics_and_a_hundred_groups_keep_to_the_budget() -> None:
+    topics = [f"T{number}" for number in range(1000)]
+    large = replace(
+        MASTER,
+        offsets={f"{topic}@g{group}": {0: 1} for topic in topics for group in range(100)},
+        ends={topic: {0: 3} for topic in topics},
+        groups={},
+    )
+    found = shown(survey(0, large))
+    for name, rows in found.items():
+        assert len(rows) <= 201, name
+    lags = found["rocketmq_consumer_lag_messages"]
+    assert sum(lags.values()) == 2 * 100 * 1000, "what has no line of its own is in other"
+
+
+def test_places_stay_where_they_are() -> None:
+    budget = Budget(most=2)
+    assert [budget.place("k", "c", (name, "g")) for name in ("A", "B", "C", "A")] == [
+        ("A", "g"),
+        ("B", "g"),
+        ("other", "other"),
+        ("A", "g"),
+    ]
+    assert budget.place("k", "c", ("D", "")) == ("other", "")
+    assert budget.place("k", "other cluster", ("D", "")) == ("D", "")
+
+
+def test_a_young_broker_has_not_written_yet() -> None:
+    settings = base_settings(MASTER, 1)
+    assert longest_persist_age(settings, 3) == 3
+    assert longest_persist_age(settings, 3000) == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("12 B", 12), ("58.5 GiB", 58.5 * 2**30), ("1.0 KiB", 1024), ("", None), ("much", None)],
+)
+def test_sizes_as_brokers_word_them(text: str, size: float | None) -> None:
+    assert bytes_of(text) == size
