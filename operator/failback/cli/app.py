@@ -15,6 +15,7 @@ from failback.cli import (
     collect,
     demo,
     explain_offset,
+    exporter,
     long_running,
     operator,
     predict,
@@ -57,6 +58,7 @@ run.register(app)
 report.register(app)
 predict.register(app)
 explain_offset.register(app)
+exporter.register(app)
 long_running.register(app)
 app.add_typer(admin.app, name="admin")
 app.add_typer(collect.app, name="collect")
