@@ -8,19 +8,22 @@ goes on with the method, so stopping is the control's business.
 from __future__ import annotations
 
 import logging
-import signal as signals
 import time
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 from chaoslib.types import Configuration, Secrets
 
-from failback.chaos import consumer_faults, faults, healing, probes
+from failback.chaos import faults, healing, probes
 from failback.chaos import session as sessions
+from failback.chaos.acting import evidence_of, guarded, session_of
 from failback.chaos.drain import drain as drain_groups
 from failback.chaos.failpoints import crash_point
 from failback.chaos.fault_record import FaultRecord
+from failback.chaos.group_actions import reset_handlers, restart_consumers, set_handler
+from failback.chaos.ledger import CONTINUE, RELEASE, RESTORE_FILES
+from failback.chaos.long_outage import long_outage as end_on_the_slave
+from failback.chaos.offset_file import replace_offset_file as kill_and_replace
 from failback.chaos.prepare import await_slaves
 from failback.chaos.scan import scan_stores as scan
 from failback.chaos.session import Session
@@ -29,21 +32,23 @@ from failback.chaos.wire import now
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
-_T = TypeVar("_T")
-
-ASSIGNED_SECONDS: Final = 120.0
 
 __all__ = [
     "begin_faults",
     "do_nothing",
     "drain",
     "kill_broker",
+    "long_outage",
     "pause_broker",
     "recover",
     "release_broker",
+    "replace_offset_file",
+    "reset_handlers",
     "restart_consumers",
+    "restore_offset_file",
     "resume_broker",
     "scan_stores",
+    "set_handler",
     "start_broker",
     "terminate_broker",
     "undo_outstanding",
@@ -52,8 +57,8 @@ __all__ = [
 
 def begin_faults(configuration: Configuration = None, secrets: Secrets = None) -> dict[str, Any]:
     """Fix run zero: all ``at`` times of the schedule count from here."""
-    session = _session(configuration)
-    _guarded(lambda: await_slaves(session))
+    session = session_of(configuration)
+    guarded(lambda: await_slaves(session))
     zero = now()
     session.stage = sessions.INJECTING
     session.rec.zero = zero
@@ -70,7 +75,7 @@ def do_nothing(
     secrets: Secrets = None,
 ) -> dict[str, Any]:
     """F0: let time pass under observation."""
-    session = _session(configuration)
+    session = session_of(configuration)
 
     def act() -> dict[str, Any]:
         intended = faults.wait_for_time(session, fid, at_seconds, "")
@@ -86,7 +91,7 @@ def do_nothing(
         session.phases.last_heal = time.monotonic_ns()
         return session.rec.evidence(record, "effect")
 
-    return _guarded(act)
+    return guarded(act)
 
 
 def kill_broker(
@@ -106,7 +111,7 @@ def kill_broker(
     """
     if signal != "KILL":
         raise ActivityFailed(f"kill_broker sends KILL, not {signal}: use terminate_broker")
-    session = _session(configuration)
+    session = session_of(configuration)
 
     def act() -> dict[str, Any]:
         intended = faults.wait_for_time(session, fid, at_seconds, after)
@@ -114,9 +119,9 @@ def kill_broker(
         victim = faults.pick(session, pair, role)
         record = faults.open_record(session, fid, "kill", victim, intended)
         faults.kill_broker(session, record, down_seconds)
-        return _evidence(session, record)
+        return evidence_of(session, record)
 
-    return _guarded(act)
+    return guarded(act)
 
 
 def terminate_broker(
@@ -135,7 +140,7 @@ def terminate_broker(
 
     Undone by :func:`start_broker`.
     """
-    session = _session(configuration)
+    session = session_of(configuration)
 
     def act() -> dict[str, Any]:
         intended = faults.wait_for_time(session, fid, at_seconds, after)
@@ -143,9 +148,9 @@ def terminate_broker(
         victim = faults.pick(session, pair, role)
         record = faults.open_record(session, fid, "terminate", victim, intended)
         faults.terminate_broker(session, record, grace_seconds, down_seconds, restart)
-        return _evidence(session, record)
+        return evidence_of(session, record)
 
-    return _guarded(act)
+    return guarded(act)
 
 
 def pause_broker(
@@ -159,7 +164,7 @@ def pause_broker(
     secrets: Secrets = None,
 ) -> dict[str, Any]:
     """F6: SIGSTOP a broker; SIGCONT after ``duration_seconds``. Undone by :func:`resume_broker`."""
-    session = _session(configuration)
+    session = session_of(configuration)
 
     def act() -> dict[str, Any]:
         intended = faults.wait_for_time(session, fid, at_seconds, after)
@@ -167,9 +172,103 @@ def pause_broker(
         victim = faults.pick(session, pair, role)
         record = faults.open_record(session, fid, "pause", victim, intended)
         faults.pause_broker(session, record, duration_seconds)
-        return _evidence(session, record)
+        return evidence_of(session, record)
 
-    return _guarded(act)
+    return guarded(act)
+
+
+def long_outage(
+    pair: str,
+    at_seconds: float,
+    down_seconds: float,
+    stop_owners: bool = True,
+    return_after_stop_seconds: float = 5.0,
+    start_owners_seconds: float = 60.0,
+    fid: str = "",
+    role: Role = "master",
+    group: str = "",
+    min_served: int = 100,
+    after: str = "",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """F5: kill the master, end the group in order on the slave, let the master return.
+
+    The master is down for ``down_seconds``; the consumers end ``return_after_stop_seconds`` before
+    its release, if the slave has served ``min_served`` messages by then. New ones start
+    ``start_owners_seconds`` after it accepts, never before the slave was seen to hold its table.
+    """
+    session = session_of(configuration)
+
+    def act() -> dict[str, Any]:
+        intended = faults.wait_for_time(session, fid, at_seconds, after)
+        session.refuse_unsafe("kill")
+        record = faults.open_record(
+            session, fid, "kill", faults.pick(session, pair, role), intended
+        )
+        owners = end_on_the_slave(
+            session,
+            record,
+            group,
+            down_seconds=down_seconds,
+            stop_owners=stop_owners,
+            return_after_stop_seconds=return_after_stop_seconds,
+            start_owners_seconds=start_owners_seconds,
+            min_served=min_served,
+        )
+        if owners is not None:
+            evidence_of(session, owners)
+        return evidence_of(session, record)
+
+    return guarded(act)
+
+
+def replace_offset_file(
+    pair: str,
+    at_seconds: float,
+    role: Role = "master",
+    content: str = "older",
+    age_seconds: float = 60.0,
+    bak: str = "same",
+    fid: str = "",
+    down_seconds: float | None = None,
+    after: str = "",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """F19: kill a broker and change its offset file before it starts again.
+
+    ``older`` is what its table held ``age_seconds`` before. Offsets heal by commits;
+    :func:`restore_offset_file` puts the file back while the broker is still held.
+    """
+    session = session_of(configuration)
+
+    def act() -> dict[str, Any]:
+        intended = faults.wait_for_time(session, fid, at_seconds, after)
+        session.refuse_unsafe("replace-offset-file")
+        victim = faults.pick(session, pair, role)
+        record = faults.open_record(session, fid, "replace-offset-file", victim, intended)
+        kill_and_replace(
+            session,
+            record,
+            content=content,
+            age_seconds=age_seconds,
+            bak=bak,
+            down_seconds=down_seconds,
+        )
+        return evidence_of(session, record)
+
+    return guarded(act)
+
+
+def restore_offset_file(
+    pair: str,
+    role: Role = "master",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """Undo of :func:`replace_offset_file` while the broker is held; safe to repeat."""
+    return _undo(configuration, pair, role, RESTORE_FILES)
 
 
 def release_broker(
@@ -179,7 +278,7 @@ def release_broker(
     secrets: Secrets = None,
 ) -> dict[str, Any]:
     """Take every hold of a pair's brokers of this role away; safe to repeat."""
-    return _undo(configuration, pair, role, "release")
+    return _undo(configuration, pair, role, RELEASE)
 
 
 def start_broker(
@@ -189,7 +288,7 @@ def start_broker(
     secrets: Secrets = None,
 ) -> dict[str, Any]:
     """Undo of :func:`terminate_broker`: the hold away and the broker started; safe to repeat."""
-    return _undo(configuration, pair, role, "release")
+    return _undo(configuration, pair, role, RELEASE)
 
 
 def resume_broker(
@@ -199,66 +298,7 @@ def resume_broker(
     secrets: Secrets = None,
 ) -> dict[str, Any]:
     """Undo of :func:`pause_broker`; safe to repeat."""
-    return _undo(configuration, pair, role, "continue")
-
-
-def restart_consumers(
-    group: str,
-    at_seconds: float = 0.0,
-    signal: str = "TERM",
-    mode: str = "all",
-    value: int = 0,
-    rolling: bool = False,
-    restart_after_seconds: float = 5.0,
-    after: str = "",
-    fid: str = "",
-    min_served: int = 100,
-    restart_after: str = "",
-    configuration: Configuration = None,
-    secrets: Secrets = None,
-) -> dict[str, Any]:
-    """F15: end members of a group and start them again.
-
-    With ``after`` the wait begins at that rung of another fault; ``slave-serving`` is reached once
-    the slave has served ``min_served`` messages to this group. ``restart_after`` names the rung
-    from which ``restart_after_seconds`` count, the members' end otherwise. ``rolling`` ends the
-    next member when the one before is assigned again.
-    """
-    signum = {"TERM": signals.SIGTERM, "KILL": signals.SIGKILL}.get(signal)
-    if signum is None:
-        raise ActivityFailed(f"signal must be TERM or KILL, not {signal}")
-    session = _session(configuration)
-
-    def act() -> dict[str, Any]:
-        intended = faults.wait_for_time(
-            session, fid, at_seconds, after, group=group, served=min_served
-        )
-        members = consumer_faults.choose_members(session, group, mode, value)
-        waves = [[each] for each in members] if rolling else [members]
-        result: dict[str, Any] = {}
-        for number, wave in enumerate(waves):
-            name = fid if number == 0 else f"{fid}.{number + 1}"
-            record = FaultRecord(
-                name,
-                "kill-consumer",
-                f"group={group} mode={mode}",
-                session.schedule.seeds["victims"],
-            )
-            record.intended_ns = intended if number == 0 else time.monotonic_ns()
-            record.victims = [
-                {"group": each.group, "member": each.member, "pid": each.pid, "ticks": each.ticks}
-                for each in wave
-            ]
-            consumer_faults.end_consumers(session, record, wave, signum)
-            consumer_faults.start_consumers_later(
-                session, record, wave, restart_after, restart_after_seconds
-            )
-            result = _evidence(session, record)
-            if number + 1 < len(waves):
-                _await_assigned(session, name)
-        return result
-
-    return _guarded(act)
+    return _undo(configuration, pair, role, CONTINUE)
 
 
 def recover(
@@ -272,7 +312,7 @@ def recover(
 
     The result of the steady state is kept for the hypothesis after the method.
     """
-    session = _session(configuration)
+    session = session_of(configuration)
 
     def act() -> dict[str, Any]:
         session.stage = sessions.RECOVERING
@@ -299,7 +339,7 @@ def recover(
         session.sleep_until(time.monotonic_ns() + round(session.scaled(cooldown_seconds) * 1e9))
         return {"recovered": results.recovered, "steady": kept}
 
-    return _guarded(act)
+    return guarded(act)
 
 
 def drain(
@@ -309,7 +349,7 @@ def drain(
     secrets: Secrets = None,
 ) -> dict[str, Any]:
     """Stop the producers and wait until every group has handled everything."""
-    session = _session(configuration)
+    session = session_of(configuration)
 
     def act() -> dict[str, Any]:
         session.stage = sessions.DRAINING
@@ -323,7 +363,7 @@ def drain(
             logger.warning("not drained: %s", "; ".join(result.open))
         return {"drained": result.drained, "open": list(result.open)}
 
-    return _guarded(act)
+    return guarded(act)
 
 
 def scan_stores(
@@ -332,7 +372,7 @@ def scan_stores(
     secrets: Secrets = None,
 ) -> dict[str, Any]:
     """Read every queue of every pair once into table ``scan``."""
-    session = _session(configuration)
+    session = session_of(configuration)
 
     def act() -> dict[str, Any]:
         session.progress("scanning the stores")
@@ -345,7 +385,7 @@ def scan_stores(
             "problems": list(result.problems),
         }
 
-    return _guarded(act)
+    return guarded(act)
 
 
 def undo_outstanding(
@@ -371,36 +411,6 @@ def undo_outstanding(
 # --- helpers -------------------------------------------------------------------------------------
 
 
-def _session(configuration: Configuration) -> Session:
-    session = sessions.find(configuration)
-    if session is None or session.recorder is None:
-        raise ActivityFailed("no run is open for this experiment: use failback run")
-    return session
-
-
-def _guarded(act: Callable[[], _T]) -> _T:
-    """Every error of ours as ActivityFailed, with its own sentence."""
-    try:
-        return act()
-    except FailbackError as error:
-        raise ActivityFailed(str(error)) from error
-
-
-def _evidence(session: Session, record: FaultRecord) -> dict[str, Any]:
-    """What is known when the action returns; a fault that is not honest fails its action."""
-    evidence = session.rec.evidence(record, "returned")
-    if record.honest is False and session.experiment.spec.on_not_honest == "stop":
-        raise ActivityFailed(f"{record.fid} is not honest: {record.why}")
-    return evidence
-
-
-def _await_assigned(session: Session, fid: str) -> None:
-    """Wait for the consumers of one wave: of a rolling restart, no two are away at a time."""
-    observed = session.rec.faults[fid].observed
-    if not session.wait_for(lambda: "healed_ns" in observed, ASSIGNED_SECONDS):
-        raise ActivityFailed(f"{fid}: not assigned again within {ASSIGNED_SECONDS:g} s")
-
-
 def _not_healed(session: Session) -> list[str]:
     waiting = []
     for fid, record in session.faults().items():
@@ -413,7 +423,7 @@ def _not_healed(session: Session) -> list[str]:
 
 
 def _undo(configuration: Configuration, pair: str, role: Role, call: str) -> dict[str, Any]:
-    session = _session(configuration)
+    session = session_of(configuration)
     pods = {
         member.pod
         for found in (session.view.pairs if session.view else ())
@@ -433,4 +443,4 @@ def _undo(configuration: Configuration, pair: str, role: Role, call: str) -> dic
         )
         return {"undone": not result["still_open"], "healed": result}
 
-    return _guarded(act)
+    return guarded(act)

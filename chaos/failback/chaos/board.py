@@ -12,7 +12,7 @@ from failback.chaos.view import Stamp
 
 EFFECT = "effect"
 HEALED = "healed"
-SLAVE_SYNCED = "slave-synced"
+SLAVE_SYNCED = "slave-synced"  # one of catalogue.RUNGS
 SEND_OK = "send-ok"
 PULL_OK = "pull-ok"
 

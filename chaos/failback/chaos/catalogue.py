@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
-RUNGS: Final = ("gone", "accept", "registered", "slave-serving")
+RUNGS: Final = ("gone", "accept", "registered", "slave-serving", "slave-synced")
 """Instants of another fault that ``after`` may wait for, in the order in which they come."""
 
-ParameterKind = Literal["seconds", "count", "choice", "rung", "flag"]
-TargetKind = Literal["broker", "group", "none"]
+ParameterKind = Literal["seconds", "milliseconds", "ratio", "count", "choice", "rung", "flag"]
+TargetKind = Literal["broker", "group", "both", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,8 @@ class FaultKind:
     """One row of the catalogue.
 
     ``lasts`` names the parameter that holds the length of the effect, for the overlap check.
-    ``rungs`` are those that a later fault can wait for.
+    ``rungs`` are those that a later fault can wait for. A kind without an ``action`` is made of
+    others: see :mod:`failback.chaos.composites`.
     """
 
     code: str
@@ -59,6 +60,9 @@ class FaultKind:
 
 
 _AFTER = Parameter("after", "rung", "after", default="")
+_DOWN = Parameter("downSeconds", "seconds", "down_seconds")
+_CONSUMER_SIGNAL = Parameter("consumerSignal", "choice", "signal", "KILL", ("KILL", "TERM"))
+_RESTART = Parameter("restartAfterSeconds", "seconds", "restart_after_seconds", 1.0)
 
 _ROWS: Final = (
     FaultKind(
@@ -79,7 +83,7 @@ _ROWS: Final = (
         target="broker",
         title="SIGKILL of a broker, held down for downSeconds",
         parameters=(
-            Parameter("downSeconds", "seconds", "down_seconds"),
+            _DOWN,
             _AFTER,
         ),
         lasts="downSeconds",
@@ -94,7 +98,56 @@ _ROWS: Final = (
         parameters=(
             Parameter("graceSeconds", "seconds", "grace_seconds", 60.0),
             Parameter("restart", "flag", "restart", True),
-            Parameter("downSeconds", "seconds", "down_seconds"),
+            _DOWN,
+            _AFTER,
+        ),
+        lasts="downSeconds",
+        rungs=RUNGS,
+    ),
+    FaultKind(
+        code="F3",
+        name="kill-then-restart-consumers",
+        action="",
+        target="both",
+        title="F1, and all consumers restarted right after the broker accepts again",
+        parameters=(
+            _DOWN,
+            Parameter("afterAcceptSeconds", "seconds", "at_seconds", 0.5),
+            _CONSUMER_SIGNAL,
+            _RESTART,
+            _AFTER,
+        ),
+        lasts="downSeconds",
+        rungs=RUNGS,
+    ),
+    FaultKind(
+        code="F4",
+        name="kill-and-restart-consumers-during",
+        action="",
+        target="both",
+        title="F1, and all consumers restarted while the broker is down",
+        parameters=(
+            Parameter("downSeconds", "seconds", "down_seconds", 60.0),
+            Parameter("consumerAtSeconds", "seconds", "at_seconds", 20.0),
+            _CONSUMER_SIGNAL,
+            _RESTART,
+            _AFTER,
+        ),
+        lasts="downSeconds",
+        rungs=RUNGS,
+    ),
+    FaultKind(
+        code="F5",
+        name="long-outage",
+        action="long_outage",
+        target="both",
+        title="F1; the consumers end on the slave, new ones start after its table was overwritten",
+        parameters=(
+            Parameter("downSeconds", "seconds", "down_seconds", 300.0, always=True),
+            Parameter("stopOwners", "flag", "stop_owners", True),
+            Parameter("returnAfterStopSeconds", "seconds", "return_after_stop_seconds", 5.0),
+            Parameter("startOwnersSeconds", "seconds", "start_owners_seconds", 60.0),
+            Parameter("minServed", "count", "min_served", 100),
             _AFTER,
         ),
         lasts="downSeconds",
@@ -128,6 +181,62 @@ _ROWS: Final = (
             Parameter("restartAfterSeconds", "seconds", "restart_after_seconds", 5.0, always=True),
         ),
         lasts="restartAfterSeconds",
+        rungs=("gone",),
+    ),
+    FaultKind(
+        code="F17",
+        name="double-kill",
+        action="",
+        target="broker",
+        title="F1 again and again, each gapSeconds after the broker accepts",
+        parameters=(
+            Parameter("gapSeconds", "seconds", "at_seconds", 8.0),
+            Parameter("second", "choice", "second", "same", ("same", "slave")),
+            Parameter("times", "count", "times", 2),
+            _DOWN,
+            _AFTER,
+        ),
+        lasts="downSeconds",
+        rungs=RUNGS,
+    ),
+    FaultKind(
+        code="F19",
+        name="replace-offset-file",
+        action="replace_offset_file",
+        target="broker",
+        title="F1, and another consumerOffset.json before the broker starts again",
+        parameters=(
+            Parameter(
+                "content",
+                "choice",
+                "content",
+                "older",
+                ("older", "delete", "empty", "truncate"),
+                always=True,
+            ),
+            Parameter("ageSeconds", "seconds", "age_seconds", 60.0),
+            Parameter("bak", "choice", "bak", "same", ("same", "keep"), always=True),
+            _DOWN,
+            _AFTER,
+        ),
+        lasts="downSeconds",
+        rungs=RUNGS,
+        supported_by=frozenset({"local"}),
+    ),
+    FaultKind(
+        code="F20",
+        name="slow-handler",
+        action="set_handler",
+        target="group",
+        title="handlers take longer, ask for retries or raise, for durationSeconds",
+        parameters=(
+            Parameter("delayMs", "milliseconds", "delay_ms", 0.0),
+            Parameter("failRatio", "ratio", "fail_ratio", 0.0),
+            Parameter("throwRatio", "ratio", "throw_ratio", 0.0),
+            Parameter("durationSeconds", "seconds", "duration_seconds", 60.0, always=True),
+            _AFTER,
+        ),
+        lasts="durationSeconds",
     ),
 )
 

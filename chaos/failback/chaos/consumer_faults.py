@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from collections.abc import Callable
 from typing import Final
 
 from failback.chaos.board import EFFECT
@@ -89,14 +90,23 @@ def start_consumers_later(
 ) -> None:
     """Start the ended members again: ``seconds`` after their end, or after another rung."""
     delay_ns = round(session.scaled(seconds) * 1e9)
-    pending = [(each.group, each.member) for each in members]
     rung, other = parse_rung(restart_after) if restart_after else ("gone", record.fid)
 
     def due() -> bool:
-        if session.in_rollback:
-            return True
         stamp = session.rec.board.get(other, rung)
         return stamp is not None and time.monotonic_ns() >= stamp.mono_ns + delay_ns
+
+    start_consumers_when(session, record, members, due)
+
+
+def start_consumers_when(
+    session: Session,
+    record: FaultRecord,
+    members: list[WorkloadProcess],
+    due: Callable[[], bool],
+) -> None:
+    """Start the ended members again once ``due`` says so; a run that ends starts nobody."""
+    pending = [(each.group, each.member) for each in members]
 
     def start() -> None:
         if session.in_rollback:
@@ -114,7 +124,7 @@ def start_consumers_later(
             lambda: _assigned(session, pending), lambda: _consumers_back(session, record)
         )
 
-    session.rec.later(due, start)
+    session.rec.later(lambda: session.in_rollback or due(), start)
 
 
 def _assigned(session: Session, pending: list[tuple[str, int]]) -> bool:

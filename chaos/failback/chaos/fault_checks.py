@@ -1,30 +1,39 @@
 """Refuse faults of an experiment that cannot be injected as they are written.
 
 A fault of no kind, a parameter that its kind has not, a wait for what never comes, two faults at
-once on one victim: each is a ``ConfigError`` with the field's path.
+once on one victim: each is a ``ConfigError`` with the field's path. Single faults are checked as
+they are written; how they go together, once those that are made of others were taken apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from failback.chaos.catalogue import CATALOGUE, FaultKind, Parameter, parse_rung
 from failback.chaos.fields import unknown_name
 from failback.chaos.model import Fault
 from failback.protocol.errors import ConfigError
 
+MAX_KILLS: Final = 16
 
-def check_faults(
+
+def check_written(
     faults: Sequence[Fault], paths: Sequence[str], groups: Sequence[str], file: Path | None
 ) -> None:
-    """Check all faults of one arm; ``paths`` are theirs in the file, ``groups`` the workload's."""
+    """Check every fault of one arm by itself; ``paths`` are theirs in the file."""
+    for fault, path in zip(faults, paths, strict=True):
+        _check_fault(fault, path, groups, file)
+
+
+def check_together(faults: Sequence[Fault], paths: Sequence[str], file: Path | None) -> None:
+    """Check what the faults of one arm are to each other; none is made of others any more."""
     ids: dict[str, int] = {}
     for index, (fault, path) in enumerate(zip(faults, paths, strict=True)):
         if fault.id in ids:
             raise ConfigError(f"{path}.id", f'"{fault.id}" is used twice', file=file)
         ids[fault.id] = index
-        _check_fault(fault, path, groups, file)
     for fault, path in zip(faults, paths, strict=True):
         _check_waits(fault, path, faults, ids, file)
     _check_overlap(faults, paths, file)
@@ -43,6 +52,33 @@ def _check_fault(fault: Fault, path: str, groups: Sequence[str], file: Path | No
         if problem:
             raise ConfigError(f"{path}.with.{name}", problem, file=file)
     _check_target(fault, kind, path, groups, file)
+    _check_sense(fault, path, file)
+
+
+def _check_sense(fault: Fault, path: str, file: Path | None) -> None:
+    """Parameters that are fine one by one and not together."""
+    given = fault.with_
+    if fault.fault == "kill-and-restart-consumers-during":
+        at, down = float(given.get("consumerAtSeconds", 20.0)), float(given.get("downSeconds", 60))
+        if at >= down:
+            problem = f"must be less than downSeconds, {down:g} (got {at:g})"
+            raise ConfigError(f"{path}.with.consumerAtSeconds", problem, file=file)
+    if fault.fault == "double-kill" and int(given.get("times", 2)) > MAX_KILLS:
+        problem = f"must be a whole number from 1 to {MAX_KILLS} (got {given['times']})"
+        raise ConfigError(f"{path}.with.times", problem, file=file)
+    if fault.fault == "long-outage":
+        back = float(given.get("returnAfterStopSeconds", 5.0))
+        down = float(given.get("downSeconds", 300.0))
+        if back > down:
+            problem = f"must be at most downSeconds, {down:g} (got {back:g})"
+            raise ConfigError(f"{path}.with.returnAfterStopSeconds", problem, file=file)
+    if fault.fault == "slow-handler":
+        if not any(given.get(name) for name in ("delayMs", "failRatio", "throwRatio")):
+            problem = "changes nothing: give delayMs, failRatio or throwRatio"
+            raise ConfigError(f"{path}.with", problem, file=file)
+        if float(given.get("failRatio", 0)) + float(given.get("throwRatio", 0)) > 1:
+            problem = "is more than 1 together with failRatio"
+            raise ConfigError(f"{path}.with.throwRatio", problem, file=file)
 
 
 def _problem(parameter: Parameter, value: object) -> str | None:
@@ -51,6 +87,12 @@ def _problem(parameter: Parameter, value: object) -> str | None:
         case "seconds":
             if not number or not 0 <= float(value) <= 86400:  # type: ignore[arg-type]
                 return f"must be a number of seconds from 0 to 86400 (got {value!r})"
+        case "milliseconds":
+            if not number or not 0 <= float(value) <= 86_400_000:  # type: ignore[arg-type]
+                return f"must be a number of milliseconds from 0 to 86400000 (got {value!r})"
+        case "ratio":
+            if not number or not 0 <= float(value) <= 1:  # type: ignore[arg-type]
+                return f"must be a number from 0 to 1 (got {value!r})"
         case "count":
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 return f"must be a whole number from 1 (got {value!r})"
@@ -72,15 +114,15 @@ def _check_target(
     fault: Fault, kind: FaultKind, path: str, groups: Sequence[str], file: Path | None
 ) -> None:
     target = fault.target
-    if kind.target == "group":
+    if kind.target in ("group", "both"):
         if not target.group:
             raise ConfigError(f"{path}.target.group", "is required", file=file)
         if target.group not in groups:
             raise ConfigError(f"{path}.target.group", unknown_name(target.group, groups), file=file)
-    if kind.target == "broker":
+    if kind.target in ("broker", "both"):
         if bool(target.pair) == bool(target.pair_selector):
             raise ConfigError(f"{path}.target.pair", "give either pair or pairSelector", file=file)
-        if target.group:
+        if target.group and kind.target == "broker":
             raise ConfigError(f"{path}.target.group", f"{fault.fault} hits brokers", file=file)
     if target.mode in ("fixed", "fixed-percent", "random-max-percent") and target.value <= 0:
         raise ConfigError(f"{path}.target.value", f"must be above 0 for {target.mode}", file=file)
@@ -147,6 +189,6 @@ def _length(fault: Fault) -> float:
 
 def _victim(fault: Fault) -> tuple[str, str]:
     target = fault.target
-    if target.group:
+    if CATALOGUE[fault.fault].target == "group":
         return "group", target.group
     return target.pair or target.pair_selector, target.role or "master"

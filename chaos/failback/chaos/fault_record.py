@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from failback.chaos.view import Member, ProcessIdentity, Stamp
 
-_BROKER_FAULTS: Final = ("kill", "terminate", "pause")
+_BROKER_FAULTS: Final = ("kill", "terminate", "pause", "replace-offset-file")
 
 
 @dataclass(slots=True)

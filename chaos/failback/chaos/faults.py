@@ -46,7 +46,7 @@ def wait_for_time(
         return intended
     rung, other = parse_rung(after)
     if rung == "slave-serving" and group:
-        stamp = _wait_served(session, other, group, served)
+        stamp = wait_served(session, other, group, served)
     else:
         stamp = session.rec.board.wait(other, rung, session.deadline, session.stop_reason)
     if stamp is None:
@@ -56,7 +56,7 @@ def wait_for_time(
     return intended
 
 
-def _wait_served(session: Session, other: str, group: str, served: int) -> Stamp | None:
+def wait_served(session: Session, other: str, group: str, served: int) -> Stamp | None:
     """The slave has served this much; impossible once the master is back."""
     wanted = max(1, round(session.scaled(served)))
     recorder = session.rec
@@ -112,7 +112,16 @@ def open_record(
 
 def kill_broker(session: Session, record: FaultRecord, down_seconds: float | None) -> None:
     """F1: SIGKILL, held down. Returns when K1 to K6 are known; the release is the recorder's."""
-    member, identity = _victim(record)
+    kill_and_hold(session, record)
+    member, _ = victim_of(record)
+    finish_effect(session, record, "KILL")
+    assert record.issued is not None
+    release_later(session, record, member, record.issued[0].mono_ns, down_seconds or 0.0)
+
+
+def kill_and_hold(session: Session, record: FaultRecord) -> None:
+    """SIGKILL a broker and keep it down: K1 to K6. Nobody releases it yet."""
+    member, identity = victim_of(record)
     before = ladder.offset_file_time(session, member)
     record.undo = session.ledger.add(RELEASE, {"pod": member.pod}, record.fid)
     crash_point("ledger-written")
@@ -123,9 +132,6 @@ def kill_broker(session: Session, record: FaultRecord, down_seconds: float | Non
     ladder.prove_death(session, record, member, identity, signal.SIGKILL, EFFECT_SECONDS)
     ladder.prove_shutdown_code(session, record, member, must_run=False, file_before=before)
     ladder.prove_gone(session, record, member)
-    _finish_effect(session, record, "KILL")
-    assert record.issued is not None
-    release_later(session, record, member, record.issued[0].mono_ns, down_seconds or 0.0)
 
 
 def terminate_broker(
@@ -136,7 +142,7 @@ def terminate_broker(
     restart: bool,
 ) -> None:
     """F2: SIGTERM and time. A process that has to be killed after the grace failed the fault."""
-    member, identity = _victim(record)
+    member, identity = victim_of(record)
     record.undo = session.ledger.add(RELEASE, {"pod": member.pod}, record.fid)
     crash_point("ledger-written")
     session.rec.open_fault(record)
@@ -151,7 +157,7 @@ def terminate_broker(
         ladder.prove_death(session, record, member, identity, signal.SIGKILL, EFFECT_SECONDS)
     ladder.prove_shutdown_code(session, record, member, must_run=True, file_before=None)
     ladder.prove_gone(session, record, member)
-    _finish_effect(session, record, "TERM")
+    finish_effect(session, record, "TERM")
     if restart:
         assert record.issued is not None
         release_later(session, record, member, record.issued[0].mono_ns, down_seconds or 0.0)
@@ -159,7 +165,7 @@ def terminate_broker(
 
 def pause_broker(session: Session, record: FaultRecord, duration_seconds: float) -> None:
     """F6: SIGSTOP; proved by the process state and by silence on code 28."""
-    member, identity = _victim(record)
+    member, identity = victim_of(record)
     record.undo = session.ledger.add(
         CONTINUE,
         _named(member, identity),
@@ -176,7 +182,7 @@ def pause_broker(session: Session, record: FaultRecord, duration_seconds: float)
         lambda: resume(session, record),
     )
     ladder.prove_silence(record, member, resume_at)
-    _finish_effect(session, record, "PAUSE")
+    finish_effect(session, record, "PAUSE")
 
 
 def release_later(
@@ -202,7 +208,7 @@ def release(session: Session, record: FaultRecord, member: Member) -> None:
 
 
 def resume(session: Session, record: FaultRecord) -> None:
-    member, identity = _victim(record)
+    member, identity = victim_of(record)
     crash_point("before-continue")
     with contextlib.suppress(TargetError):
         session.target.signal(identity, signal.SIGCONT)
@@ -229,7 +235,8 @@ def _close_when_healed(session: Session, record: FaultRecord) -> None:
     session.rec.later(lambda: session.rec.board.get(record.fid, HEALED) is not None, close)
 
 
-def _victim(record: FaultRecord) -> tuple[Member, ProcessIdentity]:
+def victim_of(record: FaultRecord) -> tuple[Member, ProcessIdentity]:
+    """The broker that is hit and its process."""
     assert record.victim is not None
     assert record.identity is not None
     return record.victim, record.identity
@@ -237,7 +244,7 @@ def _victim(record: FaultRecord) -> tuple[Member, ProcessIdentity]:
 
 def _signal(session: Session, record: FaultRecord, signum: int) -> None:
     """K2. The pid is compared with its ticks once more inside ``signal``."""
-    member, identity = _victim(record)
+    member, identity = victim_of(record)
     name = signal.Signals(signum).name
     # Set before the call: the witness may see the effect before the call returns.
     stamp = now()
@@ -269,7 +276,8 @@ def _undo_nothing(session: Session, record: FaultRecord, member: Member) -> None
     session.rec.evidence(record, "not-injected")
 
 
-def _finish_effect(session: Session, record: FaultRecord, kind: str) -> None:
+def finish_effect(session: Session, record: FaultRecord, kind: str) -> None:
+    """The effect is proved, or doubted: say so in rows, evidence and on the board."""
     if record.honest is None:
         record.honest = True
     gone = record.observed.get("gone_ns")

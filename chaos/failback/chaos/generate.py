@@ -143,7 +143,8 @@ def _target_arguments(fault: Fault, kind: FaultKind) -> dict[str, Any]:
         return {"group": target.group}
     if kind.target == "none":
         return {}
-    arguments: dict[str, Any] = {"pair": target.pair or target.pair_selector}
+    arguments: dict[str, Any] = {"group": target.group} if kind.target == "both" else {}
+    arguments |= {"pair": target.pair or target.pair_selector}
     arguments["role"] = target.role or "master"
     if kind.name == "kill":
         arguments["signal"] = "KILL"

@@ -18,14 +18,16 @@ from failback.chaos.errors import TargetError
 from failback.chaos.ledger import (
     CONTINUE,
     RELEASE,
+    RESET_HANDLERS,
+    RESTORE_FILES,
     START_CONSUMERS,
     STOP_WORKLOAD,
     UndoEntry,
     UndoLedger,
 )
-from failback.chaos.target import Target
+from failback.chaos.target import StoreWriter, Target
 from failback.chaos.view import Member, ProcessIdentity, ProcessState
-from failback.chaos.workload_process import stop_orphan
+from failback.chaos.workload_process import ask, stop_orphan
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
@@ -125,6 +127,35 @@ def _start_consumers(
     return {"ended_with": "the run", "members": args.get("members")}
 
 
+def _restore_files(
+    target: Target, args: Mapping[str, Any], _deadline: float
+) -> dict[str, Any] | None:
+    """Put saved store files back, as long as the broker has not started with the other ones."""
+    pod = str(args["pod"])
+    member = _member(target, pod)
+    if member.running or target.pod_state(pod) != "Held":
+        return {"pod": pod, "restored": False, "why": "it has started since"}
+    if not isinstance(target, StoreWriter):
+        raise TargetError(f"restore files of {pod}", "this target cannot write store files")
+    for path, saved in dict(args["files"]).items():
+        target.write_store(member, path, None if saved is None else Path(saved).read_bytes())
+    return {"pod": pod, "restored": True}
+
+
+def _reset_handlers(
+    _target: Target, args: Mapping[str, Any], _deadline: float
+) -> dict[str, Any] | None:
+    """Turn the knobs of handlers back; a process that is gone has none."""
+    shown = []
+    for socket in args["sockets"]:
+        ask(Path(socket), {"op": "set-handler", **args["knobs"]})
+        answer = ask(Path(socket), {"op": "stats"})
+        if answer:
+            shown.append(answer.get("handler", {}).get("knobs"))
+    healed = all(knobs == args["knobs"] for knobs in shown)
+    return {"answered": len(shown), "knobs": args["knobs"]} if healed else None
+
+
 def _stop_workload(
     _target: Target, args: Mapping[str, Any], _deadline: float
 ) -> dict[str, Any] | None:
@@ -141,6 +172,8 @@ _UNDO: dict[str, Callable[[Target, Mapping[str, Any], float], dict[str, Any] | N
     RELEASE: _release,
     CONTINUE: _continue,
     START_CONSUMERS: _start_consumers,
+    RESTORE_FILES: _restore_files,
+    RESET_HANDLERS: _reset_handlers,
     STOP_WORKLOAD: _stop_workload,
 }
 

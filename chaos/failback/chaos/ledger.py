@@ -28,6 +28,8 @@ FILE_NAME: Final = "undo.jsonl"
 RELEASE: Final = "release"
 CONTINUE: Final = "continue"
 START_CONSUMERS: Final = "start-consumers"
+RESTORE_FILES: Final = "restore-files"
+RESET_HANDLERS: Final = "reset-handlers"
 STOP_WORKLOAD: Final = "stop-workload"
 """Not a fault: a process of the workload that has to end with the run."""
 

@@ -34,6 +34,7 @@ from failback.chaos.view import (
     StopReceipt,
 )
 from failback.chaos.wire import now
+from failback.client.files import replace_file, sync_folder
 
 RUNNING_STATES: Final = frozenset({"Running", "Ready"})
 _POLL_SECONDS: Final = 0.02
@@ -156,6 +157,19 @@ class LocalTarget:
         with Path(path).open(encoding="utf-8", errors="replace") as file:
             for line in file:
                 yield LogLine(line.rstrip("\n"), stamp)
+
+    def write_store(self, member: Member, path: str, data: bytes | None) -> None:
+        pod = self._pod(member.pod)
+        if pod.get("state") in RUNNING_STATES or processes.alive(
+            int(pod.get("pid") or 0), int(pod.get("ticks") or 0)
+        ):
+            raise TargetError(f"write {path} of {member.pod}", f"it is {pod.get('state')}")
+        file = Path(member.store) / path
+        if data is None:
+            file.unlink(missing_ok=True)
+            sync_folder(file.parent)
+        else:
+            replace_file(file, data)
 
     def refuse_unsafe(self, injection: Injection) -> None:
         """Nothing to refuse: who runs ``failback up`` made this cluster for experiments."""

@@ -59,7 +59,10 @@ class TopicLoad(Model):
     """What is produced to one topic. ``rate_per_second`` is open-loop, over all producers.
 
     ``preload_messages`` are sent as fast as the brokers take them before the rate begins, so that
-    consumers start with a backlog and a slave has something to serve.
+    consumers start with a backlog and a slave has something to serve. ``delay_levels`` gives the
+    share of messages that are sent with a delay level, ``resend_ratio`` of those that the
+    application sends again, as a message of its own, after the first was acknowledged. A send that
+    failed is repeated ``resend_failed`` times, with the very message.
     """
 
     name: str = Field(min_length=1, max_length=127, pattern=r"^[%|a-zA-Z0-9_-]+$")
@@ -70,6 +73,11 @@ class TopicLoad(Model):
     keys: int = Field(default=1000, ge=1)
     ordered: bool = False
     preload_messages: int = Field(default=0, ge=0)
+    delay_levels: dict[
+        Annotated[str, Field(pattern=r"^([1-9]|1[0-8])$")], Annotated[float, Field(gt=0, le=1)]
+    ] = {}
+    resend_ratio: float = Field(default=0.0, ge=0, le=1)
+    resend_failed: int = Field(default=0, ge=0, le=16)
 
 
 class Handler(Model):

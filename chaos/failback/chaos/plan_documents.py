@@ -50,6 +50,9 @@ def _topic_plan(topic: TopicLoad, time_scale: float) -> dict[str, Any]:
         "body_bytes": topic.body_bytes,
         "keys": topic.keys,
         "ordered": topic.ordered,
+        "delay_levels": dict(topic.delay_levels),
+        "resend_ratio": topic.resend_ratio,
+        "resend_failed": topic.resend_failed,
         # A backlog lasts for an outage; a shorter outage needs less of it.
         "preload_messages": round(topic.preload_messages * time_scale),
     }

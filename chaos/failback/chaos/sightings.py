@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping
+from typing import Final
 
 from failback.chaos.view import ClusterView, Member
 from failback.chaos.witness import OffsetEvent, QueueEvent
 
 Offsets = Mapping[tuple[str, str, int], int]
 """(group, topic, queue) → committed offset."""
+
+KEPT_SECONDS: Final = 900.0
 
 
 class Sightings:
@@ -22,6 +26,7 @@ class Sightings:
         self._lock = threading.Lock()
         self._offsets: dict[str, dict[tuple[str, str, int], int]] = {}
         self._markers: dict[str, int] = {}
+        self._past: dict[str, deque[tuple[int, Offsets]]] = {}
         self._queues: dict[str, dict[tuple[str, int], tuple[int, int]]] = {}
 
     @property
@@ -48,11 +53,24 @@ class Sightings:
         with self._lock:
             before = self._offsets.get(event.address, {})
             self._offsets[event.address] = dict(event.offsets)
+            past = self._past.setdefault(event.address, deque())
+            past.append((event.stamp.mono_ns, dict(event.offsets)))
+            while past[-1][0] - past[0][0] > KEPT_SECONDS * 1e9:
+                past.popleft()
             if event.marker_ms is not None:
                 self._markers[event.address] = event.marker_ms
         return before
 
     # --- what is known ---------------------------------------------------------------------------
+
+    def offsets_at(self, address: str, mono_ns: int) -> Offsets:
+        """The table of a broker as it was sampled last before an instant, else the first one."""
+        with self._lock:
+            past = self._past.get(address)
+            if not past:
+                return {}
+            older = [table for at, table in past if at <= mono_ns]
+            return older[-1] if older else past[0][1]
 
     def sync_age_seconds(self, pair: str) -> float | None:
         """Age of the master's table as the pair's slaves show it; ``None`` when never seen."""

@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from failback.chaos.catalogue import CATALOGUE
-from failback.chaos.fault_checks import check_faults
+from failback.chaos.composites import taken_apart
+from failback.chaos.fault_checks import check_together, check_written
 from failback.chaos.fields import load_yaml, unknown_name, validate_fields
-from failback.chaos.model import Arm, ChaosExperimentResource, Fault, Spec, Workload
+from failback.chaos.model import Arm, ChaosExperimentResource, Fault, Group, Spec, Workload
 from failback.protocol.errors import ConfigError
 
 
@@ -29,6 +30,9 @@ class ResolvedArm:
     broker_config: Mapping[str, str]
     workload: Workload
     faults: tuple[Fault, ...]
+    """None of them is made of others: those were taken apart."""
+    written: tuple[Fault, ...]
+    """The same as the file has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +103,8 @@ def parse_experiment(text: str, *, file: Path | None = None) -> ChaosExperiment:
     )
     _unique((arm.name for arm in arms), "spec.arms", "name", file)
     for index, arm in enumerate(arms):
-        groups = [group.name for group in arm.workload.groups]
-        check_faults(arm.faults, _fault_paths(arm, len(spec.faults), index), groups, file)
+        _check_arm(arm, _fault_paths(arm, len(spec.faults), index), file)
+    arms = tuple(replace(arm, faults=_apart(arm)) for arm in arms)
     return ChaosExperiment(
         name=resource.metadata.name,
         namespace=resource.metadata.namespace,
@@ -124,7 +128,7 @@ def check_engine(experiment: ChaosExperiment, arm: ResolvedArm, engine: str) -> 
             f"{experiment.spec.time_scale:g} needs engine failback: the intervals of engine apache "
             "are fixed, so the bounds would not scale",
         )
-    for index, fault in enumerate(arm.faults):
+    for index, fault in enumerate(arm.written):
         kind = CATALOGUE[fault.fault]
         if engine not in kind.engines:
             raise ConfigError(
@@ -134,7 +138,7 @@ def check_engine(experiment: ChaosExperiment, arm: ResolvedArm, engine: str) -> 
 
 def check_target(arm: ResolvedArm, supports: frozenset[str]) -> None:
     """Raise ``ConfigError`` for a fault that this target cannot inject."""
-    for index, fault in enumerate(arm.faults):
+    for index, fault in enumerate(arm.written):
         if fault.fault not in supports:
             raise ConfigError(
                 f"spec.faults[{index}].fault",
@@ -160,8 +164,26 @@ def _resolve_arm(
         engine=arm.engine,
         broker_config=arm.broker_config,
         workload=workload,
-        faults=spec.faults + arm.faults,
+        faults=(),
+        written=spec.faults + arm.faults,
     )
+
+
+def _apart(arm: ResolvedArm) -> tuple[Fault, ...]:
+    return tuple(part for fault in arm.written for part in taken_apart(fault))
+
+
+def _check_arm(arm: ResolvedArm, paths: list[str], file: Path | None) -> None:
+    """A part of a fault that is made of others answers for the fault that was written."""
+    groups = [group.name for group in arm.workload.groups]
+    check_written(arm.written, paths, groups, file)
+    _check_failing(arm, paths, file)
+    parts = [
+        (part, path)
+        for fault, path in zip(arm.written, paths, strict=True)
+        for part in taken_apart(fault)
+    ]
+    check_together([part for part, _ in parts], [path for _, path in parts], file)
 
 
 def _merge(base: Any, changes: Any) -> Any:
@@ -189,17 +211,39 @@ def _named(value: Any) -> bool:
 
 def _check_workload(workload: Workload, where: str, file: Path | None) -> None:
     _unique((topic.name for topic in workload.topics), f"{where}.topics", "name", file)
+    for index, load in enumerate(workload.topics):
+        shares = sum(load.delay_levels.values())
+        if shares > 1:
+            problem = f"the shares are {shares:g} together, 1 at most"
+            raise ConfigError(f"{where}.topics[{index}].delayLevels", problem, file=file)
     topics = [topic.name for topic in workload.topics]
     for index, group in enumerate(workload.groups):
         field = f"{where}.groups[{index}]"
         if group.topic not in topics:
             raise ConfigError(f"{field}.topic", unknown_name(group.topic, topics), file=file)
-        retries_end = 0 <= group.max_reconsume_times <= 3
-        if group.handler.fail_ratio > 0 and not retries_end:
+        if group.handler.fail_ratio > 0 and not _retries_end(group):
             raise ConfigError(
                 f"{field}.maxReconsumeTimes",
                 "must be 0 to 3 when handler.failRatio is above 0: 16 retries wait for hours and "
                 "the drain would not end",
+                file=file,
+            )
+
+
+def _retries_end(group: Group) -> bool:
+    return 0 <= group.max_reconsume_times <= 3
+
+
+def _check_failing(arm: ResolvedArm, paths: list[str], file: Path | None) -> None:
+    """A fault that has handlers fail needs a group whose retries come to an end."""
+    groups = {group.name: group for group in arm.workload.groups}
+    for fault, path in zip(arm.written, paths, strict=True):
+        ratios = [name for name in ("failRatio", "throwRatio") if fault.with_.get(name)]
+        if ratios and not _retries_end(groups[fault.target.group]):
+            raise ConfigError(
+                f"{path}.with.{ratios[0]}",
+                f"maxReconsumeTimes of {fault.target.group} must be 0 to 3: 16 retries wait for "
+                "hours and the drain would not end",
                 file=file,
             )
 
@@ -210,7 +254,7 @@ def _fault_paths(arm: ResolvedArm, common: int, arm_index: int) -> list[str]:
         f"spec.faults[{index}]"
         if index < common
         else f"spec.arms[{arm_index}].faults[{index - common}]"
-        for index in range(len(arm.faults))
+        for index in range(len(arm.written))
     ]
 
 

@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, runtime_checkable
 
 from failback.chaos.errors import TargetError
 from failback.chaos.view import (
@@ -127,6 +127,18 @@ class Target(Protocol):
 
     def close(self) -> None:
         """Let go of sockets; the cluster stays as it is."""
+
+
+@runtime_checkable
+class StoreWriter(Protocol):
+    """A target that can also change what a broker finds when it starts."""
+
+    def write_store(self, member: Member, path: str, data: bytes | None) -> None:
+        """Put a file below the store's root, whole or not at all; ``None`` removes it.
+
+        Raises:
+            TargetError: The broker is not held down: it would write over it, or half read it.
+        """
 
 
 def await_another(

@@ -94,6 +94,7 @@ class ConsumerProcess:
             "delivered": self._handler.delivered,
             "unfinished": self._handler.under_way,
             "bad_bodies": self._handler.bad_bodies,
+            "handler": self._handler.stats(),
             "assigned": self._assigned,
             "queues": held,
             "last_seq": self._log.last_seq,

@@ -1,14 +1,37 @@
-"""The handler of the workload: takes its time, and fails as often as it is told."""
+"""The handler of the workload: takes its time, and fails as often as it is told.
+
+It counts what it did since its knobs were turned last, so that whoever turned them can see that
+messages are handled so: only calls that began after that moment count.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
+import time
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from failback.chaos.workload.plan import BadBody, HandlerPlan, read_body
 from failback.client.model import ConsumeResult
 from failback.protocol.message import MessageExt
+
+KNOBS: Final = ("delay_ms", "fail_ratio", "throw_ratio")
+
+
+class HandlerFailure(Exception):
+    """What a handler raises that was told to."""
+
+
+@dataclass(slots=True)
+class Since:
+    """What was handled since the knobs were turned."""
+
+    handled: int = 0
+    later: int = 0
+    thrown: int = 0
+    least_ms: float | None = None
+    """The shortest call."""
 
 
 class WorkloadHandler:
@@ -19,34 +42,60 @@ class WorkloadHandler:
         self.delivered = 0
         self.under_way = 0
         self.bad_bodies = 0
+        self.since = Since()
         self._random = random.Random(seed)
 
     async def __call__(self, messages: list[MessageExt]) -> ConsumeResult:
         self.under_way += len(messages)
+        since, began = self.since, time.monotonic()
         try:
             self._check(messages)
             seconds = self._duration() * len(messages)
             if seconds > 0:
                 await asyncio.sleep(seconds)
-            if self.plan.fail_ratio and self._random.random() < self.plan.fail_ratio:
-                return ConsumeResult.RECONSUME_LATER
-            return ConsumeResult.SUCCESS
+            return self._result(since, len(messages))
         finally:
+            took_ms = (time.monotonic() - began) * 1000 / len(messages)
+            since.handled += len(messages)
+            since.least_ms = min(took_ms, since.least_ms or took_ms)
             self.under_way -= len(messages)
             self.delivered += len(messages)
 
     def set_knobs(self, request: dict[str, Any]) -> None:
         """Change what the request names; the rest stays."""
-        self.plan = HandlerPlan(
-            mean_ms=float(request.get("mean_ms", self.plan.mean_ms)),
-            jitter_ms=float(request.get("jitter_ms", self.plan.jitter_ms)),
-            fail_ratio=float(request.get("fail_ratio", self.plan.fail_ratio)),
-        )
+        named = ("mean_ms", "jitter_ms", *KNOBS)
+        changes = {name: float(request[name]) for name in named if name in request}
+        self.plan = replace(self.plan, **changes)
+        self.since = Since()
+
+    def stats(self) -> dict[str, Any]:
+        """The knobs, and what was handled since they were turned."""
+        since = self.since
+        return {
+            "knobs": {name: getattr(self.plan, name) for name in KNOBS},
+            "handled": since.handled,
+            "later": since.later,
+            "thrown": since.thrown,
+            "least_ms": since.least_ms,
+        }
+
+    def _result(self, since: Since, count: int) -> ConsumeResult:
+        plan = self.plan
+        if not plan.fail_ratio and not plan.throw_ratio:
+            return ConsumeResult.SUCCESS
+        drawn = self._random.random()
+        if drawn < plan.fail_ratio:
+            since.later += count
+            return ConsumeResult.RECONSUME_LATER
+        if drawn < plan.fail_ratio + plan.throw_ratio:
+            since.thrown += count
+            raise HandlerFailure("the workload was told to raise")
+        return ConsumeResult.SUCCESS
 
     def _duration(self) -> float:
         jitter = self.plan.jitter_ms
         drawn = self._random.uniform(-jitter, jitter) if jitter else 0.0
-        return max(0.0, self.plan.mean_ms + drawn) / 1000
+        return (max(0.0, self.plan.mean_ms + drawn) + self.plan.delay_ms) / 1000
 
     def _check(self, messages: list[MessageExt]) -> None:
         for message in messages:

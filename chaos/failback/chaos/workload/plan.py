@@ -24,6 +24,7 @@ _SEPARATOR: Final = b"|"
 _CRC_BYTES: Final = 8
 _NOT_SETTABLE: Final = frozenset({"namesrv_addrs", "time_scale"})
 _FILLER_BYTES: Final = 1 << 16
+_KINDS: Final = 0x6B696E64
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,12 @@ class TopicPlan:
     keys: int
     ordered: bool = False
     preload_messages: int = 0
+    delay_levels: Mapping[int, float] = field(default_factory=dict)
+    """Share of the messages that are sent with a delay level."""
+    resend_ratio: float = 0.0
+    """Share of the messages that the application sends again once they were acknowledged."""
+    resend_failed: int = 0
+    """So often the application sends the very message again whose send failed."""
     burst_every_seconds: float | None = None
     burst_factor: float | None = None
     limit: int | None = None
@@ -44,11 +51,16 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True)
 class HandlerPlan:
-    """How long handling takes, and how often it asks for a retry."""
+    """How long handling takes, how often it asks for a retry, and how often it raises.
+
+    ``delay_ms`` comes on top of what is drawn: it is what a slow dependency adds.
+    """
 
     mean_ms: float = 1.0
     jitter_ms: float = 0.0
     fail_ratio: float = 0.0
+    throw_ratio: float = 0.0
+    delay_ms: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +191,9 @@ def _share(topic: Mapping[str, Any], producers: int, index: int) -> TopicPlan:
     return TopicPlan(
         **{
             **topic,
+            "delay_levels": {
+                int(level): share for level, share in topic.get("delay_levels", {}).items()
+            },
             "rate_per_second": float(topic["rate_per_second"]) / producers,
             "preload_messages": preload + (1 if index < rest else 0),
         }
@@ -192,6 +207,8 @@ class Draft(NamedTuple):
     okey: str
     kseq: int
     body: bytes
+    delay_level: int = 0
+    resend: bool = False
 
 
 class MessageMaker:
@@ -202,6 +219,8 @@ class MessageMaker:
         self._producer = producer
         self._random = random.Random(seed ^ crc32(plan.name.encode()))
         self._filler = self._random.randbytes(_FILLER_BYTES).replace(_SEPARATOR, b"/")
+        # Of their own, so that they move nothing that was drawn without them.
+        self._kinds = random.Random(seed ^ crc32(plan.name.encode()) ^ _KINDS)
         self._made = 0
         self._lanes: dict[int, int] = {}
         self._keys: dict[str, int] = {}
@@ -221,7 +240,21 @@ class MessageMaker:
         sequence = self._lanes.get(lane, 0)
         self._lanes[lane] = sequence + 1
         lid = format_lab_id(lane, sequence)
-        return Draft(lid, okey, kseq, self._body(lid, okey, kseq, number))
+        body = self._body(lid, okey, kseq, number)
+        return Draft(lid, okey, kseq, body, self._delay_level(), self._is_sent_again())
+
+    def _delay_level(self) -> int:
+        if self._plan.delay_levels:
+            drawn = self._kinds.random()
+            for level, share in sorted(self._plan.delay_levels.items()):
+                drawn -= share
+                if drawn < 0:
+                    return level
+        return 0
+
+    def _is_sent_again(self) -> bool:
+        ratio = self._plan.resend_ratio
+        return bool(ratio) and self._kinds.random() < ratio
 
     def _body(self, lid: str, okey: str, kseq: int, number: int) -> bytes:
         head = b"%s|%s|%d|" % (lid.encode(), okey.encode(), kseq)

@@ -1,7 +1,9 @@
 """A producer process: open-loop sending at a fixed rate.
 
 A send that is late keeps its planned time, so a stall of the brokers shows as latency and not as
-load that was never offered. Nothing is sent a second time by the workload itself.
+load that was never offered. The workload itself sends nothing a second time but what it is told
+to: a share of the acknowledged messages (``resend_ratio``, as an application does that forgot what
+it had sent), and messages whose send failed (``resend_failed``).
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from failback.chaos.workload.life import last_words, living, open_log
-from failback.chaos.workload.plan import MessageMaker, ProducerPlan, TopicPlan, due_times
+from failback.chaos.workload.plan import Draft, MessageMaker, ProducerPlan, TopicPlan, due_times
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY
 from failback.client.hook import LogHook
@@ -30,6 +32,19 @@ PRELOAD_UNDER_WAY: Final = 64
 TIMER_SECONDS: Final = 0.001
 GROUP: Final = "failback-workload"
 _KEPT_TIMES: Final = 100_000
+
+
+def _message(topic: str, draft: Draft, due_ns: int) -> Message:
+    return Message(
+        topic,
+        draft.body,
+        keys=draft.lid,
+        properties={LAB_ID_PROPERTY: draft.lid},
+        delay_level=draft.delay_level,
+        due_ns=due_ns,
+        okey=draft.okey,
+        kseq=draft.kseq,
+    )
 
 
 class ProducerProcess:
@@ -118,7 +133,7 @@ class ProducerProcess:
                 return
             while len(self._under_way) >= MAX_UNDER_WAY:
                 await asyncio.wait(list(self._under_way), return_when=asyncio.FIRST_COMPLETED)
-            self._begin(producer, topic.name, maker, round(due * 1e9))
+            self._begin(producer, topic, maker, round(due * 1e9))
 
     async def _preload(self, producer: Producer, topic: TopicPlan, maker: MessageMaker) -> None:
         """Send the backlog as fast as a bounded number of sends allows."""
@@ -126,7 +141,7 @@ class ProducerProcess:
         while left > 0 and not self._ended():
             room = PRELOAD_UNDER_WAY - len(self._under_way)
             for _ in range(min(room, left)):
-                self._begin(producer, topic.name, maker, time.monotonic_ns())
+                self._begin(producer, topic, maker, time.monotonic_ns())
                 left -= 1
             if self._under_way:
                 await asyncio.wait(
@@ -134,22 +149,29 @@ class ProducerProcess:
                 )
         self._preloaded = True
 
-    def _begin(self, producer: Producer, topic: str, maker: MessageMaker, due_ns: int) -> None:
+    def _begin(
+        self, producer: Producer, topic: TopicPlan, maker: MessageMaker, due_ns: int
+    ) -> None:
         task = asyncio.create_task(self._send(producer, topic, maker, due_ns))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def _send(self, producer: Producer, topic: str, maker: MessageMaker, due_ns: int) -> None:
+    async def _send(
+        self, producer: Producer, topic: TopicPlan, maker: MessageMaker, due_ns: int
+    ) -> None:
         draft = maker.next()
-        message = Message(
-            topic,
-            draft.body,
-            keys=draft.lid,
-            properties={LAB_ID_PROPERTY: draft.lid},
-            due_ns=due_ns,
-            okey=draft.okey,
-            kseq=draft.kseq,
-        )
+        message = _message(topic.name, draft, due_ns)
+        sent = await self._send_one(producer, message)
+        for _ in range(topic.resend_failed):
+            if sent or self._stop.is_set():
+                break
+            sent = await self._send_one(producer, message)  # the same object: the same unique key
+        if sent and draft.resend:
+            # A message of its own: another unique key, the same identity.
+            await self._send_one(producer, _message(topic.name, draft, time.monotonic_ns()))
+
+    async def _send_one(self, producer: Producer, message: Message) -> bool:
+        """Send a message; whether it was acknowledged."""
         self._attempted += 1
         try:
             await producer.send(message)
@@ -158,12 +180,14 @@ class ProducerProcess:
             self._stop.set()
         except FailbackError as error:
             self._failed += 1
-            logger.debug("send of %s failed: %s", draft.lid, error)
+            logger.debug("send of %s failed: %s", message.properties[LAB_ID_PROPERTY], error)
         else:
             self._acknowledged += 1
             self._ok_times.append(time.monotonic_ns())
             if len(self._ok_times) > 2 * _KEPT_TIMES:
                 del self._ok_times[:_KEPT_TIMES]
+            return True
+        return False
 
     async def _sleep_until(self, due: float) -> None:
         await asyncio.sleep(0)

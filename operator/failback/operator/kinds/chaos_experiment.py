@@ -66,6 +66,36 @@ class FaultParameters(Model):
     """Wait with the restart for an instant of another fault, RUNG:FAULT."""
     restart_after_seconds: float | None = Field(default=None, ge=0, le=86400)
     """Time until the restart."""
+    after_accept_seconds: float | None = Field(default=None, ge=0, le=86400)
+    """Time between the broker's return and the end of the consumers."""
+    consumer_at_seconds: float | None = Field(default=None, ge=0, le=86400)
+    """Time between the end of the broker and that of the consumers."""
+    consumer_signal: Literal["KILL", "TERM"] | None = None
+    """Signal that ends the consumers of a fault that also ends a broker."""
+    stop_owners: bool | None = None
+    """Whether the consumers end while the slave serves."""
+    return_after_stop_seconds: float | None = Field(default=None, ge=0, le=86400)
+    """Time between the end of the consumers and the release of the broker."""
+    start_owners_seconds: float | None = Field(default=None, ge=0, le=86400)
+    """Time between the broker's return and the start of new consumers."""
+    gap_seconds: float | None = Field(default=None, ge=0, le=86400)
+    """Time between the broker's return and its next kill."""
+    second: Literal["same", "slave"] | None = None
+    """Who is killed next: the same broker, or the pair's other one."""
+    times: int | None = Field(default=None, ge=1, le=16)
+    """How many kills."""
+    content: Literal["older", "delete", "empty", "truncate"] | None = None
+    """What the offset file of the killed broker becomes."""
+    age_seconds: float | None = Field(default=None, ge=0, le=86400)
+    """How old the offsets of an older file are."""
+    bak: Literal["same", "keep"] | None = None
+    """Whether the file's backup becomes the same, or stays."""
+    delay_ms: float | None = Field(default=None, ge=0, le=86400000)
+    """What every handler call takes longer."""
+    fail_ratio: float | None = Field(default=None, ge=0, le=1)
+    """Share of handler calls that ask for a retry."""
+    throw_ratio: float | None = Field(default=None, ge=0, le=1)
+    """Share of handler calls that raise."""
 
 
 class Fault(Model):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -39,6 +39,12 @@ class TopicLoad(Model):
     """Whether messages of one key go to one queue."""
     preload_messages: int = Field(default=0, ge=0)
     """Sent as fast as the brokers take them before the rate begins, as a backlog to start with."""
+    delay_levels: dict[str, Annotated[float, Field(gt=0, le=1)]] = Field(default={}, max_length=18)
+    """Share of the messages per delay level, by the level's number."""
+    resend_ratio: float = Field(default=0.0, ge=0, le=1)
+    """Share of the messages that the application sends again after they were acknowledged."""
+    resend_failed: int = Field(default=0, ge=0, le=16)
+    """How often the application sends a message again whose send failed."""
 
 
 class Handler(Model):

@@ -1,0 +1,128 @@
+"""Actions on consumer groups: their processes end and start again, their handlers change."""
+
+from __future__ import annotations
+
+import signal as signals
+import time
+from typing import Any
+
+from chaoslib.exceptions import ActivityFailed
+from chaoslib.types import Configuration, Secrets
+
+from failback.chaos import consumer_faults, faults, handler_faults, healing
+from failback.chaos.acting import await_assigned, evidence_of, guarded, session_of
+from failback.chaos.fault_record import FaultRecord
+from failback.chaos.ledger import RESET_HANDLERS
+
+
+def restart_consumers(
+    group: str,
+    at_seconds: float = 0.0,
+    signal: str = "TERM",
+    mode: str = "all",
+    value: int = 0,
+    rolling: bool = False,
+    restart_after_seconds: float = 5.0,
+    after: str = "",
+    fid: str = "",
+    min_served: int = 100,
+    restart_after: str = "",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """F15: end members of a group and start them again.
+
+    With ``after`` the wait begins at that rung of another fault; ``slave-serving`` is reached once
+    the slave has served ``min_served`` messages to this group. ``restart_after`` names the rung
+    from which ``restart_after_seconds`` count, the members' end otherwise. ``rolling`` ends the
+    next member when the one before is assigned again.
+    """
+    signum = {"TERM": signals.SIGTERM, "KILL": signals.SIGKILL}.get(signal)
+    if signum is None:
+        raise ActivityFailed(f"signal must be TERM or KILL, not {signal}")
+    session = session_of(configuration)
+
+    def act() -> dict[str, Any]:
+        intended = faults.wait_for_time(
+            session, fid, at_seconds, after, group=group, served=min_served
+        )
+        members = consumer_faults.choose_members(session, group, mode, value)
+        waves = [[each] for each in members] if rolling else [members]
+        result: dict[str, Any] = {}
+        for number, wave in enumerate(waves):
+            name = fid if number == 0 else f"{fid}.{number + 1}"
+            record = FaultRecord(
+                name,
+                "kill-consumer",
+                f"group={group} mode={mode}",
+                session.schedule.seeds["victims"],
+            )
+            record.intended_ns = intended if number == 0 else time.monotonic_ns()
+            record.victims = [
+                {"group": each.group, "member": each.member, "pid": each.pid, "ticks": each.ticks}
+                for each in wave
+            ]
+            consumer_faults.end_consumers(session, record, wave, signum)
+            consumer_faults.start_consumers_later(
+                session, record, wave, restart_after, restart_after_seconds
+            )
+            result = evidence_of(session, record)
+            if number + 1 < len(waves):
+                await_assigned(session, name)
+        return result
+
+    return guarded(act)
+
+
+def set_handler(
+    group: str,
+    at_seconds: float,
+    delay_ms: float = 0.0,
+    fail_ratio: float = 0.0,
+    throw_ratio: float = 0.0,
+    duration_seconds: float | None = None,
+    fid: str = "",
+    mode: str = "all",
+    after: str = "",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """F20: handlers of a group take longer, ask for retries or raise.
+
+    Undone after ``duration_seconds``, else by :func:`reset_handlers`. All members change: ``mode``
+    is there because every fault of a group has one.
+    """
+    if mode != "all":
+        raise ActivityFailed(f"set_handler changes all members, not {mode}")
+    session = session_of(configuration)
+
+    def act() -> dict[str, Any]:
+        intended = faults.wait_for_time(session, fid, at_seconds, after, group=group)
+        record = FaultRecord(
+            fid, "slow-handler", f"group={group} mode=all", session.schedule.seeds["victims"]
+        )
+        record.intended_ns = intended
+        record.victims = [{"group": group}]
+        knobs = {"delay_ms": delay_ms, "fail_ratio": fail_ratio, "throw_ratio": throw_ratio}
+        handler_faults.set_handlers(session, record, group, knobs, duration_seconds)
+        return evidence_of(session, record)
+
+    return guarded(act)
+
+
+def reset_handlers(configuration: Configuration = None, secrets: Secrets = None) -> dict[str, Any]:
+    """Undo of :func:`set_handler` for every group; safe to repeat."""
+    session = session_of(configuration)
+
+    def act() -> dict[str, Any]:
+        names = [
+            entry.id
+            for entry in session.ledger.open_entries(faults_only=True)
+            if entry.call == RESET_HANDLERS
+        ]
+        result = healing.undo_open(
+            session.ledger, session.target, seconds=30, tell=session.progress, only=names
+        )
+        return {"undone": not result["still_open"], "healed": result}
+
+    return guarded(act)

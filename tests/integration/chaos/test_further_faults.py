@@ -1,0 +1,104 @@
+"""Faults made of several steps, and those of handlers, on a real cluster at a tenth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.chaos_lab import LocalCluster, duplicates, experiment, lost, rows
+
+pytestmark = pytest.mark.integration
+
+MASTER = {"pair": "pair-0", "role": "master"}
+
+
+def evidence(run_dir: Path, phase: str) -> dict[str, dict[str, Any]]:
+    """The last evidence of every fault in a phase."""
+    lines = (run_dir / "evidence.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return {each["fid"]: each for each in found if each["phase"] == phase}
+
+
+def test_a_slow_handler_is_seen_slow_and_seen_back(cluster: LocalCluster, tmp_path: Path) -> None:
+    fault = {
+        "id": "f1",
+        "fault": "slow-handler",
+        "at": 5,
+        "target": {"group": "group-slow"},
+        "with": {"delayMs": 200, "failRatio": 0.2, "throwRatio": 0.1, "durationSeconds": 30},
+    }
+    wanted = experiment([fault], topic="slow", group={"maxReconsumeTimes": 1})
+    outcome, said = cluster.run(wanted, tmp_path / "run")
+    assert outcome.passed, (outcome, said)
+    effect = evidence(tmp_path / "run", "effect")["f1"]
+    assert min(effect["rungs"]["HANDLED"].values()) > 0
+    assert evidence(tmp_path / "run", "heal")["f1"]["rungs"]["K8"] is True
+    statuses = {row["status"] for row in rows(tmp_path / "run", "deliver")}
+    assert {"SUCCESS", "LATER", "EXC"} <= statuses
+    steps = {row["kind"]: row for row in rows(tmp_path / "run", "fault")}
+    knobs = {"delay_ms": 200.0, "fail_ratio": 0.2, "throw_ratio": 0.1}
+    assert json.loads(steps["SET_HANDLER"]["detail"])["knobs"] == knobs
+    after = [
+        row
+        for row in rows(tmp_path / "run", "deliver")
+        if row["bt"] > steps["HEALED"]["observed"] and row["status"] != "SUCCESS"
+    ]
+    assert after == []
+
+
+def test_a_broker_is_killed_again_when_it_has_just_returned(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    fault = {
+        "id": "f1",
+        "fault": "double-kill",
+        "at": 5,
+        "target": MASTER,
+        "with": {"gapSeconds": 8, "downSeconds": 10},
+    }
+    outcome, said = cluster.run(experiment([fault], topic="again"), tmp_path / "run")
+    assert outcome.passed, (outcome, said)
+    healed = evidence(tmp_path / "run", "heal")
+    assert set(healed) == {"f1", "f1-again-1"}
+    for each in healed.values():
+        assert (each["honest"], each["rungs"]["K3"]) == (True, "SIGKILL")
+    first, second = healed["f1"], healed["f1-again-1"]
+    assert first["victims"][0]["pid"] != second["victims"][0]["pid"]
+    gap = second["issued_ns"][0] - first["observed"]["accept_ns"]
+    assert gap >= 0.8e9
+    assert lost(tmp_path / "run") == 0
+
+
+@pytest.mark.soak
+def test_what_was_done_on_the_slave_comes_again(cluster: LocalCluster, tmp_path: Path) -> None:
+    fault = {
+        "id": "f1",
+        "fault": "long-outage",
+        "at": 5,
+        "target": {"pair": "pair-0", "group": "group-outage"},
+        "with": {"downSeconds": 120, "startOwnersSeconds": 20, "minServed": 3000},
+    }
+    wanted = experiment(
+        [fault],
+        topic="outage",
+        load={"ratePerSecond": 40, "preloadMessages": 40_000},
+        group={"threads": 1, "pullThresholdForQueue": 64, "handler": {"meanMs": 5}},
+        drain={"timeoutSeconds": 900, "quietSeconds": 5},
+        recoverTimeoutSeconds=600,
+    )
+    run_dir = tmp_path / "run"
+    outcome, said = cluster.run(wanted, run_dir)
+    assert outcome.passed, (outcome, said)
+    healed = evidence(run_dir, "heal")
+    assert set(healed) == {"f1", "f1-consumers"}
+    seen = healed["f1"]["observed"]
+    started = [row for row in rows(run_dir, "fault") if row["kind"] == "CLIENT_START"]
+    assert seen["accept_ns"] < seen["slave_sync_ns"]
+    zero = json.loads((run_dir / "run.json").read_text())["zero"]["mono_ns"]
+    assert started[0]["observed"] - zero > seen["slave_sync_ns"]
+    served = healed["f1"]["served_by_slave"]["group-outage"]
+    assert served >= 300
+    assert duplicates(run_dir) >= served
