@@ -13,6 +13,7 @@ from failback.cli import (
     admin,
     cluster,
     collect,
+    dashboard,
     demo,
     explain_offset,
     exporter,
@@ -57,6 +58,7 @@ cluster.register(app)
 run.register(app)
 report.register(app)
 predict.register(app)
+dashboard.register(app)
 explain_offset.register(app)
 exporter.register(app)
 long_running.register(app)

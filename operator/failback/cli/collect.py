@@ -28,6 +28,10 @@ def collect(
     root: Annotated[
         Path, typer.Option("--root", help="Holds lake/, incoming/ and quarantine/.")
     ] = Path("collected"),
+    lake: Annotated[
+        str | None,
+        typer.Option("--lake", help="Where the lake is if not in --root: s3://bucket/prefix."),
+    ] = None,
     tokens: TokensOption = Path("tokens"),
     host: Annotated[str, typer.Option("--host")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port")] = 8095,
@@ -62,6 +66,7 @@ def collect(
     serve(
         CollectorSettings(
             root=root,
+            lake=lake,
             tokens=tokens,
             host=host,
             port=port,
@@ -81,7 +86,8 @@ def collect(
 @guarded
 def token(
     scope: Annotated[
-        list[str], typer.Option("--scope", help="read, ingest:RUN or ingest:*; repeatable.")
+        list[str],
+        typer.Option("--scope", help="read, operate, ingest:RUN or ingest:*; repeatable."),
     ],
     name: Annotated[str, typer.Option("--name", help="For people reading the file.")],
     tokens: TokensOption = Path("tokens"),

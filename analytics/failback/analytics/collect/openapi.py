@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Header, Path, Query
@@ -130,11 +131,13 @@ class Alive(BaseModel):
     status: str
 
 
-def problems(*names: str) -> dict[int | str, dict[str, Any]]:
+def problems(
+    *names: str, kinds: Mapping[str, tuple[int, str]] = KINDS
+) -> dict[int | str, dict[str, Any]]:
     """The declaration of these refusals, for ``responses=``."""
     declared: dict[int | str, dict[str, Any]] = {}
     for name in names:
-        status, title = KINDS[name]
+        status, title = kinds[name]
         known = declared.get(status)
         text = f"{known['description']}; {title} ({name})" if known else f"{title} ({name})"
         declared[status] = {

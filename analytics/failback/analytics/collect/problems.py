@@ -7,7 +7,7 @@ collector refused for good, so it must be able to tell their answers apart.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from failback.client.consumelog.collector_client import PROBLEM_PREFIX
 
@@ -41,6 +41,9 @@ KINDS: Final[dict[str, tuple[int, str]]] = {
 class Problem(Exception):
     """One refusal. ``extra`` are further members of the document."""
 
+    kinds: ClassVar[Mapping[str, tuple[int, str]]] = KINDS
+    prefix: ClassVar[str] = PROBLEM_PREFIX
+
     def __init__(
         self,
         name: str,
@@ -50,7 +53,7 @@ class Problem(Exception):
         extra: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
-        self.status, self.title = KINDS[name]
+        self.status, self.title = self.kinds[name]
         self.detail = detail
         self.retry_after_seconds = retry_after_seconds
         self.extra = dict(extra or {})
@@ -58,7 +61,7 @@ class Problem(Exception):
 
     def document(self) -> dict[str, Any]:
         return {
-            "type": f"{PROBLEM_PREFIX}{self.name}",
+            "type": f"{self.prefix}{self.name}",
             "title": self.title,
             "status": self.status,
             "detail": self.detail,

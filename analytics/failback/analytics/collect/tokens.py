@@ -5,6 +5,7 @@ A token file has one line per token, ``<sha256 of the token, hex> <scope>[,<scop
 
 ==============  ================================================================
 ``read``        everything that only looks
+``operate``     the same, and start and abort experiments from the dashboard
 ``ingest:RUN``  upload segments of that run, ask what is stored of it, close it
 ``ingest:*``    the same for every run
 ==============  ================================================================
@@ -28,6 +29,7 @@ from failback.protocol.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 READ: Final = "read"
+OPERATE: Final = "operate"
 INGEST: Final = "ingest:"
 ANY: Final = "*"
 _LONGEST_TOKEN: Final = 512
@@ -42,7 +44,12 @@ class TokenEntry:
     name: str
 
     def may_read(self, run: str | None = None) -> bool:
-        return READ in self.scopes or (run is not None and self.may_ingest(run))
+        if not self.scopes.isdisjoint({READ, OPERATE}):
+            return True
+        return run is not None and self.may_ingest(run)
+
+    def may_operate(self) -> bool:
+        return OPERATE in self.scopes
 
     def may_ingest(self, run: str) -> bool:
         return f"{INGEST}{ANY}" in self.scopes or f"{INGEST}{run}" in self.scopes
@@ -62,9 +69,9 @@ def check_scope(scope: str) -> str:
     """Return the scope, or raise ``ConfigError``."""
     run = scope.removeprefix(INGEST)
     named = scope.startswith(INGEST) and len(run) <= RUN_CHARS and re.fullmatch(RUN_PATTERN, run)
-    if scope in {READ, f"{INGEST}{ANY}"} or named:
+    if scope in {READ, OPERATE, f"{INGEST}{ANY}"} or named:
         return scope
-    raise ConfigError("scope", f"must be read, ingest:RUN or ingest:*, not {scope!r}")
+    raise ConfigError("scope", f"must be operate, read, ingest:RUN or ingest:*, not {scope!r}")
 
 
 def read_tokens(text: str, where: str) -> tuple[TokenEntry, ...]:

@@ -1,0 +1,154 @@
+"""What is known of clusters before any broker is asked: names, addresses, where they run. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+DOWN_STATES: Final = frozenset({"Stopped", "Held", "Waiting", "BackOff", "Exited", "Gone"})
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRef:
+    """One broker as its runtime or name server names it."""
+
+    name: str
+    broker_name: str
+    address: str
+    broker_id: int | None = None
+    """As the name server lists it; a runtime knows ordinals, not roles."""
+    state: str = ""
+    """Of its pod; empty where nobody says."""
+    http: str = ""
+    """Health and metrics; empty for Apache's."""
+    store: str = ""
+    """Root of its store, if it is on this machine."""
+    restarts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PairRef:
+    """A master with its slaves."""
+
+    name: str
+    members: tuple[MemberRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRef:
+    """One cluster."""
+
+    key: str
+    """Names it in URLs: letters, digits, dot, dash and underline."""
+    name: str
+    source: str
+    """``local``, ``name server`` or ``kubernetes``."""
+    where: str
+    engine: str
+    namesrv: tuple[str, ...]
+    pairs: tuple[PairRef, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def members(self) -> tuple[MemberRef, ...]:
+        return tuple(member for pair in self.pairs for member in pair.members)
+
+
+def clusters_of_view(view: Mapping[str, Any], root: str) -> list[ClusterRef]:
+    """The clusters of a local runtime, from its answer to ``view``."""
+    found = []
+    for cluster in view.get("clusters", []):
+        pairs = tuple(
+            PairRef(str(pair["name"]), tuple(_member(each) for each in pair["members"]))
+            for pair in cluster["pairs"]
+        )
+        found.append(
+            ClusterRef(
+                key=key_of(str(view.get("namespace") or "default"), str(cluster["name"])),
+                name=str(cluster["name"]),
+                source="local",
+                where=root,
+                engine=f"{cluster.get('engine', 'failback')} {cluster.get('version', '')}".strip(),
+                namesrv=tuple(cluster.get("nameservers") or ()),
+                pairs=pairs,
+            )
+        )
+    return found
+
+
+def _member(pod: Mapping[str, Any]) -> MemberRef:
+    return MemberRef(
+        name=str(pod["pod"]),
+        broker_name=str(pod.get("broker_name") or pod.get("pair") or ""),
+        address=str(pod["address"]),
+        state=str(pod.get("state") or ""),
+        http=str(pod.get("http") or ""),
+        store=str(pod.get("store") or ""),
+        restarts=int(pod.get("restarts") or 0),
+    )
+
+
+def clusters_of_table(
+    brokers: Mapping[str, tuple[str, Mapping[int, str]]], source: str, namesrv: Sequence[str]
+) -> list[ClusterRef]:
+    """The clusters that a name server lists.
+
+    Args:
+        brokers: Broker name: (cluster, address by broker id).
+    """
+    clusters: dict[str, list[PairRef]] = {}
+    for broker, (cluster, addresses) in sorted(brokers.items()):
+        members = tuple(
+            MemberRef(f"{broker}-{number}", broker, address, number)
+            for number, address in sorted(addresses.items())
+        )
+        clusters.setdefault(cluster, []).append(PairRef(broker, members))
+    where = ";".join(namesrv)
+    return [
+        ClusterRef(key_of(cluster, where), cluster, source, where, "", tuple(namesrv), tuple(pairs))
+        for cluster, pairs in sorted(clusters.items())
+    ]
+
+
+def remember_members(known: ClusterRef | None, now: ClusterRef) -> ClusterRef:
+    """Keep brokers that a name server listed before: a dead master leaves the list, not the pair.
+
+    A member whose broker id another address has taken is gone for good.
+    """
+    if known is None or now.source == "local":
+        return now
+    before = {pair.name: pair for pair in known.pairs}
+    pairs = []
+    for pair in now.pairs:
+        ids = {member.broker_id for member in pair.members}
+        addresses = {member.address for member in pair.members}
+        old = before.pop(pair.name, PairRef(pair.name, ()))
+        gone = [
+            replace(member, state="Gone")
+            for member in old.members
+            if member.broker_id not in ids and member.address not in addresses
+        ]
+        members = sorted((*pair.members, *gone), key=lambda each: each.broker_id or 0)
+        pairs.append(PairRef(pair.name, tuple(members)))
+    for pair in before.values():
+        gone = [replace(member, state="Gone") for member in pair.members]
+        pairs.append(PairRef(pair.name, tuple(gone)))
+    return replace(now, pairs=tuple(sorted(pairs, key=lambda pair: pair.name)))
+
+
+def key_of(*parts: str) -> str:
+    """A name for URLs."""
+    return _UNSAFE.sub("-", ".".join(parts)).strip(".-")[:120] or "cluster"
+
+
+def unique(clusters: Iterable[ClusterRef]) -> list[ClusterRef]:
+    """Give clusters of the same key a number each, in order."""
+    seen: dict[str, int] = {}
+    found = []
+    for cluster in clusters:
+        number = seen[cluster.key] = seen.get(cluster.key, 0) + 1
+        found.append(cluster if number == 1 else replace(cluster, key=f"{cluster.key}.{number}"))
+    return found

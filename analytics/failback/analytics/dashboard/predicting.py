@@ -1,0 +1,84 @@
+"""The Predict page's question and answer: settings and a fault in, expected and worst case out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from failback.analytics.predict import FAULTS, KEYS, Settings, find_fault, predict, rank_knobs
+from failback.analytics.predict.knobs import useful
+
+DRAWS: Final = 2_000
+"""Drawn in a few milliseconds, and steady to about two per cent."""
+KNOB_DRAWS: Final = 500
+SLIDERS: Final = (
+    ("rate", 0, 5_000, 10),
+    ("members", 1, 64, 1),
+    ("queues", 1, 64, 1),
+    ("flushConsumerOffsetInterval", 100, 30_000, 100),
+    ("persistConsumerOffsetInterval", 100, 30_000, 100),
+    ("slaveSyncInterval", 500, 60_000, 500),
+    ("pullThresholdForQueue", 1, 2_000, 1),
+    ("consumeThreadMax", 1, 64, 1),
+    ("handlerMs", 0, 1_000, 1),
+)
+"""Settings that have a slider: key, least, greatest, step. The others are number fields."""
+MOST_MEMBERS: Final = 64
+Json = dict[str, Any]
+
+
+def answer(fault: str, values: Mapping[str, Any], down_seconds: float | None = None) -> Json:
+    """Predict one fault, and what each knob would save.
+
+    Raises:
+        ConfigError: Names the setting or the fault.
+    """
+    plan = find_fault(fault)
+    if down_seconds is not None and plan.kills_master and plan.broker_uptime_seconds is None:
+        plan = replace(plan, down_seconds=down_seconds)
+    settings = Settings().with_values(values)
+    found = predict(settings, plan, draws=DRAWS)
+    base = predict(settings, plan, draws=KNOB_DRAWS)
+    knobs = useful(rank_knobs(settings, plan, before=base, draws=KNOB_DRAWS))[:8]
+    return {
+        "settings": settings.to_dict(),
+        "down_seconds": plan.down_seconds,
+        "prediction": found.to_dict(),
+        "knobs": [knob.to_dict() for knob in knobs],
+        "command": command(fault, values, down_seconds),
+    }
+
+
+def command(fault: str, values: Mapping[str, Any], down_seconds: float | None) -> str:
+    """The same question on the command line."""
+    import shlex
+
+    words = ["failback", "predict", "--fault", fault]
+    if down_seconds is not None:
+        words += ["--down", f"{down_seconds:g}"]
+    for key, value in values.items():
+        text = str(value).lower() if isinstance(value, bool) else f"{value}"
+        words += ["--set", f"{key}={text}"]
+    return shlex.join(words)
+
+
+def form() -> Json:
+    """What the page needs: faults, sliders and flags with their defaults and meanings."""
+    defaults = Settings().to_dict()
+    return {
+        "faults": [
+            {"name": plan.name, "title": plan.title, "down_seconds": plan.down_seconds,
+             "has_outage": plan.kills_master and plan.broker_uptime_seconds is None}
+            for plan in FAULTS.values()
+        ],
+        "sliders": [
+            {"name": name, "least": least, "most": most, "step": step,
+             "value": defaults[name], "meaning": KEYS[name].meaning}
+            for name, least, most, step in SLIDERS
+        ],
+        "flags": [
+            {"name": key.name, "value": defaults[key.name], "meaning": key.meaning}
+            for key in KEYS.values() if key.kind == "flag"
+        ],
+    }  # fmt: skip

@@ -1,0 +1,147 @@
+"""Runs the dashboard: one process, one event loop, one poller."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from typing import Any, Final
+
+import uvicorn
+from fastapi import FastAPI
+from prometheus_client import start_http_server
+
+from failback.analytics.collect.tokens import TokenFile
+from failback.analytics.dashboard.access import Access
+from failback.analytics.dashboard.app import create_app
+from failback.analytics.dashboard.context import Shared
+from failback.analytics.dashboard.events import EventHub
+from failback.analytics.dashboard.experiments import Abort, Experiments
+from failback.analytics.dashboard.metrics import DashboardMetrics
+from failback.analytics.dashboard.poller import Poller
+from failback.analytics.dashboard.settings import DashboardSettings, Scenario
+from failback.protocol.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_DRAIN_SECONDS: Final = 5
+
+
+def make_app(
+    settings: DashboardSettings, scenarios: Sequence[Scenario], abort_run: Abort
+) -> tuple[FastAPI, DashboardMetrics]:
+    """The application with its parts; the poller runs for as long as the application does.
+
+    Raises:
+        ConfigError: A setting is wrong, or a file cannot be used.
+    """
+    settings.check()
+    tokens = TokenFile(settings.tokens) if settings.tokens is not None else None
+    hub, metrics = EventHub(), DashboardMetrics()
+    experiments = Experiments(
+        scenarios, settings.runs / ".dashboard", settings.audit_file, abort_run
+    )
+    try:
+        experiments.require_audit()
+    except OSError as error:
+        raise ConfigError("--audit", f"{settings.audit_file}: {error.strerror}") from error
+    poller = Poller(settings, hub, experiments)
+    metrics.watch("failback_dashboard_readers", "Open event streams.", lambda: hub.readers)
+    metrics.watch("failback_dashboard_looks", "Looks at the clusters.", lambda: poller.looks)
+    metrics.watch(
+        "failback_dashboard_look_seconds",
+        "How long the last look at the clusters took.",
+        lambda: poller.last_look_seconds,
+    )
+    shared = Shared(settings, Access(settings, tokens), hub, poller, experiments)
+    app = create_app(shared, metrics)
+    app.router.lifespan_context = _polling(poller)
+    return app, metrics
+
+
+def serve(settings: DashboardSettings, scenarios: Sequence[Scenario], abort_run: Abort) -> None:
+    """Serve until SIGTERM or SIGINT. Experiments that were started go on.
+
+    Raises:
+        ConfigError: A setting is wrong, or the address is taken.
+    """
+    app, metrics = make_app(settings, scenarios, abort_run)
+    listener = _listen(settings)
+    if settings.metrics_port is not None:
+        start_http_server(settings.metrics_port, "127.0.0.1", metrics.registry)
+    with listener:
+        _Server(settings, app).run([listener])
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, settings: DashboardSettings, app: FastAPI) -> None:
+        self._settings = settings
+        self._shared: Shared = app.state.shared
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                ws="none",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=_DRAIN_SECONDS,
+                ssl_certfile=settings.tls_cert,
+                ssl_keyfile=settings.tls_key,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End in order at SIGTERM and SIGINT, and with 0: it is what was asked for."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.handle_exit)
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say where it listens, once it does."""
+        await super().startup(sockets)
+        scheme = "https" if self._settings.tls_cert else "http"
+        for each in sockets or []:
+            host, port = each.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            with suppress(OSError):  # nobody reads it
+                print(f"dashboard listens on {scheme}://{shown}:{port}", flush=True)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Event streams have no end of their own."""
+        self._shared.hub.close()
+        await super().shutdown(sockets)
+
+
+def _listen(settings: DashboardSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((settings.host, settings.port))
+        listener.listen(256)
+    except OSError as error:
+        listener.close()
+        what = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+        raise ConfigError("--port", what) from error
+    return listener
+
+
+def _polling(poller: Poller) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+    """A lifespan during which the poller runs."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await asyncio.gather(poller.look_at_runs())
+        task = asyncio.create_task(poller.run(), name="poller")
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    return lifespan

@@ -1,0 +1,98 @@
+"""What a dashboard can be told, and what it can start. The command line makes both."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from failback.protocol.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """An experiment that can be started from the page."""
+
+    name: str
+    title: str
+    what_happens: str
+    needs_cluster: bool
+    """It runs on a cluster that is up already; else it brings its own and takes it away."""
+    arms: Sequence[str]
+    faults: Sequence[str]
+    """What is done to whom, one sentence each."""
+    command: Callable[[Mapping[str, str]], Sequence[str]]
+    """The command line for the values of ``options``; raises ``ConfigError`` for a bad one."""
+    options: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Name: (what it is, default)."""
+
+
+@dataclass(frozen=True, slots=True)
+class DashboardSettings:
+    """One dashboard."""
+
+    runs: Path
+    """Folder of run folders; looked through again and again."""
+    roots: tuple[Path, ...] = ()
+    """Roots of local runtimes, besides those that demos make below ``runs``."""
+    namesrv: tuple[str, ...] = ()
+    """Name servers of clusters that nobody here runs."""
+    kubeconfig: Path | None = None
+    kube_namespace: str = ""
+    """Read BrokerClusters and NameServers of this namespace; empty: no Kubernetes."""
+    host: str = "127.0.0.1"
+    port: int = 8090
+    tokens: Path | None = None
+    """Token file; without one only loopback is served, and everyone there may do everything."""
+    proxy: str = ""
+    """Address of a proxy whose ``proxy_header`` names the user; nobody else's is believed."""
+    proxy_header: str = "X-Forwarded-User"
+    operators: frozenset[str] = frozenset()
+    """Users of the proxy who may start and abort experiments; all others only look."""
+    public_hosts: frozenset[str] = frozenset()
+    """Host names under which the page is reached, when it is not loopback."""
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    metrics_port: int | None = None
+    """A port of its own for ``/metrics``, on loopback; ``None``: there is none."""
+    poll_seconds: float = 1.0
+    requests_per_minute: int = 1200
+    """Of one client; a page with its figures is about 30."""
+    writes_per_minute: int = 20
+    """Logins, starts and aborts of one client."""
+    audit: Path | None = None
+    """Who started and aborted what, one JSON line each; default: ``audit.jsonl`` in ``runs``."""
+
+    @property
+    def audit_file(self) -> Path:
+        return self.audit or self.runs / "audit.jsonl"
+
+    @property
+    def is_open(self) -> bool:
+        """Nobody has to say who they are."""
+        return self.tokens is None and not self.proxy
+
+    def check(self) -> None:
+        """Refuse what would let strangers in.
+
+        Raises:
+            ConfigError: Names the option.
+        """
+        if self.is_open and not is_loopback(self.host):
+            problem = f"{self.host} is not loopback: give --tokens FILE or --trust-proxy ADDRESS"
+            raise ConfigError("--host", problem)
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ConfigError("--tls-cert", "needs --tls-key, and the other way round")
+        if not self.runs.is_dir():
+            raise ConfigError("--runs", f"{self.runs} is no folder; make it or name another")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is a name or address of this machine alone."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,211 @@
+"""``failback dashboard``: the page for people on duty. Here it learns what it can start."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from failback.cli.bundled import EXPERIMENTS, bundled
+from failback.cli.cluster import RootOption, open_root
+from failback.cli.errors import guarded
+from failback.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from failback.analytics.dashboard.settings import Scenario
+
+_RULES = ("compat", "guarded")
+_ENGINES = ("failback", "apache")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+    app.command("dashboard")(dashboard)
+
+
+@guarded
+def dashboard(
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="0: any that is free.")] = 8090,
+    runs: Annotated[Path, typer.Option("--runs", help="Folder of run folders.")] = Path("runs"),
+    root: RootOption = None,
+    namesrv: Annotated[
+        str, typer.Option("--namesrv", help="Name servers of a cluster: HOST:PORT;HOST:PORT.")
+    ] = "",
+    kube_namespace: Annotated[
+        str, typer.Option("--kube-namespace", help="Show the BrokerClusters of this namespace.")
+    ] = "",
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", help="With --kube-namespace: not the usual one.")
+    ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option("--tokens", help="Token file (failback collect token); needed off loopback."),
+    ] = None,
+    trust_proxy: Annotated[
+        str,
+        typer.Option("--trust-proxy", metavar="ADDRESS", help="Believe who this proxy says it is."),
+    ] = "",
+    proxy_header: Annotated[
+        str, typer.Option("--proxy-header", help="Header in which the proxy names the user.")
+    ] = "X-Forwarded-User",
+    operator: Annotated[
+        list[str] | None,
+        typer.Option("--operator", help="User of the proxy who may start experiments; repeatable."),
+    ] = None,
+    public_host: Annotated[
+        list[str] | None,
+        typer.Option("--public-host", help="Name under which the page is reached; repeatable."),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option("--tls-cert")] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key")] = None,
+    audit: Annotated[
+        Path | None,
+        typer.Option("--audit", help="Who started and aborted what (default: RUNS/audit.jsonl)."),
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option("--metrics-port", help="Serve /metrics on loopback here.")
+    ] = None,
+) -> None:
+    """Show clusters, offsets and runs on a web page; start experiments and watch them."""
+    import logging
+
+    from failback.analytics.dashboard.serve import serve
+    from failback.analytics.dashboard.settings import DashboardSettings
+    from failback.chaos.orphans import abort
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    folder, local = runs.absolute(), open_root(root).path
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def abort_run(path: Path) -> None:
+        abort(path, "asked from the dashboard")
+
+    serve(
+        DashboardSettings(
+            runs=folder,
+            roots=(local,),
+            namesrv=tuple(each for each in namesrv.split(";") if each),
+            kubeconfig=kubeconfig,
+            kube_namespace=kube_namespace,
+            host=host,
+            port=port,
+            tokens=tokens,
+            proxy=trust_proxy,
+            proxy_header=proxy_header,
+            operators=frozenset(operator or ()),
+            public_hosts=frozenset(name.lower() for name in public_host or ()),
+            tls_cert=tls_cert,
+            tls_key=tls_key,
+            metrics_port=metrics_port,
+            audit=audit,
+        ),
+        [demo_scenario(folder), *bundled_scenarios(folder, local)],
+        abort_run,
+    )
+
+
+def demo_scenario(runs: Path) -> Scenario:
+    """The demo: brings its own cluster for each arm."""
+    from failback.analytics.dashboard.settings import Scenario
+
+    def command(options: Mapping[str, str]) -> Sequence[str]:
+        words = _failback("demo", "--runs", str(runs), "--report-engine", "local")
+        if _choice("quick", options["quick"], ("yes", "no")) == "yes":
+            words.append("--quick")
+        words += ["--rules", _choice("rules", options["rules"], _RULES)]
+        words += ["--engine", _choice("engine", options["engine"], _ENGINES)]
+        return words
+
+    return Scenario(
+        name="demo",
+        title="Kill a master under load, with and without a handover",
+        what_happens=(
+            "Starts a name server and a broker pair for each arm, kills the master, lets the slave"
+            " serve, brings the master back, and reports what came again and why."
+        ),
+        needs_cluster=False,
+        arms=("stay", "handover"),
+        faults=_faults("experiment.yaml"),
+        command=command,
+        options={
+            "quick": ("All timers at a tenth: yes or no", "yes"),
+            "rules": ("Rules of the brokers: compat or guarded", "compat"),
+            "engine": ("Brokers: failback or apache (not with quick)", "failback"),
+        },
+    )
+
+
+def bundled_scenarios(runs: Path, root: Path) -> list[Scenario]:
+    """The bundled experiments, on the local cluster that is up."""
+    return [_bundled_scenario(name, file, runs, root) for name, file in EXPERIMENTS.items()]
+
+
+def _bundled_scenario(name: str, file: str, runs: Path, root: Path) -> Scenario:
+    from failback.analytics.dashboard.settings import Scenario
+    from failback.chaos.spec import load_experiment
+
+    experiment = load_experiment(bundled(file))
+
+    def command(options: Mapping[str, str]) -> Sequence[str]:
+        words = _failback("run", name, "--root", str(root), "--runs", str(runs))
+        words += ["--report-engine", "local"]
+        if options["seed"]:
+            words += ["--seed", str(_number("seed", options["seed"]))]
+        if options["time-scale"]:
+            words += ["--time-scale", str(_number("time-scale", options["time-scale"]))]
+        return words
+
+    return Scenario(
+        name=name,
+        title=f"{name} on the cluster {experiment.cluster} that is up",
+        what_happens=(
+            "Runs every arm one after the other on the local cluster, then reports. The cluster"
+            " stays up afterwards."
+        ),
+        needs_cluster=True,
+        arms=tuple(arm.name for arm in experiment.arms),
+        faults=_faults(file),
+        command=command,
+        options={
+            "seed": ("Seed; empty: that of the file", ""),
+            "time-scale": ("Scale of all timers, as the brokers have it; empty: 1", ""),
+        },
+    )
+
+
+def _faults(file: str) -> tuple[str, ...]:
+    """What an experiment does to whom, one sentence each."""
+    from failback.chaos.spec import load_experiment
+
+    experiment = load_experiment(bundled(file))
+    seen: dict[str, str] = {}
+    for arm in experiment.arms:
+        for each in experiment.arm(arm.name).faults:
+            target = each.target
+            victim = f"group {target.group}" if target.group else (
+                f"the {target.role or 'master'} of {target.pair}"
+            )  # fmt: skip
+            seen.setdefault(each.id, f"{each.fault} of {victim}")
+    return tuple(seen.values())
+
+
+def _failback(*words: str) -> list[str]:
+    return [sys.executable, "-m", "failback.cli", *words]
+
+
+def _choice(name: str, value: str, known: Sequence[str]) -> str:
+    if value not in known:
+        raise ConfigError(name, f'must be {" or ".join(known)}, got "{value}"')
+    return value
+
+
+def _number(name: str, value: str) -> Any:
+    try:
+        number = float(value)
+    except ValueError:
+        raise ConfigError(name, f'must be a number, got "{value}"') from None
+    return int(number) if number.is_integer() and name == "seed" else number
