@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from failback.operator.broker_figures import ClusterFigures, PairFigures
 from failback.operator.carry_out import NameTaken, Outcome
 from failback.operator.clock import Deadlines
 from failback.operator.kinds.broker_cluster import BrokerCluster
@@ -113,6 +114,7 @@ class BrokerClusterKind:
         self._memories: dict[tuple[str, str], Memory] = {}
         self._models: dict[tuple[str, str], tuple[str, BrokerCluster]] = {}
         self._deadlines: dict[tuple[str, str], Deadlines] = {}
+        self._figures: dict[tuple[str, str], PairFigures] = {}
 
     def _model(self, resource: Object) -> BrokerCluster:
         """Return the decoded resource; decoded once per resourceVersion."""
@@ -158,10 +160,16 @@ class BrokerClusterKind:
             self._world.observer.memory(*where).foreign.add(outcome.error.key)
         observed = self._observed.pop(where, None)
         if observed is not None:
-            self._show(where, plan.status, observed)
+            model = self._model(resource)
+            cluster = ClusterFigures(model.cluster_name, model.spec.engine.type == "apache")
+            self._show(where, cluster, plan.status, observed)
 
     def _show(
-        self, where: tuple[str, str], status: Mapping[str, Any], observed: ObservedCluster
+        self,
+        where: tuple[str, str],
+        cluster: ClusterFigures,
+        status: Mapping[str, Any],
+        observed: ObservedCluster,
     ) -> None:
         members: list[tuple[int, int, int | None, int | None]] = []
         masters: dict[int, int] = {}
@@ -177,11 +185,15 @@ class BrokerClusterKind:
                 compared = facts.compare_metadata(master, view.broker)
                 ahead = compared.ahead_messages if compared is not None else None
                 members.append((index, ordinal, facts.lag_bytes(master, view.broker), ahead))
-        self._world.metrics.show("BrokerCluster", *where, status, members, masters)
+        figures = self._figures.setdefault(where, PairFigures()).look(
+            cluster, status, observed, self._world.clock()
+        )
+        self._world.metrics.show("BrokerCluster", *where, status, members, masters, figures)
 
     def forget(self, namespace: str, name: str) -> None:
         """Drop what is remembered."""
         self._models.pop((namespace, name), None)
         self._memories.pop((namespace, name), None)
         self._deadlines.pop((namespace, name), None)
+        self._figures.pop((namespace, name), None)
         self._world.observer.forget(namespace, name)

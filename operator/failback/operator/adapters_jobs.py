@@ -82,7 +82,8 @@ class _JobKind:
         """Show the gauges."""
         metadata = resource["metadata"]
         where = (resource["kind"], metadata["namespace"], metadata["name"])
-        self._world.metrics.show(*where, plan.status)
+        cluster = (resource["spec"].get("clusterRef") or {}).get("name", "")
+        self._world.metrics.show(*where, plan.status, cluster=cluster)
 
     def forget(self, namespace: str, name: str) -> None:
         """Nothing is remembered."""

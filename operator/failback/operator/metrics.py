@@ -4,13 +4,39 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from failback.client.offset_watch import Divergence
+from failback.protocol.metric_families import (
+    DIVERGENCE,
+    MAX_SERIES,
+    OTHER,
+    START_TIME,
+    SYNC_AGE,
+    Family,
+)
+
 _OBJECT: Final = ("kind", "namespace", "name")
 _PREFIX: Final = "failback_operator_"
 Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFigures:
+    """What the operator says of a broker under the names of RocketMQ's metrics.
+
+    ``labels`` are cluster, node_type, node_id and broker.
+    """
+
+    labels: tuple[str, str, str, str]
+    start_seconds: float | None = None
+    """Unix time; brokers of engine failback say it themselves."""
+    sync_age_seconds: float | None = None
+    divergence: Mapping[str, Divergence] = field(default_factory=dict)
+    """By group, of a slave."""
 
 
 class Metrics:
@@ -18,6 +44,8 @@ class Metrics:
 
     def __init__(self, *, version: str, kopf: str, kubernetes: str) -> None:
         self.registry = CollectorRegistry()
+        self.families: list[Family] = []
+        """All that is exported, for the page that lists it."""
         self._passes = self._counter("passes", "Passes.", "kind", "result")
         self._pass_seconds = self._histogram("pass_seconds", "Duration of a pass.", "kind")
         self._pass_age = self._gauge("pass_age_seconds", "Age of the last pass.", *_OBJECT)
@@ -55,11 +83,16 @@ class Metrics:
             "role_switch_outage_seconds", "Outage by a role switch.", "mode", "side"
         )
         self._conflicts = self._counter("field_conflicts", "Foreign field managers.", "manager")
-        self._divergence = Gauge(
-            "rocketmq_slave_offset_divergence_messages",
-            "Messages by which a slave's offsets differ from its master's.",
-            ("cluster", "broker", "member"),
-            registry=self.registry,
+        self._divergence = self._shared(DIVERGENCE)
+        self._start_time = self._shared(START_TIME)
+        self._sync_age = self._shared(SYNC_AGE)
+        self._run = self._shared(
+            Family(
+                "failback_run_active",
+                "gauge",
+                ("namespace", "run", "experiment", "cluster"),
+                "1 while a Job of a ChaosExperiment is under way.",
+            )
         )
         self._info = self._gauge("info", "Versions.", "version", "kopf", "kubernetes")
         self._info.labels(version, kopf, kubernetes).set(1)
@@ -67,13 +100,20 @@ class Metrics:
         self._last_pass: dict[Labels, float] = {}
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        self.families.append(Family(f"{_PREFIX}{name}_total", "counter", labels, text))
         return Counter(_PREFIX + name, text, labels, registry=self.registry)
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(_PREFIX + name, text, labels, registry=self.registry)
+        return self._shared(Family(_PREFIX + name, "gauge", labels, text))
 
     def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
+        self.families.append(Family(_PREFIX + name, "histogram", labels, text))
         return Histogram(_PREFIX + name, text, labels, registry=self.registry)
+
+    def _shared(self, family: Family) -> Gauge:
+        """A gauge whose name has no prefix of ours, because others export it too."""
+        self.families.append(family)
+        return Gauge(family.name, family.text, family.labels, registry=self.registry)
 
     def text(self) -> bytes:
         """Return everything in Prometheus' text format."""
@@ -134,12 +174,16 @@ class Metrics:
         status: Mapping[str, Any],
         members: Iterable[tuple[int, int, int | None, int | None]] = (),
         masters: Mapping[int, int] | None = None,
+        brokers: Iterable[BrokerFigures] = (),
+        cluster: str = "",
     ) -> None:
         """Set all gauges of one object from its status; label sets of before go.
 
         Args:
             members: Pair, ordinal, lag in bytes and messages ahead of each slave.
             masters: Pair → how many act as its master.
+            brokers: What is shown under the names of the brokers' own metrics.
+            cluster: Of a ChaosExperiment, the cluster that it is about.
         """
         found: dict[tuple[Gauge, Labels], float] = {}
         labels: Labels
@@ -163,9 +207,25 @@ class Metrics:
                 found[self._lag, labels] = lag
             if ahead is not None:
                 found[self._ahead, labels] = ahead
-                shown = (name, f"{name}-{pair}", f"{name}-{pair}-{ordinal}")
-                found[self._divergence, shown] = ahead
+        for broker in brokers:
+            self._add_broker(found, broker)
+        if kind == "ChaosExperiment" and status.get("activeArm"):
+            run = f"{name}-{status['activeArm']}-{status.get('activeRepetition', 0)}"
+            found[self._run, (namespace, run, name, cluster)] = 1
         self._replace((kind, namespace, name), found)
+
+    def _add_broker(self, found: dict[tuple[Gauge, Labels], float], broker: BrokerFigures) -> None:
+        if broker.start_seconds is not None:
+            found[self._start_time, broker.labels] = broker.start_seconds
+        if broker.sync_age_seconds is not None:
+            found[self._sync_age, broker.labels] = broker.sync_age_seconds
+        cluster, _, member, pair = broker.labels
+        for place, (group, distance) in enumerate(sorted(broker.divergence.items())):
+            where = (cluster, pair, member, group if place < MAX_SERIES else OTHER)
+            for direction in ("slave_ahead", "master_ahead"):
+                labels = (*where, direction)
+                before = found.get((self._divergence, labels), 0.0)
+                found[self._divergence, labels] = before + getattr(distance, direction)
 
     def forget(self, kind: str, namespace: str, name: str) -> None:
         """Remove everything that is labelled with an object that is gone."""
