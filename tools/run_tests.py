@@ -40,6 +40,9 @@ def pytest(marker: str, *arguments: str) -> Command:
     return [sys.executable, "-m", "pytest", "tests", "-q", "-m", expression, *arguments]
 
 
+BY_FILE = ("-n", "2", "--dist", "loadfile")
+"""For tiers that wait more than they work: two files at a time."""
+
 TIERS: dict[str, list[Command]] = {
     "lint": [
         [str(BIN / "ruff"), "check", *SOURCES],
@@ -50,12 +53,12 @@ TIERS: dict[str, list[Command]] = {
     "java-setup": [[sys.executable, "tools/setup_java.py"]],
     "unit": [pytest("unit", "-n", "2")],
     "integration": [pytest("integration", "-n", "2")],
-    "faults": [pytest("faults")],
-    "java": [pytest("java")],
+    "faults": [pytest("faults", *BY_FILE)],
+    "java": [pytest("java", *BY_FILE)],
     "spark": [pytest("spark")],
     "e2e": [pytest("e2e")],
     "kube-setup": [[sys.executable, "tools/setup_kube.py"]],
-    "kube": [pytest("kube", "-n", "3", "--dist", "loadfile")],  # they wait more than they work
+    "kube": [pytest("kube", "-n", "3", "--dist", "loadfile")],
     "images": [pytest("images", "-s")],
 }
 NEEDS = {"java": ["java-setup"], "e2e": ["java-setup"], "kube": ["kube-setup"]}
