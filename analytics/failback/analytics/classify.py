@@ -16,21 +16,22 @@ The Spark engine says the same in SQL, ``engines/stage_b_*.sql``; tests hold bot
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from failback.analytics import tables
 from failback.analytics.align import Clocks
+from failback.analytics.columns import Columns, Flags, Ordered, dense_of, match, match_codes
 from failback.analytics.intervals import Ints
 from failback.client.consumelog.schema import FAILED_STATUSES
 
-Flags = NDArray[np.bool_]
-
 RETRY_PREFIX: Final = "%RETRY%"
+HOLDER: Final = ("grp", "broker", "ptopic", "qid", "inc", "pqe")
+CLASSES: Final = ("PRIMARY", "RETRY", "DUP")
 _NEVER: Final = (1 << 63) - 1
 _ABSENT: Final = -(1 << 62)
 
@@ -54,21 +55,23 @@ def classify(candidates: pa.Table, inputs: CauseInputs, clocks: Clocks) -> pa.Ta
     message = c.dense("grp", "lane", "lseq", "fkey")
     copy = c.dense("grp", "broker", "ptopic", "qid", "qoff", "omid")
     bt, et, did, rt = c.ints("bt"), c.ints("et"), c.ints("did"), c.ints("rt")
-    ended, status = c.valid("et"), c.texts("status")
-    nth, _ = _ranks(message, bt, did)
-    nth_of_copy, previous = _ranks(copy, bt, did)
-    nth_at_rt, _ = _ranks(_pair(message, rt), bt, did)
-    failed = ended & np.isin(status, FAILED_STATUSES)
+    ended = c.valid("et")
+    order = Ordered(bt, did)
+    nth, _ = order.ranks(message)
+    nth_of_copy, previous = order.ranks(copy)
+    at_rt = dense_of([message, rt])
+    nth_at_rt, _ = order.ranks(at_rt)
+    failed = ended & c.one_of("status", FAILED_STATUSES)
     failed_before = _earliest(_pair(message, rt - 1), _pair(message, rt), et, failed)
     retry = (nth > 1) & (rt > 0) & (nth_at_rt == 1) & (failed_before <= bt)
     dup = (nth > 1) & ~retry
-    ok_end, ambiguous = _success(c, message, ended & (status == "SUCCESS"), clocks)
+    ok_end, ambiguous = _success(c, message, ended & c.one_of("status", ["SUCCESS"]), clocks)
     after = (nth > 1) & (bt >= ok_end)
     undecided = (nth > 1) & ambiguous
-    cause = np.full(c.count, None, object)
-    same_holder, _ = _ranks(c.dense_with(copy, "inc", "pqe"), bt, did)
+    cause = Causes(c.count)
+    same_holder, _ = order.ranks(c.dense_with(copy, "inc", "pqe"))
     todo = dup.copy()
-    _set(cause, todo, same_holder > 1, "CLIENT_BUG")
+    cause.set(todo, same_holder > 1, "CLIENT_BUG")
     _same_copy_causes(c, cause, todo, nth_of_copy > 1, previous, inputs)
     _retry_causes(c, cause, todo, nth_at_rt, inputs.sent_back)
     _producer_causes(c, cause, todo, inputs.produced)
@@ -79,8 +82,8 @@ def classify(candidates: pa.Table, inputs: CauseInputs, clocks: Clocks) -> pa.Ta
         "nth_of_copy": nth_of_copy,
         "prev_inc": pa.array(c.ints("inc")[where], mask=~known_previous),
         "prev_pqe": pa.array(c.ints("pqe")[where], mask=~known_previous),
-        "cls": np.where(nth == 1, "PRIMARY", np.where(retry, "RETRY", "DUP")),
-        "cause": pa.array(cause, pa.utf8()),
+        "cls": _named(np.where(nth == 1, 0, np.where(retry, 1, 2)), CLASSES),
+        "cause": cause.array(),
         "after_success": pa.array(after, mask=undecided),
         "ambiguous": undecided,
         "ok_end": pa.array(ok_end, mask=ok_end == _NEVER),
@@ -89,72 +92,9 @@ def classify(candidates: pa.Table, inputs: CauseInputs, clocks: Clocks) -> pa.Ta
     return tables.sorted_table(pa.table(whole), tables.CLASSIFIED)
 
 
-class Columns:
-    """Columns of a table as numpy arrays."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table.combine_chunks()
-        self.count: int = table.num_rows
-
-    def ints(self, name: str) -> Ints:
-        """Nulls are 0: ask :meth:`valid` beside it."""
-        column = self._table.column(name).fill_null(0)
-        return np.asarray(column.to_numpy(), np.int64)
-
-    def valid(self, name: str) -> Flags:
-        return np.asarray(self._table.column(name).is_valid().to_numpy(), bool)
-
-    def texts(self, name: str) -> NDArray[np.object_]:
-        column = self._table.column(name)
-        return np.array(column.to_pylist(), object)
-
-    def codes(self, name: str) -> Ints:
-        """Numbers that are equal where the values are."""
-        column = self._table.column(name)
-        if pa.types.is_integer(column.type):
-            return self.ints(name)
-        joined = (
-            column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        )
-        coded = joined.combine_chunks().dictionary_encode()
-        if isinstance(coded, pa.ChunkedArray):
-            coded = coded.combine_chunks()
-        return np.asarray(coded.indices.fill_null(-1).to_numpy(), np.int64)
-
-    def dense(self, *names: str) -> Ints:
-        """One number per distinct combination."""
-        return _dense([self.codes(name) for name in names])
-
-    def dense_with(self, code: Ints, *names: str) -> Ints:
-        return _dense([code, *(self.codes(name) for name in names)])
-
-
-def _dense(columns: list[Ints]) -> Ints:
-    order = np.lexsort(columns[::-1])
-    new = np.zeros(order.size, bool)
-    for column in columns:
-        new[1:] |= np.diff(column[order]) != 0
-    found = np.empty(order.size, np.int64)
-    found[order] = np.cumsum(new)
-    return found
-
-
 def _pair(message: Ints, rt: Ints) -> Ints:
     """A number for (message, rt) that can be computed for an rt nobody has, too."""
     return (message << 32) + rt + 1
-
-
-def _ranks(key: Ints, bt: Ints, did: Ints) -> tuple[Ints, Ints]:
-    """Place of each row inside its key by (bt, did), from 1; and the row before it, or -1."""
-    order = np.lexsort((did, bt, key))
-    new = np.ones(order.size, bool)
-    new[1:] = np.diff(key[order]) != 0
-    position = np.arange(order.size)
-    start = np.maximum.accumulate(np.where(new, position, 0))
-    rank, previous = np.empty(order.size, np.int64), np.full(order.size, -1, np.int64)
-    rank[order] = position - start + 1
-    previous[order[1:]] = np.where(new[1:], -1, order[:-1])
-    return rank, previous
 
 
 def _earliest(wanted: Ints, key: Ints, value: Ints, chosen: Flags) -> Ints:
@@ -189,24 +129,44 @@ def _success(c: Columns, message: Ints, good: Flags, clocks: Clocks) -> tuple[In
     hit[hit] = message[rows[at[hit]]] == message[hit]
     ok_end[hit] = et[rows[at[hit]]]
     if len(clocks.error) > 1:
-        host = c.texts("host")
-        for row in np.flatnonzero(hit).tolist():
-            other = rows[at[row]]
-            error = clocks.error.get(host[row], 0) + clocks.error.get(host[other], 0)
-            far = abs(int(bt[row]) - int(ok_end[row])) > error
-            ambiguous[row] = host[row] != host[other] and not far
+        host, names = c.named("host")
+        known = [clocks.error.get(name, 0) for name in names.to_pylist()]
+        error = np.array([*known, 0], np.int64)
+        here = np.flatnonzero(hit)
+        other = host[rows[at[here]]]
+        near = np.abs(bt[here] - ok_end[here]) <= error[host[here]] + error[other]
+        ambiguous[here] = (host[here] != other) & near
     return ok_end, ambiguous
 
 
-def _set(cause: NDArray[np.object_], todo: Flags, matches: Flags, label: str | None) -> None:
-    hit = todo & matches
-    cause[hit] = label
-    todo &= ~hit
+def _named(codes: Ints, names: Sequence[str]) -> pa.Array:
+    return pa.array(names, pa.utf8()).take(pa.array(codes))
+
+
+class Causes:
+    """The cause of each row, so far; without one the row is unattributed or no DUP."""
+
+    def __init__(self, count: int) -> None:
+        self._codes = np.full(count, -1, np.int64)
+        self._names: list[str] = []
+
+    def set(self, todo: Flags, matches: Flags, label: str | None) -> None:
+        """Name the rows of ``todo`` that match, and take them off it."""
+        hit = todo & matches
+        if label is not None:
+            if label not in self._names:
+                self._names.append(label)
+            self._codes[hit] = self._names.index(label)
+        todo &= ~hit
+
+    def array(self) -> pa.Array:
+        codes = pa.array(self._codes, mask=self._codes < 0)
+        return pa.array(self._names, pa.utf8()).take(codes)
 
 
 def _same_copy_causes(
     c: Columns,
-    cause: NDArray[np.object_],
+    cause: Causes,
     todo: Flags,
     again: Flags,
     previous: Ints,
@@ -215,52 +175,38 @@ def _same_copy_causes(
     """Rules for a copy that was delivered before: resets, rollbacks, overlaps, tails."""
     inc, pqe = c.ints("inc"), c.ints("pqe")
     before = np.maximum(previous, 0)
-    queue = list(
-        zip(c.texts("grp"), c.texts("broker"), c.texts("ptopic"), c.ints("qid"), strict=True)
-    )
-    numbers = _lookup_assignments(inputs.assigned)
-    rows = np.flatnonzero(todo & again)
-    mine = np.full(c.count, -1, np.int64)
-    prev = np.full(c.count, -1, np.int64)
-    for row in rows.tolist():
-        p = before[row]
-        mine[row] = numbers.get((*queue[row], inc[row], pqe[row]), -1)
-        prev[row] = numbers.get((*queue[row], inc[p], pqe[p]), -1)
+    a = Columns(inputs.assigned)
+    mine = match(c, HOLDER, a, HOLDER)
+    # The same copy has the same group and queue: what held it before is the previous row's own.
+    prev = np.where(previous >= 0, mine[before], -1)
     active = todo & again
-    _set(cause, todo, active & ((mine < 0) | (prev < 0)), None)
+    cause.set(todo, active & ((mine < 0) | (prev < 0)), None)
     active &= todo
     if not active.any():
         return
-    a = Columns(inputs.assigned)
     at, was = np.maximum(mine, 0), np.maximum(prev, 0)
     reset = _was_reset(c, active, mine, inc[before], pqe[before], before, inputs.reset)
-    _set(cause, todo, reset, "OFFSET_RESET")
+    cause.set(todo, reset, "OFFSET_RESET")
     active &= todo
     covered, same_inc, same_bid, other_bid = _covers(c, active, at, inputs)
     rolled = active & covered
     bid, bid_known = a.ints("src_bid")[at], a.valid("src_bid")[at]
     binc_known = a.valid("src_binc")[at]
-    _set(cause, todo, rolled & (a.texts("src")[at] == "NO_ENTRY"), "ROLLBACK_NO_ENTRY")
-    _set(cause, todo, rolled & ~bid_known, None)
-    _set(cause, todo, rolled & same_inc, "ROLLBACK_OVERWRITTEN")
-    _set(cause, todo, rolled & same_bid & ~binc_known, None)
-    _set(cause, todo, rolled & same_bid, "ROLLBACK_RESTART")
-    _set(cause, todo, rolled & ~other_bid, None)
-    _set(cause, todo, rolled & (bid == 0), "ROLLBACK_SLAVE_ONLY_PROGRESS")
-    _set(cause, todo, rolled, "ROLLBACK_STALE_SLAVE")
+    cause.set(todo, rolled & a.one_of("src", ["NO_ENTRY"])[at], "ROLLBACK_NO_ENTRY")
+    cause.set(todo, rolled & ~bid_known, None)
+    cause.set(todo, rolled & same_inc, "ROLLBACK_OVERWRITTEN")
+    cause.set(todo, rolled & same_bid & ~binc_known, None)
+    cause.set(todo, rolled & same_bid, "ROLLBACK_RESTART")
+    cause.set(todo, rolled & ~other_bid, None)
+    cause.set(todo, rolled & (bid == 0), "ROLLBACK_SLAVE_ONLY_PROGRESS")
+    cause.set(todo, rolled, "ROLLBACK_STALE_SLAVE")
     active &= todo
     ended, end_t = a.valid("end_t")[was], a.ints("end_t")[was]
-    _set(cause, todo, active & (~ended | (end_t > a.ints("t")[at])), "OVERLAP")
-    reason = a.texts("end_reason")[was]
-    for label in sorted({text for text in reason[active & todo] if text is not None}):
-        _set(cause, todo, active & (reason == label), f"TAIL_{label}")
-    _set(cause, todo, active, None)
-
-
-def _lookup_assignments(assigned: pa.Table) -> dict[tuple[Any, ...], int]:
-    names = ("grp", "broker", "ptopic", "qid", "inc", "pqe", "a_no")
-    columns = (assigned.column(name).to_pylist() for name in names)
-    return {tuple(key): number for *key, number in zip(*columns, strict=True)}
+    cause.set(todo, active & (~ended | (end_t > a.ints("t")[at])), "OVERLAP")
+    codes, names = a.named("end_reason")
+    for code, label in enumerate(names.to_pylist()):
+        cause.set(todo, active & (codes[was] == code), f"TAIL_{label}")
+    cause.set(todo, active, None)
 
 
 def _was_reset(
@@ -316,45 +262,39 @@ def _covers(
 
 
 def _retry_causes(
-    c: Columns, cause: NDArray[np.object_], todo: Flags, nth_at_rt: Ints, sent_back: pa.Table
+    c: Columns, cause: Causes, todo: Flags, nth_at_rt: Ints, sent_back: pa.Table
 ) -> None:
     """Rules for another copy in a retry topic."""
-    active = todo & np.array([text.startswith(RETRY_PREFIX) for text in c.texts("ptopic")], bool)
+    active = todo & c.starts_with("ptopic", RETRY_PREFIX)
     if not active.any():
         return
-    known = {
-        (row["grp"], row["lane"], row["lseq"], row["rt"]): (row["stored"], row["expired"])
-        for row in sent_back.to_pylist()
-    }
+    known = Columns(sent_back)
+    key = ("grp", "lane", "lseq", "rt")
+    at = match(c, key, known, key)
     stored, expired = np.zeros(c.count, np.int64), np.zeros(c.count, bool)
-    grp, lane, lseq, rt = c.texts("grp"), c.ints("lane"), c.ints("lseq"), c.ints("rt")
-    for row in np.flatnonzero(active).tolist():
-        key = (grp[row], int(lane[row]), int(lseq[row]), int(rt[row]))
-        stored[row], expired[row] = known.get(key, (0, False))
-    _set(cause, todo, active & (nth_at_rt > 1) & (stored > 1), "SENDBACK_DUP")
-    _set(cause, todo, active & (nth_at_rt > 1), "DELAY_REPLAY")
-    _set(cause, todo, active & expired, "CONSUME_TIMEOUT")
-    _set(cause, todo, active, "SENDBACK_ORPHAN")
+    if known.count:
+        stored = np.where(at >= 0, known.ints("stored")[at], 0)
+        expired = (at >= 0) & known.flags("expired")[at]
+    cause.set(todo, active & (nth_at_rt > 1) & (stored > 1), "SENDBACK_DUP")
+    cause.set(todo, active & (nth_at_rt > 1), "DELAY_REPLAY")
+    cause.set(todo, active & expired, "CONSUME_TIMEOUT")
+    cause.set(todo, active, "SENDBACK_ORPHAN")
 
 
-def _producer_causes(
-    c: Columns, cause: NDArray[np.object_], todo: Flags, produced: pa.Table
-) -> None:
+def _producer_causes(c: Columns, cause: Causes, todo: Flags, produced: pa.Table) -> None:
     """Rules for another copy in the topic itself."""
     if not todo.any():
         return
-    known = {(row["lane"], row["lseq"]): row for row in produced.to_pylist()}
-    lane, lseq = c.ints("lane"), c.ints("lseq")
-    for row in np.flatnonzero(todo).tolist():
-        sent = known.get((int(lane[row]), int(lseq[row])))
-        if sent is None:
-            continue  # nothing is known about its sends: unattributed
-        if sent["ukeys"] > 1:
-            cause[row] = "APP_RESEND"
-        elif sent["doubtful"]:
-            cause[row] = "SEND_TIMEOUT_DUP"
-        elif sent["degraded_then_more"]:
-            cause[row] = "NOT_STORE_OK_RESEND"
-        else:
-            cause[row] = "BROKER_COPY"
-    todo[:] = False
+    known = Columns(produced)
+    rows = np.flatnonzero(todo)
+    pairs = [(c.ints(name)[rows], known.ints(name)) for name in ("lane", "lseq")]
+    found = match_codes(pairs)
+    at = np.full(c.count, -1, np.int64)
+    at[rows] = found
+    cause.set(todo, at < 0, None)  # nothing is known about its sends
+    if not known.count:
+        return
+    cause.set(todo, known.ints("ukeys")[at] > 1, "APP_RESEND")
+    cause.set(todo, known.flags("doubtful")[at], "SEND_TIMEOUT_DUP")
+    cause.set(todo, known.flags("degraded_then_more")[at], "NOT_STORE_OK_RESEND")
+    cause.set(todo, todo.copy(), "BROKER_COPY")

@@ -24,6 +24,8 @@ NUMBER_BITS: Final = 19
 _MAX_PACKED_VALUE: Final = (1 << VALUE_BITS) - 1  # exclusive, so that no run crosses two numbers
 # More runs than this share of the rows: single keys with counts say the same in less room.
 _SCATTERED_SHARE: Final = 0.25
+# Keys that come more often than this in one batch are counted, not stripped one by one.
+_MAX_LAYERS: Final = 64
 
 
 class Runs(NamedTuple):
@@ -62,40 +64,64 @@ def layers(numbers: Ints, values: Ints) -> Runs:
         and int(values.max()) < _MAX_PACKED_VALUE
     )
     if packable:
-        keys = np.sort(numbers << VALUE_BITS | values)
-        number, value = keys >> VALUE_BITS, keys & ((1 << VALUE_BITS) - 1)
-    else:
-        order = np.lexsort((values, numbers))
-        number, value = numbers[order], values[order]
-    new = np.ones(value.size, bool)
-    new[1:] = (value[1:] != value[:-1]) | (number[1:] != number[:-1])
-    position = np.arange(value.size)
-    occurrence = position - np.maximum.accumulate(np.where(new, position, 0))
-    first = occurrence == 0
-    base = _runs(number[first], value[first], np.zeros(int(first.sum()), np.int64))
-    again = ~first
-    if again.any():
-        # A stable sort by occurrence keeps number and value ascending inside each layer.
-        order = np.argsort(occurrence[again], kind="stable")
-        base = concat_runs(
-            [base, _runs(number[again][order], value[again][order], occurrence[again][order])]
-        )
-    if base.lo.size > _SCATTERED_SHARE * value.size:
-        starts = np.flatnonzero(new)
-        counts = np.diff(np.append(starts, value.size))
-        return Runs(number[starts], value[starts], value[starts] + 1, counts)
-    return base
+        keys = numbers << VALUE_BITS | values
+        if (keys[1:] < keys[:-1]).any():  # files of the lake are in order
+            keys.sort()
+        return _layers(keys)
+    order = np.lexsort((values, numbers))
+    number, value = numbers[order], values[order]
+    # Ranks of the pairs are as good as keys: neighbours stay neighbours, all else gets a gap.
+    step = np.ones(value.size, np.int64)
+    step[1:] = np.where(
+        number[1:] != number[:-1], 2, np.minimum(np.diff(value).view(np.uint64), 2).view(np.int64)
+    )
+    rank = np.cumsum(step)
+    found = _layers(rank)
+    at = np.searchsorted(rank, found.lo)
+    last = np.searchsorted(rank, found.hi - 1)
+    return Runs(number[at], value[at], value[last] + 1, found.weight)
 
 
-def _runs(number: Ints, value: Ints, layer: Ints) -> Runs:
-    """Cut a sorted duplicate-free list of keys where it has a hole or changes history or layer."""
-    if value.size == 0:
-        return Runs(value, value, value, value)
-    cut = np.ones(value.size, bool)
-    cut[1:] = (np.diff(value) != 1) | (np.diff(number) != 0) | (np.diff(layer) != 0)
-    starts = np.flatnonzero(cut)
-    ends = np.append(starts[1:], value.size) - 1
-    return Runs(number[starts], value[starts], value[ends] + 1, np.ones(starts.size, np.int64))
+def _layers(keys: Ints) -> Runs:
+    """Layers of ascending packed keys: strip one occurrence of every key at a time."""
+    total, parts = keys.size, []
+    for _ in range(_MAX_LAYERS):
+        step = np.diff(keys)
+        breaks = np.flatnonzero(step != 1)
+        gaps = step[breaks]
+        twice = breaks[gaps == 0] + 1
+        if twice.size:
+            once = np.ones(keys.size, bool)
+            once[twice] = False
+            again, keys = keys[twice], keys[once]
+            breaks = np.flatnonzero(np.diff(keys) != 1)
+        else:
+            again = keys[:0]
+        lo = keys[np.concatenate(([0], breaks + 1))]
+        hi = keys[np.concatenate((breaks, [keys.size - 1]))] + 1
+        parts.append((lo, hi, np.ones(lo.size, np.int64)))
+        keys = again
+        if not keys.size:
+            break
+    if keys.size:  # a few keys that come very often
+        lo, weight = np.unique(keys, return_counts=True)
+        parts.append((lo, lo + 1, weight))
+    lo, hi, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+    if lo.size > _SCATTERED_SHARE * total:
+        lo, hi, weight = _counted(lo, hi, weight)
+    mask = (1 << VALUE_BITS) - 1
+    # A run never crosses two numbers, so its end has the number of its last key.
+    return Runs(lo >> VALUE_BITS, lo & mask, ((hi - 1) & mask) + 1, weight)
+
+
+def _counted(lo: Ints, hi: Ints, weight: Ints) -> tuple[Ints, Ints, Ints]:
+    """The same as single keys with counts."""
+    length = hi - lo
+    of = np.repeat(np.arange(lo.size), length)
+    key = lo[of] + np.arange(of.size) - np.repeat(np.cumsum(length) - length, length)
+    keys, at = np.unique(key, return_inverse=True)
+    counts = np.bincount(at, weights=weight[of], minlength=keys.size).astype(np.int64)
+    return keys, keys + 1, counts
 
 
 def concat_runs(parts: Sequence[Runs]) -> Runs:

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from failback.analytics.epochs import FOREVER, Queue
@@ -67,18 +66,7 @@ def deliver_columns(lake: Lake, *, full: bool) -> list[str]:
 
 def has_foreign(lake: Lake) -> bool:
     """Whether some delivery has no LAB_ID, from the files' statistics."""
-    import pyarrow.parquet as pq
-
-    for part in lake.parts.get("deliver", ()):
-        if "lane" not in part.columns:
-            return True
-        footer = pq.read_metadata(part.path)
-        at = footer.schema.names.index("lane")
-        for group in range(footer.num_row_groups):
-            found = footer.row_group(group).column(at).statistics
-            if found is None or not found.has_null_count or found.null_count:
-                return True
-    return False
+    return lake.has_foreign
 
 
 def normalise(batch: pa.Table, context: Context, ends: Ends, dropped: Dropped) -> pa.Table:
@@ -120,7 +108,7 @@ def normalise(batch: pa.Table, context: Context, ends: Ends, dropped: Dropped) -
         "bt": bt,
         "et": pa.array(et, pa.int64(), mask=~ended),
         "status": status,
-        "done": pc.equal(status.cast(pa.utf8()), "SUCCESS"),
+        "done": _is(status, "SUCCESS"),
         "store_ms": rows["store_ms"],
     }
     if "rt" in batch.schema.names:
@@ -158,14 +146,20 @@ def _ends(
     return et, ended, pa.array(texts, pa.utf8()).dictionary_encode()
 
 
+def _is(names: pa.DictionaryArray, wanted: str) -> NDArray[np.bool_]:
+    hit = np.array([name == wanted for name in names.dictionary.to_pylist()] + [False], bool)
+    indices = names.indices.fill_null(-1) if names.null_count else names.indices
+    found: NDArray[np.bool_] = hit[indices.to_numpy(zero_copy_only=False)]
+    return found
+
+
 def _known_status(status: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
     names = status.dictionary.to_pylist()
     unknown = [name not in DELIVER_STATUSES for name in names]
-    texts = ["UNKNOWN" if flag else name for name, flag in zip(names, unknown, strict=True)]
-    codes = status.indices.to_numpy()
-    found = np.array(unknown, bool)[codes] if names else np.zeros(len(codes), bool)
     if not any(unknown):
-        return status, found
+        return status, np.zeros(len(status), bool)
+    texts = ["UNKNOWN" if flag else name for name, flag in zip(names, unknown, strict=True)]
+    found = np.array(unknown, bool)[status.indices.to_numpy()]
     return pa.array(texts, pa.utf8()).take(status.indices).dictionary_encode(), found
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from failback.analytics.classify import Columns
+from failback.analytics.columns import Columns
 from failback.analytics.history import Assignment
 from failback.analytics.intervals import Ints
 from failback.analytics.measures import Figures, Row

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics import partials, tables
-from failback.analytics.classify import CauseInputs, Columns, classify
+from failback.analytics.classify import CauseInputs, classify
+from failback.analytics.columns import Columns
 from failback.analytics.engines.base import Forbidden, StageA
 from failback.analytics.intervals import IntervalSet, sweep
 from failback.analytics.lake import Lake

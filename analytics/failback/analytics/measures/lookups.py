@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics import tables
-from failback.analytics.analysis import Analysis, columns_of
+from failback.analytics.analysis import Analysis
+from failback.analytics.attribution import columns_of
 from failback.analytics.history import GroupQueue
 from failback.analytics.intervals import IntervalSet
 from failback.analytics.measures.numbers import Row

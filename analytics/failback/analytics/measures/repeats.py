@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow.compute as pc
 
-from failback.analytics.analysis import columns_of
+from failback.analytics.attribution import columns_of
 from failback.analytics.measures.lookups import Dup, Figures
 from failback.analytics.measures.numbers import NS, Row, quantile, ratio, seconds
 

@@ -25,23 +25,29 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
     if not rows.count:
         return out.table()
     grp, broker, topic = rows.codes("grp"), rows.codes("broker"), rows.codes("ptopic")
-    qid, qoff, bt, et = rows["qid"], rows["qoff"], rows["bt"], rows["et"]
+    qoff, bt, et = rows["qoff"], rows["bt"], rows["et"]
     ended = rows.valid("et")
     done = ended & rows.true("done")
     figure = bt >= context.warmup_end_ns
-    queue = Key(grp=grp, broker=broker, topic=topic, n1=qid)
-    epoch_queue = queue.and_(n2=rows["epoch"])
-    lane = Key(grp=grp, n1=rows["lane"])
+    # What a batch has few of: queues, holders, lanes. Found once, for all the keys below.
+    of = Key(
+        grp=grp, broker=broker, topic=topic, n1=rows["qid"], n2=rows["epoch"], n3=rows["inc"],
+        n4=rows["pqe"],
+    ).grouped(rows.count)  # fmt: skip
+    queue = of.key(grp="grp", broker="broker", topic="topic", n1="n1")
+    epoch_queue = of.key(grp="grp", broker="broker", topic="topic", n1="n1", n2="n2")
+    holder = of.key(grp="grp", broker="broker", topic="topic", n1="n1", n2="n3", n3="n4")
+    group = of.key(grp="grp")
+    lane = group.and_(n1=rows["lane"])
     out.intervals("copy", epoch_queue, qoff, figure)
     out.intervals("message", lane, rows["lseq"], figure)
     out.intervals("done", lane.at(done), rows["lseq"][done], figure[done])
     bucket = buckets(rows, ("grp", "broker", "ptopic"), et, context.boundaries)
-    out.values(MAX, "progress", epoch_queue.and_(n3=bucket).at(done), qoff[done] + 1)
+    out.values(MAX, "progress", epoch_queue.and_(n3=bucket).at(done), (qoff + 1)[done])
     by_second = queue.and_(n2=bt // NS)
     out.values(SUM, "rate", by_second, np.ones(rows.count, np.int64))
     out.values(MAX, "front", by_second, qoff + 1)
-    holder = queue.and_(n2=rows["inc"], n3=rows["pqe"])
-    out.values(MAX, "finished", holder.and_(n4=et // NS).at(ended), qoff[ended] + 1)
+    out.values(MAX, "finished", holder.and_(n4=et // NS).at(ended), (qoff + 1)[ended])
     spans = ended & (et // NS > bt // NS)
     for_seconds = np.flatnonzero(spans)
     if for_seconds.size:
@@ -53,17 +59,16 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
     out.values(
         SUM,
         "ok_bin",
-        Key(grp=grp, n1=et // context.ok_bin_ns).at(done),
+        group.and_(n1=et // context.ok_bin_ns).at(done),
         np.ones(int(done.sum()), np.int64),
     )
-    group = Key(grp=grp)
-    for name, counted in (
+    for name, each in (
         ("delivered", figure.astype(np.int64)),
         ("handler_ns", np.where(figure & ended, et - bt, 0)),
         ("abandoned", (figure & ~ended).astype(np.int64)),
         ("foreign", (figure & (rows["lane"] < 0)).astype(np.int64)),
     ):
-        out.values(SUM, name, group, counted)
+        out.values(SUM, name, group, each)
     return out.table()
 
 

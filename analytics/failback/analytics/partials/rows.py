@@ -55,6 +55,8 @@ class Rows:
         return found
 
     def valid(self, name: str) -> NDArray[np.bool_]:
+        if not self.column(name).null_count:
+            return np.ones(self.count, bool)
         return np.asarray(self.column(name).is_valid().to_numpy(zero_copy_only=False), bool)
 
     def true(self, name: str) -> NDArray[np.bool_]:
@@ -69,8 +71,11 @@ class Rows:
             if not pa.types.is_dictionary(column.type):
                 column = column.dictionary_encode()
             names = column.dictionary.to_pylist()
-            indices = pc.fill_null(column.indices, len(names)).to_numpy(zero_copy_only=False)
-            found = Codes(indices.astype(np.int64), [*names, ""])
+            indices = column.indices
+            if column.null_count:
+                indices, names = pc.fill_null(indices, len(names)), [*names, ""]
+            codes = np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)
+            found = Codes(codes, names)
             self._codes[name] = found
         return found
 
@@ -96,11 +101,17 @@ class Rows:
 
     def _named(self, name: str, test: Callable[[str], bool]) -> NDArray[np.bool_]:
         codes = self.codes(name)
-        return np.array([test(text) for text in codes.names], bool)[codes.codes]
+        hits = [test(text) for text in codes.names]
+        if len(set(hits)) == 1:
+            return np.full(self.count, hits[0])
+        return np.array(hits, bool)[codes.codes]
 
     def shifts(self, clocks: Clocks) -> Ints:
         codes = self.codes("host")
-        return np.array([clocks.shift_of(name) for name in codes.names], np.int64)[codes.codes]
+        shifts = [clocks.shift_of(name) for name in codes.names]
+        if len(set(shifts)) == 1:
+            return np.full(self.count, shifts[0], np.int64)
+        return np.array(shifts, np.int64)[codes.codes]
 
     def rename_broadcast(self, groups: frozenset[str]) -> None:
         """Make ``grp`` the group of each client where every client gets every message."""
@@ -128,7 +139,8 @@ class Rows:
             radices.append(len(column.names))
         span = int(self["qid"].max()) + 2  # -1 is a queue id of samples
         code = code * span + self["qid"] + 1
-        order = np.argsort(code, kind="stable")
+        ascending = not (code[1:] < code[:-1]).any()  # files of the lake are in order
+        order = np.arange(code.size) if ascending else np.argsort(code, kind="stable")
         starts = np.flatnonzero(np.diff(code[order], prepend=-1))
         found = []
         for rows in np.split(order, starts[1:]):

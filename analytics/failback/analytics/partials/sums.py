@@ -7,6 +7,8 @@ rows with an equal key are joined; ``lo`` is the value of all but interval rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -34,31 +36,72 @@ SCHEMA: Final = pa.schema(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A key column: numbers, with names if they are codes, of all rows or of chosen ones."""
+
+    values: Ints
+    names: Sequence[str] | None = None
+    where: Ints | None = None
+
+    def rows(self) -> Ints:
+        return self.values if self.where is None else self.values[self.where]
+
+    def at(self, rows: Ints) -> _Part:
+        where = rows if self.where is None else self.where[rows]
+        return _Part(self.values, self.names, where)
+
+    def pick(self, rows: Ints) -> Ints:
+        return self.values[rows if self.where is None else self.where[rows]]
+
+
 class Key:
     """The key columns of partial rows, as codes and numbers."""
 
     def __init__(self, **parts: Codes | Ints) -> None:
-        self.parts: dict[str, Codes | Ints] = parts
+        self.parts = {name: _part(part) for name, part in parts.items()}
+        self._grouped: tuple[_Part, int, frozenset[str]] | None = None
+
+    def _made(
+        self, parts: dict[str, _Part], grouped: tuple[_Part, int, frozenset[str]] | None
+    ) -> Key:
+        made = Key()
+        made.parts, made._grouped = parts, grouped
+        return made
 
     def and_(self, **more: Codes | Ints) -> Key:
-        return Key(**{**self.parts, **more})
+        added = {name: _part(part) for name, part in more.items()}
+        return self._made({**self.parts, **added}, self._grouped)
 
     def at(self, rows: NDArray[Any]) -> Key:
         """The keys of some rows only, by mask or index."""
-        return Key(
-            **{
-                name: Codes(part.codes[rows], part.names) if isinstance(part, Codes) else part[rows]
-                for name, part in self.parts.items()
-            }
-        )
+        if rows.dtype == np.bool_:
+            if rows.all():
+                return self
+            rows = np.flatnonzero(rows)
+        grouped = self._grouped
+        if grouped is not None:
+            grouped = (grouped[0].at(rows), *grouped[1:])
+        return self._made({name: part.at(rows) for name, part in self.parts.items()}, grouped)
+
+    def grouped(self, count: int) -> Grouping:
+        """The same, with the distinct keys of its rows found out once, for keys of some parts."""
+        number, example = self.packed(count)
+        return Grouping(self, number, example)
 
     def packed(self, count: int) -> tuple[Ints, Ints]:
         """A dense code per row, and for each code a row that has it."""
         if not self.parts or not count:
             return np.zeros(count, np.int64), np.zeros(min(count, 1), np.int64)
-        code, span = np.zeros(count, np.int64), 1
-        for part in self.parts.values():
-            values = part.codes if isinstance(part, Codes) else part
+        code: Ints | None = None
+        span, covered = 1, frozenset[str]()
+        if self._grouped is not None:
+            part, span, covered = self._grouped
+            code = part.rows() if span > 1 else None
+        for name, part in self.parts.items():
+            if name in covered:
+                continue
+            values = part.rows()
             least = int(values.min())
             width = int(values.max()) - least + 1
             if width == 1:
@@ -66,21 +109,52 @@ class Key:
             if width > 4 * count + 1024:  # scattered numbers: their ranks are enough
                 unique, values = np.unique(values, return_inverse=True)
                 least, width = 0, unique.size
+            if code is None:
+                code, span = values - least, width
+                continue
             if span * width > 4 * count + 1024:
                 unique, code = np.unique(code, return_inverse=True)
                 span = unique.size
             code = code * width + (values - least)
             span *= width
-        if span == 1:
-            return code, np.zeros(1, np.int64)
+        if code is None or span == 1:
+            return np.zeros(count, np.int64), np.zeros(1, np.int64)
         if span > 4 * count + 1024:
             _, first, dense = np.unique(code, return_index=True, return_inverse=True)
             return dense, first
         seen = np.full(span, -1, np.int64)
         seen[code[::-1]] = np.arange(count - 1, -1, -1)
         present = seen >= 0
+        if present.all():
+            return code, seen
         rank = np.cumsum(present) - 1
         return rank[code], seen[present]
+
+
+class Grouping:
+    """Rows by the distinct values of a key: other keys of the same columns follow from it."""
+
+    def __init__(self, key: Key, number: Ints, example: Ints) -> None:
+        self._key = key
+        self._number = number
+        self._example = example
+
+    def key(self, **names: str) -> Key:
+        """A key of some columns, each under another name."""
+        parts = {name: self._key.parts[column] for name, column in names.items()}
+        few = Key()
+        few.parts = {name: _Part(part.pick(self._example)) for name, part in parts.items()}
+        code, example = few.packed(self._example.size)
+        same = code.size == example.size and (code[1:] > code[:-1]).all()
+        number = self._number if same else code[self._number]
+        made = Key()
+        made.parts = parts
+        made._grouped = (_Part(number), example.size, frozenset(parts))
+        return made
+
+
+def _part(part: Codes | Ints) -> _Part:
+    return _Part(part.codes, part.names) if isinstance(part, Codes) else _Part(part)
 
 
 class Partials:
@@ -98,7 +172,8 @@ class Partials:
             chosen = figure if counted else ~figure
             if not chosen.any():
                 continue
-            runs = layers(number[chosen], values[chosen])
+            whole = bool(chosen.all())
+            runs = layers(*(x if whole else x[chosen] for x in (number, values)))
             weight = runs.weight
             self._add(
                 INTERVAL,
@@ -146,15 +221,13 @@ class Partials:
         ]
         for name in NAMES:
             part = key.parts.get(name)
-            if isinstance(part, Codes):
-                taken = pa.array(part.names, pa.utf8()).take(pa.array(part.codes[example]))
-                columns.append(taken)
+            if part is not None and part.names is not None:
+                columns.append(pa.array(part.names, pa.utf8()).take(pa.array(part.pick(example))))
             else:
                 columns.append(pa.array([""] * count, pa.utf8()))
         for name in NUMBERS:
             part = key.parts.get(name)
-            given = isinstance(part, np.ndarray)
-            columns.append(part[example] if given else np.zeros(count, np.int64))  # type: ignore[index]
+            columns.append(np.zeros(count, np.int64) if part is None else part.pick(example))
         self._tables.append(
             pa.table([*columns, lo, hi, weight, figure], names=SCHEMA.names).cast(SCHEMA)
         )

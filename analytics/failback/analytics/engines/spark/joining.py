@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from failback.analytics import partials, tables
-from failback.analytics.classify import Columns
+from failback.analytics.columns import Columns
 from failback.analytics.engines.local import by_family
 from failback.analytics.engines.spark.reading import ddl_of
 from failback.analytics.intervals import sweep

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.classify import Columns
+from failback.analytics.columns import Columns
 from failback.analytics.intervals import IntervalSet
 
 MAX_PIECES: Final = 200_000

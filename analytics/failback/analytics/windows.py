@@ -1,0 +1,98 @@
+"""What each assignment delivered again: counts, and runs of offsets by cause. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics.columns import Columns, Flags, packed_of
+from failback.analytics.history import GroupQueue, History
+from failback.analytics.intervals import Ints
+
+_PLACE = ("grp", "broker", "ptopic", "qid", "inc", "a_no", "cause", "prev_inc", "fid")
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Consecutive offsets that one assignment delivered again, for one cause."""
+
+    assignment: int | None
+    key: GroupQueue
+    lo: int
+    hi: int
+    size: int
+    cause: str | None
+    from_proc: int
+    to_proc: int
+    t: int
+    fid: str | None
+
+
+def redelivered_of(repeats: pa.Table) -> dict[int, tuple[int, int, int]]:
+    """Per assignment: distinct offsets delivered again, the lowest, and the highest + 1."""
+    found = _same_copy_repeats(repeats)
+    found = found.filter(found.column("a_no").is_valid())
+    joined = found.group_by("a_no").aggregate(
+        [("qoff", "count_distinct"), ("qoff", "min"), ("qoff", "max")]
+    )
+    columns = ("a_no", "qoff_count_distinct", "qoff_min", "qoff_max")
+    rows = zip(*(joined.column(name).to_pylist() for name in columns), strict=True)
+    return {number: (count, low, high + 1) for number, count, low, high in rows}
+
+
+def windows_of(history: History, repeats: pa.Table) -> list[Window]:
+    """Runs of repeated offsets per assignment, cause and previous holder, of rows in figures."""
+    found = _same_copy_repeats(repeats)
+    in_figures = pc.greater_equal(found.column("bt"), history.folder.warmup_end_ns)
+    found = found.filter(pc.and_(in_figures, pc.equal(found.column("cls"), "DUP")))
+    c = Columns(found)
+    if not c.count:
+        return []
+    parts = [
+        column
+        for name in _PLACE
+        for column in (c.codes(name), c.valid(name).astype(np.int64))
+    ]  # fmt: skip
+    group, qoff = packed_of(parts), c.ints("qoff")
+    order = np.lexsort((qoff, group))
+    group, qoff = group[order], qoff[order]
+    changed = np.ones(order.size, bool)
+    changed[1:] = group[1:] != group[:-1]
+    cut = changed.copy()
+    cut[1:] |= np.diff(qoff) > 1  # the same offset twice is in one run
+    starts = np.flatnonzero(cut)
+    ends = np.append(starts[1:], order.size) - 1
+    begin = _least_of_each(c.ints("bt")[order], changed)[starts]
+    rows = found.select(list(_PLACE)).take(pa.array(order[starts])).to_pylist()
+    windows = []
+    for row, lo, hi, first in zip(
+        rows, qoff[starts].tolist(), (qoff[ends] + 1).tolist(), begin.tolist(), strict=True
+    ):
+        number = row["a_no"]
+        t = first if number is None else history.assignments[number].t
+        key = GroupQueue(row["grp"], row["broker"], row["ptopic"], row["qid"])
+        windows.append(
+            Window(number, key, lo, hi, hi - lo, row["cause"], row["prev_inc"], row["inc"], t,
+                   row["fid"])
+        )  # fmt: skip
+    return sorted(windows, key=lambda w: (w.key, w.t, w.lo, w.cause or "", w.from_proc, w.to_proc))
+
+
+def _least_of_each(values: Ints, changed: Flags) -> Ints:
+    """For each row the least value of its group; groups begin where ``changed``."""
+    least: Ints = np.minimum.reduceat(values, np.flatnonzero(changed))
+    spread: Ints = least[np.cumsum(changed) - 1]
+    return spread
+
+
+def _same_copy_repeats(repeats: pa.Table) -> pa.Table:
+    """Deliveries of a copy that another holder had delivered before."""
+    other = pc.or_(
+        pc.not_equal(repeats.column("prev_inc"), repeats.column("inc")),
+        pc.not_equal(repeats.column("prev_pqe"), repeats.column("pqe")),
+    )
+    again = pc.greater(repeats.column("nth_of_copy"), 1)
+    return repeats.filter(pc.fill_null(pc.and_(again, other), False))
