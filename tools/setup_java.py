@@ -88,6 +88,12 @@ def ensure_load_generator() -> Path:
     return home / "load"
 
 
+def fetch_jars(pom: Path, target: Path) -> Path:
+    """Return ``target``, filled with the jars that a pom names."""
+    _once(target, [pom], lambda folder: _fetch(pom, folder))
+    return target
+
+
 def _once(target: Path, inputs: Iterable[Path], make: Callable[[Path], None]) -> None:
     """Make folder ``target`` unless it stands and was made from the same ``inputs``."""
     digest = hashlib.sha256()
@@ -123,7 +129,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _fetch(pom: Path, target: Path) -> None:
     print(f"setup: fetching {pom.parent.name} from Maven Central", flush=True)
-    need_command(("mvn",), "maven", "Maven (fetches the Apache RocketMQ jars)")
+    need_command(("mvn",), "maven", "Maven (fetches Java libraries for tests)")
     command = ["mvn", "-q", "-B", "-f", str(pom), "dependency:copy-dependencies"]
     command += ["-DincludeScope=runtime", f"-DoutputDirectory={target}"]
     try:

@@ -8,7 +8,7 @@ class ReportInputError(Exception):
 
     exit_code = 2
 
-    def __init__(self, problem: str, path: Path | None = None) -> None:
+    def __init__(self, problem: str, path: Path | str | None = None) -> None:
         self.problem = problem
         self.path = path
         super().__init__(f"{path}: {problem}" if path is not None else problem)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,38 +17,66 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError
+from failback.analytics.lake_store import LakeStore, open_store
 from failback.client.consumelog.schema import SCHEMA_ID, SCHEMA_KEY, TABLES, arrow_schema
+from failback.client.consumelog.segments import SEGMENT_KEY
 
 CHUNK_ROWS: Final = 1 << 20
+_ALONE: Final = 4
+SEGMENTS_KEY: Final = "failback.segments"
+"""Where a file that was merged from many says what each of them held: a JSON list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """One file of the lake and what its footer says."""
 
-    path: Path
+    name: str
+    """Its path below the lake's root."""
+    size: int
     rows: int
     columns: tuple[str, ...]
-    segment: Mapping[str, Any]
-    """The shipper's metadata; empty for files of another writer."""
+    segments: tuple[Mapping[str, Any], ...]
+    """The shipper's metadata of each segment in it; none for files of another writer."""
+    may_lack_lane: bool
+    """Whether some row may have no LAB_ID, as far as the statistics tell."""
 
 
 @dataclass(slots=True)
 class Lake:
     """The readable files of one run, per table."""
 
-    root: Path
+    store: LakeStore
     run: str
     parts: dict[str, list[Part]]
     unreadable: list[str] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
+    """Files whose rows are in a merged file as well: a compaction has not deleted them yet."""
     filled: dict[str, list[str]] = field(default_factory=dict)
     """Nullable columns that some file of a table lacks: they read as null."""
 
     def rows(self, table: str) -> int:
         return sum(part.rows for part in self.parts.get(table, ()))
 
-    def files(self, table: str) -> list[str]:
-        return [str(part.path) for part in self.parts.get(table, ())]
+    @property
+    def bytes(self) -> int:
+        return sum(part.size for parts in self.parts.values() for part in parts)
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether some delivery has no LAB_ID, from the files' statistics."""
+        return any(part.may_lack_lane for part in self.parts.get("deliver", ()))
+
+    def segments(self) -> list[Mapping[str, Any]]:
+        """What each segment of the run says about itself."""
+        parts = (part for parts in self.parts.values() for part in parts)
+        return [segment for part in parts for segment in part.segments]
+
+    def spark_paths(self, table: str) -> list[str]:
+        """What Spark is to read: the folder, or the files where some are unreadable."""
+        if not (self.unreadable or self.passed_over):  # one listing, not thousands of paths
+            return [self.store.spark_uri(f"table={table}/run={self.run}")]
+        return [self.store.spark_uri(part.name) for part in self.parts.get(table, ())]
 
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows of a small table, in file order."""
@@ -68,6 +96,9 @@ class Lake:
         count = 0
         for part in self.parts.get(table, ()):
             for piece in self._pieces(table, part, columns, rows):
+                if not waiting and piece.num_rows >= rows // _ALONE:
+                    yield piece  # large enough: putting it together with others is a copy
+                    continue
                 waiting.append(piece)
                 count += piece.num_rows
                 if count >= rows:
@@ -82,43 +113,99 @@ class Lake:
         schema = _chosen(table, columns)
         present = [name for name in schema.names if name in part.columns]
         try:
-            with pq.ParquetFile(part.path) as file:
+            with self.store.open(part.name) as source, pq.ParquetFile(source) as file:
                 for batch in file.iter_batches(rows, columns=present):
                     yield _fitted(pa.table(batch), schema)
         except (OSError, pa.ArrowException) as error:
-            name = str(part.path.relative_to(self.root))
-            if name not in self.unreadable:
-                self.unreadable.append(f"{name}: {error}")
+            if not any(each.startswith(f"{part.name}: ") for each in self.unreadable):
+                self.unreadable.append(f"{part.name}: {error}")
 
 
-def open_lake(root: Path, run: str, tables: Iterable[str] = TABLES) -> Lake:
+def open_lake(root: Path | str | LakeStore, run: str, tables: Iterable[str] = TABLES) -> Lake:
     """Look at the footer of every file of a run.
+
+    Args:
+        root: A folder, a URI, or a store that is open already.
+        run: The run's id.
+        tables: Only these are looked at.
 
     Raises:
         ReportInputError: A required column is missing, a column has another type, or the schema is
             of a newer major version.
     """
-    lake = Lake(root, run, {})
+    store = root if isinstance(root, LakeStore) else open_store(root)
+    lake = Lake(store, run, {})
     for table in tables:
-        for path in sorted((root / f"table={table}" / f"run={run}").glob("*.parquet")):
+        for found in store.files(f"table={table}/run={run}"):
             try:
-                footer = pq.read_metadata(path)
+                with store.open(found.name) as source:
+                    footer = pq.read_metadata(source)
                 schema = footer.schema.to_arrow_schema()
             except (OSError, pa.ArrowException) as error:
-                lake.unreadable.append(f"{path.relative_to(root)}: {error}")
+                lake.unreadable.append(f"{found.name}: {error}")
                 continue
-            missing = _check_schema(table, schema, path)
+            missing = _check_schema(table, schema, f"{store}/{found.name}")
             if missing:
                 known = lake.filled.setdefault(table, [])
                 known.extend(name for name in missing if name not in known)
-            stored = (schema.metadata or {}).get(b"failback.segment")
-            lake.parts.setdefault(table, []).append(
-                Part(path, footer.num_rows, tuple(schema.names), json.loads(stored or b"{}"))
+            part = Part(
+                found.name,
+                found.size,
+                footer.num_rows,
+                tuple(schema.names),
+                segments_in(schema.metadata or {}),
+                may_lack_lane=table == "deliver" and _may_lack_lane(footer),
             )
+            lake.parts.setdefault(table, []).append(part)
+        _pass_over(lake, table)
     return lake
 
 
-def _check_schema(table: str, schema: pa.Schema, path: Path) -> list[str]:
+def _pass_over(lake: Lake, table: str) -> None:
+    """Count no segment twice where a compaction was cut before it deleted what it had merged."""
+    parts = lake.parts.get(table, [])
+    if not any(len(part.segments) > 1 for part in parts):
+        return
+    twice = shadowed(
+        {part.name: {(s["proc"], s["index"]) for s in part.segments} for part in parts}
+    )
+    lake.parts[table] = [part for part in parts if part.name not in twice]
+    lake.passed_over += sorted(twice)
+
+
+def shadowed(held: Mapping[str, Set[Hashable]]) -> set[str]:
+    """Files all of whose segments are in files with more segments."""
+    covered: set[Hashable] = set()
+    found = set()
+    for name in sorted(held, key=lambda name: (-len(held[name]), name)):
+        if held[name] and held[name] <= covered:
+            found.add(name)
+        covered |= held[name]
+    return found
+
+
+def segments_in(metadata: Mapping[bytes, bytes]) -> tuple[Mapping[str, Any], ...]:
+    """What a file's metadata says of the segments in it."""
+    merged = metadata.get(SEGMENTS_KEY.encode())
+    if merged is not None:
+        return tuple(json.loads(merged))
+    stored = metadata.get(SEGMENT_KEY.encode())
+    return (json.loads(stored),) if stored else ()
+
+
+def _may_lack_lane(footer: pq.FileMetaData) -> bool:
+    names = footer.schema.names
+    if "lane" not in names:
+        return True
+    at = names.index("lane")
+    for group in range(footer.num_row_groups):
+        found = footer.row_group(group).column(at).statistics
+        if found is None or not found.has_null_count or found.null_count:
+            return True
+    return False
+
+
+def _check_schema(table: str, schema: pa.Schema, path: str) -> list[str]:
     """Names of nullable columns that the file lacks; anything worse is refused."""
     version = (schema.metadata or {}).get(SCHEMA_KEY.encode(), SCHEMA_ID.encode()).decode()
     if schema_major(version) != schema_major(SCHEMA_ID):
@@ -182,6 +269,6 @@ def _together(tables: list[pa.Table]) -> pa.Table:
 
 
 if __name__ == "__main__":
-    from failback.analytics.collect.fsck import main
+    from failback.analytics.lake_command import main
 
     sys.exit(main())

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from failback.analytics.collect.catalogue import CHANGED, Catalogue
+from failback.analytics.collect.catalogue import CHANGED, mark_name
 from failback.analytics.errors import ReportInputError
 
 RUN_SCHEMA: Final = "failback.run/1"
@@ -125,15 +125,20 @@ def read_run_folder(path: Path) -> RunFolder:
     evidence = _check_manifest(path)
     contradicted = _contradicted(path / "lake", str(run["run"]))
     evidence = replace(evidence, changed=(*evidence.changed, *contradicted))
-    return RunFolder(path, run, closed, evidence, _groups(run))
+    return RunFolder(path, run, closed, evidence, groups_of(run))
 
 
 def _contradicted(lake: Path, run: str) -> tuple[str, ...]:
     """Segments that a collector was sent a second time with other content."""
     try:
-        lines = Catalogue.mark_in(lake, run, CHANGED).read_bytes().splitlines()
+        lines = (lake / mark_name(run, CHANGED)).read_bytes().splitlines()
     except FileNotFoundError:
         return ()
+    return segments_contradicted(lines)
+
+
+def segments_contradicted(lines: Iterable[bytes]) -> tuple[str, ...]:
+    """The segments that a mark of a collector names."""
     return tuple(sorted({f"segment {json.loads(line)['id']}" for line in lines if line}))
 
 
@@ -152,7 +157,8 @@ def _document(path: Path, schema: str) -> dict[str, Any]:
     return content
 
 
-def _groups(run: Mapping[str, Any]) -> tuple[Group, ...]:
+def groups_of(run: Mapping[str, Any]) -> tuple[Group, ...]:
+    """The groups that ``run.json`` declares."""
     return tuple(
         Group(
             name=str(group["name"]),

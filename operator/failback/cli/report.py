@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from failback.cli.errors import guarded, worst
 from failback.cli.output import print_json, say
 from failback.cli.verdicts import print_verdicts, row_of
+from failback.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from failback.analytics.run_source import RunSource
 
 EngineOption = Annotated[
     str, typer.Option("--engine", help="local (in this process), spark, or auto.")
@@ -30,6 +34,23 @@ def _run_folders(given: list[Path]) -> list[Path]:
     return found
 
 
+def _sources(given: list[Path], lake: str | None, runs: list[str]) -> list[Path | RunSource]:
+    """The run folders, or the runs of a lake; a run folder with --lake gives the documents."""
+    if lake is None:
+        if runs or not given:
+            raise ConfigError("RUN", "name a run folder, or --lake and --run")
+        return list(_run_folders(given))
+    from failback.analytics.run_source import source_in_lake
+
+    if given and runs:
+        raise ConfigError("--run", "the run folders say already which runs of the lake are meant")
+    if given:
+        return [source_in_lake(lake, documents=each) for each in _run_folders(given)]
+    if not runs:
+        raise ConfigError("--run", f"name a run of {lake}")
+    return [source_in_lake(lake, each) for each in runs]
+
+
 def _write_summary(path: Path, reports: list[Path]) -> None:
     """Write the figures as the status of a ReconsumptionReport has them."""
     from json import loads
@@ -45,20 +66,51 @@ def _write_summary(path: Path, reports: list[Path]) -> None:
 
 @guarded
 def report(
-    run: Annotated[list[Path], typer.Argument(help="Run folder; several share one session.")],
+    run: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Run folder, or a folder of runs; several are compared."),
+    ] = None,
     engine: EngineOption = "auto",
     out: Annotated[Path | None, typer.Option(help="Where to write (default: RUN/report).")] = None,
+    compare: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--compare",
+            metavar="RUN",
+            help="Run folder or report.json to compare with; repeatable."
+            " The arm of the first RUN is the baseline.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
     summary: Annotated[
         Path | None, typer.Option("--summary", help="Leave the figures here in at most 4 KiB.")
     ] = None,
+    textfile: Annotated[
+        Path | None,
+        typer.Option("--textfile", help="Write metrics for Prometheus' textfile collector here."),
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of report.json.")
+    ] = False,
 ) -> None:
-    """Count what a run delivered twice, say why, and write the report."""
-    from failback.analytics.report import report_many
+    """Count what a run delivered twice, say why, and write the report.
 
-    done = report_many(_run_folders(run), engine, out)
+    Beside report.json, summary.md and report.html the folder has every table behind a figure, as
+    CSV and Parquet, in tables/.
+    """
+    from failback.analytics.report import report_many, report_schema
+
+    if schema:
+        print_json(report_schema())
+        return
+    if not run:
+        raise ConfigError("RUN", "name at least one run folder")
+    compared = _run_folders(compare or [])
+    done = report_many(_run_folders(run), engine, out, compare=compared)
     if summary is not None:
         _write_summary(summary, [each.json for each in done])
+    if textfile is not None:
+        _write_textfile(textfile, [each.json for each in done])
     rows = [
         {
             **row_of(each.json),
@@ -75,3 +127,12 @@ def report(
             say(f"{each.verdict}: {each.sentence}")
             say(f"report: {each.html or each.summary}")
     raise typer.Exit(worst(each.exit_code for each in done))
+
+
+def _write_textfile(path: Path, reports: list[Path]) -> None:
+    """Whole or not there: the collector of metrics may read at any time."""
+    from failback.analytics.report import read_report
+    from failback.analytics.textfile import render_textfile
+    from failback.client.files import replace_file
+
+    replace_file(path, render_textfile([read_report(each) for each in reports]))

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.collect.catalogue import CHANGED, Catalogue, append_line
-from failback.analytics.collect.fsck import check_run, main
+from failback.analytics.collect.fsck import check_run
+from failback.analytics.lake_command import main
+from failback.analytics.lake_store import LakeStore, open_store
 from failback.client.consumelog.gaps import missing_ranges
 from failback.client.consumelog.ship import Shipper
 from tests.support.collector_lab import write_log
@@ -13,11 +15,11 @@ from tests.support.collector_lab import write_log
 pytestmark = pytest.mark.unit
 
 
-def sealed(folder: Path) -> tuple[Path, Catalogue]:
+def sealed(folder: Path) -> tuple[LakeStore, Catalogue]:
     """A lake that was written without a collector: it has no catalogue."""
     write_log(folder / "hot", deliveries=40)
     Shipper(folder / "hot", folder / "lake").seal_all(final=True)
-    return folder / "lake", Catalogue(folder / "lake")
+    return open_store(folder / "lake"), Catalogue(folder / "lake")
 
 
 def test_the_catalogue_is_made_again_from_the_files(tmp_path: Path) -> None:
@@ -56,15 +58,15 @@ def test_a_file_that_is_gone_is_named_and_its_records_are_missing(
     lake, catalogue = sealed(tmp_path)
     check_run(lake, catalogue, "lab", 5)
     victim = next(entry for entry in catalogue.entries("lab") if entry.table == "deliver")
-    (lake / victim.path).unlink()
+    (tmp_path / "lake" / victim.path).unlink()
     other = next(entry for entry in catalogue.entries("lab") if entry.table == "life")
-    (lake / other.path).write_bytes(b"damaged")
-    assert main(["fsck", str(lake)]) == 1
+    (tmp_path / "lake" / other.path).write_bytes(b"damaged")
+    assert main(["fsck", str(tmp_path / "lake")]) == 1
     assert victim.path in capsys.readouterr().out
     last = catalogue.load("lab").procs[1].last_seq
     (*_, hole) = catalogue.missing("lab", {1: last})
     assert hole["proc_no"] == 1
-    assert main(["fsck", str(lake)]) == 0
+    assert main(["fsck", str(tmp_path / "lake")]) == 0
 
 
 def test_a_run_and_the_mark_of_another_have_different_names(tmp_path: Path) -> None:

@@ -27,6 +27,16 @@ CHANGED: Final = "changed"
 EXPIRED: Final = "expired"
 
 
+def mark_name(run: str, kind: str) -> str:
+    """The name of a mark below the lake's root, for who only reads a lake."""
+    return f"{FOLDER}/{kind}={run}"
+
+
+def catalogue_name(run: str) -> str:
+    """The name of a run's catalogue below the lake's root."""
+    return f"{FOLDER}/run={run}.jsonl"
+
+
 class Entry(msgspec.Struct, frozen=True):
     """One line of a catalogue."""
 
@@ -98,11 +108,6 @@ class Catalogue:
     def mark(self, run: str, kind: str) -> Path:
         """The file of a mark: ``CLOSED``, ``CHANGED`` or ``EXPIRED``."""
         return self.folder / f"{kind}={run}"
-
-    @staticmethod
-    def mark_in(lake: Path, run: str, kind: str) -> Path:
-        """The same for who only reads a lake."""
-        return lake / FOLDER / f"{kind}={run}"
 
     def runs(self) -> list[str]:
         """Runs that have a catalogue."""

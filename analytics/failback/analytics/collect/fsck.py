@@ -6,28 +6,37 @@ The collector does this for every run when it starts. By hand, with the collecto
 
 from __future__ import annotations
 
-import argparse
 import logging
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.collect.catalogue import Catalogue, Entry
+from failback.analytics.collect.catalogue import Entry
 from failback.analytics.collect.decode import UPLOAD_KEY
 from failback.analytics.collect.ids import SegmentId, SegmentNote
-from failback.client.consumelog.segments import SEGMENT_KEY
+from failback.analytics.lake import segments_in, shadowed
+from failback.analytics.lake_store import Found, LakeStore
 
 logger = logging.getLogger(__name__)
 
 
+class Lines(Protocol):
+    """A catalogue, wherever it is kept."""
+
+    def entries(self, run: str) -> Iterable[Entry]:
+        """Every whole line."""
+
+    def replace(self, run: str, entries: list[Entry]) -> None:
+        """Write all lines anew."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedRun:
-    """What was found in one run. Paths are below the lake's root."""
+    """What was found in one run. Names are below the lake's root."""
 
     run: str
     segments: int
@@ -37,16 +46,18 @@ class CheckedRun:
     """Lines whose file is gone: records are missing."""
     unreadable: tuple[str, ...]
     """Files whose footer cannot be read, or that say nothing about themselves."""
+    doubled: tuple[str, ...] = ()
+    """Files whose segments are in another file too: a compaction was cut, and goes on by itself."""
 
 
 def entry_of(
-    table: str, path: Path, size: int, note: SegmentNote, sha256: str | None, now_ms: int
+    table: str, name: str, size: int, note: SegmentNote, sha256: str | None, now_ms: int
 ) -> Entry:
-    """The catalogue's line for a file of the lake."""
+    """The catalogue's line for a segment in a file of the lake."""
     return Entry(
         id=str(SegmentId(note.run, note.proc, note.index, table)),
         sha256=sha256,
-        path=path.as_posix(),
+        path=name,
         bytes=size,
         proc=note.proc,
         proc_no=note.proc_no,
@@ -60,66 +71,68 @@ def entry_of(
     )
 
 
-def check_run(lake: Path, catalogue: Catalogue, run: str, now_ms: int) -> CheckedRun:
-    """Compare the lines of a run with its files, and write the catalogue anew if they differ."""
-    files = {
-        path.relative_to(lake).as_posix(): path
-        for path in sorted(lake.glob(f"table=*/run={run}/*.parquet"))
-    }
+def check_run(store: LakeStore, catalogue: Lines, run: str, now_ms: int) -> CheckedRun:
+    """Compare the lines of a run with its files, and write the catalogue anew if they differ.
+
+    A segment counts once. Where two files have it, a compaction was killed between its new files
+    and its last deletion: the merged file stands, and the old one is deleted after the catalogue
+    says so.
+    """
+    files = {found.name: found.size for found in run_files(store, run)}
     lines = list(catalogue.entries(run))
-    listed = {entry.path: entry for entry in lines}
-    vanished = tuple(sorted(set(listed) - set(files)))
-    added, unreadable = [], []
-    for name in sorted(set(files) - set(listed)):
-        entry = _entry_from_footer(files[name], Path(name), now_ms)
-        if entry is None:
-            unreadable.append(name)
-        else:
-            listed[name] = entry
+    held: dict[str, dict[str, Entry]] = {}
+    for entry in lines:
+        if entry.path in files:
+            held.setdefault(entry.path, {})[entry.id] = entry
+    added: list[str] = []
+    unreadable: list[str] = []
+    for name in sorted(set(files) - set(held)):
+        found = _entries_of(store, name, files[name], now_ms)
+        if found:
+            held[name] = {entry.id: entry for entry in found}
             added.append(name)
-    kept = [entry for name, entry in listed.items() if name in files]
-    if vanished or added or len(lines) != len(listed):
-        catalogue.replace(run, kept)
+        else:
+            unreadable.append(name)
+    doubled = sorted(shadowed({name: set(entries) for name, entries in held.items()}))
+    kept = {
+        each.id: each
+        for name, entries in held.items()
+        if name not in doubled
+        for each in entries.values()
+    }
+    vanished = tuple(sorted({entry.path for entry in lines if entry.id not in kept}))
+    if list(kept.values()) != lines:
+        catalogue.replace(run, list(kept.values()))
         logger.warning(
             "catalogue of %s: %d files added, %d lines without a file dropped",
             run, len(added), len(vanished),
         )  # fmt: skip
-    return CheckedRun(run, len(kept), tuple(added), vanished, tuple(unreadable))
+    for name in doubled:
+        store.delete(name)
+    added = [name for name in added if name not in doubled]
+    return CheckedRun(run, len(kept), tuple(added), vanished, tuple(unreadable), tuple(doubled))
 
 
-def _entry_from_footer(path: Path, name: Path, now_ms: int) -> Entry | None:
-    table = name.parts[0].removeprefix("table=")
+def run_files(store: LakeStore, run: str) -> list[Found]:
+    """All files of a run, by name."""
+    tables = [name for name in store.folders() if name.startswith("table=")]
+    return [found for table in tables for found in store.files(f"{table}/run={run}")]
+
+
+def _entries_of(store: LakeStore, name: str, size: int, now_ms: int) -> list[Entry]:
+    table = name.partition("/")[0].removeprefix("table=")
     try:
-        metadata = pq.read_schema(path).metadata or {}
-        note = msgspec.json.decode(metadata[SEGMENT_KEY.encode()], type=SegmentNote)
-    except (KeyError, OSError, pa.ArrowException, msgspec.DecodeError) as error:
+        with store.open(name) as file:
+            metadata = pq.read_schema(file).metadata or {}
+        segments = segments_in(metadata)
+        notes = [msgspec.convert(segment, SegmentNote) for segment in segments]
+    except (OSError, ValueError, pa.ArrowException, msgspec.ValidationError) as error:
         logger.error("%s cannot be catalogued: %s", name, error)
-        return None
-    sha256 = metadata.get(UPLOAD_KEY.encode())
-    return entry_of(
-        table, name, path.stat().st_size, note, sha256.decode() if sha256 else None, now_ms
-    )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Check every run of a lake. Returns 1 if a file is gone or cannot be read."""
-    parser = argparse.ArgumentParser(prog="python -m failback.analytics.lake")
-    commands = parser.add_subparsers(dest="command", required=True)
-    fsck = commands.add_parser("fsck", help="make the catalogue agree with the files")
-    fsck.add_argument("lake", type=Path, help="folder with table=*/run=*/")
-    options = parser.parse_args(argv)
-    if not options.lake.is_dir():
-        parser.error(f"{options.lake}: no such folder")
-    catalogue = Catalogue(options.lake)
-    names = {path.name.removeprefix("run=") for path in options.lake.glob("table=*/run=*")}
-    code = 0
-    for run in sorted(names | set(catalogue.runs())):
-        found = check_run(options.lake, catalogue, run, time.time_ns() // 1_000_000)
-        print(
-            f"{run}: {found.segments} segments, {len(found.added)} added, "
-            f"{len(found.vanished)} vanished, {len(found.unreadable)} unreadable"
-        )
-        for name in (*found.vanished, *found.unreadable):
-            print(f"  {name}")
-            code = 1
-    return code
+        return []
+    own = metadata.get(UPLOAD_KEY.encode())
+    hashes = [segment.get("sha256") or (own.decode() if own else None) for segment in segments]
+    shares = size // max(1, len(notes))
+    return [
+        entry_of(table, name, shares, note, sha256, now_ms)
+        for note, sha256 in zip(notes, hashes, strict=True)
+    ]

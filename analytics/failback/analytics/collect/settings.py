@@ -29,6 +29,8 @@ class CollectorSettings:
     """Holds ``lake/``, ``incoming/`` (unfinished writes) and ``quarantine/``; one file system."""
     tokens: Path
     """The token file, see ``tokens``. There is no collector without one."""
+    lake: str | None = None
+    """Where the lake is if not below ``root``: ``s3://bucket/prefix``."""
     host: str = "127.0.0.1"
     port: int = 8095
     limits: Limits = Limits()

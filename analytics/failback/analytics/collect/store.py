@@ -1,10 +1,11 @@
 """The disk side of the collector. Every method may be called from any thread, and may block.
 
 A segment is written to ``incoming/``, synced, renamed into the lake, its folder synced, and then
-gets its line in the catalogue; only then it is answered. Killed anywhere, the next start finds
-either nothing but a file in ``incoming/``, which it deletes, or a lake file without a line, which
-``fsck`` adds. Nobody was told that such a segment is stored, so its shipper sends it again and
-hears that it is known.
+gets its line in the catalogue; only then it is answered. In an object store one PUT takes the
+place of the first steps; the catalogue is kept on the disk, and copied there when a run closes.
+Killed anywhere, the next start finds either nothing but a file in ``incoming/``, which it deletes,
+or a lake file without a line, which ``fsck`` adds. Nobody was told that such a segment is stored,
+so its shipper sends it again and hears that it is known.
 """
 
 from __future__ import annotations
@@ -20,20 +21,29 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.collect.catalogue import CHANGED, CLOSED, EXPIRED, Catalogue, RunState
+from failback.analytics.collect.catalogue import (
+    CHANGED,
+    CLOSED,
+    EXPIRED,
+    FOLDER,
+    Catalogue,
+    RunState,
+    catalogue_name,
+    mark_name,
+)
 from failback.analytics.collect.decode import UPLOAD_KEY, Decoded, decode, unpacked_bytes
 from failback.analytics.collect.fsck import check_run, entry_of
 from failback.analytics.collect.ids import SegmentId
 from failback.analytics.collect.memory_gate import MemoryGate
 from failback.analytics.collect.problems import Problem
 from failback.analytics.collect.settings import CollectorSettings
+from failback.analytics.lake_store import open_store
 from failback.client.consumelog.lake_files import parquet_bytes
 from failback.client.files import place, sync_folder
 
@@ -53,12 +63,13 @@ class Store:
     def __init__(self, settings: CollectorSettings, wall_ms: Callable[[], int]) -> None:
         self._settings = settings
         self._wall_ms = wall_ms
-        self.lake = settings.root / "lake"
         self.incoming = settings.root / "incoming"
         self.quarantine = settings.root / "quarantine"
-        for folder in (self.lake, self.incoming, self.quarantine):
+        here = settings.root / "lake"
+        for folder in (here, self.incoming, self.quarantine):
             folder.mkdir(parents=True, exist_ok=True)
-        self.catalogue = Catalogue(self.lake)
+        self.lake = open_store(settings.lake or here, scratch=self.incoming)
+        self.catalogue = Catalogue(here)
         self._runs: OrderedDict[str, RunState] = OrderedDict()
         self._runs_lock = threading.Lock()
         self._segment_locks = [threading.Lock() for _ in range(_LOCKS)]
@@ -70,12 +81,14 @@ class Store:
         """Put right what a kill left behind. Call once, before the first request."""
         for path in self.incoming.iterdir():
             path.unlink()
-        names = {path.name.removeprefix("run=") for path in self.lake.glob("table=*/run=*")}
-        for run in sorted(names | set(self.catalogue.runs())):
+        self._fetch_catalogue()
+        for run in sorted({*self.lake.runs(), *self.catalogue.runs()}):
             if self.catalogue.mark(run, EXPIRED).exists():
                 self._delete_files(run)
                 continue
-            check_run(self.lake, self.catalogue, run, self._wall_ms())
+            found = check_run(self.lake, self.catalogue, run, self._wall_ms())
+            if (found.added or found.vanished) and self.catalogue.mark(run, CLOSED).exists():
+                self._publish(run)
             self._bytes += self._state(run).bytes
 
     @property
@@ -85,7 +98,7 @@ class Store:
 
     def free_bytes(self) -> int:
         """Free space of the file system that the lake is on."""
-        return shutil.disk_usage(self.lake).free
+        return shutil.disk_usage(self.incoming).free
 
     def check_room(self) -> None:
         """Raise ``Problem`` when nothing more may be stored."""
@@ -194,7 +207,9 @@ class Store:
             if not gaps and not state.closed:
                 note = {"procs": {str(number): seq for number, seq in sorted(last_seqs.items())}}
                 mark = self.catalogue.mark(run, CLOSED)
+                self._publish(run)
                 place(msgspec.json.encode(note), self.incoming / uuid.uuid4().hex, mark)
+                self._publish(run, CLOSED)
                 state.closed = True
             return gaps
 
@@ -236,12 +251,16 @@ class Store:
         return False
 
     def _stored_hash(self, named: SegmentId, number: int) -> str | None:
-        path = self.lake / named.path(number)
         try:
-            metadata = pq.read_schema(path).metadata or {}
+            with self.lake.open(named.path(number)) as file:
+                metadata = pq.read_schema(file).metadata or {}
             return str(metadata[UPLOAD_KEY.encode()].decode())
         except FileNotFoundError:
-            return None
+            if not self._state(named.run).closed:
+                return None
+            # Only a closed run may have been compacted into other files.
+            listed = (each for each in self.catalogue.entries(named.run) if each.id == str(named))
+            return next((each.sha256 or "unknown" for each in listed), None)
         except (KeyError, OSError, pa.ArrowException):
             # Damaged, or put there by another writer: the catalogue says what it was.
             listed = (each for each in self.catalogue.entries(named.run) if each.id == str(named))
@@ -250,11 +269,10 @@ class Store:
     def _write(self, named: SegmentId, decoded: Decoded, sha256: str) -> None:
         note = decoded.note
         data = parquet_bytes(decoded.table)
-        path = self.lake / named.path(note.proc_no)
-        self._claim(named, note.proc_no, path.parent)
-        place(data, self.incoming / f"{uuid.uuid4().hex}.parquet", path)
-        entry = entry_of(named.table, path.relative_to(self.lake), data.size, note, sha256,
-                         self._wall_ms())  # fmt: skip
+        name = named.path(note.proc_no)
+        self._claim(named, note.proc_no)
+        self.lake.write(name, data)
+        entry = entry_of(named.table, name, data.size, note, sha256, self._wall_ms())
         with self._run_lock(named.run):
             state = self._state(named.run)
             try:
@@ -262,13 +280,13 @@ class Store:
                     raise Problem("run-closed", f"run {named.run} was closed meanwhile")
                 self.catalogue.append(named.run, entry)
             except BaseException:
-                path.unlink(missing_ok=True)  # nobody was told that it is stored
+                self.lake.delete(name)  # nobody was told that it is stored
                 raise
             state.add(entry)
             self._bytes += entry.bytes
 
-    def _claim(self, named: SegmentId, number: int, folder: Path) -> None:
-        """Make the folder, and the number the process's: deliveries of a run are told by it."""
+    def _claim(self, named: SegmentId, number: int) -> None:
+        """Make the number the process's: deliveries of a run are told by it."""
         with self._run_lock(named.run):
             state = self._state(named.run)
             owner = state.procs.get(number)
@@ -278,13 +296,6 @@ class Store:
                 what = f"process number {number} of run {named.run} is not of {named.proc}"
                 raise Problem("process-number-taken", what)
             state.claim(number, named.proc)
-            self._make_folder(folder)
-
-    def _make_folder(self, folder: Path) -> None:
-        if not folder.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            sync_folder(folder.parent)
-            sync_folder(self.lake)
 
     def _set_aside(self, named: SegmentId, body: bytes, sha256: str) -> None:
         """Keep what contradicts a stored segment, and mark the run."""
@@ -297,11 +308,14 @@ class Store:
             held = sum(each.stat().st_size for each in self.quarantine.rglob("*") if each.is_file())
             kept = held + len(body) <= self._settings.quarantine_bytes
             if kept:
-                self._make_folder(folder)
+                if not folder.exists():
+                    folder.mkdir(parents=True)
+                    sync_folder(self.quarantine)
                 place(body, self.incoming / uuid.uuid4().hex, path)
             name = str(path.relative_to(self._settings.root)) if kept else None
             self.catalogue.mark_changed(named.run, str(named), sha256, name)
             state.changed += 1
+            self._publish(named.run, CHANGED)
         logger.error("%s came again with other content; the run is marked", named)
 
     def _state(self, run: str) -> RunState:
@@ -324,12 +338,37 @@ class Store:
 
     def _delete_files(self, run: str) -> None:
         """Delete a run that is marked as expired; begun again by the next start if killed."""
-        for folder in self.lake.glob(f"table=*/run={run}"):
-            shutil.rmtree(folder)
+        for table in self.lake.folders():
+            if table.startswith("table="):
+                self.lake.delete_folder(f"{table}/run={run}")
+        self.lake.delete_folder(f"_runs/run={run}")
         shutil.rmtree(self.quarantine / f"run={run}", ignore_errors=True)
+        if self.lake.folder is None:
+            for name in (
+                *(mark_name(run, kind) for kind in (CLOSED, CHANGED)),
+                catalogue_name(run),
+            ):
+                self.lake.delete(name)
         for kind in (CLOSED, CHANGED):
             self.catalogue.mark(run, kind).unlink(missing_ok=True)
         self.catalogue.file(run).unlink(missing_ok=True)
+
+    def _publish(self, run: str, kind: str | None = None) -> None:
+        """Copy a run's catalogue, or a mark of it, to a lake that is not on this disk."""
+        if self.lake.folder is not None:
+            return
+        path = self.catalogue.file(run) if kind is None else self.catalogue.mark(run, kind)
+        if path.exists():
+            self.lake.write(f"{FOLDER}/{path.name}", path.read_bytes())
+
+    def _fetch_catalogue(self) -> None:
+        """A collector on a new disk: what was copied to the lake, so that marks still hold."""
+        if self.lake.folder is not None:
+            return
+        for found in self.lake.files(FOLDER, suffix=""):
+            path = self.catalogue.folder / found.name.rpartition("/")[2]
+            if not path.exists():
+                place(self.lake.read(found.name), self.incoming / uuid.uuid4().hex, path)
 
 
 def sha256_of(body: bytes) -> str:

@@ -18,8 +18,8 @@ from failback.client.files import place
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROW_GROUP_ROWS: Final = 1 << 20
-_ZSTD_LEVEL: Final = 3
+ROW_GROUP_ROWS: Final = 1 << 20
+ZSTD_LEVEL: Final = 3
 _QUEUE_ORDER: Final = ("broker", "ptopic", "qid", "qoff", "seq")
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
 PARQUET: Final = "application/vnd.apache.parquet"
@@ -66,7 +66,7 @@ def stream_bytes(segment: Segment) -> bytes:
 
     table = arrow_table(segment)
     sink = pa.BufferOutputStream()
-    codec = pa.Codec("zstd", compression_level=_ZSTD_LEVEL)
+    codec = pa.Codec("zstd", compression_level=ZSTD_LEVEL)
     options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
@@ -107,8 +107,8 @@ def parquet_bytes(table: pa.Table) -> pa.Buffer:
         lake_order(table),
         sink,
         compression="zstd",
-        compression_level=_ZSTD_LEVEL,
-        row_group_size=_ROW_GROUP_ROWS,
+        compression_level=ZSTD_LEVEL,
+        row_group_size=ROW_GROUP_ROWS,
         use_dictionary=names,
         write_page_index=True,
         store_schema=True,

@@ -8,11 +8,13 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import failback
+from failback.analytics.engines.spark.object_store import settings_here
+from failback.analytics.lake_store import LakeStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,12 +33,25 @@ def why_not() -> str | None:
     return None
 
 
+def master_of(master: str | None = None) -> str:
+    """The master that is named, else that of the environment, else this machine."""
+    return master or os.environ.get("FAILBACK_SPARK_MASTER") or "local[*]"
+
+
+def is_cluster(master: str | None = None) -> bool:
+    """Whether Spark would work in other processes than this one's JVM."""
+    return not master_of(master).startswith("local")
+
+
 @contextlib.contextmanager
-def session() -> Iterator[SparkSession]:
+def session(master: str | None = None, stores: Sequence[LakeStore] = ()) -> Iterator[SparkSession]:
     """The active session if there is one, else a new one that is stopped at the end.
 
-    ``FAILBACK_SPARK_MASTER`` chooses the master (default ``local[*]``), ``FAILBACK_SPARK_MEMORY``
-    the driver's heap (default 2g).
+    Args:
+        master: Spark's master; ``FAILBACK_SPARK_MASTER`` by default, else ``local[*]``.
+        stores: The lakes that the session has to reach.
+
+    ``FAILBACK_SPARK_MEMORY`` is the driver's heap (default 2g).
     """
     from pyspark.sql import SparkSession
 
@@ -45,31 +60,28 @@ def session() -> Iterator[SparkSession]:
         yield active
         return
     with tempfile.TemporaryDirectory(prefix="failback-spark-") as scratch:
-        started = start_session(scratch)
+        started = start_session(scratch, master, stores)
         try:
             yield started
         finally:
             started.stop()
 
 
-def start_session(scratch: str | Path) -> SparkSession:
-    """Start a session with the settings that the engine relies on."""
+def start_session(
+    scratch: str | Path, master: str | None = None, stores: Sequence[LakeStore] = ()
+) -> SparkSession:
+    """Start a session with the settings that the engine relies on.
+
+    Under ``spark-submit`` its own settings for master, driver and folders stand.
+    """
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     cores = os.cpu_count() or 2
-    roots = os.pathsep.join(str(Path(path).parent) for path in failback.__path__)
-    master = os.environ.get("FAILBACK_SPARK_MASTER", "local[*]")
     settings = {
-        "spark.driver.memory": os.environ.get("FAILBACK_SPARK_MEMORY", "2g"),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.local.dir": str(scratch),
         "spark.sql.warehouse.dir": str(Path(scratch, "warehouse")),
-        "spark.executorEnv.PYTHONPATH": roots,
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1048576",
         "spark.sql.files.maxPartitionBytes": "128m",
         "spark.sql.adaptive.enabled": "true",
@@ -78,14 +90,39 @@ def start_session(scratch: str | Path) -> SparkSession:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.filterPushdown": "true",
         "spark.log.level": "ERROR",
+        **settings_here(stores),
     }
-    builder = SparkSession.builder.master(master).appName("failback")
+    builder = SparkSession.builder
+    if master is not None or "PYSPARK_GATEWAY_PORT" not in os.environ:
+        settings |= _own_driver(master_of(master), Path(scratch))
+        builder = builder.master(master_of(master)).appName("failback")
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _stderr_of_children_to(Path(scratch, "spark.log")):
         started: SparkSession = builder.getOrCreate()
     started.sparkContext.setLogLevel("ERROR")
     return started
+
+
+def _own_driver(master: str, scratch: Path) -> dict[str, str]:
+    """Settings of a driver in this process: where executors find it, and what it may use."""
+    found = {
+        "spark.driver.memory": os.environ.get("FAILBACK_SPARK_MEMORY", "2g"),
+        "spark.local.dir": str(scratch),
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(
+            str(Path(path).parent) for path in failback.__path__
+        ),
+    }
+    if not is_cluster(master) or "//127.0.0.1:" in master:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        return found | {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+        }
+    # Executors elsewhere call the driver back: by the pod's address, else by the machine's name.
+    address = os.environ.get("POD_IP")
+    found["spark.driver.bindAddress"] = "0.0.0.0"
+    return found | ({"spark.driver.host": address} if address else {})
 
 
 @contextlib.contextmanager

@@ -1,0 +1,244 @@
+"""Where a lake is: a folder, or a prefix of an S3-compatible store. The same calls for both.
+
+A *name* is the path of a file below the lake's root, with slashes. A file is there whole under its
+name or it is not there: on a disk it is written under another name, synced and renamed; in an
+object store it appears when its upload ends.
+
+The store is found as everybody finds it: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,
+``AWS_SESSION_TOKEN`` (or what else the SDK knows), ``AWS_REGION``, and for a store that is not
+Amazon's ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``. A URI may name the last two itself:
+``s3://bucket/lake?region=eu-1&endpoint_override=http://127.0.0.1:9000``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from failback.analytics.errors import ReportInputError
+from failback.client.files import place, sync_folder
+
+_S3: Final = frozenset({"s3", "s3a"})
+
+
+@dataclass(frozen=True, slots=True)
+class S3Place:
+    """How to reach an S3-compatible store; ``None`` leaves it to the SDK."""
+
+    endpoint: str | None
+    """With its scheme: ``http://127.0.0.1:9000``."""
+    region: str | None
+
+    @classmethod
+    def of(cls, query: str, environment: Mapping[str, str]) -> S3Place:
+        """From a URI's query, else the environment."""
+        named = {key: values[-1] for key, values in parse_qs(query).items()}
+        unknown = sorted(set(named) - {"endpoint_override", "region"})
+        if unknown:
+            raise ReportInputError(
+                f"{unknown[0]} in the URI of a lake: only region and endpoint_override may be there"
+            )
+        endpoint = (
+            named.get("endpoint_override")
+            or environment.get("AWS_ENDPOINT_URL_S3")
+            or environment.get("AWS_ENDPOINT_URL")
+        )
+        region = (
+            named.get("region")
+            or environment.get("AWS_REGION")
+            or environment.get("AWS_DEFAULT_REGION")
+        )
+        if endpoint and "://" not in endpoint:
+            endpoint = f"https://{endpoint}"
+        return cls(endpoint, region or ("us-east-1" if endpoint else None))
+
+    def file_system(self) -> fs.FileSystem:
+        options: dict[str, Any] = {}
+        if self.region:
+            options["region"] = self.region
+        if self.endpoint:
+            split = urlsplit(self.endpoint)
+            options |= {"endpoint_override": split.netloc, "scheme": split.scheme}
+        return fs.S3FileSystem(**options)
+
+    def spark_settings(self) -> dict[str, str]:
+        """What Hadoop's S3A needs beside the credentials, which Spark takes from the driver."""
+        found = {"spark.hadoop.fs.s3a.path.style.access": "true"} if self.endpoint else {}
+        if self.endpoint:
+            found["spark.hadoop.fs.s3a.endpoint"] = self.endpoint
+            secured = str(self.endpoint.startswith("https:")).lower()
+            found["spark.hadoop.fs.s3a.connection.ssl.enabled"] = secured
+        if self.region:
+            found["spark.hadoop.fs.s3a.endpoint.region"] = self.region
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file below the root."""
+
+    name: str
+    size: int
+
+
+class LakeStore:
+    """One lake's files. Every method may block; all may be called from any thread."""
+
+    def __init__(
+        self,
+        file_system: fs.FileSystem,
+        base: str,
+        *,
+        folder: Path | None = None,
+        s3: S3Place | None = None,
+        scratch: Path | None = None,
+    ) -> None:
+        self.fs = file_system
+        self.s3 = s3
+        self.folder = folder
+        """The root on this machine; ``None`` for an object store."""
+        self._base = base
+        self._scratch = scratch
+
+    def __str__(self) -> str:
+        return str(self.folder) if self.folder is not None else f"s3://{self._base}"
+
+    def path(self, name: str) -> str:
+        """The path of a file for ``fs``."""
+        return f"{self._base}/{name}" if name else self._base
+
+    def spark_uri(self, name: str) -> str:
+        """The same for Spark."""
+        if self.folder is not None:
+            return str(self.folder.absolute() / name) if name else str(self.folder.absolute())
+        return f"s3a://{self.path(name)}"
+
+    def spark_settings(self) -> dict[str, str]:
+        return self.s3.spark_settings() if self.s3 is not None else {}
+
+    def files(self, prefix: str, suffix: str = ".parquet") -> list[Found]:
+        """The files right in a folder, by name. Hidden ones are unfinished and left out."""
+        found = [
+            Found(f"{prefix}/{info.base_name}", info.size)
+            for info in self._below(prefix)
+            if info.type == fs.FileType.File
+            and info.base_name.endswith(suffix)
+            and not info.base_name.startswith(".")
+        ]
+        return sorted(found, key=lambda file: file.name)
+
+    def drop_unfinished(self, prefix: str, start: str) -> None:
+        """Delete what a killed writer left in a folder under hidden names of this start."""
+        for info in self._below(prefix) if self.folder is not None else ():
+            if info.base_name.startswith(f".{start}") and info.base_name.endswith(".tmp"):
+                self.delete(f"{prefix}/{info.base_name}")
+
+    def folders(self, prefix: str = "") -> list[str]:
+        """Names of the folders right in a folder."""
+        return sorted(
+            info.base_name for info in self._below(prefix) if info.type == fs.FileType.Directory
+        )
+
+    def runs(self) -> list[str]:
+        """The runs that have rows of any table."""
+        return sorted({run for _, run in self.partitions()})
+
+    def partitions(self) -> Iterator[tuple[str, str]]:
+        """Each table and run that has a folder."""
+        for table in self.folders():
+            if table.startswith("table="):
+                for run in self.folders(table):
+                    if run.startswith("run="):
+                        yield table.removeprefix("table="), run.removeprefix("run=")
+
+    def _below(self, prefix: str) -> list[fs.FileInfo]:
+        found: list[fs.FileInfo] = self.fs.get_file_info(
+            fs.FileSelector(self.path(prefix), allow_not_found=True)
+        )
+        return found
+
+    def size(self, name: str) -> int | None:
+        """Bytes of a file, ``None`` if there is none."""
+        info = self.fs.get_file_info(self.path(name))
+        return info.size if info.type == fs.FileType.File else None
+
+    def open(self, name: str) -> pa.NativeFile:
+        """For reading anywhere in it. Raises ``FileNotFoundError``."""
+        return self.fs.open_input_file(self.path(name))
+
+    def read(self, name: str) -> bytes:
+        """A whole small file. Raises ``FileNotFoundError``."""
+        with self.open(name) as file:
+            content: bytes = file.read()
+        return content
+
+    def write(self, name: str, content: bytes | memoryview | pa.Buffer) -> None:
+        """Put a file there, instead of an older one; durable when this returns."""
+        if self.folder is None:
+            with self.fs.open_output_stream(self.path(name)) as sink:
+                sink.write(content)
+            return
+        path = self.folder / name
+        if not path.parent.exists():
+            self._make_folder(path.parent)
+        beside = self._scratch if self._scratch is not None else path.parent
+        hidden = beside / f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
+        place(content, hidden, path)
+
+    def _make_folder(self, folder: Path) -> None:
+        assert self.folder is not None
+        folder.mkdir(parents=True, exist_ok=True)
+        while folder != self.folder and folder.is_relative_to(self.folder):
+            folder = folder.parent
+            sync_folder(folder)
+
+    def delete(self, name: str) -> None:
+        """Take a file away; it may be gone already."""
+        try:
+            self.fs.delete_file(self.path(name))
+        except FileNotFoundError:
+            return
+
+    def delete_folder(self, prefix: str) -> None:
+        """Take a folder away with all that is in it; it may be gone already."""
+        try:
+            self.fs.delete_dir(self.path(prefix))
+        except FileNotFoundError:
+            return
+
+
+def open_store(root: Path | str, *, scratch: Path | None = None) -> LakeStore:
+    """The lake at a folder or a URI; nothing is asked of an object store yet.
+
+    Args:
+        root: A folder, ``file:///...`` or ``s3://bucket/prefix``.
+        scratch: A folder on the lake's own file system for what is being written.
+
+    Raises:
+        ReportInputError: The URI cannot be read.
+    """
+    if isinstance(root, Path) or "://" not in root:
+        return _local(Path(root), scratch)
+    split = urlsplit(root)
+    if split.scheme == "file":
+        return _local(Path(split.path), scratch)
+    if split.scheme not in _S3:
+        raise ReportInputError(
+            f"{root}: a lake is a folder or s3://bucket/prefix, not {split.scheme}"
+        )
+    base = f"{split.netloc}{PurePosixPath('/', split.path)}".rstrip("/")
+    if not split.netloc:
+        raise ReportInputError(f"{root}: no bucket is named")
+    s3 = S3Place.of(split.query, os.environ)
+    return LakeStore(s3.file_system(), base, s3=s3)
+
+
+def _local(folder: Path, scratch: Path | None) -> LakeStore:
+    return LakeStore(fs.LocalFileSystem(), str(folder.absolute()), folder=folder, scratch=scratch)
