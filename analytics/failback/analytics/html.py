@@ -8,8 +8,7 @@ HTML itself, so that they can be read without scripts; the figures are drawn fro
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -18,56 +17,100 @@ from markupsafe import Markup
 
 from failback.analytics import figure_data, figures
 from failback.analytics.figure_data import Point, Report
-from failback.analytics.status_summary import rule_set_of
+from failback.analytics.figure_tables import figure_tables
+from failback.analytics.figure_types import MAX_POINTS_PER_TRACE, NS_PER_SECOND
+from failback.analytics.html_rows import (
+    MAX_TABLE_ROWS,
+    Row,
+    act_now,
+    arm_rows,
+    bound_rows,
+    card_rows,
+    check_rows,
+    compact,
+    difference_rows,
+    evidence_rows,
+    exposure_rows,
+    fault_rows,
+    harm_rows,
+    is_number,
+    knob_rows,
+    numeric_columns,
+    percent,
+    phase_rows,
+    prediction_rows,
+    queue_rows,
+    reset_hint,
+    resume_rows,
+    rollback_rows,
+    rto_rows,
+    seconds,
+    show,
+    switch_rows,
+    tiles,
+)
+from failback.analytics.report_figures import report_figures
 
-NS_PER_SECOND = figures.NS_PER_SECOND
-MAX_TABLE_ROWS = 500
+__all__ = [
+    "CONTENTS",
+    "LONG_TABLE_ROWS",
+    "MAX_TABLE_ROWS",
+    "Row",
+    "act_now",
+    "arm_rows",
+    "bound_rows",
+    "card_rows",
+    "check_rows",
+    "compact",
+    "difference_rows",
+    "evidence_rows",
+    "exposure_rows",
+    "fault_rows",
+    "figures_json",
+    "harm_rows",
+    "is_number",
+    "knob_rows",
+    "numeric_columns",
+    "percent",
+    "phase_rows",
+    "prediction_rows",
+    "queue_rows",
+    "render_html",
+    "reset_hint",
+    "resume_rows",
+    "rollback_rows",
+    "rto_rows",
+    "seconds",
+    "show",
+    "switch_rows",
+    "tiles",
+]
+
 LONG_TABLE_ROWS = 30
 """A longer table scrolls in a frame of its own."""
 
 CONTENTS = (
-    ("checks", "Checks"),
+    ("verdict", "Verdict"),
     ("run-card", "Run card"),
     ("timeline", "Timeline"),
     ("staircase", "Offsets"),
     ("causes", "Causes"),
     ("intervals", "Consumed again"),
-    ("rollbacks", "Resume points"),
     ("rto", "Recovery time"),
     ("bounds", "Bounds"),
-    ("loss", "Loss and order"),
     ("harm", "Harm"),
-    ("evidence", "Evidence"),
+    ("loss", "Loss and order"),
+    ("change", "What to change"),
+    ("compare", "Compare"),
 )
-
-Row = Sequence[object]
+"""The twelve blocks: anchor and heading of each."""
 
 
 def render_html(
     report: Report, points: Sequence[Point], theme: figures.Theme = figures.LIGHT
 ) -> str:
     """Return the page; raises ``KeyError`` only for a report that fails its schema."""
-    timeline = figure_data.timeline_data(report, points)
-    drawn: dict[str, Any] = {"timeline": figures.timeline(timeline, theme)}
-    staircase_ids, waterfall_ids = [], []
-    for number, stairs in enumerate(figure_data.staircases(report, points)):
-        identifier = f"staircase-{number}"
-        drawn[identifier] = figures.offset_staircase(stairs, theme)
-        staircase_ids.append((identifier, f"Offsets of {stairs.queue}, group {stairs.group}"))
-    causes = figure_data.cause_data(report)
-    if causes.rows:
-        drawn["causes"] = figures.dup_by_cause(causes, theme)
-    intervals = figure_data.interval_data(report)
-    if intervals.windows:
-        drawn["intervals"] = figures.interval_map(intervals, theme)
-    bounds = figure_data.bound_data(report)
-    if bounds.rows:
-        drawn["bounds"] = figures.bound_vs_observed(bounds, theme)
-    for number, waterfall in enumerate(figure_data.waterfalls(report)):
-        if waterfall.phases:
-            identifier = f"rto-{number}"
-            drawn[identifier] = figures.rto_waterfall(waterfall, theme)
-            waterfall_ids.append((identifier, waterfall.title))
+    drawn = {name: draw(theme) for name, draw in report_figures(report, points).items()}
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("failback.analytics", "templates"),
         autoescape=True,
@@ -77,251 +120,75 @@ def render_html(
     environment.globals.update(show=show, numeric=numeric_columns, long_table=LONG_TABLE_ROWS)
     return environment.get_template("report.html.j2").render(
         report=report,
+        notes=report.get("notes") or {},
         contents=CONTENTS,
         tiles=tiles(report),
-        figures=drawn,
+        act_now=act_now(report),
+        figures={name: figure.layout.title.text for name, figure in drawn.items()},
+        named=lambda prefix: [name for name in drawn if name.startswith(f"{prefix}-")],
+        thinned=_thinned(report, points),
+        most_points=MAX_POINTS_PER_TRACE,
         figures_json=Markup(figures_json(drawn)),
+        swaps_json=Markup(json.dumps(dict(figures.swaps()))),
         plotly_js=Markup(plotly.offline.get_plotlyjs()),
-        staircase_ids=staircase_ids,
-        waterfall_ids=waterfall_ids,
-        check_rows=check_rows(report),
-        card_rows=card_rows(report),
-        fault_rows=fault_rows(report),
-        event_rows=[(at / NS_PER_SECOND, text) for at, text in sorted(timeline.events)],
-        queue_rows=queue_rows(report),
-        cause_rows=causes.rows,
-        window_rows=[
-            (queue, lo, hi, size, cause, at / NS_PER_SECOND)
-            for queue, lo, hi, size, cause, _, at in intervals.windows[:MAX_TABLE_ROWS]
-        ],
-        rollback_rows=rollback_rows(report),
-        rto_rows=rto_rows(report),
-        phase_rows=phase_rows(report),
-        bound_rows=bound_rows(report),
-        loss_rows=sorted(((report.get("loss") or {}).get("fates") or {}).items()),
-        order_rows=[
-            (row["group"], row["topic"], row["ooo_first"], row["ooo_replay"])
-            for row in report.get("order", [])
-        ],
-        harm_rows=harm_rows(report),
-        evidence_rows=evidence_rows(report),
+        tables=figure_tables(report, points),
+        **_rows(report, points),
     )
 
 
-def figures_json(drawn: dict[str, Any]) -> str:
+def _rows(report: Report, points: Sequence[Point]) -> dict[str, Sequence[Row]]:
+    """Rows of the tables that are made for people; the others are those of the files."""
+    intervals = figure_data.interval_data(report)
+    return {
+        "check_rows": check_rows(report),
+        "card_rows": card_rows(report),
+        "switch_rows": switch_rows(report),
+        "fault_rows": fault_rows(report),
+        "event_rows": [
+            (at / NS_PER_SECOND, text) for at, text in figure_data.events(report, points)
+        ],
+        "queue_rows": queue_rows(report),
+        "cause_rows": figure_data.cause_data(report).rows,
+        "window_rows": [
+            (queue, lo, hi, size, cause, at / NS_PER_SECOND)
+            for queue, lo, hi, size, cause, _, at in intervals.windows[:MAX_TABLE_ROWS]
+        ],
+        "rollback_rows": rollback_rows(report),
+        "rto_rows": rto_rows(report),
+        "phase_rows": phase_rows(report),
+        "bound_rows": bound_rows(report),
+        "prediction_rows": prediction_rows(report),
+        "exposure_rows": exposure_rows(report),
+        "knob_rows": knob_rows(report),
+        "arm_rows": arm_rows(report),
+        "difference_rows": difference_rows(report),
+        "resume_rows": resume_rows(report),
+        "loss_rows": sorted(((report.get("loss") or {}).get("fates") or {}).items()),
+        "order_rows": [
+            (row["group"], row["topic"], row["ooo_first"], row["ooo_replay"])
+            for row in report.get("order", [])
+        ],
+        "harm_rows": harm_rows(report),
+        "evidence_rows": evidence_rows(report),
+    }
+
+
+def _thinned(report: Report, points: Sequence[Point]) -> frozenset[str]:
+    """The figures of which some trace has more points than are drawn."""
+    found = set()
+    data = figure_data.timeline_data(report, points)
+    curves = [*data.rates.values(), data.send_latency, data.failed_sends]
+    if any(len(curve.times_ns) > MAX_POINTS_PER_TRACE for curve in curves):
+        found.add("timeline")
+    for number, stairs in enumerate(figure_data.staircases(report, points)):
+        if any(len(curve.times_ns) > MAX_POINTS_PER_TRACE for curve in stairs.series.values()):
+            found.add(f"staircase-{number}")
+    return frozenset(found)
+
+
+def figures_json(drawn: Mapping[str, Any]) -> str:
     """Return the figures as JSON that is safe inside a script element."""
     plain = {name: json.loads(figure.to_json()) for name, figure in drawn.items()}
     for figure in plain.values():
         figure["layout"].pop("template", None)
     return json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")
-
-
-def show(value: object) -> str:
-    """Return a cell's text: thousands separated, one decimal, a dash for what was not measured."""
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:,.1f}" if math.isfinite(value) else "–"
-    return str(value)
-
-
-def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def numeric_columns(rows: Sequence[Row]) -> frozenset[int]:
-    """Return the columns of numbers only, gaps allowed: those that stand at the right."""
-    columns = list(zip(*rows, strict=True))
-    return frozenset(
-        index
-        for index, cells in enumerate(columns)
-        if any(is_number(cell) for cell in cells)
-        and all(cell is None or is_number(cell) for cell in cells)
-    )
-
-
-def tiles(report: Report) -> list[tuple[str, str]]:
-    totals = report["totals"]
-    return [
-        (show(totals["distinct"]), "messages consumed"),
-        (show(totals["delivered"]), "deliveries"),
-        (show(totals["dup"]), "consumed again"),
-        (percent(totals["dup_ratio"]), "of all messages"),
-        (show(totals["dup_after_success"]), "provably useless repeats"),
-        (show(totals["lost"]), "lost"),
-        (show(totals["wasted_seconds"]), "seconds of work done twice"),
-    ]
-
-
-def percent(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{100 * ratio:.2f} %"
-
-
-def check_rows(report: Report) -> list[Row]:
-    return [
-        (check.get("title") or check["id"], check["value"], check["expected"], check["observed"])
-        for check in report.get("checks", [])
-    ]
-
-
-def card_rows(report: Report) -> list[Row]:
-    system, source = report["system"], report["source"]
-    rows: list[Row] = [
-        (
-            "experiment",
-            f"{report['experiment']}, arm {report['arm']}, repetition {report['repetition']}",
-        ),
-        ("seed", report["seed"]),
-        ("engine", f"{system['engine']} {system['version']}"),
-        ("rule set", rule_set_of(report)),
-        ("time scale", f"{source['time_scale']:g}"),
-    ]
-    labels = {
-        "topology": "topology",
-        "slave_read_enable": "slaveReadEnable",
-        "flush_interval_ms": "flushConsumerOffsetInterval (ms)",
-        "slave_sync_interval_ms": "slave sync interval (ms)",
-        "client_commit_interval_ms": "persistConsumerOffsetInterval (ms)",
-    }
-    rows += [(label, compact(system.get(key))) for key, label in labels.items()]
-    switches = system.get("switches") or {}
-    rows += [(f"client switch {name}", compact(value)) for name, value in sorted(switches.items())]
-    return rows
-
-
-def compact(value: object) -> str:
-    if isinstance(value, dict | list):
-        return json.dumps(value, sort_keys=True)
-    return show(value)
-
-
-def seconds(value_ns: int | None) -> float | None:
-    return None if value_ns is None else value_ns / NS_PER_SECOND
-
-
-def fault_rows(report: Report) -> list[Row]:
-    return [
-        (
-            fault["fid"],
-            fault.get("kind") or fault.get("name"),
-            seconds(fault.get("intended_ns")),
-            seconds(fault.get("effect_ns")),
-            seconds(fault.get("heal_ns")),
-            fault.get("down_seconds"),
-            fault.get("honest"),
-            fault.get("peer_saw"),
-        )
-        for fault in report.get("faults", [])
-    ]
-
-
-def queue_rows(report: Report) -> list[Row]:
-    return [
-        (
-            f"{row['topic']} {row['broker']}/{row['qid']}",
-            row["group"],
-            row["dup"],
-            row.get("master_offset"),
-            row.get("slave_offset"),
-            row.get("safe_offset"),
-            reset_hint(row),
-        )
-        for row in report.get("queues", [])[:MAX_TABLE_ROWS]
-    ]
-
-
-def reset_hint(row: Report) -> str:
-    """What to type so that the group goes on at the safe offset; a dash when it stands there."""
-    safe, master = row.get("safe_offset"), row.get("master_offset")
-    if safe is None or master is None or master >= safe:
-        return "–"
-    return (
-        f"failback admin resetOffset --group {row['group']} --topic {row['topic']} "
-        f"--queue {row['qid']} --offset {safe}"
-    )
-
-
-def rollback_rows(report: Report) -> list[Row]:
-    return [
-        (
-            f"{row['topic']} {row['broker']}/{row['qid']}",
-            seconds(row["t_ns"]),
-            row["start"],
-            row["src_bid"],
-            row["committed"],
-            row["processed"],
-            row["d_commit"],
-            row["redelivered"],
-        )
-        for row in report.get("rollbacks", [])[:MAX_TABLE_ROWS]
-    ]
-
-
-def rto_rows(report: Report) -> list[Row]:
-    return [
-        (
-            row["fid"],
-            row["produce_ms"],
-            (row.get("consume_ms") or {}).get("p50"),
-            (row.get("consume_ms") or {}).get("max"),
-            row.get("ttfr_kill_ms"),
-        )
-        for row in report.get("rto", [])
-    ]
-
-
-def phase_rows(report: Report) -> list[Row]:
-    """The waterfall in words: one row per kill and phase, in order, what was never seen last."""
-    return [
-        (waterfall.title.partition(":")[0], phase.replace("_", " "), seconds(at_ns))
-        for waterfall in figure_data.waterfalls(report)
-        for phase, at_ns in sorted(
-            waterfall.phases, key=lambda each: (each[1] is None, each[1] or 0)
-        )
-    ]
-
-
-def bound_rows(report: Report) -> list[Row]:
-    return [
-        (
-            row["fid"],
-            row["group"],
-            row["mechanism"],
-            row["formula"],
-            row["bound"],
-            row["observed"],
-            row["exceeded"],
-        )
-        for row in report.get("bounds", [])
-    ]
-
-
-def harm_rows(report: Report) -> list[Row]:
-    rows: list[Row] = []
-    for group in report.get("groups", []):
-        age = group.get("repeat_age_seconds") or {}
-        rows.append(
-            (
-                group["group"],
-                group["wasted_seconds"],
-                group["max_redelivery"],
-                age.get("p50"),
-                age.get("max"),
-            )
-        )
-    return rows
-
-
-def evidence_rows(report: Report) -> list[Row]:
-    evidence = report["evidence"]
-    rows: list[Row] = [("run sha256", evidence.get("run_sha256"))]
-    rows += [
-        (f"rows in {name}", count) for name, count in sorted((evidence.get("rows") or {}).items())
-    ]
-    rows.append(("torn records", evidence.get("torn")))
-    rows.append(("gaps", len(evidence.get("gaps") or [])))
-    return rows

@@ -8,35 +8,46 @@ comes from one value, the report (schema ``failback.report/1``), and the points 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import cache
-from importlib import metadata, resources
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import jsonschema
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics import bounds, checks, measures, offsets, recovery, summary
-from failback.analytics.analysis import Analysis, analyse
+from failback.analytics import checks, summary
+from failback.analytics.analysis import analyse
+from failback.analytics.compare import compare_reports
+from failback.analytics.document import build_report
 from failback.analytics.engines.base import Engine
 from failback.analytics.errors import EngineUnavailable, ReportInputError
-from failback.analytics.lake import Lake, open_lake
-from failback.analytics.measures import Figures, Row
-from failback.analytics.points import points_table
-from failback.analytics.run_folder import RunFolder, read_run_folder
+from failback.analytics.figure_data import Point
+from failback.analytics.figure_tables import csv_bytes, figure_tables
+from failback.analytics.lake import Lake
+from failback.analytics.measures import Row
+from failback.analytics.report_schema import SCHEMA, check_report, read_report, report_schema
+from failback.analytics.run_folder import RunFolder
+from failback.analytics.run_source import RunSource, source_at
 
-SCHEMA: Final = "failback.report/1"
+__all__ = [
+    "ENGINES",
+    "SCHEMA",
+    "ReportPaths",
+    "build_report",
+    "check_report",
+    "read_report",
+    "report",
+    "report_many",
+    "report_schema",
+    "write_outputs",
+]
+
 AUTO_LOCAL_ROWS: Final = 200_000_000
 AUTO_LOCAL_BYTES: Final = 8 << 30
-NO_LOSS: Final[Row] = {"fates": None, "groups": None, "examples": {}, "intervals": {}}
 ENGINES: Final = ("auto", "local", "spark")
 
 
@@ -76,49 +87,91 @@ def report(run_dir: Path | str, engine: str = "auto", out: Path | str | None = N
 
 
 def report_many(
-    run_dirs: Iterable[Path | str], engine: str = "auto", out: Path | str | None = None
+    run_dirs: Iterable[Path | str | RunSource],
+    engine: str = "auto",
+    out: Path | str | None = None,
+    *,
+    compare: Iterable[Path | str] = (),
+    master: str | None = None,
 ) -> list[ReportPaths]:
-    """Analyse several runs with one Spark session, if Spark it is.
+    """Analyse several runs with one Spark session, if Spark it is, and compare them.
 
     With ``out`` and more than one run each report goes to a folder of its run's id below it.
+
+    Args:
+        run_dirs: The runs to report on. The first one's arm is the baseline of the comparison.
+        engine: As for :func:`report`.
+        out: As for :func:`report`.
+        compare: Further runs to compare with: a ``report.json``, or a run folder, whose report is
+            made where there is none.
+        master: Spark's master; ``FAILBACK_SPARK_MASTER`` by default. Naming a cluster makes
+            ``auto`` take it.
     """
-    folders = [read_run_folder(Path(run_dir)) for run_dir in run_dirs]
-    lakes = [open_lake(folder.lake, folder.run_id) for folder in folders]
-    chosen = _choose(engine, lakes)
-    done = []
-    with _engines(chosen, lakes) as made:
-        for folder, lake, each in zip(folders, lakes, made, strict=True):
-            target = Path(out) if out is not None else folder.path / "report"
-            if out is not None and len(folders) > 1:
-                target /= folder.run_id
-            started = time.monotonic()
-            analysis = analyse(folder, lake, each)
-            document, points = build_report(analysis, each.name)
-            document["timings"]["total"] = round(time.monotonic() - started, 3)
-            done.append(write_outputs(document, points, target, run_dir=folder.path))
+    sources = [each if isinstance(each, RunSource) else source_at(each) for each in run_dirs]
+    several = len(sources) > 1
+    wanted = [(each, _target(each.folder, out, several=several)) for each in sources]
+    against: list[Row] = []
+    for path in map(Path, compare):
+        known = path if path.is_file() else path / "report" / "report.json"
+        if not known.exists():
+            made, _ = _built([(source_at(path), path / "report")], engine, master=master)[0]
+            known = made.json
+        against.append(read_report(known))
+    return [paths for paths, _ in _built(wanted, engine, against, master=master)]
+
+
+def _target(folder: RunFolder, out: Path | str | None, *, several: bool) -> Path:
+    if out is None:
+        return folder.path / "report"
+    return Path(out) / folder.run_id if several else Path(out)
+
+
+def _built(
+    wanted: Sequence[tuple[RunSource, Path]],
+    engine: str,
+    against: Sequence[Row] = (),
+    *,
+    master: str | None = None,
+) -> list[tuple[ReportPaths, Row]]:
+    """Analyse, compare, write. What was analysed before an error is written all the same."""
+    lakes = [source.lake for source, _ in wanted]
+    built: list[tuple[Row, pa.Table]] = []
+    done: list[tuple[ReportPaths, Row]] = []
+    try:
+        with _engines(_choose(engine, lakes, master), lakes, master) as made:
+            for (source, _), each in zip(wanted, made, strict=True):
+                started = time.monotonic()
+                analysis = analyse(source.folder, source.lake, each)
+                document, points = build_report(analysis, each.name)
+                document["timings"]["total"] = round(time.monotonic() - started, 3)
+                built.append((document, points))
+    finally:
+        comparison = compare_reports([document for document, _ in built], against)
+        for (source, target), (document, points) in zip(wanted, built, strict=False):
+            document["compare"] = comparison
+            paths = write_outputs(document, points, target, run_dir=source.folder.path)
+            done.append((paths, document))
     return done
 
 
-def _choose(engine: str, lakes: Sequence[Lake]) -> str:
+def _choose(engine: str, lakes: Sequence[Lake], master: str | None) -> str:
     if engine not in ENGINES:
         raise ReportInputError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
     if engine != "auto":
         return engine
-    rows = max((sum(map(lake.rows, lake.parts)) for lake in lakes), default=0)
-    size = max(map(_size, lakes), default=0)
-    if rows <= AUTO_LOCAL_ROWS and size <= AUTO_LOCAL_BYTES:
-        return "local"
-    from failback.analytics.engines.spark import why_not
+    from failback.analytics.engines.spark.session import is_cluster, why_not
 
+    rows = max((sum(map(lake.rows, lake.parts)) for lake in lakes), default=0)
+    size = max((lake.bytes for lake in lakes), default=0)
+    remote = any(lake.store.folder is None for lake in lakes)
+    small = rows <= AUTO_LOCAL_ROWS and size <= AUTO_LOCAL_BYTES
+    if small and not (is_cluster(master) and (master or remote)):
+        return "local"
     return "local" if why_not() else "spark"
 
 
-def _size(lake: Lake) -> int:
-    return sum(part.path.stat().st_size for parts in lake.parts.values() for part in parts)
-
-
 @contextlib.contextmanager
-def _engines(name: str, lakes: Sequence[Lake]) -> Iterator[list[Engine]]:
+def _engines(name: str, lakes: Sequence[Lake], master: str | None) -> Iterator[list[Engine]]:
     if name == "local":
         from failback.analytics.engines.local import LocalEngine
 
@@ -129,284 +182,15 @@ def _engines(name: str, lakes: Sequence[Lake]) -> Iterator[list[Engine]]:
     problem = spark.why_not()
     if problem:
         raise EngineUnavailable(problem)
-    with spark.session() as session:
+    with spark.session(master) as session:
         yield [spark.SparkEngine(lake, session) for lake in lakes]
-
-
-def build_report(analysis: Analysis, engine: str) -> tuple[Row, pa.Table]:
-    """The report of an analysed run, and the points for its plots."""
-    figures = Figures(analysis)
-    run = analysis.folder.run
-    closed = analysis.folder.closed
-    complete = bool(closed.get("drained")) and bool(closed.get("scan"))
-    counts, loss = measures.losses_of(figures)
-    groups = [
-        measures.group_figures(figures, name, counts if complete else None)
-        for name in measures.group_names(figures)
-    ]
-    queues, truncated_queues = measures.queue_figures(figures)
-    rollbacks, truncated = offsets.rollback_figures(figures)
-    document: Row = {
-        "schema": SCHEMA,
-        "run": analysis.folder.run_id,
-        "experiment": run.get("experiment"),
-        "arm": run.get("arm"),
-        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "engine": engine,
-        "failback_version": _version(),
-        "repetition": run.get("repetition"),
-        "seed": None if run.get("seed") is None else str(run["seed"]),
-        "evidence": _evidence(analysis),
-        "source": {
-            "deliver": "log",
-            "rule_set": run.get("rule_set"),
-            "time_scale": analysis.folder.time_scale,
-            "log_mode": run.get("log_mode", "full"),
-        },
-        "system": _system(run),
-        "window": _window(analysis.folder),
-        "clock": _clock(figures),
-        "faults": recovery.fault_figures(figures),
-        "totals": measures.totals_of(figures, groups, counts if complete else None),
-        "groups": groups,
-        "queues": queues,
-        "queues_truncated": truncated_queues,
-        "rollbacks": rollbacks,
-        "truncated": truncated,
-        "resume_points": offsets.resume_figures(figures),
-        "offset_drops": offsets.drop_figures(figures),
-        "divergence": offsets.divergence_figures(figures),
-        "loss": loss if complete else NO_LOSS,
-        "order": _order(analysis),
-        "rto": recovery.rto_figures(figures),
-        "bounds": bounds.bound_figures(figures),
-        "handover": bounds.handover_figures(figures),
-        "prediction": [],
-        "exposure": {},
-        "knobs": [],
-        "producer": measures.producer_figures(figures),
-        "compare": None,
-        "quality": _quality(figures),
-        "timings": dict(analysis.timings),
-    }
-    judged = checks.run_checks(figures, document)
-    document["checks"] = [check.row for check in judged]
-    verdict = checks.merge(judged)
-    document["verdict"] = {"value": verdict, "sentence": "", "reasons": _reasons(judged)}
-    document["verdict"]["sentence"] = summary.sentence(document)
-    return document, points_table(figures)
-
-
-def _reasons(judged: Sequence[checks.Check]) -> list[Row]:
-    """Why the verdict is not Pass: the checks that are not, worst first."""
-    bad = [check for check in judged if check.value != checks.PASS]
-    bad.sort(key=lambda check: check.value != checks.FAIL)
-    return [
-        {"code": check.code or check.id.split(".")[0].split(":")[0].upper(),
-         "detail": f"{check.title}: {check.detail}" if check.detail else check.title}
-        for check in bad
-    ]  # fmt: skip
-
-
-def _version() -> str:
-    try:
-        return metadata.version("failback")
-    except metadata.PackageNotFoundError:
-        return "0"
-
-
-def _evidence(analysis: Analysis) -> Row:
-    folder, lake = analysis.folder, analysis.lake
-    parts = [part for found in lake.parts.values() for part in found]
-    torn = {
-        (part.segment.get("proc"), part.segment.get("index"))
-        for part in parts
-        if part.segment.get("torn")
-    }
-    recorder: list[str] = [str(gap) for gap in folder.closed.get("recorder_gaps") or []]
-    return {
-        "run_sha256": folder.evidence.run_sha256,
-        "manifest": "manifest.json" if folder.evidence.run_sha256 else None,
-        "segments": len(parts),
-        "rows": {table: lake.rows(table) for table in sorted(lake.parts)},
-        "torn": len(torn),
-        "gaps": _gaps(folder, lake),
-        "recorder_gaps": recorder,
-        "unreadable": sorted(lake.unreadable),
-        "changed": list(folder.evidence.changed),
-        "absent": list(folder.evidence.absent),
-        "filled_columns": dict(sorted(lake.filled.items())),
-    }
-
-
-def _gaps(folder: RunFolder, lake: Lake) -> list[Row]:
-    """Processes whose records do not add up to their highest seq, by their segments' ranges."""
-    last = {int(proc): int(seq) for proc, seq in (folder.closed.get("procs") or {}).items()}
-    records: dict[int, int] = {}
-    ranges: dict[int, dict[int, tuple[int, int]]] = {}
-    for parts in lake.parts.values():
-        for part in parts:
-            s = part.segment
-            if not s:
-                continue
-            proc = int(s["proc_no"])
-            records[proc] = records.get(proc, 0) + int(s["records"])
-            files = ranges.setdefault(proc, {})
-            lo, hi = files.get(s["index"], (s["seq_lo"], s["seq_hi"]))
-            files[s["index"]] = (min(lo, s["seq_lo"]), max(hi, s["seq_hi"]))
-    gaps: list[Row] = []
-    for proc in sorted({*last, *ranges}):
-        highest = max([last.get(proc, 0), *(hi for _, hi in ranges.get(proc, {}).values())])
-        if records.get(proc, 0) < highest:
-            gaps += _holes(proc, highest, sorted(ranges.get(proc, {}).values()))
-    declared = [dict(gap) for gap in folder.closed.get("gaps") or []]
-    return gaps + [gap for gap in declared if gap not in gaps]
-
-
-def _holes(proc: int, highest: int, files: Sequence[tuple[int, int]]) -> list[Row]:
-    holes, following = [], 1
-    for lo, hi in files:
-        if lo > following:
-            holes.append({"proc_no": proc, "from_seq": following, "to_seq": lo - 1})
-        following = max(following, hi + 1)
-    if following <= highest:
-        holes.append({"proc_no": proc, "from_seq": following, "to_seq": highest})
-    # Records are missing inside a file's range: which ones, the ranges cannot tell.
-    return holes or [{"proc_no": proc, "from_seq": 1, "to_seq": highest}]
-
-
-def _system(run: Any) -> Row:
-    system, versions = dict(run.get("system") or {}), run.get("versions") or {}
-    return {
-        "engine": run.get("engine"),
-        "version": versions.get("broker") or versions.get("failback"),
-        "versions": versions,
-        "topology": run.get("topology") or {},
-        "roles": [
-            f"{pair.get('broker')}/{member.get('broker_id')}"
-            for pair in (run.get("topology") or {}).get("pairs") or []
-            for member in pair.get("members") or []
-        ],
-        **system,
-        "switches": run.get("switches") or {},
-        "image_digests": run.get("image_digests") or {},
-    }
-
-
-def _window(folder: RunFolder) -> Row:
-    phases = folder.phases
-    warmup = phases.get("warmup_end_ns")
-    return {
-        "zero_wall_ns": str(folder.zero_wall_ns),
-        "warmup_end_ns": folder.run.get("warmup_end_ns") if warmup is None else warmup,
-        "first_fault_ns": phases.get("first_fault_ns"),
-        "last_heal_ns": phases.get("last_heal_ns"),
-        "drain_end_ns": phases.get("drain_end_ns"),
-        "end_ns": phases.get("end_ns"),
-    }
-
-
-def _clock(figures: Figures) -> Row:
-    clocks = figures.analysis.history.clocks
-    closed = figures.analysis.folder.closed.get("clock") or {}
-    ambiguous = sum(dup.ambiguous for dup in figures.dups)
-    return {
-        "hosts": [
-            {"host": host, "offset_ns": clocks.offset[host], "error_ns": clocks.error[host]}
-            for host in sorted(clocks.offset)
-        ],
-        "steps": int(closed.get("steps") or 0),
-        "ambiguous_dup": ambiguous,
-        "ambiguous_share": measures.ratio(ambiguous, len(figures.dups)),
-    }
-
-
-def _order(analysis: Analysis) -> list[Row]:
-    return [
-        {
-            "group": row["grp"],
-            "topic": row["topic"],
-            "ooo_first": row["ooo_first"],
-            "ooo_replay": row["ooo_replay"],
-            "first_key": row["first_key"],
-        }
-        for row in analysis.order.to_pylist()
-    ]
-
-
-def _quality(figures: Figures) -> Row:
-    stage, history = figures.analysis.stage_a, figures.analysis.history
-    rows = sum(figures.analysis.lake.rows(t) for t in ("deliver", "produce", "scan"))
-    unknown = sum(row["value"] for row in figures.values("binc_unknown"))
-    return {
-        "binc_unknown": unknown + history.binc_unknown,
-        "sampler_max_gap_ms": _sampler_gap(figures),
-        "runs_per_row": measures.ratio(stage.runs, rows),
-        "dropped_rows": {
-            "et_before_bt": stage.dropped.et_before_bt,
-            "negative_offset": stage.dropped.negative_offset,
-            "end_without_begin": stage.orphan_ends,
-        },
-        "unknown_values": stage.dropped.unknown_status,
-        "foreign_rows": sum(figures.group_sums("foreign").values()),
-        "trace_missing_end": None,
-        "outside_assignment": figures.outside_assignment,
-    }
-
-
-def _sampler_gap(figures: Figures) -> int | float | None:
-    """The longest time without a look into a table of a broker that was up."""
-    widest = None
-    for (_, source), polls in figures.analysis.history.polls.items():
-        if source != "code43":
-            continue
-        lives: dict[int | None, list[int]] = {}
-        for t, binc in polls:
-            lives.setdefault(binc, []).append(t)
-        for times in lives.values():
-            for before, after in itertools.pairwise(times):
-                widest = max(widest or 0, after - before)
-    return measures.millis(widest)
-
-
-@cache
-def report_schema() -> Row:
-    """The JSON Schema of ``report.json``."""
-    text = resources.files("failback.analytics").joinpath("report.schema.json").read_text("utf-8")
-    found: Row = json.loads(text)
-    return found
-
-
-@cache
-def _validator() -> jsonschema.Draft202012Validator:
-    return jsonschema.Draft202012Validator(report_schema())
-
-
-def check_report(document: Row) -> None:
-    """Raise ``jsonschema.ValidationError`` where a report does not match its schema."""
-    _validator().validate(document)
-
-
-def read_report(path: Path) -> Row:
-    """Read and check a ``report.json``.
-
-    Raises:
-        ReportInputError: It cannot be read, or is of another schema.
-    """
-    try:
-        document: Row = json.loads(path.read_bytes())
-        check_report(document)
-    except (OSError, ValueError) as error:
-        raise ReportInputError(f"cannot be read: {error}", path) from error
-    except jsonschema.ValidationError as error:
-        raise ReportInputError(f"{error.json_path}: {error.message}", path) from error
-    return document
 
 
 def write_outputs(document: Row, points: pa.Table, out: Path, *, run_dir: Path) -> ReportPaths:
     """Check the report and write all outputs; an old report stays until the new one is whole."""
     check_report(document)
-    out.mkdir(parents=True, exist_ok=True)
+    tables = out / "tables"
+    tables.mkdir(parents=True, exist_ok=True)
     paths = ReportPaths(
         run_dir=run_dir,
         folder=out,
@@ -422,11 +206,13 @@ def write_outputs(document: Row, points: pa.Table, out: Path, *, run_dir: Path) 
         paths.summary: summary.render(document).encode(),
         paths.json: json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n",
     }
+    rows = [Point(**row) for row in points.to_pylist()]
+    for name, table in figure_tables(document, rows).items():
+        written[tables / f"{name}.csv"] = csv_bytes(table)
+        written[tables / f"{name}.parquet"] = _parquet_bytes(table.to_arrow())
     if paths.html is not None:
-        from failback.analytics.figure_data import Point
         from failback.analytics.html import render_html
 
-        rows = [Point(**row) for row in points.to_pylist()]
         written[paths.html] = render_html(document, rows).encode()
     _replace_all(written)
     return paths

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,12 +67,13 @@ def test_every_report_matches_its_schema(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("build", [c2, c3])
 def test_golden_reports(build: Callable[[], Any], tmp_path: Path) -> None:
     builder, _ = build()
-    document = made(builder, tmp_path / "r")
+    text = report(builder.write(tmp_path / "r"), "local").json.read_text()
+    document = json.loads(text)
     for changing in ("created", "timings", "failback_version"):
         document.pop(changing)
     document["evidence"].pop("run_sha256")  # Parquet bytes carry the writer's version
     golden = Path(__file__).parents[2] / "data" / "analytics" / f"report-{builder.name}.json"
-    assert document == json.loads(golden.read_text())
+    assert json.dumps(document, ensure_ascii=False, indent=1) + "\n" == golden.read_text()
 
 
 def test_a_report_without_a_field_is_refused(tmp_path: Path) -> None:
@@ -332,7 +334,7 @@ def test_a_delivery_outside_any_assignment_is_unattributed(tmp_path: Path) -> No
 def test_foreign_rows_without_any_key_can_only_repeat_as_copies(tmp_path: Path) -> None:
     b = RunBuilder("foreign")
     b.assign(0, 0)
-    bare = {"lane": None, "lseq": None, "ukey": None, "keys": None}
+    bare: dict[str, Any] = {"lane": None, "lseq": None, "ukey": None, "keys": None}
     for at, qoff in enumerate((0, 1, 0)):
         b.deliver(qoff, 10 + at, 11 + at, **bare)
     document = made(b, tmp_path / "r")
@@ -375,7 +377,7 @@ def test_a_full_disk_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.M
     def full(fd: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(reports.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         report(folder, "local")
     assert (folder / "report" / "report.json").read_bytes() == before
@@ -383,7 +385,9 @@ def test_a_full_disk_leaves_the_old_report(tmp_path: Path, monkeypatch: pytest.M
         "figures-data.parquet",
         "report.json",
         "summary.md",
+        "tables",
     ]
+    assert not list((folder / "report").rglob(".*.tmp"))
 
 
 # --- checks of the experiment --------------------------------------------------------------------

@@ -3,44 +3,142 @@
 from __future__ import annotations
 
 import itertools
+import json
+from typing import Any
 
+import plotly.graph_objects as go
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.analytics import figures
-from failback.analytics.figures import (
+from failback.analytics.figure_types import (
+    AgeData,
+    ArmData,
     BoundData,
     CauseData,
+    CauseTimeData,
+    ClockData,
+    CountData,
+    DedupeData,
+    ExposureData,
     FaultBand,
+    HeatData,
     IntervalData,
+    KnobData,
+    LossData,
+    PredictionData,
     Series,
     StaircaseData,
     TimelineData,
+    WasteData,
     WaterfallData,
 )
+from failback.analytics.figures import marks, over_time, theme
+from failback.analytics.report_figures import report_figures
+from tests.support.sample_report import sample_points, sample_report
 
 pytestmark = pytest.mark.unit
 
 EMPTY = Series([], [])
+MANY = 1_000_000
+BAND = FaultBand("f1 kill", intended_ns=10, effect_ns=20, heal_ns=None)
 
 
 def series(count: int) -> Series:
-    return Series([n * 1_000_000 for n in range(count)], [float(n % 97) for n in range(count)])
+    return Series(range(0, count * 1_000_000, 1_000_000), [float(n % 97) for n in range(count)])
 
 
-@pytest.mark.parametrize("count", [0, 1, 100_000])
-def test_timeline_and_staircase_draw_any_number_of_points(count: int) -> None:
-    points = series(count)
-    band = FaultBand("f1 kill", intended_ns=10, effect_ns=20, heal_ns=None)
-    timeline = figures.timeline(TimelineData({"sends": points}, points, EMPTY, [band]))
-    staircase = figures.offset_staircase(
-        StaircaseData("billing", "orders demo-0/0", {"master_table": points}, [band])
-    )
-    for figure in (timeline, staircase):
-        drawn = [trace for trace in figure.data if trace.x is not None]
-        assert all(len(trace.x) <= figures.MAX_POINTS_PER_TRACE for trace in drawn)
+def drawn_from(count: int) -> dict[str, tuple[Any, Any]]:
+    """Every figure function with data of so many points, as far as its data can be so long."""
+    some = min(count, 40)
+    points, rows = series(count), range(some)
+    seconds = [float(n) for n in rows]
+    return {
+        "timeline": (figures.timeline, TimelineData({"sends": points}, points, EMPTY, [BAND])),
+        "offset_staircase": (
+            figures.offset_staircase,
+            StaircaseData("billing", "orders demo-0/0", {"master_table": points}, [BAND]),
+        ),
+        "exposure": (figures.exposure, ExposureData({"g on b": points} if count else {}, [BAND])),
+        "causes_over_time": (
+            figures.causes_over_time,
+            CauseTimeData(seconds, {"rollback": seconds, "retry": seconds} if some else {}),
+        ),
+        "interval_heatmap": (
+            figures.interval_heatmap,
+            HeatData(["q"] if some else [], seconds, [seconds] if some else [],
+                     [("q", 0.0, 1.0)] if some else []),
+        ),
+        "dup_by_cause": (
+            figures.dup_by_cause, CauseData([(f"c{n}", "retry", 1, 2, 3) for n in rows]),
+        ),
+        "interval_map": (
+            figures.interval_map,
+            IntervalData([(f"q{n}", 0, 9, 9, "OVERLAP", "rebalance", 5) for n in rows]),
+        ),
+        "bound_vs_observed": (
+            figures.bound_vs_observed, BoundData([(f"r{n}", n, 100.0, n > 100) for n in rows]),
+        ),
+        "prediction_band": (
+            figures.prediction_band,
+            PredictionData([(f"f{n}", 1, 2, 3, 9, n) for n in rows]),
+        ),
+        "rto_waterfall": (
+            figures.rto_waterfall,
+            WaterfallData("f1: back", [(f"p{n}", n * 10 if n % 2 else None) for n in rows]),
+        ),
+        "wasted_seconds": (
+            figures.wasted_seconds, WasteData([(f"g{n}", 1.0, 4.0) for n in rows]),
+        ),
+        "redelivery_counts": (
+            figures.redelivery_counts, CountData([(n + 1, 10) for n in rows]),
+        ),
+        "loss_and_order": (
+            figures.loss_and_order, LossData([(f"F{n}", n, n == 1) for n in rows], None),
+        ),
+        "knobs": (figures.knobs, KnobData([(f"k{n}", "1 → 2", 5.0) for n in rows])),
+        "dedupe_curve": (
+            figures.dedupe_curve,
+            DedupeData(
+                {"g": [(n + 1.0, n / max(some, 1)) for n in rows]} if some else {},
+                {"g": [(n + 1, n / max(some, 1), 0.0) for n in rows]} if some else {},
+            ),
+        ),
+        "repeat_age": (
+            figures.repeat_age,
+            AgeData([(n, n + 1.0, 3) for n in rows], 2.0 if some else None),
+        ),
+        "compare_arms": (
+            figures.compare_arms, ArmData({"duplicates": {"stay": seconds}}, "stay: alike"),
+        ),
+        "clock_quality": (
+            figures.clock_quality, ClockData([(f"h{n}", 0.0, 0.5) for n in rows]),
+        ),
+    }  # fmt: skip
+
+
+NAMES = sorted(drawn_from(0))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("count", [0, 1, 40])
+def test_every_figure_is_drawn_of_nothing_one_point_and_many(name: str, count: int) -> None:
+    draw, data = drawn_from(count)[name]
+    for theme_ in (figures.LIGHT, figures.DARK):
+        figure = draw(data, theme_)
         assert figure.layout.title.text
+        assert figure.layout.paper_bgcolor == theme_.paper
+        json.loads(figure.to_json())
+
+
+@pytest.mark.parametrize("name", ["timeline", "offset_staircase", "exposure"])
+def test_a_million_points_are_thinned(name: str) -> None:
+    draw, data = drawn_from(MANY)[name]
+    figure = draw(data)
+    traces = [trace for trace in figure.data if trace.type == "scatter"]
+    assert max(len(trace.x) for trace in traces) > 1_000
+    assert all(len(trace.x) <= figures.MAX_POINTS_PER_TRACE for trace in traces)
 
 
 def test_thinning_keeps_the_extremes() -> None:
@@ -58,13 +156,49 @@ def test_every_report_group_has_its_own_colour_and_hatch() -> None:
     assert len(set(figures.GROUP_HATCHES.values())) == len(groups)
 
 
-def test_causes_title_counts_and_hatches() -> None:
+def colours_of(figure: go.Figure) -> set[str]:
+    """Every colour of traces and shapes, in capitals."""
+    found: set[str] = set()
+
+    def walk(value: Any) -> None:
+        if isinstance(value, str) and value.startswith(("#", "rgba")):
+            found.add(value.upper())
+        elif isinstance(value, dict):
+            for each in value.values():
+                walk(each)
+        elif isinstance(value, list):
+            for each in value:
+                walk(each)
+
+    plain = json.loads(figure.to_json())
+    walk(plain["data"])
+    walk(plain["layout"].get("shapes"))
+    return found
+
+
+def test_the_colours_of_report_groups_mean_nothing_else() -> None:
+    groups = {colour.upper() for colour in figures.GROUP_COLOURS.values()}
+    of_causes = {"dup_by_cause", "causes_over_time", "interval_map"}
+    for name, (draw, data) in drawn_from(5).items():
+        used = colours_of(draw(data)) & groups
+        assert (name in of_causes) == bool(used), name
+
+
+def test_bars_of_causes_are_hatched_by_their_group() -> None:
     figure = figures.dup_by_cause(
         CauseData([("ROLLBACK_SLAVE_ONLY_PROGRESS", "rollback", 40, 2, 0)])
     )
-    assert figure.layout.title.text == "42 duplicates by cause"
+    assert figure.layout.title.text == "42 duplicates by cause: 100% ROLLBACK_SLAVE_ONLY_PROGRESS"
     assert {bar.marker.pattern.shape for bar in figure.data} == {"/"}
     assert figures.dup_by_cause(CauseData([])).layout.title.text == "No duplicate was delivered"
+
+
+@pytest.mark.parametrize("group", list(figures.GROUP_COLOURS))
+def test_areas_of_causes_are_hatched_by_their_group(group: str) -> None:
+    figure = figures.causes_over_time(CauseTimeData([0.0, 1.0], {group: [3.0, 0.0]}))
+    (area,) = figure.data
+    assert area.fillpattern.shape == figures.GROUP_HATCHES[group]
+    assert area.line.width >= 2
 
 
 def test_an_exceeded_bound_is_named_and_cross_hatched() -> None:
@@ -73,21 +207,73 @@ def test_an_exceeded_bound_is_named_and_cross_hatched() -> None:
     assert figure.data[0].marker.pattern.shape == "x"
 
 
+def test_a_fault_that_nobody_saw_is_only_hatched() -> None:
+    planned = FaultBand("f1 kill", 10, None, None, intended_end_ns=50)
+    doubtful = FaultBand("f2 kill", 10, 20, 50, intended_end_ns=50, honest=False)
+    figure = figures.timeline(TimelineData({}, EMPTY, EMPTY, [planned, doubtful]))
+    lanes: dict[str, list[str]] = {}
+    for bar in (trace for trace in figure.data if trace.type == "bar"):
+        lanes.setdefault(bar.y[0], []).append(bar.marker.pattern.shape or "")
+    assert lanes == {"f1 kill": ["/"], "f2 kill": ["/", "x"]}
+
+
+def test_at_most_twelve_faults_have_a_lane() -> None:
+    faults = [FaultBand(f"f{n} pause", n, n + 1, n + 2) for n in range(20)]
+    figure = figures.timeline(TimelineData({}, EMPTY, EMPTY, faults))
+    assert len({trace.y[0] for trace in figure.data if trace.type == "bar"}) == 12
+
+
 def test_phases_never_seen_are_dashed_and_intervals_keep_their_offsets() -> None:
     waterfall = figures.rto_waterfall(
         WaterfallData("f1", [("accept", 5_000_000_000), ("sync", None)])
     )
     assert [bar.text[0] for bar in waterfall.data] == ["5.0 s", "not seen"]
+    assert [shape.line.dash for shape in waterfall.layout.shapes] == ["dash"]
     intervals = figures.interval_map(
         IntervalData([("orders demo-0/0", 100, 150, 50, "OVERLAP", "rebalance", 0)])
     )
     assert (intervals.data[0].base[0], intervals.data[0].x[0]) == (100, 50)
 
 
-@pytest.mark.parametrize("theme", [figures.LIGHT, figures.DARK])
-def test_text_contrast_is_at_least_four_and_a_half(theme: figures.Theme) -> None:
-    bright, dark = sorted((luminance(theme.text), luminance(theme.paper)), reverse=True)
-    assert (bright + 0.05) / (dark + 0.05) >= 4.5
+def test_a_comparison_shows_every_repetition_and_the_median() -> None:
+    figure = figures.compare_arms(
+        ArmData({"duplicates": {"stay": [1.0, 9.0, 2.0], "handover": []}}, "stay: alike")
+    )
+    points, median = figure.data
+    assert list(points.y) == [1.0, 2.0, 9.0]
+    assert list(median.y) == [2.0]
+
+
+def test_names_from_outside_are_no_markup_in_figures() -> None:
+    report = sample_report("<a href='http://x'>&amp;</a>" + "y" * 10_000)
+    for draw in report_figures(report, sample_points("<b>&lt;")).values():
+        text = json.dumps([draw(figures.LIGHT).layout.to_plotly_json()], default=str)
+        assert "<a" not in text
+        assert "<b>" not in text
+        assert len(draw(figures.LIGHT).layout.title.text) <= 110
+
+
+@pytest.mark.parametrize("chosen", [figures.LIGHT, figures.DARK])
+def test_text_contrast_is_at_least_four_and_a_half(chosen: figures.Theme) -> None:
+    assert contrast(chosen.text, chosen.paper) >= 4.5
+    assert contrast(chosen.of(theme.BAD), chosen.paper) >= 4.5
+    assert contrast(chosen.of(theme.SLATE), chosen.paper) >= 4.5
+
+
+def test_a_drawn_page_can_be_turned_dark() -> None:
+    """Swapping the colours of a light figure gives the dark one: that is what the page does."""
+    swaps = figures.swaps()
+    assert len(set(swaps.values())) == len(swaps)
+    for name, (draw, data) in drawn_from(3).items():
+        light = draw(data, figures.LIGHT).to_json()
+        for bright, dark in swaps.items():
+            light = light.replace(json.dumps(bright), json.dumps(dark))
+        assert json.loads(light) == json.loads(draw(data, figures.DARK).to_json()), name
+
+
+def contrast(one: str, other: str) -> float:
+    bright, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
 
 
 def luminance(colour: str) -> float:
@@ -105,13 +291,13 @@ def luminance(colour: str) -> float:
 def test_labels_of_one_row_lie_apart(times: list[int], text: str, limit: int | None) -> None:
     window = (0, 10_000)
     labels = [(time, text) for time in times]
-    rows = figures._rows(labels, window, limit)
-    width = figures._LETTER_PIXELS * len(text)
+    rows = marks.rows(labels, window, limit)
+    width = marks.LETTER_PIXELS * len(text)
     assert all(row < (limit or len(times)) for row in rows)
     assert limit is not None or -1 not in rows
     for row in set(rows) - {-1}:
         begins = [
-            figures._pixels(time, window) - width * figures._is_late(time, text, window)
+            marks.pixels(time, window) - width * marks.is_late(time, text, window)
             for time, own in zip(times, rows, strict=True)
             if own == row
         ]
@@ -119,7 +305,7 @@ def test_labels_of_one_row_lie_apart(times: list[int], text: str, limit: int | N
 
 
 def test_a_logarithmic_axis_shows_at_least_two_decades() -> None:
-    assert figures._decades([3.0, 4.0])["range"] == [-0.1, 1.1]
-    assert figures._decades([0.5, 400.0])["range"] == [-1.1, 3.1]
-    assert figures._decades([])["range"] == [-0.1, 1.1]
-    assert figures._decades([0.0, 10.0])["range"] == [0.9, 2.1]
+    assert over_time.decades([3.0, 4.0])["range"] == [-0.1, 1.1]
+    assert over_time.decades([0.5, 400.0])["range"] == [-1.1, 3.1]
+    assert over_time.decades([])["range"] == [-0.1, 1.1]
+    assert over_time.decades([0.0, 10.0])["range"] == [0.9, 2.1]

@@ -16,7 +16,7 @@ from failback.analytics.predict.keys import KEYS, RULES
 from failback.analytics.predict.settings import CATCH_UP, Settings
 from failback.protocol.errors import ConfigError
 
-_SWITCHES: Final = {
+SWITCHES: Final = {
     "persist_offset_interval_ms": "persistConsumerOffsetInterval",
     "poll_name_server_interval_ms": "pollNameServerInterval",
     "heartbeat_interval_ms": "heartbeatBrokerInterval",
@@ -104,7 +104,7 @@ def with_workload(
         "handlerMs": handler.get("meanMs", 0),
         "handlerJitterMs": handler.get("jitterMs", 0),
     }
-    values |= {key: switches[name] for name, key in _SWITCHES.items() if name in switches}
+    values |= {key: switches[name] for name, key in SWITCHES.items() if name in switches}
     found = replace(settings, backlog=0.0).with_values(values)
     if not (consumers.get("start") or {}).get("spreadSeconds"):
         found = replace(found, client_uptime_seconds=uptime_seconds)

@@ -85,7 +85,10 @@ def _answers(s: Settings, plan: FaultPlan, stop: Stop, slaves: float) -> list[li
     # A clean stop that waits for handlers may last into the master's return.
     begins = last + plan.start.seconds
     begins += s.await_termination / 1000 if stop.signal == "TERM" else 0.0
-    by_master = plan.start.after_return or begins >= back or not by_slave
+    # A stop at a known instant may meet a master that came back sooner than at its slowest.
+    known = stop.moment == "outage" and stop.seconds is not None
+    soonest = plan.down_seconds + s.broker_start_seconds if known else back
+    by_master = plan.start.after_return or begins >= soonest or not by_slave
     unheard = Term("cache + R·I_c", min(_served(s, last), s.cache + rate * gap))
     copied = s.slave_sync_interval / 1000
     found = []

@@ -99,6 +99,15 @@ def check_worst_case(cluster: Settings, fault: FaultPlan, seed: int) -> None:
     assert np.max(total) <= worst_case(terms) + 1e-6, (terms, fault)
 
 
+def test_a_stop_between_the_soonest_and_the_slowest_return_has_a_worst_case() -> None:
+    """The master is back after 1.7 s, at its slowest after 3.2 s; consumers are killed at 2 s."""
+    cluster = Settings(time_scale=0.1, queues=1, consume_threads=1)
+    stop = Stop("outage", 20.0, signal="KILL")
+    fault = replace(FAULTS["kill"], down_seconds=12.0, stop=stop, start=Start(0.0))
+    for seed in range(20):
+        check_worst_case(cluster, fault, seed)
+
+
 def test_a_clean_stop_after_the_return_repeats_nothing() -> None:
     fault = replace(FAULTS["restart-after-return"], stop=Stop("return", 1.0, signal="TERM"))
     assert predict(Settings(await_termination=30_000), fault).most == 0

@@ -1,0 +1,64 @@
+"""Points beside those of rates, sends and offsets: repeats per queue, owners, exposure. Pure.
+
+They are rows of the same table (``figures-data.parquet``): ``dup_by_queue`` (deliveries again per
+second), ``exposure`` (messages), and ``event`` where a client takes queues.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+
+from failback.analytics.exposures import exposure_curves, instants_of
+from failback.analytics.history import GroupQueue
+from failback.analytics.measures import NS, Figures
+from failback.analytics.points import SCHEMA
+
+MAX_QUEUES: Final = 200
+MAX_EVENTS: Final = 200
+
+_Row = tuple[str, str | None, str | None, str | None, int | None, int, float, str | None]
+
+
+def figure_points(figures: Figures) -> pa.Table:
+    """Further points, each kind sorted by queue and time."""
+    found = [*_repeats(figures), *_exposure(figures), *_owners(figures)]
+    columns: Any = zip(*found, strict=True) if found else [[] for _ in SCHEMA]
+    return pa.table(
+        [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+def _repeats(figures: Figures) -> Iterator[_Row]:
+    totals = Counter(dup.queue for dup in figures.dups)
+    shown = set(sorted(totals, key=lambda key: (-totals[key], key))[:MAX_QUEUES])
+    counts = Counter((dup.queue, dup.bt // NS) for dup in figures.dups if dup.queue in shown)
+    for (queue, second), count in sorted(counts.items()):
+        yield ("dup_by_queue", *queue, second * NS, float(count), None)
+
+
+def _exposure(figures: Figures) -> Iterator[_Row]:
+    instants = instants_of(figures)
+    for (group, broker), curve in sorted(exposure_curves(figures, instants).items()):
+        for at, value in zip(instants.tolist(), curve.tolist(), strict=True):
+            yield ("exposure", group, broker, None, None, at, float(value), None)
+
+
+def _owners(figures: Figures) -> Iterator[_Row]:
+    """One event per client and second in which it was given queues of a group."""
+    taken: dict[tuple[int, str, str], set[GroupQueue]] = defaultdict(set)
+    for a in figures.analysis.history.assignments:
+        if a.t >= figures.warmup_end_ns and not a.key.ptopic.startswith("%RETRY%"):
+            taken[a.t // NS, a.key.grp, a.client_id or f"process {a.inc}"].add(a.key)
+    for (second, group, client), queues in sorted(taken.items())[:MAX_EVENTS]:
+        number = "a queue" if len(queues) == 1 else f"{len(queues)} queues"
+        text = f"{group}: {_short(client)} takes {number}"
+        yield ("event", group, None, None, None, second * NS, 0.0, text)
+
+
+def _short(client: str) -> str:
+    """A client id without what is alike in all of them."""
+    return client.split("@")[-1] if "@" in client else client
