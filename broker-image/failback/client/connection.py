@@ -218,7 +218,7 @@ class _Connection(asyncio.Protocol):
 
     def _fail_calls(self, reason: str) -> None:
         for call in list(self.calls.values()):
-            call.fail(RemotingSendError(self.addr, reason))
+            call.fail(RemotingSendError(self.addr, reason, under_way=True))
 
     def _check_idle(self) -> None:
         settings = self._client.settings
@@ -352,7 +352,7 @@ class RemotingClient:
         for connection in list(self._living):
             connection.close("client closed")
         for call in list(self._calls):
-            call.fail(RemotingSendError(call.connection.addr, "client closed"))
+            call.fail(RemotingSendError(call.connection.addr, "client closed", under_way=True))
         ends = [connection.closed for connection in self._living]
         if ends:
             await asyncio.wait(ends, timeout=_CLOSE_SECONDS)

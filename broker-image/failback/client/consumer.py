@@ -304,7 +304,8 @@ class PushConsumer:
         try:
             for queue, process_queue in rebalancer.held.items():
                 if queue.topic == topic and queue in offsets:
-                    rebalancer.drop(queue, process_queue, "RESET")
+                    # Given up below, for the log too: until then the timer commits as before.
+                    process_queue.dropped = True
                     process_queue.clear()
             await asyncio.sleep(parts.context.settings.reset_wait_ms / 1000)
             for queue in list(rebalancer.held):

@@ -23,6 +23,7 @@ class ProcessQueue:
     Attributes:
         pqe: Number of this life of the queue, unique in the process.
         dropped: The queue was given up. Results that arrive later don't count.
+        end_noted: The log knows of it.
         last_pull: Loop time in seconds of the last pull *attempt*.
         first_offset: Where consumption of this life began.
     """
@@ -33,6 +34,7 @@ class ProcessQueue:
         "body_bytes",
         "consume_started",
         "dropped",
+        "end_noted",
         "first_offset",
         "last_pull",
         "max_put",
@@ -42,6 +44,7 @@ class ProcessQueue:
     def __init__(self, pqe: int, now: float, first_offset: int = 0) -> None:
         self.pqe = pqe
         self.dropped = False
+        self.end_noted = False
         self.last_pull = now
         self.first_offset = first_offset
         self.max_put = 0

@@ -180,9 +180,10 @@ class Rebalancer:
 
     def drop(self, queue: MessageQueue, process_queue: ProcessQueue, reason: str) -> None:
         """Mark as given up: results that are still to come don't count from here on."""
-        if process_queue.dropped:
-            return
         process_queue.dropped = True
+        if process_queue.end_noted:
+            return
+        process_queue.end_noted = True
         context = self._context
         context.hook.assign_end(
             context.group, process_queue.pqe, queue, context.clock.mono_ns(), reason

@@ -432,7 +432,8 @@ def _result_of(error: BaseException) -> str:
     if isinstance(error, RemotingTimeout):
         return "TIMEOUT"
     if isinstance(error, RemotingSendError):
-        return "WRITE_FAILED"
+        # A call that timed out closes the connection under all others: theirs may be stored.
+        return "UNKNOWN" if error.under_way else "WRITE_FAILED"
     if isinstance(error, RemotingConnectError | ClientError):
         return "CONN"
     return "UNKNOWN"

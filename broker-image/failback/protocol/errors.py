@@ -76,12 +76,17 @@ class RemotingConnectError(RemotingError):
 
 
 class RemotingSendError(RemotingError):
-    """The connection broke under the request; the peer may or may not have acted on it."""
+    """The connection broke under the request; the peer may or may not have acted on it.
 
-    def __init__(self, addr: str, why: str = "") -> None:
+    ``under_way`` tells whether the request had been handed to the connection: one that had not
+    cannot have reached the peer.
+    """
+
+    def __init__(self, addr: str, why: str = "", *, under_way: bool = False) -> None:
         super().__init__(f"send request to {addr} failed" + (f": {why}" if why else ""))
         self.addr = addr
         self.why = why
+        self.under_way = under_way
 
 
 class RemotingTimeout(RemotingError):

@@ -172,6 +172,21 @@ async def test_a_timed_out_send_is_not_retried() -> None:
 
 
 @virtual_time
+async def test_a_send_whose_connection_was_closed_under_it_may_have_been_stored() -> None:
+    """Another call's timeout closes the connection: of this one nobody knows what became."""
+    async with Lab() as lab:
+        (master,) = lab.pair()
+        master.ignore(RequestCode.SEND_MESSAGE_V2)
+        producer, hook = await lab.producer()
+        short = producer.send(Message(TOPIC, b"short"), timeout_ms=1000)
+        whole = producer.send(Message(TOPIC, b"long"), timeout_ms=3000)
+        await asyncio.gather(short, whole, return_exceptions=True)
+        assert len(sends(master)) == 3
+        results = sorted(r.result for r in hook.of("produce"))
+        assert results == ["TIMEOUT", "TIMEOUT", "UNKNOWN"]
+
+
+@virtual_time
 async def test_retries_get_what_is_left_of_the_budget() -> None:
     async with Lab() as lab:
         (a,), (b,) = lab.pair("broker-a"), lab.pair("broker-b")

@@ -111,8 +111,9 @@ async def test_a_synchronous_timeout_closes_the_connection_and_fails_the_rest() 
         await until(lambda: peer.received, "the pull arrives")
         with pytest.raises(RemotingTimeout, match="within 20 ms"):
             await client.invoke(peer.addr, request(), 20)
-        with pytest.raises(RemotingSendError, match="synchronous call timed out"):
+        with pytest.raises(RemotingSendError, match="synchronous call timed out") as caught:
             await other
+        assert caught.value.under_way, "the peer has it"
         peer.answer = lambda command: command.response(0)
         await client.invoke(peer.addr, request())
         assert len(peer.connections) == 2
