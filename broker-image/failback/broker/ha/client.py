@@ -36,6 +36,9 @@ UNVERIFIED_TRIES: Final = 5
 RECHECK_FACTOR: Final = 6
 """A refusal is looked at again after this many reconnect intervals: 30 s."""
 
+_TICK_SECONDS: Final = 0.001
+"""A report that is due within this goes out at once, so that rounding cannot make a timer spin."""
+
 
 class MasterUnknown(FailbackError):
     """The master could not be asked about its log."""
@@ -51,6 +54,7 @@ class _MasterConnection(asyncio.Protocol):
         self._stream = SlaveStream(store.max_physical_offset, config.mapped_file_bytes)
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._reported_at = 0.0
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self.appended_bytes = 0
         self.reported_offset = -1
@@ -128,14 +132,23 @@ class _MasterConnection(asyncio.Protocol):
             raise _NotOurLog(Refusal(stuck_at, "Corrupt", "what the master sent is no record"))
 
     def _report(self) -> None:
-        """Tell the master what this slave holds: page cache, not disk. Re-arms the timer."""
+        """Tell the master what this slave holds: page cache, not disk."""
         if self._transport is None:
             return
         self.reported_offset = self._store.max_physical_offset
         self._transport.write(encode_report(self.reported_offset))
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_later(self._config.heartbeat_ms / 1000, self._report)
+        self._reported_at = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._config.heartbeat_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        """Report when nothing was reported for a heartbeat; one timer, not one for each report."""
+        self._timer = None
+        rest = self._reported_at + self._config.heartbeat_ms / 1000 - self._loop.time()
+        if rest <= _TICK_SECONDS:
+            self._report()
+        elif self._transport is not None:
+            self._timer = self._loop.call_later(rest, self._tick)
 
 
 class _NotOurLog(Exception):

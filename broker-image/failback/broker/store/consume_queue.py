@@ -64,11 +64,12 @@ class ConsumeQueue:
     """One queue. Single writer; readers see entries below :attr:`max_offset`.
 
     Offsets are numbers of entries. ``next_offset`` is the one the next record gets: above
-    ``max_offset`` while entries are pending. ``max_physical_offset`` is the end of the last
-    record entered here.
+    ``committed_offset`` while its record is not written, which is above ``max_offset`` while the
+    entry is not. ``max_physical_offset`` is the end of the last record entered here.
     """
 
     __slots__ = (
+        "committed_offset",
         "files",
         "fixed_bytes",
         "flushed_offset",
@@ -98,6 +99,7 @@ class ConsumeQueue:
         self.min_offset = 0
         self.max_offset = 0
         self.next_offset = 0
+        self.committed_offset = 0
         self.flushed_offset = 0
         self.max_physical_offset = 0
         self.misplaced_count = 0
@@ -161,31 +163,45 @@ class ConsumeQueue:
         self.min_offset = self.max_offset = self.next_offset = queue_offset
         self.flushed_offset = first
 
-    def write_pending(self) -> None:
-        """Write the pending entries and make them readable.
+    def commit(self) -> list[int]:
+        """Note that the records of all pending entries are written.
+
+        Returns their tags codes since the last call.
+        """
+        self.committed_offset = self.next_offset
+        codes, self.pending_codes = self.pending_codes, []
+        return codes
+
+    def write_committed(self) -> None:
+        """Write the entries that are committed and make them readable.
 
         Raises:
             OSError: The disk did not take them.
         """
-        data = b"".join(self.pending)
-        position = self.max_offset * ENTRY_BYTES
+        offset, committed = self.max_offset, self.committed_offset
+        count, pending = committed - offset, self.pending
+        if count <= 0:
+            return
+        rest = pending[count:]
+        data = b"".join(pending[:count] if rest else pending)
+        position = offset * ENTRY_BYTES
         file_bytes = self.files.file_bytes
+        room = file_bytes - position % file_bytes
+        if room == file_bytes or len(data) > room:
+            self.unsynced_directory = True
         while data:
-            room = file_bytes - position % file_bytes
-            if room == file_bytes:
-                self.unsynced_directory = True
-            self.files.write_at(position, data[:room])
+            self.files.write_at(position, data[:room] if len(data) > room else data)
             position += min(room, len(data))
-            data = data[room:]
-        self.max_offset = self.next_offset
-        self.pending = []
-        self.pending_codes = []
+            data, room = data[room:], file_bytes
+        self.max_offset = committed
+        self.pending = rest
 
     def drop_pending(self) -> None:
-        """Forget the pending entries."""
-        self.pending = []
+        """Forget the pending entries that are not committed."""
+        kept = max(self.committed_offset, self.max_offset)
+        del self.pending[kept - self.max_offset :]
         self.pending_codes = []
-        self.next_offset = self.max_offset
+        self.next_offset = kept
 
     # --- reading ----------------------------------------------------------------------------
 
@@ -282,7 +298,7 @@ class ConsumeQueue:
         deleted = self.files.delete_after(end)
         if self.files.zero_from(end) or deleted:
             self.unsynced_directory = True  # until then a power loss brings back what was there
-        self.next_offset = self.flushed_offset = self.max_offset
+        self.next_offset = self.committed_offset = self.flushed_offset = self.max_offset
         self.max_physical_offset = last[0] + last[1]
 
     def drop_before(self, min_physical_offset: int) -> list[Path]:
@@ -328,5 +344,5 @@ class ConsumeQueue:
         """Delete the files; the queue is empty again."""
         self.files.delete_all()
         self.min_offset = self.max_offset = self.next_offset = self.flushed_offset = 0
-        self.max_physical_offset = 0
+        self.max_physical_offset = self.committed_offset = 0
         self.drop_pending()

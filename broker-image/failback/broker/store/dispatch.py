@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 import re
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from failback.broker.store.commit_log import CommitLog
-from failback.broker.store.consume_queue import ConsumeQueue, Offered
+from failback.broker.store.consume_queue import ENTRY, ConsumeQueue, Offered
 from failback.broker.store.index_keys import RecordParts
 from failback.broker.store.record import (
     HEAD_BYTES,
@@ -90,11 +90,16 @@ class Dispatcher:
         self,
         log: CommitLog,
         find_queue: Callable[[bytes, int], ConsumeQueue],
+        write: Callable[[Iterable[ConsumeQueue]], None],
         delays: tuple[int, ...],
     ) -> None:
-        """``delays`` are ms by level; the first is that of level 1."""
+        """``write`` takes queues with committed entries; ``delays`` are ms, first that of level 1.
+
+        ``write`` may raise OSError.
+        """
         self._log = log
         self._find_queue = find_queue
+        self._write = write
         self.delays = delays
         self.position = 0
         self.stuck_at: int | None = None
@@ -139,9 +144,10 @@ class Dispatcher:
         return tags_code_of(properties)
 
     def write_touched(self) -> None:
-        """Write the pending entries of all touched queues."""
+        """Let the pending entries of all touched queues be written."""
         for queue in self.touched:
-            queue.write_pending()
+            queue.commit()
+        self._write(self.touched)
         self.touched.clear()
         self._pending_count = 0
 
@@ -190,8 +196,10 @@ class Dispatcher:
         to :func:`read_record` and :meth:`enter`, which do the same at twice the cost.
         """
         end, count = len(view), 0
-        unpack, find_queue, touched = _HEAD.unpack_from, self._find_queue, self.touched
-        keyed = self.keyed
+        unpack, pack, keyed = _HEAD.unpack_from, ENTRY.pack, self.keyed
+        queue, piece, queue_of = None, b"", -1
+        entries: list[bytes] = []  # of adjacent records in one queue, packed
+        next_offset = last_end = head = 0
         timestamp = self.store_timestamp
         while end - at > HEAD_BYTES:
             size, magic, queue_id, queue_offset, own, flags, stored, body = unpack(view, at)
@@ -201,31 +209,57 @@ class Dispatcher:
             if not rest_start < record_end <= end:
                 break
             rest = bytes(view[rest_start:record_end])  # topic and properties, with their lengths
-            head = rest[0] + 3
-            if head > len(rest) or (rest[head - 2] << 8 | rest[head - 1]) != len(rest) - head:
-                break
-            try:
-                queue = find_queue(rest[1 : head - 2], queue_id)
-            except MessageIllegal:
-                break
+            if queue is None or queue_id != queue_of or not rest.startswith(piece):
+                self._enter_run(queue, entries, last_end)
+                entries = []
+                queue, queue_of = self._queue_of(rest, queue_id), queue_id
+                if queue is None:
+                    break
+                piece, head = queue.topic_piece, len(queue.topic_piece) + 2
+                next_offset, last_end = queue.next_offset, queue.max_physical_offset
+            properties = rest[head:]
             if (
-                queue_offset != queue.next_offset
-                or own + size <= queue.max_physical_offset
-                or queue.is_schedule
+                head > len(rest)
+                or (rest[head - 2] << 8 | rest[head - 1]) != len(properties)
+                or queue_offset != next_offset
+                or own + size <= last_end
             ):
                 break
-            properties = rest[head:]
-            queue.add(own, size, tags_code_of(properties) if TAGS in properties else 0)
-            touched[queue] = None
+            code = tags_code_of(properties) if TAGS in properties else 0
+            entries.append(pack(own, size, code))
             timestamp = stored
             if keyed is not None:
-                keyed.append((own, stored, queue.topic_piece, properties))
+                keyed.append((own, stored, piece, properties))
+            next_offset += 1
+            last_end = own + size
             at, count = record_end, count + 1
-            if count % _MOST_PENDING == 0:
-                self.write_touched()
-        self._pending_count += count
+            if len(entries) >= _MOST_PENDING:
+                self._enter_run(queue, entries, last_end)
+                entries = []
+        self._enter_run(queue, entries, last_end)
         self.store_timestamp = timestamp
         return at, count
+
+    def _queue_of(self, rest: bytes, queue_id: int) -> ConsumeQueue | None:
+        """Return the queue of a record, ``rest`` begins with its topic; None if it is not plain."""
+        topic_end = rest[0] + 1
+        if topic_end > len(rest):
+            return None
+        try:
+            queue = self._find_queue(rest[1:topic_end], queue_id)
+        except MessageIllegal:
+            return None
+        return None if queue.is_schedule else queue
+
+    def _enter_run(self, queue: ConsumeQueue | None, entries: list[bytes], end: int) -> None:
+        """Give a queue the entries of adjacent records; the last one ends at ``end`` of the log."""
+        if queue is None or not entries:
+            return
+        queue.add_run(entries, [], end)
+        self.touched[queue] = None
+        self._pending_count += len(entries)
+        if self._pending_count >= _MOST_PENDING:
+            self.write_touched()
 
     def _beside_a_record(
         self, problem: Problem, view: memoryview, at: int, physical_offset: int

@@ -104,7 +104,8 @@ class QueueFlush(NamedTuple):
 class FlushService:
     """Syncs log and queues, in the background while :meth:`run` runs, or at once.
 
-    ``timestamp`` tells the store timestamp of the last record in log and queues.
+    ``timestamp`` tells the store timestamp of the last record in log and queues; ``write_entries``
+    writes the queue entries that still wait in memory, and calls :meth:`fail` if the disk refuses.
     ``on_failure`` hears of a sync that failed: what it covered may be lost, and a second sync
     would hide that, so the store must take no more writes.
     """
@@ -118,6 +119,7 @@ class FlushService:
         checkpoint: StoreCheckpoint,
         *,
         timestamp: Callable[[], int],
+        write_entries: Callable[[], None],
         on_failure: Callable[[Exception], None],
     ) -> None:
         self._files = files
@@ -126,6 +128,7 @@ class FlushService:
         self._queues = queues
         self._checkpoint = checkpoint
         self._timestamp = timestamp
+        self._write_entries = write_entries
         self._on_failure = on_failure
         self._waiters: deque[Waiter] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -154,7 +157,11 @@ class FlushService:
 
         Raises:
             OSError: The disk failed.
+            StoreError: It had failed before.
         """
+        self._write_entries()
+        if self._failure is not None:
+            raise StoreError(f"the disk failed: {self._failure}") from self._failure
         timestamp = self._timestamp()
         flushes = self._begin_queue_flush(least_pages=0)
         self._sync_queues(flushes)
@@ -266,8 +273,12 @@ class FlushService:
             self._expiry = self._loop.call_at(self._waiters[0].deadline, self._expire)
 
     def _fail(self, error: Exception) -> None:
-        self._failure = error
         logger.critical("sync failed, the store takes no more writes: %s", error)
+        self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Sync nothing more: what the disk refused would be claimed to be on it."""
+        self._failure = error
         self._on_failure(error)
         while self._waiters:
             self._waiters.popleft().done(False)
@@ -352,6 +363,10 @@ class FlushService:
             )
 
     async def _flush_queues_in(self, thread: SyncThread, pages: int, thorough: bool) -> None:
+        if thorough:  # the checkpoint speaks of all entries
+            self._write_entries()
+        if self._failure is not None:
+            return
         # As with the log: read first, then sync, so that the checkpoint never claims too much.
         timestamp = self._timestamp()
         flushes = self._begin_queue_flush(pages)

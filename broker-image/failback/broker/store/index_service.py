@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 SLICE_RECORDS: Final = 256
 """Records entered in one go: about half a millisecond."""
-_GATHER_SECONDS: Final = 0.005
+_GATHER_SECONDS: Final = 0.02
 """How long after a message came its keys are entered, together with those of later ones."""
 _REST_SECONDS: Final = 0.001
 """The least pause between two slices."""

@@ -33,11 +33,13 @@ from failback.broker.store.checkpoint import StoreCheckpoint
 from failback.broker.store.commit_log import CommitLog
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.dispatch import Dispatcher, delay_table
+from failback.broker.store.entry_writer import EntryWriter
 from failback.broker.store.expiry import Expiry
 from failback.broker.store.files import Files, OsFiles
 from failback.broker.store.flush import FlushService
 from failback.broker.store.index_keys import RecordParts
 from failback.broker.store.index_service import IndexService
+from failback.broker.store.late_work import LateWork
 from failback.broker.store.mapped_file import MappedFileQueue, OpenFiles
 from failback.broker.store.opening import StoreOpening
 from failback.broker.store.queue_table import QueueTable
@@ -49,6 +51,11 @@ logger = logging.getLogger(__name__)
 
 DISK_FULL: Final = "the broker's disk is full"
 """Refuses messages; a slave goes on copying its master's log, as it does in 4.9.8."""
+
+_GATHER_SECONDS: Final = 0.01
+"""How long a slave leaves records that came, to dispatch them together with later ones."""
+_MOST_UNDISPATCHED: Final = 1 << 20
+"""Log bytes that a slave may leave for later."""
 
 Arrival = Callable[[str, int, int, int], None]
 
@@ -84,7 +91,8 @@ class MessageStore(StoreReader):
         )
         log, queues = CommitLog(log_files), QueueTable(files, config)
         delays = delay_table(config.message_delay_level, config.delay_scale)
-        dispatcher = Dispatcher(log, queues.find_or_create, delays)
+        writer = EntryWriter(self._late_failure)
+        dispatcher = Dispatcher(log, queues.find_or_create, writer.add, delays)
         self._checkpoint = StoreCheckpoint(files, config.root / "checkpoint")
         self._flush = FlushService(
             files,
@@ -93,6 +101,7 @@ class MessageStore(StoreReader):
             queues,
             self._checkpoint,
             timestamp=lambda: dispatcher.store_timestamp,
+            write_entries=self._write_entries,
             on_failure=self._fail,
         )
         index = IndexService(
@@ -104,12 +113,13 @@ class MessageStore(StoreReader):
             clock_ms=clock_ms,
             on_failure=self._fail,
         )
-        super().__init__(config, log, queues, dispatcher, index)
+        super().__init__(config, log, queues, dispatcher, writer, index)
         self._expiry = Expiry(files, config, log, queues, clock_ms=clock_ms)
         self._expiry.followers.append(index.drop_before)
         self._appender = appender = Appender(config, log, queues, dispatcher, clock_ms)
         self.append = appender.append
         self.append_batch = appender.append_batch
+        self._late = LateWork(self._dispatch, _GATHER_SECONDS)
         self._append_listeners: list[Callable[[], None]] = []
         self._unlock: Callable[[], None] | None = None
         self._failed = False
@@ -164,15 +174,20 @@ class MessageStore(StoreReader):
         return report
 
     async def run(self, shutdown: asyncio.Event) -> None:
-        """Flush, and enter keys into the index, in the background until ``shutdown`` is set.
+        """Flush, and write queue entries and index, in the background until ``shutdown`` is set.
 
         Raises:
             StoreError: The disk failed.
         """
-        self._index.start(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        self._late.start(loop)
+        self._writer.start(loop)
+        self._index.start(loop)
         try:
             await self._flush.run(shutdown)
         finally:
+            self._late.stop()
+            self._writer.stop()
             await self._index.stop()
 
     def close(self) -> None:
@@ -212,6 +227,7 @@ class MessageStore(StoreReader):
         """
         if self._unlock is None or self._failed:
             return
+        self._write_entries()
         was_full = self._expiry.is_full
         await self._expiry.run_round()
         if self._expiry.is_full != was_full and not self._failed and self._unlock is not None:
@@ -244,35 +260,36 @@ class MessageStore(StoreReader):
                 queue.drop_pending()
             raise self._write_failed(error) from error
         start, keyed = log.tail, self._appender.take_keyed()
-        arrive = self.on_arrive
-        arrivals = [(queue, set(queue.pending_codes)) for queue in touched] if arrive else []
-        try:
-            for queue in touched:
-                queue.write_pending()
-        except OSError as error:
-            raise self._write_failed(error) from error
-        finally:
-            # The records are in the log: without entries now, they get them at the next start.
-            log.publish()
+        log.publish()
         self._dispatcher.position = log.tail
         self._dispatcher.store_timestamp = self._appender.store_timestamp
+        arrivals = [(queue, queue.commit()) for queue in touched]
+        try:
+            self._writer.add(touched)
+        except OSError as error:
+            raise self._write_failed(error) from error
         self._index.stored(start, log.tail, keyed)
         self._flush.appended()
         self._index.appended()
         for listener in self._append_listeners:
             listener()
-        if arrive is not None:
+        if (arrive := self.on_arrive) is not None:
             for queue, codes in arrivals:
-                for code in codes:
-                    arrive(queue.topic, queue.queue_id, queue.max_offset, code)
+                for code in set(codes):
+                    arrive(queue.topic, queue.queue_id, queue.committed_offset, code)
 
     def _write_failed(self, error: OSError) -> WriteFailed:
         logger.critical("write failed, the store takes no more: %s", error)
         self._fail(error)
         return WriteFailed(f"the disk refused a write: {error}")
 
+    def _late_failure(self, error: OSError) -> None:
+        """Take that the disk refused what nobody waits for: the store stops as after a sync."""
+        self._write_failed(error)
+        self._flush.fail(error)
+
     def append_raw(self, physical_offset: int, data: bytes | memoryview) -> None:
-        """Append bytes of the master's log (slave) and dispatch the records they complete.
+        """Append bytes of the master's log (slave); the records they complete get queue entries.
 
         An empty log starts with the file that ``physical_offset`` begins.
 
@@ -282,21 +299,38 @@ class MessageStore(StoreReader):
         refusal = self._appender.refusal
         if refusal is not None and refusal is not DISK_FULL:
             raise ServiceNotAvailable(refusal)
+        log = self._log
+        if not log.files.files or log.tail == 0:
+            self._dispatcher.position = physical_offset
+        try:
+            log.append_raw(physical_offset, data)
+        except OSError as error:
+            raise self._write_failed(error) from error
+        self._late.ask()
+        if log.tail - self._dispatcher.position > _MOST_UNDISPATCHED:
+            self._late.settle()
+        self._flush.appended()
+        for listener in self._append_listeners:
+            listener()
+
+    def _dispatch(self) -> None:
         dispatcher = self._dispatcher
-        if not self._log.files.files or self._log.tail == 0:
-            dispatcher.position = physical_offset
         start, keyed = dispatcher.position, list[RecordParts]()
         dispatcher.keyed = keyed
         try:
-            self._log.append_raw(physical_offset, data)
             dispatcher.catch_up()
         except OSError as error:
-            raise self._write_failed(error) from error
+            self._late_failure(error)
+            return
         self._index.stored(start, dispatcher.position, keyed)
-        self._flush.appended()
         self._index.appended()
-        for listener in self._append_listeners:
-            listener()
+
+    def _dispatch_due(self) -> None:
+        self._late.settle()
+
+    def _write_entries(self) -> None:
+        self._late.settle()
+        self._writer.write_all()
 
     def add_append_listener(self, listener: Callable[[], None]) -> None:
         """Call ``listener`` after every commit and every raw append."""
@@ -339,6 +373,7 @@ class MessageStore(StoreReader):
 
     def clean_expired_queues(self) -> None:
         """Delete the queues whose last message the log no longer holds; they begin again at 0."""
+        self._write_entries()
         self._queues.delete_expired(self._log.min_offset)
 
     def expire_by_hand(self) -> None:
@@ -347,4 +382,5 @@ class MessageStore(StoreReader):
 
     def delete_topic(self, topic: str) -> None:
         """Delete the queues of ``topic``; the log keeps the records."""
+        self._write_entries()
         self._queues.delete_topic(topic)

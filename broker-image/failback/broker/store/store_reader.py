@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
-from failback.broker.store.consume_queue import ENTRY
+from failback.broker.store.consume_queue import ENTRY, ConsumeQueue
 from failback.broker.store.index_query import QueryResult, query_messages
 from failback.broker.store.reading import get_messages, offset_by_time, store_time_at
 from failback.broker.store.results import GetResult, ServiceNotAvailable
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from failback.broker.store.commit_log import CommitLog
     from failback.broker.store.config import StoreConfig
     from failback.broker.store.dispatch import Dispatcher
+    from failback.broker.store.entry_writer import EntryWriter
     from failback.broker.store.filtered_reading import PropertyFilter
     from failback.broker.store.index_service import IndexService
     from failback.broker.store.queue_table import QueueTable
@@ -29,15 +30,31 @@ class StoreReader:
         log: CommitLog,
         queues: QueueTable,
         dispatcher: Dispatcher,
+        writer: EntryWriter,
         index: IndexService,
     ) -> None:
         self.config = config
         self._log = log
         self._queues = queues
         self._dispatcher = dispatcher
+        self._writer = writer
         self._index = index
         self._closed: str | None = "the store is not loaded"
         """Why nothing can be read; None while the store is open."""
+
+    def _dispatch_due(self) -> None:
+        """Dispatch what a slave has got but left for later. Comes before every look at a queue."""
+
+    def _write_entries(self) -> None:
+        """As :meth:`_dispatch_due`, and write the entries of all queues that still wait."""
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        """Return a queue that has all its entries."""
+        self._dispatch_due()
+        queue = self._queues.get(topic, queue_id)
+        if queue is not None:
+            self._writer.write(queue)
+        return queue
 
     def get_message(
         self,
@@ -58,7 +75,7 @@ class StoreReader:
         """
         if self._closed is not None:
             raise ServiceNotAvailable(f"{self._closed}: group={group} topic={topic}")
-        queue = self._queues.get(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         return get_messages(queue, self._log, self.config, offset, max_msgs, tag_filter, matches)
 
     def query_message(
@@ -91,7 +108,7 @@ class StoreReader:
 
         The tags code of a delayed message is when it is due, ms.
         """
-        queue = self._queues.get(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         if queue is None or not queue.min_offset <= offset < queue.max_offset:
             return []
         return list(ENTRY.iter_unpack(queue.entries(offset, most)))
@@ -110,6 +127,7 @@ class StoreReader:
 
         Oldest first. Only the queues that end last are read.
         """
+        self._write_entries()
         ends = heapq.nlargest(most, self._queues, key=lambda queue: queue.max_physical_offset)
         places = {
             offset
@@ -127,22 +145,22 @@ class StoreReader:
 
     def is_on_disk(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether that message counts as on disk; False if the queue has no such entry."""
-        queue = self._queues.get(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         entry = queue.entry(offset) if queue is not None else None
         return entry is not None and not self.is_in_memory(entry[0])
 
     def max_queue_offset(self, topic: str, queue_id: int) -> int:
         """Return the offset the queue's next message gets; 0 without a queue."""
-        queue = self._queues.get(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         return queue.max_offset if queue is not None else 0
 
     def min_queue_offset(self, topic: str, queue_id: int) -> int:
-        queue = self._queues.get(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         return queue.min_offset if queue is not None else 0
 
     def physical_offset_of(self, topic: str, queue_id: int, offset: int) -> int:
         """Return where in the log that message is; -1 if the queue has no such entry."""
-        queue = self._queues.get(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         entry = queue.entry(offset) if queue is not None else None
         return entry[0] if entry is not None else -1
 
@@ -153,7 +171,7 @@ class StoreReader:
 
     def search_offset(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the queue offset of the message stored nearest to ``timestamp_ms``."""
-        queue = self._queues.get(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         return offset_by_time(queue, self._log, timestamp_ms) if queue is not None else 0
 
     def earliest_store_time(self, topic: str, queue_id: int) -> int:
@@ -182,6 +200,7 @@ class StoreReader:
     @property
     def dispatch_behind_bytes(self) -> int:
         """Log bytes whose records are not in the queues yet."""
+        self._dispatch_due()
         return self._log.tail - self._dispatcher.position
 
     @property
@@ -192,13 +211,15 @@ class StoreReader:
     @property
     def dispatch_stuck_at(self) -> int | None:
         """Where a slave's log stopped making sense; see Dispatcher."""
+        self._dispatch_due()
         return self._dispatcher.stuck_at
 
     # --- queues -----------------------------------------------------------------------------
 
     def queues(self) -> Iterator[tuple[str, int]]:
         """Yield topic and id of every queue that has, or had, messages."""
+        self._dispatch_due()
         return ((queue.topic, queue.queue_id) for queue in list(self._queues))
 
     def has_queue(self, topic: str, queue_id: int) -> bool:
-        return self._queues.get(topic, queue_id) is not None
+        return self._queue(topic, queue_id) is not None
