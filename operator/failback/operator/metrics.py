@@ -83,9 +83,9 @@ class Metrics:
             "role_switch_outage_seconds", "Outage by a role switch.", "mode", "side"
         )
         self._conflicts = self._counter("field_conflicts", "Foreign field managers.", "manager")
-        self._divergence = self._shared(DIVERGENCE)
-        self._start_time = self._shared(START_TIME)
-        self._sync_age = self._shared(SYNC_AGE)
+        self._divergence = self._shared(_in_namespace(DIVERGENCE))
+        self._start_time = self._shared(_in_namespace(START_TIME))
+        self._sync_age = self._shared(_in_namespace(SYNC_AGE))
         self._run = self._shared(
             Family(
                 "failback_run_active",
@@ -208,20 +208,22 @@ class Metrics:
             if ahead is not None:
                 found[self._ahead, labels] = ahead
         for broker in brokers:
-            self._add_broker(found, broker)
+            self._add_broker(found, namespace, broker)
         if kind == "ChaosExperiment" and status.get("activeArm"):
             run = f"{name}-{status['activeArm']}-{status.get('activeRepetition', 0)}"
             found[self._run, (namespace, run, name, cluster)] = 1
         self._replace((kind, namespace, name), found)
 
-    def _add_broker(self, found: dict[tuple[Gauge, Labels], float], broker: BrokerFigures) -> None:
+    def _add_broker(
+        self, found: dict[tuple[Gauge, Labels], float], namespace: str, broker: BrokerFigures
+    ) -> None:
         if broker.start_seconds is not None:
-            found[self._start_time, broker.labels] = broker.start_seconds
+            found[self._start_time, (namespace, *broker.labels)] = broker.start_seconds
         if broker.sync_age_seconds is not None:
-            found[self._sync_age, broker.labels] = broker.sync_age_seconds
+            found[self._sync_age, (namespace, *broker.labels)] = broker.sync_age_seconds
         cluster, _, member, pair = broker.labels
         for place, (group, distance) in enumerate(sorted(broker.divergence.items())):
-            where = (cluster, pair, member, group if place < MAX_SERIES else OTHER)
+            where = (namespace, cluster, pair, member, group if place < MAX_SERIES else OTHER)
             for direction in ("slave_ahead", "master_ahead"):
                 labels = (*where, direction)
                 before = found.get((self._divergence, labels), 0.0)
@@ -241,6 +243,11 @@ class Metrics:
         for (gauge, labels), value in found.items():
             gauge.labels(*labels).set(value)
         self._owned[owner] = set(found)
+
+
+def _in_namespace(family: Family) -> Family:
+    """The family with the namespace of the cluster, which a broker's scrape has by its pod."""
+    return family._replace(labels=("namespace", *family.labels))
 
 
 def _remove(gauge: Gauge, labels: Labels) -> None:

@@ -7,26 +7,21 @@ import re
 
 import pytest
 from tools.dashboards import DASHBOARDS, FOLDER, render
-
-from tests.support.processes import ROOT
+from tools.metrics_page import components
 
 pytestmark = pytest.mark.unit
 
 METRIC = re.compile(r"\b(?:rocketmq|failback)_[a-z0-9_]+")
-SOURCES = (
-    ROOT / "broker-image" / "failback" / "broker" / "metrics.py",
-    ROOT / "operator" / "failback" / "operator" / "metrics.py",
-)
-_SUFFIXES = ("_total", "_bucket", "")
 
 
 def exported() -> set[str]:
-    """Return the names in the collectors of broker and operator, as Prometheus shows them."""
+    """Return every name that a component shows, with what Prometheus makes of a histogram."""
     names = set()
-    for path in SOURCES:
-        for name in re.findall(r'"([a-z0-9_]+)"', path.read_text()):
-            bare = name if name.startswith("rocketmq_") else f"failback_operator_{name}"
-            names |= {bare + suffix for suffix in _SUFFIXES}
+    for component in components().values():
+        for family in component:
+            names.add(family.name)
+            if family.kind == "histogram":
+                names |= {f"{family.name}_{suffix}" for suffix in ("bucket", "sum", "count")}
     return names
 
 

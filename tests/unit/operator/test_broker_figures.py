@@ -23,7 +23,7 @@ MASTER = Broker(
 SLAVE = Broker(
     "s", config={"brokerId": "1"}, runtime={"bootTimestamp": "3000"}, offsets={"T@g": {0: 350}}
 )
-GROUP = {"cluster": "demo", "broker": "demo-0", "member": "demo-0-1"}
+GROUP = {"namespace": "shop", "cluster": "demo", "broker": "demo-0", "member": "demo-0-1"}
 
 
 def observed(master: Broker, slave: Broker) -> ObservedCluster:

@@ -14,7 +14,6 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "operator.md").read_text()
 OPERATOR = ROOT / "operator" / "failback" / "operator"
 SOURCES = (*OPERATOR.glob("planning/**/*.py"), *OPERATOR.glob("jobs/*.py"), OPERATOR / "passes.py")
-RULES = ROOT / "charts" / "failback" / "templates" / "rules.yaml"
 WORD = re.compile(r"[A-Z][A-Za-z0-9]+")
 
 OTHER_WORDS = """
@@ -90,10 +89,3 @@ def test_every_explained_reason_exists() -> None:
 def test_what_is_no_reason_is_not_explained_as_one_and_exists() -> None:
     assert sorted(other_words() & documented_reasons()) == []
     assert sorted(other_words() - words_of_the_code()) == []
-
-
-def test_every_alert_has_a_place_on_the_page_and_the_reverse() -> None:
-    alerts = set(re.findall(r'"alert" "(\w+)"', RULES.read_text()))
-    part = PAGE.split("\n## Alerts\n")[1].split("\n## ")[0]
-    assert set(re.findall(r"^### (\w+)$", part, re.MULTILINE)) == alerts
-    assert 'printf "%s#%s" $rules.runbookUrl (lower .alert)' in RULES.read_text()

@@ -3,15 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from failback.protocol.metric_families import Family
+
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _LABELLED_RUNS: Final = 200
 OTHER: Final = "other"
+
+SEGMENTS: Final = Family(
+    "failback_ingest_segments_total", "counter", ("code",), "Segments stored (201) or known (200)."
+)
+BYTES: Final = Family("failback_ingest_bytes_total", "counter", ("code",), "Bytes of their bodies.")
+REJECTED: Final = Family(
+    "failback_ingest_rejected_total", "counter", ("code",), "Uploads refused, by code."
+)
+GAPS: Final = Family(
+    "failback_log_gaps_total",
+    "counter",
+    ("run",),
+    "Holes that closing a run found, each counted once per close.",
+)
+COMMIT_SECONDS: Final = Family(
+    "failback_ingest_commit_seconds", "histogram", (), "Time from a whole body to its answer."
+)
+EXPIRED: Final = Family(
+    "failback_ingest_expired_runs_total", "counter", (), "Runs deleted by retention."
+)
+BACKLOG: Final = Family(
+    "failback_shipper_backlog_bytes",
+    "gauge",
+    ("run",),
+    "Hot log bytes that shippers had not sent when they were last heard of.",
+)
+QUEUE: Final = Family("failback_ingest_queue_bytes", "gauge", (), "Bodies held in memory.")
+UPLOADS: Final = Family("failback_ingest_uploads", "gauge", (), "Uploads under way.")
+STORED: Final = Family(
+    "failback_ingest_stored_bytes", "gauge", (), "Bytes of the files in the lake."
+)
+FREE: Final = Family("failback_ingest_free_bytes", "gauge", (), "Free space below the lake.")
+FAMILIES: Final = (
+    SEGMENTS,
+    BYTES,
+    REJECTED,
+    GAPS,
+    COMMIT_SECONDS,
+    EXPIRED,
+    BACKLOG,
+    QUEUE,
+    UPLOADS,
+    STORED,
+    FREE,
+)
 
 
 class CollectorMetrics:
@@ -19,28 +66,18 @@ class CollectorMetrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        counter: dict[str, Any] = {"registry": self.registry, "labelnames": ("code",)}
-        self.segments = Counter(
-            "failback_ingest_segments", "Segments stored (201) or known (200).", **counter
-        )
-        self.bytes = Counter("failback_ingest_bytes", "Bytes of their bodies.", **counter)
-        self.rejected = Counter("failback_ingest_rejected", "Uploads refused, by code.", **counter)
-        self.gaps = Counter(
-            "failback_log_gaps",
-            "Holes that closing a run found, each counted once per close.",
-            registry=self.registry,
-            labelnames=("run",),
-        )
+        self.segments = self._counter(SEGMENTS)
+        self.bytes = self._counter(BYTES)
+        self.rejected = self._counter(REJECTED)
+        self.gaps = self._counter(GAPS)
         self.commit_seconds = Histogram(
-            "failback_ingest_commit_seconds",
-            "Time from a whole body to its answer.",
-            registry=self.registry,
-            buckets=_SECONDS,
+            COMMIT_SECONDS.name, COMMIT_SECONDS.text, registry=self.registry, buckets=_SECONDS
         )
-        self.expired_runs = Counter(
-            "failback_ingest_expired_runs", "Runs deleted by retention.", registry=self.registry
-        )
+        self.expired_runs = self._counter(EXPIRED)
         self._runs: set[str] = set()
+
+    def _counter(self, family: Family) -> Counter:
+        return Counter(family.name, family.text, family.labels, registry=self.registry)
 
     def watch(self, name: str, text: str, value: Callable[[], float]) -> None:
         """Show what ``value`` returns at each scrape."""
@@ -72,11 +109,7 @@ class _Backlog(Collector):
         self._backlogs = backlogs
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        family = GaugeMetricFamily(
-            "failback_shipper_backlog_bytes",
-            "Hot log bytes that shippers had not sent when they were last heard of.",
-            labels=["run"],
-        )
+        family = GaugeMetricFamily(BACKLOG.name, BACKLOG.text, labels=BACKLOG.labels)
         sums: dict[str, int] = {}
         for run, count in self._backlogs().items():
             label = self._metrics.run_label(run)

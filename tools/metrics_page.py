@@ -1,0 +1,88 @@
+"""Write docs/metrics.md: ``python tools/metrics_page.py``.
+
+The tables come from the same families that the components export from; a test compares.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from failback.analytics.collect.metrics import FAMILIES as COLLECTOR
+from failback.analytics.exporter.families import KNOWN, OURS, SHARED
+from failback.operator.metrics import Metrics
+from failback.protocol.metric_families import BROKER, MAX_SERIES, Family
+
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
+_HEAD: Final = f"""# Metrics
+
+Made by `python tools/metrics_page.py`. Names are RocketMQ 5.x's where the meaning is the same, and
+have no prefix of ours where others could export them too. Alerts on them have
+[runbooks](runbooks/README.md); the dashboards are in `charts/failback/dashboards`.
+
+| who | where |
+|---|---|
+| our brokers | `http://BROKER:8088/metrics` (`failbackHttpPort`) |
+| operator | `:8080/metrics` |
+| collector | `/metrics` with a token of scope `read`, or `--metrics-port` without |
+| exporter | `failback exporter --namesrv HOST:PORT`, `http://127.0.0.1:5557/metrics` |
+
+The exporter asks any cluster, Apache's or ours, by the admin protocol every `--interval` seconds; a
+scrape asks nobody. Scrape our brokers themselves **or** through the exporter, not both: the names
+are the same. The exporter cannot see some things that a broker counts (messages in flight,
+producers, the age of the offset file unless `--offset-file BROKER-ID=PATH` shows it), and to it a
+reset looks like a client's commit. In return it sees what a broker without a slave cannot: that
+offsets were lost by a restart. What it calls `rocketmq_messages_out_total` is what groups
+committed, repeats counted again. A broker that does not answer has `failback_exporter_up` 0; one
+that no name server lists any more keeps it for an hour.
+
+With `--runs FOLDER` the exporter shows run folders as well: which runs go on, which faults are
+open, and what reports found. Per metric and cluster at most {MAX_SERIES} pairs of topic and group
+have lines of their own, the first that came; the rest is added up under `other`. Single queues are
+shown only of topics named by `--queue-metrics TOPIC`. `rocketmq_reconsume_exposure_messages` is the
+predictor's figure (docs/predictor.md) for the rates and ages of this moment.
+"""
+_TITLES: Final = {
+    "broker": "Our brokers",
+    "shared": "The exporter, under the names of the brokers",
+    "exporter": "The exporter, beside them",
+    "known": "The exporter, under the names of rocketmq-exporter",
+    "operator": "The operator",
+    "collector": "The collector",
+}
+
+
+def components() -> dict[str, Sequence[Family]]:
+    """Return all families by who exports them."""
+    return {
+        "broker": BROKER,
+        "shared": SHARED,
+        "exporter": OURS,
+        "known": KNOWN,
+        "operator": Metrics(version="", kopf="", kubernetes="").families,
+        "collector": COLLECTOR,
+    }
+
+
+def render() -> str:
+    """Return the page."""
+    parts = [_HEAD]
+    for name, families in components().items():
+        rows = [
+            f"| `{each.name}` | {each.kind} | {', '.join(each.labels) or '-'} | {each.text} |"
+            for each in families
+        ]
+        table = ["| metric | type | labels | meaning |", "|---|---|---|---|", *rows]
+        parts.append("\n".join([f"## {_TITLES[name]}", "", *table, ""]))
+    return "\n".join(parts)
+
+
+def main() -> int:
+    PAGE.write_text(render(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
