@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from failback.chaos.session import Session
 from failback.chaos.view import Member
 from failback.chaos.wire import WireConnection
+from failback.chaos.workload_process import CONSUMER
 from failback.protocol.codes import SCHEDULE_TOPIC
 from failback.protocol.errors import FailbackError
 
@@ -83,7 +84,11 @@ def what_is_open(session: Session) -> Iterator[str]:
 def _open_at(session: Session, master: Member) -> Iterator[str]:
     with WireConnection(master.address) as connection:
         offsets = connection.all_offsets()
+        own = {g.name for g in session.arm.workload.groups if g.message_model == "BROADCASTING"}
         for group, topic in session.group_topics().items():
+            if group in own:
+                yield from _open_at_members(session, connection, master, group, topic)
+                continue
             for name in (topic, f"%RETRY%{group}"):
                 committed = offsets.get(f"{name}@{group}", {})
                 for queue, (lowest, highest) in sorted(connection.topic_stats(name).items()):
@@ -94,6 +99,22 @@ def _open_at(session: Session, master: Member) -> Iterator[str]:
                             f"of {master.broker_name}"
                         )
         yield from _delayed(connection, master)
+
+
+def _open_at_members(
+    session: Session, connection: WireConnection, master: Member, group: str, topic: str
+) -> Iterator[str]:
+    """Where every member gets everything, each knows for itself how far it is."""
+    limits = connection.topic_stats(topic)
+    for process in session.load.of_role(CONSUMER, group=group):
+        offsets = (process.stats.get("offsets") or {}).get(master.broker_name, {})
+        for queue, (lowest, highest) in sorted(limits.items()):
+            lag = highest - max(lowest, int(offsets.get(str(queue), 0)))
+            if lag > 0:
+                yield (
+                    f"{process.name}: {lag} messages left in {topic} queue {queue} "
+                    f"of {master.broker_name}"
+                )
 
 
 def _delayed(connection: WireConnection, master: Member) -> Iterator[str]:

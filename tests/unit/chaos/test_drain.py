@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -103,3 +105,21 @@ def test_a_queue_that_does_not_give_what_it_has_is_not_scanned(
     result = scan_stores(session, 5)
     assert not result.complete
     assert "orders queue 0 gives nothing at offset 0" in result.problems[0]
+
+
+def test_members_of_a_broadcasting_group_are_asked_themselves(
+    session: Session, broker: FakeBroker
+) -> None:
+    workload = session.arm.workload
+    everything = workload.groups[0].model_copy(update={"message_model": "BROADCASTING"})
+    groups = {"groups": (everything,)}
+    session.arm = replace(session.arm, workload=workload.model_copy(update=groups))
+    broker.offsets = {}
+    ahead = SimpleNamespace(name="billing-0", stats={"offsets": {"demo-0": {"0": 10, "1": 10}}})
+    behind = SimpleNamespace(name="billing-1", stats={"offsets": {"demo-0": {"0": 10, "1": 7}}})
+    fleet: Any = session.fleet
+    fleet.of_role = lambda role, group="": [ahead, behind]
+    said = "billing-1: 3 messages left in orders queue 1 of demo-0"
+    assert attempt(session) == (False, said)
+    behind.stats["offsets"]["demo-0"]["1"] = 10
+    assert attempt(session) == (True, "")

@@ -39,6 +39,7 @@ class ConsumerProcess:
             max_reconsume_times=plan.max_reconsume_times,
             consume_threads=plan.threads,
             pull_threshold_for_queue=plan.pull_threshold_for_queue,
+            **self._own_offsets(),
         )
         consumer = PushConsumer(
             plan.group,
@@ -56,6 +57,15 @@ class ConsumerProcess:
         finally:
             log.close()
             last_words(log)
+
+    def _own_offsets(self) -> dict[str, Any]:
+        """Where offsets are a file of the member: one per member, in the run, kept by its name."""
+        plan = self._plan
+        if plan.message_model != MessageModel.BROADCASTING.value or plan.process.control is None:
+            return {}
+        name = f"{plan.group}-{plan.member}"
+        folder = plan.process.hot.parent / "offsets" / name
+        return {"instance_name": name, "local_offset_store_dir": folder}
 
     async def _consume(self, consumer: PushConsumer) -> None:
         ended = asyncio.create_task(self._stop.wait(), name="stop")
@@ -99,7 +109,18 @@ class ConsumerProcess:
             "queues": held,
             "last_seq": self._log.last_seq,
             "client_id": consumer.client_id if consumer is not None else None,
+            "offsets": self._offsets(),
         }
+
+    def _offsets(self) -> dict[str, dict[str, int]] | None:
+        """Broker → queue id → next offset, of a member whose broker does not know it."""
+        consumer, plan = self._consumer, self._plan
+        if consumer is None or plan.message_model != MessageModel.BROADCASTING.value:
+            return None
+        found: dict[str, dict[str, int]] = {}
+        for queue, offset in consumer.memory_offsets(plan.topic).items():
+            found.setdefault(queue.broker_name, {})[str(queue.queue_id)] = offset
+        return found
 
     def _set_handler(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self._handler.set_knobs(dict(request))
