@@ -166,17 +166,23 @@ async def fuzz_slave(folder: Path, random: Random, count: int) -> Counter[str]:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     slave = {"brokerRole": "SLAVE", "brokerId": 1, "haMasterAddress": f"127.0.0.1:{port}"}
-    async with running_broker(folder, **slave, failbackTimeScale=0.001) as broker:
+    async with running_broker(folder, **slave, failbackTimeScale=0.005) as broker:
         pid = broker.process.pid
         memory = anonymous_bytes(pid)
-        async with asyncio.timeout(300 * SCALE):
-            await enough.wait()
+        try:
+            async with asyncio.timeout(300 * SCALE):
+                await enough.wait()
+        except TimeoutError as error:
+            raise AssertionError(
+                f"{outcomes} of {count}: {broker.process.errors()[-4000:]}"
+            ) from error
+        finally:
+            server.close()
         async with RemotingClient() as client:
             request = RemotingCommand.request(RequestCode.GET_BROKER_RUNTIME_INFO)
             answer = await client.invoke(broker.address, request, 30_000 * SCALE)
             assert answer.code == 0, answer
         assert anonymous_bytes(pid) - memory < MOST_GROWTH_BYTES
-        server.close()
     return outcomes
 
 
