@@ -89,6 +89,13 @@ class TestProcess:
         assert line is not None
         return line
 
+    def tell(self, line: str) -> None:
+        """Write a line to its standard input."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
+
     def kill(self) -> None:
         """SIGKILL, and wait until it is gone."""
         assert self._process is not None

@@ -23,6 +23,7 @@ from failback.cli import (
     report,
     run,
     tools,
+    trace,
 )
 from failback.cli.errors import Debug
 
@@ -57,6 +58,7 @@ demo.register(app)
 cluster.register(app)
 run.register(app)
 report.register(app)
+trace.register(app)
 predict.register(app)
 dashboard.register(app)
 explain_offset.register(app)

@@ -1,0 +1,201 @@
+"""What was read from the brokers, on disk: one folder per queue, one Parquet file per stretch.
+
+    trace/source.json                                              what is read, and as which run
+    trace/<table>/b=<broker>/t=<topic>/<queue>/<from>-<to>.parquet offsets [from, to) of a queue
+
+``table`` is ``records`` (of trace bodies, :data:`RECORDS`) or ``copies`` (of messages,
+:data:`COPIES`). A file is there whole or not at all and its name says what it covers, so a reader
+that was killed goes on where the names end. Names of brokers and topics are percent-encoded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from failback.analytics.errors import ReportInputError
+from failback.client.files import replace_file
+
+SOURCE_SCHEMA: Final = "failback.trace/1"
+DAMAGED: Final = "Damaged"
+
+RECORDS: Final = pa.schema(
+    [
+        ("broker", pa.utf8()),
+        ("topic", pa.utf8()),
+        ("qid", pa.int32()),
+        ("qoff", pa.int64()),
+        ("host", pa.utf8()),
+        ("born_ms", pa.int64()),
+        ("store_ms", pa.int64()),
+        ("kind", pa.utf8()),
+        ("number", pa.int32()),
+        ("copy", pa.int32()),
+        ("message_id", pa.utf8()),
+        ("time_ms", pa.int64()),
+        ("group", pa.utf8()),
+        ("traced_topic", pa.utf8()),
+        ("request_id", pa.utf8()),
+        ("retry_times", pa.int64()),
+        ("keys", pa.utf8()),
+        ("cost_ms", pa.int64()),
+        ("success", pa.bool_()),
+        ("code", pa.int64()),
+        ("store_host", pa.utf8()),
+        ("offset_message_id", pa.utf8()),
+        ("unread_fields", pa.int32()),
+        ("problem", pa.utf8()),
+    ]
+)
+"""A record of a trace body and the trace message that carried it (``broker`` to ``store_ms``).
+
+``host`` is the client's address; ``kind`` is ``Damaged`` where ``problem`` says why.
+"""
+
+COPIES: Final = pa.schema(
+    [
+        ("broker", pa.utf8()),
+        ("bid", pa.int32()),
+        ("ptopic", pa.utf8()),
+        ("ltopic", pa.utf8()),
+        ("qid", pa.int32()),
+        ("qoff", pa.int64()),
+        ("phy", pa.int64()),
+        ("omid", pa.binary()),
+        ("message_id", pa.utf8()),
+        ("ukey", pa.utf8()),
+        ("keys", pa.utf8()),
+        ("lane", pa.int64()),
+        ("lseq", pa.int64()),
+        ("rt", pa.int32()),
+        ("born_ms", pa.int64()),
+        ("store_ms", pa.int64()),
+        ("crc", pa.int64()),
+    ]
+)
+"""A message as it lies in a queue.
+
+``message_id`` is what a trace calls it, ``ltopic`` the topic that a retry copy was sent to first.
+"""
+
+SCHEMAS: Final = {"records": RECORDS, "copies": COPIES}
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A queue of a topic on a broker."""
+
+    broker: str
+    topic: str
+    qid: int
+
+    def __str__(self) -> str:
+        return f"{self.topic} {self.broker}/{self.qid}"
+
+
+class Pages:
+    """The ``trace`` folder of a run."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.folder = run_dir / "trace"
+
+    def open(self, source: Mapping[str, Any]) -> dict[str, Any]:
+        """Begin a reading, or go on with that of the folder; return what stands in it.
+
+        Raises:
+            ReportInputError: The folder was begun with another value of some field of ``source``.
+        """
+        path = self.folder / "source.json"
+        if not path.exists():
+            whole = {"schema": SOURCE_SCHEMA, **source}
+            replace_file(path, json.dumps(whole, indent=1).encode() + b"\n")
+            return whole
+        try:
+            known: dict[str, Any] = json.loads(path.read_bytes())
+        except ValueError as error:
+            raise ReportInputError(f"cannot be read: {error}", path) from error
+        if known.get("schema") != SOURCE_SCHEMA:
+            raise ReportInputError(f"schema is {known.get('schema')!r}, not {SOURCE_SCHEMA}", path)
+        for name, value in source.items():
+            if known.get(name) != value:
+                raise ReportInputError(
+                    f"was begun with {name} {known.get(name)!r}, not {value!r}: "
+                    "choose another folder to read something else",
+                    path,
+                )
+        return known
+
+    def read_to(self, table: str, place: Place) -> int | None:
+        """The offset behind the last one that is on disk; ``None`` where nothing is."""
+        ends = [end for _, end, _ in self._files(self._queue(table, place))]
+        return max(ends, default=None)
+
+    def write(
+        self, table: str, place: Place, first: int, end: int, rows: Sequence[Mapping[str, Any]]
+    ) -> None:
+        """Keep what offsets [``first``, ``end``) of a queue gave."""
+        sink = pa.BufferOutputStream()
+        found = pa.Table.from_pylist(list(rows), SCHEMAS[table])
+        pq.write_table(found, sink, compression="zstd")
+        path = self._queue(table, place) / f"{first:020}-{end:020}.parquet"
+        replace_file(path, sink.getvalue().to_pybytes())
+
+    def places(self, table: str) -> list[Place]:
+        """The queues of which something is on disk."""
+        found = []
+        for folder in (self.folder / table).glob("b=*/t=*/*"):
+            broker, topic = folder.parent.parent.name[2:], folder.parent.name[2:]
+            found.append(Place(unquote(broker), unquote(topic), int(folder.name)))
+        return sorted(found)
+
+    def read(self, table: str) -> pa.Table:
+        """All rows of a table, by broker, topic, queue and offset."""
+        pieces = list(self.pieces(table))
+        return pa.concat_tables(pieces) if pieces else SCHEMAS[table].empty_table()
+
+    def pieces(self, table: str) -> Iterator[pa.Table]:
+        """The same, a file at a time.
+
+        Raises:
+            ReportInputError: A file is damaged. Without it offsets would be missing in silence.
+        """
+        for place in self.places(table):
+            for _, _, path in self._files(self._queue(table, place)):
+                try:
+                    yield pq.read_table(path, schema=SCHEMAS[table], partitioning=None)
+                except (OSError, pa.ArrowException) as error:
+                    raise ReportInputError(
+                        f"cannot be read ({error}); delete it and those of its folder that "
+                        "follow, to read them again",
+                        path,
+                    ) from error
+
+    def holes(self, table: str) -> list[tuple[Place, int, int]]:
+        """Offsets between two files of a queue that no file covers."""
+        found = []
+        for place in self.places(table):
+            following: int | None = None
+            for first, end, _ in self._files(self._queue(table, place)):
+                if following is not None and first > following:
+                    found.append((place, following, first))
+                following = max(following or 0, end)
+        return found
+
+    def _queue(self, table: str, place: Place) -> Path:
+        broker, topic = f"b={quote(place.broker, safe='')}", f"t={quote(place.topic, safe='')}"
+        return self.folder / table / broker / topic / str(place.qid)
+
+    def _files(self, folder: Path) -> list[tuple[int, int, Path]]:
+        found = []
+        for path in folder.glob("*.parquet"):
+            first, _, end = path.stem.partition("-")
+            if first.isdigit() and end.isdigit():  # another name is a write that was cut short
+                found.append((int(first), int(end), path))
+        return sorted(found)

@@ -1,0 +1,313 @@
+"""Reads topics from the brokers, every queue from its lowest to its highest offset, once.
+
+Nothing is committed and no member of a group is needed: pulls carry their own subscription and the
+name of the tools' group, which every broker knows. The master is asked first; where it doesn't
+answer, its slaves. What was read lies on disk in :class:`Pages` before more is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from failback.analytics.trace import records
+from failback.analytics.trace.pages import DAMAGED, Pages, Place
+from failback.client.admin import AdminClient
+from failback.client.connection import RemotingClient
+from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, parse_lab_id
+from failback.protocol.codes import COMPRESSED, PULL_SUBSCRIPTION, RequestCode, ResponseCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import BrokerError, FailbackError, ProtocolError, RemotingError
+from failback.protocol.headers import (
+    PullMessageRequestHeader,
+    PullMessageResponseHeader,
+    from_ext,
+)
+from failback.protocol.message import (
+    RETRY_TOPIC,
+    UNIQ_KEY,
+    MessageExt,
+    decode_records,
+    inflate_body,
+)
+
+TOOLS_GROUP: Final = "TOOLS_CONSUMER"
+PULLED_AT_ONCE: Final = 32
+PAGE_ROWS: Final = 20_000
+QUEUES_AT_ONCE: Final = 8
+
+Take = Callable[[Place, int, MessageExt], list[dict[str, Any]]]
+"""Rows of a message that a broker with some id gave."""
+Progress = Callable[[str, int], None]
+"""Told the topic and how many more of its messages were read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Broker times in ms that trace messages must have been stored in; ``None``: no limit."""
+
+    since_ms: int | None = None
+    until_ms: int | None = None
+
+    def begins_after(self, store_ms: int) -> bool:
+        return self.since_ms is not None and store_ms < self.since_ms
+
+    def ends_before(self, store_ms: int) -> bool:
+        return self.until_ms is not None and store_ms > self.until_ms
+
+
+class _Stuck(FailbackError):
+    """A queue doesn't give what it says it has."""
+
+
+class TopicReader:
+    """Reads whole topics into pages."""
+
+    def __init__(
+        self,
+        remoting: RemotingClient,
+        admin: AdminClient,
+        pages: Pages,
+        *,
+        timeout_ms: float = 5000,
+        progress: Progress = lambda topic, count: None,
+    ) -> None:
+        self._remoting = remoting
+        self._admin = admin
+        self._pages = pages
+        self._timeout_ms = timeout_ms
+        self._progress = progress
+        self._slots = asyncio.Semaphore(QUEUES_AT_ONCE)
+
+    async def read(self, table: str, topic: str, take: Take, span: Span = Span()) -> list[str]:
+        """Read all queues of ``topic``; return what could not be read, in words."""
+        try:
+            route = await self._admin.route(topic)
+        except BrokerError as error:
+            if error.code == ResponseCode.TOPIC_NOT_EXIST:
+                return [f"the name server knows no topic {topic}"]
+            raise
+        brokers = {
+            data.broker_name: sorted(data.broker_addrs.items()) for data in route.broker_datas
+        }
+        found = await asyncio.gather(
+            *(
+                self._read_broker(table, topic, name, members, take, span)
+                for name, members in sorted(brokers.items())
+            )
+        )
+        return [problem for problems in found for problem in problems]
+
+    async def _read_broker(
+        self,
+        table: str,
+        topic: str,
+        name: str,
+        members: Sequence[tuple[int, str]],
+        take: Take,
+        span: Span,
+    ) -> list[str]:
+        """Read from the first member that gives everything; a slave only after its master."""
+        problems = []
+        for bid, addr in members:
+            try:
+                stats = await self._admin.topic_stats(addr, topic)
+                jobs = [
+                    self._read_queue(
+                        table,
+                        Place(name, topic, queue.queue_id),
+                        (bid, addr),
+                        (limits.min_offset, limits.max_offset),
+                        take,
+                        span,
+                    )
+                    for queue, limits in stats.offset_table.items()
+                ]
+                # All of them end before another member is asked: two must not write one queue.
+                for outcome in await asyncio.gather(*jobs, return_exceptions=True):
+                    if outcome is not None:
+                        raise outcome
+            except (BrokerError, RemotingError, ProtocolError, _Stuck) as error:
+                problems.append(f"{topic} of {name}/{bid}: {error}")
+            else:
+                return []
+        return problems or [f"{topic} of {name}: no member is registered"]
+
+    async def _read_queue(
+        self,
+        table: str,
+        place: Place,
+        member: tuple[int, str],
+        limits: tuple[int, int],
+        take: Take,
+        span: Span,
+    ) -> None:
+        bid, addr = member
+        lowest, highest = limits
+        async with self._slots:
+            read_to = await asyncio.to_thread(self._pages.read_to, table, place)
+            offset = max(lowest, read_to or 0)
+            if read_to is None and span.since_ms is not None and lowest < highest:
+                found = await self._admin.search_offset(addr, place.topic, place.qid, span.since_ms)
+                offset = min(max(found, lowest), highest)
+            first, rows = offset, list[dict[str, Any]]()
+            while offset < highest:
+                messages, following = await self._pull(addr, place, offset)
+                ended = False
+                for message in messages:
+                    if message.queue_offset >= highest or span.ends_before(message.store_timestamp):
+                        following, ended = message.queue_offset, True
+                        break
+                    if not span.begins_after(message.store_timestamp):
+                        rows += take(place, bid, message)
+                self._progress(place.topic, len(messages))
+                offset = following
+                if len(rows) >= PAGE_ROWS or offset >= highest or ended:
+                    if offset > first:
+                        await asyncio.to_thread(
+                            self._pages.write, table, place, first, offset, rows
+                        )
+                    first, rows = offset, []
+                if ended:
+                    return
+
+    async def _pull(self, addr: str, place: Place, offset: int) -> tuple[list[MessageExt], int]:
+        """Messages at ``offset`` and behind, and the offset to go on at."""
+        header = PullMessageRequestHeader(
+            consumer_group=TOOLS_GROUP,
+            topic=place.topic,
+            queue_id=place.qid,
+            queue_offset=offset,
+            max_msg_nums=PULLED_AT_ONCE,
+            sys_flag=PULL_SUBSCRIPTION,
+            commit_offset=0,
+            suspend_timeout_millis=0,
+            sub_version=0,
+            subscription="*",
+            expression_type="TAG",
+        )
+        request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
+        answer = await self._remoting.invoke(addr, request, self._timeout_ms)
+        if answer.code == ResponseCode.SUCCESS:
+            messages = decode_records(answer.body, decompress=False)
+            if messages:
+                return messages, messages[-1].queue_offset + 1
+        elif answer.code not in (
+            ResponseCode.PULL_NOT_FOUND,
+            ResponseCode.PULL_RETRY_IMMEDIATELY,
+            ResponseCode.PULL_OFFSET_MOVED,
+        ):
+            raise BrokerError(answer.code, answer.remark, addr)
+        following = from_ext(PullMessageResponseHeader, answer.ext_fields).next_begin_offset
+        if following <= offset:
+            raise _Stuck(f"{place} gives nothing at offset {offset} (code {answer.code})")
+        return [], following
+
+
+async def topics_of_groups(admin: AdminClient, groups: Iterable[str]) -> dict[str, set[str]]:
+    """Topics that each group has offsets of, on any broker that answers."""
+    wanted: dict[str, set[str]] = {group: set() for group in groups}
+    info = await admin.cluster_info()
+    for data in info.broker_addr_table.values():
+        for _, addr in sorted(data.broker_addrs.items()):
+            try:
+                table = await admin.all_offsets(addr)
+            except (BrokerError, RemotingError, ProtocolError):
+                continue
+            for entry in table:
+                topic, _, group = entry.partition("@")
+                if group in wanted and not topic.startswith("%"):
+                    wanted[group].add(topic)
+            break
+    return wanted
+
+
+async def names_of_addresses(admin: AdminClient) -> dict[str, str]:
+    """Broker names by the address of each registered member."""
+    info = await admin.cluster_info()
+    return {
+        addr: data.broker_name
+        for data in info.broker_addr_table.values()
+        for addr in data.broker_addrs.values()
+    }
+
+
+def record_rows(place: Place, bid: int, message: MessageExt) -> list[dict[str, Any]]:
+    """Rows of ``pages.RECORDS`` of one trace message."""
+    del bid
+    carrier: dict[str, Any] = {
+        "broker": place.broker,
+        "topic": place.topic,
+        "qid": place.qid,
+        "qoff": message.queue_offset,
+        "host": message.born_host[0],
+        "born_ms": message.born_timestamp,
+        "store_ms": message.store_timestamp,
+        "copy": 0,
+        "unread_fields": 0,
+    }
+    try:
+        body = message.body
+        if message.sys_flag & COMPRESSED:
+            body = inflate_body(body, message.sys_flag)
+    except ProtocolError as error:
+        problem = f"is in a body that can't be read: {error}"
+        return [{**carrier, "kind": DAMAGED, "number": 0, "problem": problem}]
+    decoded = records.decode_body(body)
+    rows = [carrier | _fields(record) for record in decoded.records]
+    rows += [
+        {**carrier, "kind": DAMAGED, "number": each.number, "problem": each.problem}
+        for each in decoded.damaged
+    ]
+    if not rows:
+        rows = [{**carrier, "kind": DAMAGED, "number": 0, "problem": "is in an empty body"}]
+    return rows
+
+
+def _fields(record: records.TraceRecord) -> dict[str, Any]:
+    return {
+        "kind": record.kind,
+        "number": record.number,
+        "copy": record.copy,
+        "message_id": record.message_id,
+        "time_ms": record.time_ms,
+        "group": record.group,
+        "traced_topic": record.topic,
+        "request_id": record.request_id,
+        "retry_times": record.retry_times,
+        "keys": record.keys,
+        "cost_ms": record.cost_ms,
+        "success": record.success,
+        "code": record.code,
+        "store_host": record.store_host,
+        "offset_message_id": record.offset_message_id,
+        "unread_fields": record.unread_fields,
+    }
+
+
+def copy_rows(place: Place, bid: int, message: MessageExt) -> list[dict[str, Any]]:
+    """The row of ``pages.COPIES`` of one message."""
+    lane, lseq = parse_lab_id(message.properties.get(LAB_ID_PROPERTY)) or (None, None)
+    return [
+        {
+            "broker": place.broker,
+            "bid": bid,
+            "ptopic": place.topic,
+            "ltopic": message.properties.get(RETRY_TOPIC) or place.topic,
+            "qid": place.qid,
+            "qoff": message.queue_offset,
+            "phy": message.physical_offset,
+            "omid": bytes.fromhex(message.offset_msg_id),
+            "message_id": message.msg_id,
+            "ukey": message.properties.get(UNIQ_KEY),
+            "keys": message.keys,
+            "lane": lane,
+            "lseq": lseq,
+            "rt": message.reconsume_times,
+            "born_ms": message.born_timestamp,
+            "store_ms": message.store_timestamp,
+            "crc": message.body_crc,
+        }
+    ]

@@ -1,0 +1,291 @@
+"""Writes what a trace says as a run folder, the same as every other run has.
+
+``run.json`` carries ``source: trace``; ``closed.json`` names under ``recorder_gaps`` everything
+that could not be read or joined, and counts it under ``trace``. Writing again after more was read
+replaces the rows; a writer that is killed leaves a folder without manifest, to be written again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics.run_folder import CLOSED_SCHEMA, RUN_SCHEMA
+from failback.analytics.trace import tables
+from failback.analytics.trace.clocks import ClientClock, client_clocks
+from failback.analytics.trace.deliveries import Counts, handlings_of, processes_of, sends_of
+from failback.analytics.trace.evidence import MAX_NAMED, SOURCE
+from failback.analytics.trace.pages import DAMAGED, Pages, Place
+from failback.analytics.trace.placing import place
+from failback.client.consumelog.lake_files import write_parquet
+from failback.client.consumelog.segments import lake_path
+from failback.client.files import replace_file
+
+MANIFEST_SCHEMA: Final = "failback.manifest/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which part of a trace a run is about."""
+
+    run: str
+    groups: tuple[str, ...] = ()
+    """Only these consumer groups; none named: all."""
+    broadcasting: tuple[str, ...] = ()
+    """Groups in which every member gets every message; a trace doesn't say so."""
+    scanned: bool = True
+    """Whether the traced topics were read for positions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a run folder was made of."""
+
+    run_dir: Path
+    records: int
+    damaged: int
+    deliveries: int
+    sends: int
+    groups: tuple[str, ...]
+    counts: Counts
+    gaps: tuple[str, ...]
+
+
+def write_run(
+    run_dir: Path,
+    pages: Pages,
+    wanted: Wanted,
+    *,
+    brokers: Mapping[str, str],
+    problems: Sequence[str] = (),
+) -> Written:
+    """Make the run folder from everything that lies in ``pages``.
+
+    Args:
+        brokers: Broker names by address.
+        problems: What could not be read this time, in words.
+    """
+    records = _of_groups(pages.read("records"), wanted.groups)
+    copies = pages.read("copies")
+    damaged = records.filter(pc.equal(records.column("kind"), DAMAGED))
+    placed = place(handlings_of(records), copies)
+    sends = sends_of(records)
+    processes = tables.Processes.of(
+        [*_names(placed.handlings.process), *_names(_sender_processes(sends))]
+    )
+    deliver = tables.deliver_table(wanted.run, placed, processes)
+    produce = tables.produce_table(wanted.run, sends, processes, brokers, deliver.num_rows)
+    clocks = client_clocks(records)
+    gaps = _gaps(pages, damaged, placed.handlings.counts, problems, scanned=wanted.scanned)
+    for name in ("manifest.json", "closed.json"):
+        (run_dir / name).unlink(missing_ok=True)
+    shutil.rmtree(run_dir / "lake", ignore_errors=True)
+    rows = {
+        "deliver": deliver,
+        "produce": produce,
+        "scan": tables.scan_table(wanted.run, copies),
+        "clock": tables.clock_table(wanted.run, clocks),
+    }
+    for name, table in rows.items():
+        if table.num_rows:
+            write_parquet(table, run_dir / "lake" / lake_path(name, wanted.run, 0, 0))
+    first, last = _ends(deliver, produce, clocks)
+    _write(run_dir / "run.json", _run_document(wanted, deliver, processes, first))
+    counts = placed.handlings.counts
+    closed = {
+        "schema": CLOSED_SCHEMA,
+        "drained": False,
+        "scan": wanted.scanned and not problems,
+        "counts": {name: table.num_rows for name, table in rows.items()},
+        "procs": {},
+        "exits": {},
+        "gaps": [],
+        "recorder_gaps": gaps,
+        "clock": {"steps": counts.clock_steps, "hosts": [asdict(clock) for clock in clocks]},
+        "phases": {"end_ns": last - first},
+        "trace": {"records": records.num_rows, "damaged": damaged.num_rows, **asdict(counts)},
+    }
+    _write(run_dir / "closed.json", closed)
+    _write_manifest(run_dir)
+    groups = tuple(sorted(set(_names(placed.handlings.group))))
+    return Written(
+        run_dir,
+        records.num_rows,
+        damaged.num_rows,
+        deliver.num_rows,
+        produce.num_rows,
+        groups,
+        counts,
+        tuple(gaps),
+    )
+
+
+def traced_groups(records: pa.Table) -> list[str]:
+    """Consumer groups that a trace names."""
+    subs = records.filter(pc.starts_with(records.column("kind"), "Sub"))
+    return sorted(name for name in pc.unique(subs.column("group")).to_pylist() if name)
+
+
+def traced_topics(records: pa.Table) -> list[str]:
+    """Topics that traced producers sent to."""
+    found = pc.unique(records.column("traced_topic")).to_pylist()
+    return sorted(name for name in found if name and not name.startswith("%"))
+
+
+def _of_groups(records: pa.Table, groups: tuple[str, ...]) -> pa.Table:
+    """Leave out other groups' handlings. An end without a group goes with its begin's request."""
+    if not groups:
+        return records
+    others = records.filter(
+        pc.and_(
+            pc.starts_with(records.column("kind"), "Sub"),
+            pc.invert(pc.is_in(records.column("group"), pa.array(groups))),
+        )
+    )
+    named = others.filter(others.column("group").is_valid())
+    foreign = pc.is_in(records.column("request_id"), pc.unique(named.column("request_id")))
+    return records.filter(pc.invert(pc.fill_null(foreign, False)))
+
+
+def _sender_processes(sends: pa.Table) -> pa.Array:
+    first_id = pc.list_element(pc.split_pattern(sends.column("message_id"), ","), 0)
+    host = sends.column("host").combine_chunks()
+    return processes_of(host, first_id.combine_chunks())[0]
+
+
+def _names(column: pa.Array) -> list[str]:
+    return [name for name in pc.unique(column).to_pylist() if name is not None]
+
+
+def _ends(deliver: pa.Table, produce: pa.Table, clocks: Sequence[ClientClock]) -> tuple[int, int]:
+    """First and last instant on the brokers' clock, ns."""
+    shift = {clock.host: clock.offset_ns for clock in clocks}
+    times: list[int] = []
+    for table, begin, end in ((deliver, "bt", "et"), (produce, "t0", "t1")):
+        for host in _names(table.column("host").combine_chunks().dictionary_decode()):
+            mine = table.filter(pc.equal(table.column("host").cast(pa.utf8()), host))
+            moved = shift.get(host, 0)
+            bounds = (pc.min(mine.column(begin)).as_py(), pc.max(mine.column(begin)).as_py(),
+                      pc.max(mine.column(end)).as_py())  # fmt: skip
+            times += [value + moved for value in bounds if value is not None]
+    return (min(times), max(times)) if times else (0, 0)
+
+
+def _run_document(
+    wanted: Wanted, deliver: pa.Table, processes: tables.Processes, zero_ns: int
+) -> dict[str, Any]:
+    number = processes.number
+    members = _members(deliver)
+    pairs = deliver.select(["grp", "ltopic"]).group_by(["grp", "ltopic"]).aggregate([])
+    seen = set(zip(*(pairs.column(name).to_pylist() for name in ("grp", "ltopic")), strict=True))
+    groups = [
+        {
+            "name": group,
+            "topic": topic,
+            "members": members[group],
+            "model": "push",
+            "orderly": False,
+            "messageModel": "BROADCASTING" if group in wanted.broadcasting else "CLUSTERING",
+        }
+        for group, topic in sorted(seen)
+        if topic != tables.UNKNOWN or all(other != group or t == topic for other, t in seen)
+    ]
+    topics = sorted({topic for _, topic in seen if topic != tables.UNKNOWN})
+    return {
+        "schema": RUN_SCHEMA,
+        "run": wanted.run,
+        "source": SOURCE,
+        "experiment": None,
+        "arm": None,
+        "repetition": None,
+        "seed": None,
+        "rule_set": None,
+        "engine": None,
+        "time_scale": 1.0,
+        "log_mode": "full",
+        "zero": {"wall_ns": zero_ns, "mono_ns": zero_ns},
+        "warmup_end_ns": None,
+        "switches": {},
+        "topology": {"pairs": []},
+        "system": {},
+        "topics": [{"name": topic, "queues": None, "ordered": False} for topic in topics],
+        "groups": groups,
+        "faults": [],
+        "procs": [
+            {
+                "proc_no": number[name],
+                "proc": processes.key(name).hex(),
+                "role": role,
+                "host": name.rpartition("/")[0],
+                "group": group,
+                "client_id": client_id,
+            }
+            for name, (role, group, client_id) in sorted(processes.roles.items())
+        ],
+        "expect": [],
+    }
+
+
+def _members(deliver: pa.Table) -> Counter[str]:
+    pairs = deliver.select(["grp", "proc_no"]).group_by(["grp", "proc_no"]).aggregate([])
+    return Counter(pairs.column("grp").to_pylist())
+
+
+def _gaps(
+    pages: Pages, damaged: pa.Table, counts: Counts, problems: Sequence[str], *, scanned: bool
+) -> list[str]:
+    """Everything that is missing or could not be told, in words."""
+    found = [*problems]
+    for table in ("records", "copies"):
+        found += [
+            f"offsets {first} to {end - 1} of {where} had expired before they were read"
+            for where, first, end in pages.holes(table)
+        ]
+    rows = damaged.slice(0, MAX_NAMED).to_pylist()
+    for row in rows:
+        where = Place(row["broker"], row["topic"], row["qid"])
+        found.append(f"record {row['number']} of {where} offset {row['qoff']} {row['problem']}")
+    if damaged.num_rows > MAX_NAMED:
+        found.append(f"{damaged.num_rows - MAX_NAMED} more records can't be read")
+    lines = (
+        (counts.missing_begin, "handlings have no SubBefore and were told by their SubAfter"),
+        (counts.undated, "handlings have no SubBefore, and their SubAfter no time: left out"),
+        (
+            counts.without_group,
+            "handlings have no SubBefore, and their SubAfter no group: left out",
+        ),
+        (counts.unknown_retries, "handlings have no SubBefore that says which attempt: left out"),
+        (counts.unplaced if scanned else 0, "handlings are of messages that lie in no topic read"),
+    )
+    return found + [f"{number} {words}" for number, words in lines if number]
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    replace_file(path, json.dumps(document, indent=1).encode() + b"\n")
+
+
+def _write_manifest(run_dir: Path) -> None:
+    """List and hash every file but the manifest and the report."""
+    files = {}
+    for path in sorted(run_dir.rglob("*")):
+        name = path.relative_to(run_dir).as_posix()
+        if path.is_file() and name != "manifest.json" and not name.startswith("report/"):
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            files[name] = {"bytes": path.stat().st_size, "sha256": digest}
+    lines = "".join(f"{files[name]['sha256']}  {name}\n" for name in sorted(files))
+    manifest = {
+        "schema": MANIFEST_SCHEMA,
+        "files": files,
+        "run_sha256": hashlib.sha256(lines.encode()).hexdigest(),
+    }
+    _write(run_dir / "manifest.json", manifest)

@@ -1,0 +1,128 @@
+"""``failback trace``: from the message trace of any RocketMQ client to a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from failback.cli.admin import name_servers, parse_time
+from failback.cli.cluster import JsonOption
+from failback.cli.errors import INCONCLUSIVE, guarded
+from failback.cli.output import console, print_json, say
+from failback.protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from failback.analytics.trace.run import Written
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+    app.command("trace")(trace)
+
+
+@guarded
+def trace(
+    out: Annotated[Path, typer.Option("--out", help="Run folder; one begun before goes on.")],
+    namesrv: Annotated[
+        str, typer.Option("--namesrv", "-n", help="Name servers (default: NAMESRV_ADDR).")
+    ] = "",
+    trace_topic: Annotated[
+        list[str] | None,
+        typer.Option("--trace-topic", help="Repeatable (default: RMQ_SYS_TRACE_TOPIC)."),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", help="Traced topic to find positions in; repeatable."),
+    ] = None,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", help="Only this consumer group; repeatable.")
+    ] = None,
+    broadcasting: Annotated[
+        list[str] | None,
+        typer.Option("--broadcasting", help="A group whose members all get everything."),
+    ] = None,
+    since: Annotated[str, typer.Option("--since", help="Traces stored from this time on.")] = "",
+    until: Annotated[str, typer.Option("--until", help="Traces stored up to this time.")] = "",
+    scan: Annotated[
+        bool, typer.Option("--scan/--no-scan", help="Read the traced topics for positions.")
+    ] = True,
+    run: Annotated[str, typer.Option("--run", help="Id of the run (default: the folder's).")] = "",
+    json: JsonOption = False,
+) -> None:
+    """Read the message trace of unmodified clients into a run that `failback report` takes."""
+    import asyncio
+
+    from failback.analytics.trace.ingest import TRACE_TOPIC, Request, ingest
+    from failback.analytics.trace.reading import Span
+
+    request = Request(
+        namesrv=name_servers(namesrv, None),
+        run_dir=out,
+        run=_run_id(run or out.resolve().name),
+        trace_topics=tuple(trace_topic or (TRACE_TOPIC,)),
+        topics=tuple(topic or ()),
+        groups=tuple(group or ()),
+        broadcasting=tuple(broadcasting or ()),
+        span=Span(_time("--since", since), _time("--until", until)),
+        scan=scan,
+    )
+    if console.is_terminal and not json:
+        with console.status("reading") as status:
+            read: dict[str, int] = {}
+
+            def progress(name: str, count: int) -> None:
+                read[name] = read.get(name, 0) + count
+                status.update(f"reading {name}: {read[name]:,} messages")
+
+            written = asyncio.run(ingest(request, progress))
+    else:
+        written = asyncio.run(ingest(request))
+    _show(written, as_json=json)
+    if written.gaps or not written.deliveries:
+        raise typer.Exit(INCONCLUSIVE)
+
+
+def _time(option: str, text: str) -> int | None:
+    if not text:
+        return None
+    try:
+        found = parse_time(text)
+    except ConfigError as error:
+        raise ConfigError(option, error.problem) from None
+    if found < 0:
+        raise ConfigError(option, 'must be a time, got "now"')
+    return found
+
+
+def _run_id(text: str) -> str:
+    import re
+
+    from failback.analytics.collect.ids import RUN_PATTERN
+
+    if not re.fullmatch(RUN_PATTERN, text):
+        problem = f'must be letters, digits, "-", "_" and single dots, got "{text}"'
+        raise ConfigError("--run", problem)
+    return text
+
+
+def _show(written: Written, *, as_json: bool) -> None:
+    from dataclasses import asdict
+
+    if as_json:
+        print_json({**asdict(written), "run_dir": str(written.run_dir)})
+        return
+    c = written.counts
+    say(
+        f"{written.records:,} trace records ({c.repeated:,} stored more than once, "
+        f"{written.damaged:,} not readable): {written.deliveries:,} deliveries to "
+        f"{', '.join(written.groups) or 'no group'}, {written.sends:,} sends"
+    )
+    say(
+        f"{c.missing_end:,} deliveries without an end, {c.unplaced:,} without a position, "
+        f"{c.several_copies:,} of messages stored several times"
+    )
+    for gap in written.gaps:
+        say(f"missing: {gap}")
+    say(f"next: failback report {written.run_dir}")
