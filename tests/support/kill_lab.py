@@ -218,10 +218,11 @@ class KillLab:
             orphan = json.loads((self.root / "state.json").read_text())["pods"][MASTER]
             if orphan["pid"] is not None and processes.alive(orphan["pid"], orphan["ticks"]):
                 self._sigkill(orphan["pid"], orphan["ticks"], f"{MASTER} without a runtime")
+        before = self._runtime()
         starting = self._begin_up()
         if kill.again is not None:
-            before = self._runtime()
-            wait_until(lambda: self._runtime() != before or starting.poll() is not None, "a start")
+            begins = lambda: self._runtime() != before or starting.poll() is not None  # noqa: E731
+            wait_until(begins, "a start", 120)
             time.sleep(kill.again)
             self._note_pods_on_disk()
             self._sigkill(*self._runtime(), "starting runtime")
