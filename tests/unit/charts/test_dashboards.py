@@ -33,7 +33,7 @@ def test_the_files_are_what_the_generator_writes() -> None:
 @pytest.mark.parametrize("name", sorted(DASHBOARDS))
 def test_every_panel_asks_for_metrics_that_exist(name: str) -> None:
     dashboard = DASHBOARDS[name]
-    asked = {metric for _, metric in dashboard.variables}
+    asked = {metric for _, metric, _ in dashboard.variables}
     for panel in dashboard.panels:
         for query, _ in panel.queries:
             found = set(METRIC.findall(query))
@@ -57,3 +57,21 @@ def test_a_dashboard_fits_any_grafana(name: str) -> None:
 def test_pages_have_names_of_their_own() -> None:
     assert len({each.uid for each in DASHBOARDS.values()}) == len(DASHBOARDS)
     assert len({each.title for each in DASHBOARDS.values()}) == len(DASHBOARDS)
+
+
+@pytest.mark.parametrize("name", sorted(DASHBOARDS))
+def test_every_variable_is_defined_and_used(name: str) -> None:
+    page = json.loads(render(DASHBOARDS[name]))
+    variables = {each["name"] for each in page["templating"]["list"]} - {"datasource"}
+    queries = [target["expr"] for panel in page["panels"] for target in panel["targets"]]
+    used = {word for query in queries for word in re.findall(r"\$(\w+)", query)}
+    assert used - {"__rate_interval"} <= variables
+    if name in {"offset-health.json", "broker-pair.json", "reconsumption.json"}:
+        assert variables == {"cluster", "pair", "topic", "consumer_group"}
+
+
+@pytest.mark.parametrize("name", sorted(DASHBOARDS))
+def test_faults_are_regions_over_every_page(name: str) -> None:
+    (faults,) = json.loads(render(DASHBOARDS[name]))["annotations"]["list"]
+    assert faults["expr"] == "failback_fault_active == 1"
+    assert faults["datasource"]["uid"] == "${datasource}"
