@@ -128,7 +128,7 @@ class BrokerController:
             self.delay_offsets,
             scale=self._scale,
             clock_ms=wall_ms,
-            on_append=self.server.note_append,
+            commit=self.server.commit_now,
         )
         self.cleaning = Scheduler(loop.time, self._scale)
         """Expiry, which takes its time between two files."""

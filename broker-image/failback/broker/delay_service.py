@@ -43,14 +43,14 @@ class DelayService:
         *,
         scale: TimeScale,
         clock_ms: Callable[[], int],
-        on_append: Callable[[], None],
+        commit: Callable[[], None],
     ) -> None:
-        """``on_append`` is called after messages were appended and before they are committed."""
+        """``commit`` writes what was appended; StoreError if the disk refuses."""
         self._store = store
         self._offsets = offsets
         self._scale = scale
         self._clock_ms = clock_ms
-        self._on_append = on_append
+        self._commit = commit
 
     async def run(self) -> None:
         """Deliver until cancelled."""
@@ -70,20 +70,28 @@ class DelayService:
 
     def deliver_due(self) -> bool:
         """Deliver what is due now; tell whether more is."""
-        turns = [
-            self._deliver_level(level, delay)
+        turns = {
+            level: self._deliver_level(level, delay)
             for level, delay in enumerate(self._store.delays, start=1)
-        ]
-        if any(delivered for delivered, _ in turns):
-            self._on_append()
-        return any(is_more for _, is_more in turns)
+        }
+        if any(delivered for _, delivered in turns.values()):
+            try:
+                self._commit()
+            except StoreError:  # told by whoever stops the broker for it
+                return False
+        # Not before the copies are in the log: an offset that is persisted earlier outlives a kill
+        # that they don't.
+        for level, (offset, _) in turns.items():
+            if offset is not None:
+                self._offsets.table[level] = offset
+        return any(delivered == MOST_PER_TURN for _, delivered in turns.values())
 
-    def _deliver_level(self, level: int, delay_ms: int) -> tuple[int, bool]:
-        """Return how many messages were delivered, and whether the next one is due as well."""
+    def _deliver_level(self, level: int, delay_ms: int) -> tuple[int | None, int]:
+        """Append what is due; return the level's new offset, None without messages, and how many."""
         offset = self._within(level, self._offsets.table.get(level, 0))
         entries = self._store.entries(SCHEDULE_TOPIC, level - 1, offset, MOST_PER_TURN)
         if not entries:
-            return 0, False
+            return None, 0
         now, delivered = self._clock_ms(), 0
         for physical_offset, _, due_ms in entries:
             # One that is due in more than its delay was stored by a clock that was ahead.
@@ -96,8 +104,7 @@ class DelayService:
                 break
             delivered += 1
             offset += 1
-        self._offsets.table[level] = offset
-        return delivered, delivered == MOST_PER_TURN
+        return offset, delivered
 
     def _deliver(self, physical_offset: int) -> None:
         """Append the copy; a record that cannot be one is passed over, with a line in the log.

@@ -214,6 +214,15 @@ class RemotingServer:
             raise
         self.after_commit()
 
+    def commit_now(self) -> None:
+        """Write what was appended outside of a request; the rest of the run follows as usual.
+
+        Raises:
+            StoreError: As :meth:`commit`.
+        """
+        self.note_append()
+        self.commit()
+
     def _drop_run(self) -> None:
         for connection in list(self.connections):
             connection.abort()

@@ -42,7 +42,7 @@ class Deliveries:
             controller.delay_offsets,
             scale=TimeScale(),
             clock_ms=lambda: self.now,
-            on_append=controller.server.note_append,
+            commit=controller.server.commit_now,
         )
 
     async def after(self, delay_ms: int) -> bool:
@@ -55,9 +55,7 @@ class Deliveries:
             for queue in range(18)
         )
         self.now = last + delay_ms
-        is_more = self.service.deliver_due()
-        self.lab.controller.server.commit()
-        return is_more
+        return self.service.deliver_due()
 
 
 # --- waiting ------------------------------------------------------------------------------------
@@ -86,6 +84,26 @@ def test_the_level_says_where_a_message_waits(
     assert found is not None
     assert found.queue_id == place[0]
     assert found.properties == {"DELAY": place[1], "REAL_TOPIC": "T", "REAL_QID": "5"}
+
+
+async def test_the_offset_of_a_level_moves_when_the_copies_are_in_the_log(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        await lab.connect().send(properties="DELAY\x013")
+        store, delays = lab.controller.store, lab.controller.delay_offsets
+        seen = []
+        deliveries = Deliveries(lab)
+
+        def commit() -> None:
+            seen.append((delays.table.get(3, 0), len(stored(lab))))
+            lab.controller.server.commit_now()
+            seen.append((delays.table.get(3, 0), len(stored(lab))))
+
+        deliveries.service = DelayService(
+            store, delays, scale=TimeScale(), clock_ms=lambda: deliveries.now, commit=commit
+        )
+        await deliveries.after(store.delays[2])
+        assert seen == [(0, 0), (0, 1)]
+        assert delays.table[3] == 1
 
 
 async def test_a_delayed_message_waits_under_its_level_as_4_9_8_stores_it(tmp_path: Path) -> None:
