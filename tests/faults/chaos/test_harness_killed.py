@@ -18,6 +18,7 @@ from failback.chaos.ledger import read_ledger
 from failback.chaos.orphans import heal
 from failback.chaos.runfolder import FolderState, RunFolder
 from failback.chaos.view import ProcessState
+from failback.chaos.wire import WireConnection, parse_offset_table
 from tests.support.chaos_lab import LocalCluster, experiment, run_arm_command
 from tests.support.processes import failback_environment
 
@@ -28,6 +29,19 @@ KILL = {"id": "f1", "fault": "kill", "at": 2, "target": BROKER, "with": {"downSe
 TERMINATE = {"id": "f1", "fault": "terminate", "at": 2, "target": BROKER}
 PAUSE = {"id": "f1", "fault": "pause", "at": 2, "target": BROKER, "with": {"durationSeconds": 20}}
 CONSUMER = {"id": "f1", "fault": "kill-consumer", "at": 2, "with": {"restartAfterSeconds": 3}}
+FILE = {
+    "id": "f1",
+    "fault": "replace-offset-file",
+    "at": 2,
+    "target": BROKER,
+    "with": {"content": "delete", "downSeconds": 10},
+}
+HANDLER = {
+    "id": "f1",
+    "fault": "slow-handler",
+    "at": 2,
+    "with": {"delayMs": 50, "durationSeconds": 20},
+}
 
 SOAK = pytest.mark.soak
 CASES = [
@@ -50,6 +64,9 @@ CASES = [
     ("before-continue", PAUSE),
     ("consumers-ended", CONSUMER),
     pytest.param("before-consumers-start", CONSUMER, marks=SOAK),
+    pytest.param("files-saved", FILE, marks=SOAK),
+    pytest.param("files-replaced", FILE, marks=SOAK),
+    pytest.param("handlers-set", HANDLER, marks=SOAK),
 ]
 
 
@@ -65,7 +82,7 @@ def test_heal_after_the_harness_was_killed(
     cluster: LocalCluster, tmp_path: Path, point: str, fault: dict[str, Any]
 ) -> None:
     topic = f"{fault['fault']}-{point}"
-    if fault is CONSUMER:
+    if fault in (CONSUMER, HANDLER):
         fault = {**fault, "target": {"group": f"group-{topic}"}}
     run_dir = tmp_path / "run"
     wanted = experiment([fault], topic=topic)
@@ -88,6 +105,8 @@ def test_heal_after_the_harness_was_killed(
     assert folder.read_json("closed.json")["not_healed"] == []
     assert all(entry.healed is not None for entry in read_ledger(run_dir / "undo.jsonl"))
     assert_no_fault_is_left(cluster, run_dir)
+    if fault["fault"] == "replace-offset-file":
+        assert_the_offset_file_is_back(cluster, run_dir, f"{topic}@group-{topic}")
 
     before = {path: path.read_bytes() for path in run_dir.rglob("*") if path.is_file()}
     assert heal(run_dir, progress=said.append) is ExitCode.PASS
@@ -107,6 +126,16 @@ def assert_no_fault_is_left(cluster: LocalCluster, run_dir: Path) -> None:
         who = json.loads(note.read_text())
         assert not processes.alive(who["pid"], who["ticks"]), f"{note.stem} still runs"
     assert not list((run_dir / "hot").glob("*.fblog"))
+
+
+def assert_the_offset_file_is_back(cluster: LocalCluster, run_dir: Path, key: str) -> None:
+    """The broker began with the saved file: it knows at least what that one held."""
+    saved = parse_offset_table((run_dir / "snap/f1-saved/consumerOffset.json").read_bytes())
+    (master,) = [each for each in cluster.target().view().members if each.role == "master"]
+    with WireConnection(master.address) as connection:
+        table = connection.all_offsets()
+    assert saved[key]
+    assert all(table[key][queue] >= value for queue, value in saved[key].items())
 
 
 def test_there_is_nothing_to_heal_in_a_folder_that_is_no_run(tmp_path: Path) -> None:

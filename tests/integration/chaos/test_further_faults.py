@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from failback.chaos.errors import TargetError
 from tests.support.chaos_lab import LocalCluster, duplicates, experiment, lost, rows
 
 pytestmark = pytest.mark.integration
@@ -70,6 +71,15 @@ def test_a_broker_is_killed_again_when_it_has_just_returned(
     gap = second["issued_ns"][0] - first["observed"]["accept_ns"]
     assert gap >= 0.8e9
     assert lost(tmp_path / "run") == 0
+
+
+def test_the_store_of_a_broker_that_runs_is_not_written(cluster: LocalCluster) -> None:
+    target = cluster.target()
+    master = target.view().members[0]
+    before = target.stat_store(master, "abort")
+    with pytest.raises(TargetError, match=r"write abort of .*: it is "):
+        target.write_store(master, "abort", None)
+    assert target.stat_store(master, "abort") == before
 
 
 @pytest.mark.soak
