@@ -15,8 +15,8 @@ from failback.analytics import report as reports
 from failback.analytics.analysis import Analysis
 from failback.analytics.engines.local import LocalEngine
 from failback.analytics.engines.spark import SparkEngine, why_not
-from failback.analytics.jobs.bench import Plan, generate
 from failback.analytics.report import read_report, report_many
+from failback.analytics.synthetic import Plan, generate
 from tests.support.agreement import assert_agrees
 from tests.support.cases import CASES
 from tests.support.histories import random_history
@@ -108,6 +108,7 @@ def test_engines_and_truth_agree_on_generated_runs(
         truncations=1,
         foreign_share=0.01,
         rate_skew="zipf:1.1",
+        clock_error_ms=200,
         seed=7,
     )
     truth = generate(plan, tmp_path / "run")

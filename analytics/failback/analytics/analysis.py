@@ -68,19 +68,32 @@ class Analysis:
     timings: dict[str, float] = field(default_factory=dict)
 
 
-def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
-    """Compute everything that a report needs of one run."""
-    clock = _Clock()
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is known before the large tables are worked through."""
+
+    history: History
+    outages: Sequence[Outage]
+    context: Context
+
+
+def prepare(folder: RunFolder, lake: Lake, engine: Engine) -> Prepared:
+    """Read the small tables and find the truncation events."""
     history = read_history(folder, lake)
-    clock.lap("read")
     boots: dict[str, list[int]] = defaultdict(list)
     for start in starts(history):
         boots[start.broker].append(start.boot_ms)
-    known = _known(engine.known(boots)) if boots else {}
-    add_events(history, known)
+    add_events(history, _known(engine.known(boots)) if boots else {})
     outages = outages_of(history.faults)
-    context = context_of(history, outages, resume_windows(history))
-    clock.lap("normalise")
+    return Prepared(history, outages, context_of(history, outages, resume_windows(history)))
+
+
+def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
+    """Compute everything that a report needs of one run."""
+    clock = _Clock()
+    prepared = prepare(folder, lake, engine)
+    history, outages, context = prepared.history, prepared.outages, prepared.context
+    clock.lap("prepare")
     stage_a = engine.stage_a(context)
     clock.lap("stage_a")
     progress = coverage.progress_of(history, stage_a.values)

@@ -2,38 +2,56 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from failback.analytics.classify import CauseInputs
 from failback.analytics.engines.local import LocalEngine
 from failback.analytics.lake import Lake
+from failback.analytics.partials import Context
 from tests.support.agreement import assert_agrees
 from tests.support.histories import random_history
 from tests.support.oracle import Oracle
 from tests.support.run_analysis import analysed
-from tests.support.run_builder import RunBuilder
+from tests.support.run_builder import MS, RunBuilder, merged
 
 SEEDS = st.integers(0, 1 << 32)
-BOUNDED = settings(
-    max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
-FULL = settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck))
+ALONE, TOGETHER, FULL_TOGETHER = 20, 12, 120
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""Hundreds of small files per example: not on the disk, where there is a file system in memory."""
+AT_ONCE = 40
+"""Histories that share a run: reading and writing files is what an example costs."""
+PLAIN = settings(deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
 
 def check(seed: int) -> None:
     builder = random_history(Random(seed))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         written = builder.write(Path(folder) / "r", parts=1 + seed % 3, manifest=False)
         assert_agrees(analysed(written), Oracle(builder))
 
 
+def check_together(first: int) -> None:
+    """As many histories as groups of one run, each what it is alone."""
+    builders = [random_history(Random(first + n), warmup=False) for n in range(AT_ONCE)]
+    warmup = Random(first).choice((None, 20 * MS))
+    for builder in builders:
+        builder.run["warmup_end_ns"] = warmup
+    whole = merged(builders)
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        written = whole.write(Path(folder) / "r", manifest=False)
+        assert_agrees(analysed(written), Oracle(whole))
+
+
 @pytest.mark.unit
-@BOUNDED
+@settings(PLAIN, max_examples=ALONE)
 @given(seed=SEEDS)
 @example(seed=116408393)  # two samples of one queue at the same instant
 @example(seed=387696)  # a reset of one client of a broadcasting group
@@ -41,36 +59,50 @@ def test_local_engine_agrees(seed: int) -> None:
     check(seed)
 
 
+@pytest.mark.unit
+@settings(PLAIN, max_examples=TOGETHER)
+@given(first=SEEDS)
+def test_local_engine_agrees_on_480_histories(first: int) -> None:
+    check_together(first)
+
+
 @pytest.mark.soak
-@FULL
+@settings(PLAIN, derandomize=False, max_examples=FULL_TOGETHER)
+@given(first=SEEDS)
+def test_local_engine_agrees_on_4800_histories(first: int) -> None:
+    check_together(first)
+
+
+@pytest.mark.soak
+@settings(PLAIN, derandomize=False, max_examples=400)
 @given(seed=SEEDS)
-def test_local_engine_agrees_2000_times(seed: int) -> None:
+def test_local_engine_agrees_on_400_runs(seed: int) -> None:
     check(seed)
 
 
 class Unrestricted(LocalEngine):
-    """Stage B over everything: candidates are all rows."""
+    """Stage B over everything: each row is a candidate."""
 
-    def stage_b(self, context, messages, copies, inputs):  # type: ignore[no-untyped-def]
-        import failback.analytics.engines.local as local
-        from failback.analytics import tables
-        from failback.analytics.normalise import Dropped
+    def stage_b(
+        self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
+    ) -> pa.Table:
+        return super().stage_b(context, everything(messages), everything(copies), inputs)
 
-        found = [
-            chunk.select(tables.DELIVERY.names).cast(tables.DELIVERY)
-            for chunk in self.deliveries(context, Dropped(), full=True)
-        ]
-        candidates = local.pa.concat_tables(found)
-        whole = local.replace(inputs, produced=self._produced(candidates))
-        return local.classify(candidates, whole, context.clocks)
+
+def everything(depths: pa.Table) -> pa.Table:
+    """The same histories, with all their keys."""
+    for name, value in (("lo", -(1 << 62)), ("hi", 1 << 62)):
+        at = depths.schema.get_field_index(name)
+        depths = depths.set_column(at, name, pa.array([value] * depths.num_rows, pa.int64()))
+    return depths
 
 
 @pytest.mark.unit
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(PLAIN, max_examples=10)
 @given(seed=SEEDS)
 def test_leaving_singles_out_of_stage_b_changes_nothing(seed: int) -> None:
     builder: RunBuilder = random_history(Random(seed))
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         written = builder.write(Path(folder) / "r", manifest=False)
         some, all_ = (analysed(written, make) for make in (LocalEngine, _unrestricted))
     kept = {row["did"]: row for row in some.repeats.to_pylist()}

@@ -132,6 +132,8 @@ class Rows:
 
     def by_queue(self, names: Sequence[str]) -> list[tuple[tuple[Any, ...], Ints]]:
         """Indices of the rows of each queue: ``((names..., qid), rows)``."""
+        if not self.count:
+            return []
         columns = [self.codes(name) for name in names]
         code, radices = np.zeros(self.count, np.int64), []
         for column in columns:

@@ -1,32 +1,29 @@
 """The Spark engine's passes.
 
 Stage A sends only partial rows through the shuffle: intervals and sums, a few per batch; stage B
-sees only rows of messages or offsets that occur more than once.
+sees only rows of messages or offsets that occur more than once, and is plain SQL.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import resources
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from failback.analytics import partials, tables
 from failback.analytics.classify import CauseInputs
+from failback.analytics.engines import passes
 from failback.analytics.engines.base import Forbidden, StageA
-from failback.analytics.engines.spark.joining import (
-    bound,
-    deliver_batch,
-    joined_depths,
-    joined_values,
-    mapped,
-)
-from failback.analytics.engines.spark.ranges import coarse as coarse_of
-from failback.analytics.engines.spark.ranges import pieces, union_of_lanes
-from failback.analytics.engines.spark.reading import Reader
+from failback.analytics.engines.joins import interval_sets
+from failback.analytics.engines.spark.joining import joined_depths, joined_values
+from failback.analytics.engines.spark.tasks import Pass, mapped, small, take_unreadable
 from failback.analytics.lake import Lake
-from failback.analytics.normalise import Dropped
+from failback.analytics.normalise import Dropped, Ends, deliver_columns, normalise, read_ends
 from failback.analytics.partials import Context
 
 if TYPE_CHECKING:
@@ -41,156 +38,120 @@ class SparkEngine:
     def __init__(self, lake: Lake, spark: SparkSession) -> None:
         self._lake = lake
         self._spark = spark
-        self._reader = Reader(lake, spark)
+        self._ends: Ends | None = None
+
+    @property
+    def _late_ends(self) -> Ends:
+        if self._ends is None:
+            self._ends = read_ends(self._lake)
+        return self._ends
+
+    def _small(self, table: pa.Table) -> DataFrame:
+        return small(self._spark, table)
+
+    def _partials(self, *each: Pass) -> DataFrame:
+        return mapped(self._spark, self._lake, each, partials.SCHEMA)
 
     def known(self, boots: Mapping[str, Sequence[int]]) -> pa.Table:
-        from pyspark.sql import functions as fn
-
-        deliver = self._reader.raw("deliver").select(
-            "broker", "ptopic", "qid", "qoff", fn.col("store_ms").alias("when_ms")
-        )
-        produce = (
-            self._reader.raw("produce")
-            .where(fn.col("res").startswith("OK"))
-            .select(
-                "broker", "topic", "qid", "queue_offset",
-                fn.expr("wall_ns div 1000000").alias("when_ms"),
-            )
-        )  # fmt: skip
         boots = {broker: list(times) for broker, times in boots.items()}
-        found = [
-            mapped(deliver, lambda batch: partials.known_partials(batch, "qoff", "ptopic", boots)),
-            mapped(
-                produce,
-                lambda batch: partials.known_partials(batch, "queue_offset", "topic", boots),
-            ),
-        ]
-        values = joined_values(found[0].unionByName(found[1]))
+        found = self._partials(
+            *(
+                Pass(table, columns, partial(passes.known_of, table, boots=boots))
+                for table, columns in passes.KNOWN_COLUMNS.items()
+            )
+        )
+        values = take_unreadable(joined_values(found), self._lake)
         return values.get("known", tables.VALUES.empty_table())
 
     def stage_a(self, context: Context) -> StageA:
-        from pyspark.sql import functions as fn
-
-        deliver = self._reader.deliveries(context)
-        deliver = deliver.withColumn("done", fn.col("status") == "SUCCESS")
-        deliver = deliver.select(*partials.DELIVER_COLUMNS, "bad")
-        found = mapped(deliver, lambda batch: deliver_batch(batch, context))
-        for table, columns, function in (
-            ("produce", partials.PRODUCE_COLUMNS, partials.produce_partials),
-            ("pull", partials.PULL_COLUMNS, partials.pull_partials),
-            ("commit", partials.COMMIT_COLUMNS, partials.commit_partials),
-            ("scan", partials.SCAN_COLUMNS, partials.scan_partials),
-        ):
-            if self._lake.rows(table):
-                rows = self._reader.raw(table).select(*columns)
-                found = found.unionByName(mapped(rows, bound(function, context)))
-        found = found.persist()
+        ends = self._late_ends
+        found = self._partials(
+            Pass(
+                "deliver",
+                deliver_columns(self._lake, full=False),
+                lambda chunk: _deliver_partials(chunk, context, ends),
+            ),
+            *(
+                Pass(table, columns, partial(function, context=context))
+                for table, columns, function in (
+                    ("produce", partials.PRODUCE_COLUMNS, partials.produce_partials),
+                    ("pull", partials.PULL_COLUMNS, partials.pull_partials),
+                    ("commit", partials.COMMIT_COLUMNS, partials.commit_partials),
+                    ("scan", partials.SCAN_COLUMNS, partials.scan_partials),
+                )
+            ),
+        ).persist()
         try:
-            values = joined_values(found)
+            values = take_unreadable(joined_values(found), self._lake)
             depths, runs = joined_depths(found)
         finally:
             found.unpersist()
-        counts = {
-            row["n1"]: row["value"]
-            for row in values.pop("bad", tables.VALUES.empty_table()).to_pylist()
-        }
-        dropped = Dropped(counts.get(1, 0), counts.get(2, 0), counts.get(3, 0))
-        return StageA(depths, values, dropped, self._orphan_ends(), runs)
-
-    def _orphan_ends(self) -> int:
-        from pyspark.sql import functions as fn
-
-        count = self._lake.rows("deliver_end")
-        if not count:
-            return 0
-        ends = fn.broadcast(self._reader.raw("deliver_end").select("did"))
-        begun = self._reader.raw("deliver").select("did").join(ends, "did").distinct()
-        return count - int(begun.count())
+        bad = {row["n1"]: row["value"] for row in values.pop("bad", _NOTHING).to_pylist()}
+        begun = {row["n1"] for row in values.pop("end_begun", _NOTHING).to_pylist()}
+        dropped = Dropped(bad.get(1, 0), bad.get(2, 0), bad.get(3, 0))
+        orphans = sum(did not in begun for did in ends.did.tolist())
+        return StageA(depths, values, dropped, orphans, runs)
 
     def resumed(self, context: Context, forbidden: Sequence[Forbidden]) -> pa.Table:
         limits = [(each.first_bad, each.lo, each.hi) for each in forbidden]
-        rows = self._reader.raw("produce").select("host", "broker", "res", "t0", "t1")
-        found = mapped(rows, lambda batch: partials.resumed_partials(batch, context, limits))
-        return joined_values(found).get("resumed", tables.VALUES.empty_table())
+        found = self._partials(
+            Pass(
+                "produce",
+                passes.RESUMED_COLUMNS,
+                lambda chunk: partials.resumed_partials(chunk, context, limits),
+            )
+        )
+        values = take_unreadable(joined_values(found), self._lake)
+        return values.get("resumed", tables.VALUES.empty_table())
 
     def stage_b(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
     ) -> pa.Table:
-        if not messages.num_rows and not copies.num_rows:
+        repeated = interval_sets(messages, "grp", "n1")
+        copied = interval_sets(copies, "grp", "broker", "topic", "n1", "n2")
+        if not repeated and not copied:
             return tables.CLASSIFIED.empty_table()
-        candidates = self._candidates(context, messages, copies).persist()
-        try:
-            self._views(context, candidates, messages, inputs)
-            # A checkpoint and not a cache: both statements have a WITH clause, Spark joins the
-            # clauses into one plan and finds nothing cached in it, so all windows ran three times.
-            held = self._spark.sql(_sql("stage_b_class")).localCheckpoint()
-            held.createOrReplaceTempView("held")
-            found = self._spark.sql(_sql("stage_b_cause")).toArrow()
-        finally:
-            candidates.unpersist()
+        ends, wanted = self._late_ends, passes.lanes_of(repeated)
+        rows = Pass(
+            "deliver",
+            deliver_columns(self._lake, full=True),
+            lambda chunk: passes.candidates_of(
+                normalise(chunk, context, ends, Dropped()), repeated, copied
+            ),
+        )
+        sends = Pass(
+            "produce", passes.ATTEMPT_COLUMNS, lambda chunk: passes.attempts_of(chunk, wanted)
+        )
+        candidates = mapped(self._spark, self._lake, [rows], tables.DELIVERY)
+        attempts = mapped(self._spark, self._lake, [sends], passes.ATTEMPTS)
+        self._views(context, candidates, attempts, inputs)
+        # A checkpoint and not a cache: both statements have a WITH clause, Spark joins the
+        # clauses into one plan and finds nothing cached in it, so all windows ran three times.
+        candidates = candidates.localCheckpoint()
+        candidates.createOrReplaceTempView("cand")
+        held = self._spark.sql(_sql("stage_b_class")).localCheckpoint()
+        held.createOrReplaceTempView("held")
+        found = self._spark.sql(_sql("stage_b_cause")).toArrow()
         return tables.sorted_table(found, tables.CLASSIFIED)
 
-    def _candidates(self, context: Context, messages: pa.Table, copies: pa.Table) -> DataFrame:
-        """Rows whose message, or whose queue offset, occurs more than once."""
-        message_bits, message_pieces = pieces(messages, ("grp", "n1"))
-        copy_bits, copy_pieces = pieces(copies, ("grp", "broker", "topic", "n1", "n2"))
-        self._reader.small(message_pieces).createOrReplaceTempView("repeated")
-        self._reader.small(copy_pieces).createOrReplaceTempView("recopied")
-        self._reader.deliveries(context).createOrReplaceTempView("normalised")
-        columns = ", ".join(f"d.{name}" for name in tables.DELIVERY.names)
-        coarse = coarse_of(messages, copies)
-        return self._spark.sql(
-            f"""
-            SELECT {columns} FROM normalised d
-            WHERE d.bad NOT IN (1, 2) AND ({coarse}) AND (
-              EXISTS (SELECT /*+ BROADCAST(r) */ 1 FROM repeated r
-                      WHERE r.grp = d.grp AND r.n1 = d.lane
-                        AND r.piece = shiftright(d.lseq, {message_bits})
-                        AND r.lo <= d.lseq AND d.lseq < r.hi)
-              OR EXISTS (SELECT /*+ BROADCAST(r) */ 1 FROM recopied r
-                         WHERE r.grp = d.grp AND r.broker = d.broker AND r.topic = d.ptopic
-                           AND r.n1 = d.qid AND r.n2 = d.epoch
-                           AND r.piece = shiftright(d.qoff, {copy_bits})
-                           AND r.lo <= d.qoff AND d.qoff < r.hi))
-            """
-        )
-
-    def _sent_again(self, messages: pa.Table) -> DataFrame:
-        """Send attempts of the candidates' messages."""
-        bits, cut = pieces(union_of_lanes(messages), ("n1",))
-        self._reader.small(cut).createOrReplaceTempView("wanted")
-        self._reader.raw("produce").createOrReplaceTempView("produce")
-        coarse = coarse_of(messages, messages.slice(0, 0))
-        return self._spark.sql(
-            f"""
-            SELECT d.lane, d.lseq, d.att, d.ukey, d.res FROM produce d
-            WHERE ({coarse}) AND EXISTS (
-              SELECT /*+ BROADCAST(r) */ 1 FROM wanted r
-              WHERE r.n1 = d.lane AND r.piece = shiftright(d.lseq, {bits})
-                AND r.lo <= d.lseq AND d.lseq < r.hi)
-            """
-        )
-
     def _views(
-        self, context: Context, candidates: DataFrame, messages: pa.Table, inputs: CauseInputs
+        self, context: Context, candidates: DataFrame, attempts: DataFrame, inputs: CauseInputs
     ) -> None:
         from pyspark.sql import functions as fn
 
-        candidates.createOrReplaceTempView("cand")
         for name in ("assigned", "cover", "reset", "sent_back"):
-            self._reader.small(getattr(inputs, name)).createOrReplaceTempView(name)
+            self._small(getattr(inputs, name)).createOrReplaceTempView(name)
         errors = pa.table(
             {
                 "host": pa.array(list(context.clocks.error), pa.utf8()),
                 "error_ns": pa.array(list(context.clocks.error.values()), pa.int64()),
             }
         )
-        self._reader.small(errors).createOrReplaceTempView("clock_error")
+        self._small(errors).createOrReplaceTempView("clock_error")
         doubtful = fn.col("res").isin(*sorted(partials.DOUBTFUL_RESULTS))
         degraded = fn.when(fn.col("res") == "OK_DEGRADED", fn.col("att"))
         (
-            self._sent_again(messages)
-            .groupBy("lane", "lseq")
+            attempts.groupBy("lane", "lseq")
             .agg(
                 fn.countDistinct("ukey").alias("ukeys"),
                 fn.bool_or(doubtful).alias("doubtful"),
@@ -207,17 +168,16 @@ class SparkEngine:
         from pyspark.sql import functions as fn
         from pyspark.sql.window import Window
 
-        repeats = classified.filter(pa.compute.not_equal(classified.column("cls"), "PRIMARY"))
-        later = self._reader.small(repeats.select(["did"])).withColumn("later", fn.lit(True))
-        rows = self._reader.deliveries(context).where(
-            ~fn.col("bad").isin(1, 2)
-            & fn.col("ltopic").isin(*sorted(topics))
-            & fn.col("okey").isNotNull()
-            & fn.col("kseq").isNotNull()
+        repeats = classified.filter(pc.not_equal(classified.column("cls"), "PRIMARY"))
+        later = np.sort(repeats.column("did").to_numpy())
+        ordered = Pass(
+            "deliver",
+            passes.ORDER_COLUMNS,
+            lambda chunk: passes.inversion_rows(chunk, context, topics, later),
         )
-        rows = rows.join(fn.broadcast(later), "did", "left")
+        rows = mapped(self._spark, self._lake, [ordered], passes.INVERSION_ROWS)
         before = (
-            Window.partitionBy("grp", "ltopic", "okey")
+            Window.partitionBy("grp", "topic", "okey")
             .orderBy("bt", "did")
             .rowsBetween(Window.unboundedPreceding, -1)
         )
@@ -225,14 +185,32 @@ class SparkEngine:
             fn.col("bt") >= fn.lit(context.warmup_end_ns)
         )
         rows = rows.withColumn("late", fn.coalesce(late, fn.lit(False)))
-        first = fn.col("late") & fn.col("later").isNull()
-        replay = fn.col("late") & fn.col("later").isNotNull()
-        found = rows.groupBy("grp", fn.col("ltopic").alias("topic")).agg(
+        first = fn.col("late") & ~fn.col("later")
+        replay = fn.col("late") & fn.col("later")
+        found = rows.groupBy("grp", "topic").agg(
             fn.sum(first.cast("bigint")).alias("ooo_first"),
             fn.sum(replay.cast("bigint")).alias("ooo_replay"),
             fn.min(fn.when(first, fn.col("okey"))).alias("first_key"),
         )
         return tables.sorted_table(found.toArrow(), tables.ORDER)
+
+
+_NOTHING = tables.VALUES.empty_table()
+
+
+def _deliver_partials(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:
+    """Stage N and A of raw deliveries, with the rows that cannot be true and the late ends met."""
+    dropped = Dropped()
+    found = partials.deliver_partials(normalise(chunk, context, ends, dropped), context)
+    out = partials.Partials()
+    counts = (dropped.et_before_bt, dropped.negative_offset, dropped.unknown_status)
+    for reason, count in enumerate(counts, 1):
+        if count:
+            key = partials.Key(n1=np.array([reason]))
+            out.values(partials.SUM, "bad", key, np.array([count]))
+    met = ends.did[np.isin(ends.did, chunk.column("did").to_numpy())]
+    out.values(partials.MAX, "end_begun", partials.Key(n1=met), np.ones(met.size, np.int64))
+    return pa.concat_tables([found, out.table()])
 
 
 def _sql(name: str) -> str:

@@ -1,8 +1,7 @@
-"""Stage A's passes: numpy on every Arrow batch, then sums and sweeps of what they found."""
+"""Adds up partial rows in Spark: sums and extremes by key, interval rows to depths."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,42 +9,12 @@ import pyarrow as pa
 
 from failback.analytics import partials, tables
 from failback.analytics.columns import Columns
-from failback.analytics.engines.local import by_family
-from failback.analytics.engines.spark.reading import ddl_of
+from failback.analytics.engines.joins import by_family
+from failback.analytics.engines.spark.tasks import ddl_of
 from failback.analytics.intervals import sweep
-from failback.analytics.partials import Context
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-def bound(
-    function: Callable[[pa.Table, Context], pa.Table], context: Context
-) -> Callable[[pa.Table], pa.Table]:
-    return lambda batch: function(batch, context)
-
-
-def deliver_batch(batch: pa.Table, context: Context) -> pa.Table:
-    """Stage A of a batch, and how many rows stage N found bad."""
-    bad = np.asarray(batch.column("bad").to_numpy(), np.int64)
-    out = partials.Partials()
-    odd = bad > 0
-    if odd.any():
-        ones = np.ones(int(odd.sum()), np.int64)
-        out.values(partials.SUM, "bad", partials.Key(n1=bad[odd]), ones)
-    impossible = (bad == 1) | (bad == 2)
-    good = batch.filter(pa.array(~impossible)) if impossible.any() else batch
-    return pa.concat_tables([out.table(), partials.deliver_partials(good, context)])
-
-
-def mapped(rows: DataFrame, function: Callable[[pa.Table], pa.Table]) -> DataFrame:
-    """Partial rows of every Arrow batch."""
-
-    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield from function(pa.Table.from_batches([batch])).to_batches()
-
-    return rows.mapInArrow(work, ddl_of(partials.SCHEMA))
 
 
 def joined_values(rows: DataFrame) -> dict[str, pa.Table]:

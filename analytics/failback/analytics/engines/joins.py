@@ -1,0 +1,75 @@
+"""Adds up partial rows: sums and extremes by key, interval rows to depths. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics import partials, tables
+from failback.analytics.columns import Columns
+from failback.analytics.intervals import IntervalSet, sweep
+
+_JOINED_BY: Final = {partials.SUM: "sum", partials.MAX: "max", partials.MIN: "min"}
+
+
+def join_values(parts: Sequence[pa.Table]) -> dict[str, pa.Table]:
+    """Join value rows of equal key by their operation; one table per family."""
+    found: dict[str, pa.Table] = {}
+    rows = _rows(parts)
+    for op, name in _JOINED_BY.items():
+        chosen = rows.filter(pc.equal(rows.column("op"), op))
+        if not chosen.num_rows:
+            continue
+        joined = chosen.group_by(list(tables.KEY)).aggregate([("lo", name)])
+        joined = joined.select([*tables.KEY, f"lo_{name}"]).rename_columns(tables.VALUES.names)
+        found |= by_family(joined, tables.VALUES)
+    return found
+
+
+def join_depths(parts: Sequence[pa.Table]) -> tuple[dict[str, pa.Table], int]:
+    """Add interval rows up to depths; one table per family. Also how many rows there were."""
+    rows = _rows(parts)
+    runs = rows.filter(pc.equal(rows.column("op"), partials.INTERVAL))
+    if not runs.num_rows:
+        return {}, 0
+    c = Columns(runs)
+    number = c.dense(*tables.KEY)
+    swept = sweep(number, c.ints("lo"), c.ints("hi"), c.ints("weight"), c.ints("figure"))
+    example = np.empty(int(number.max()) + 1, np.int64)
+    example[number] = np.arange(number.size)
+    keys = runs.select(list(tables.KEY)).take(pa.array(example[swept.number]))
+    whole = pa.table(
+        [*keys.columns, swept.lo, swept.hi, swept.depth, swept.figure_depth],
+        names=tables.DEPTHS.names,
+    )
+    return by_family(whole, tables.DEPTHS), runs.num_rows
+
+
+def by_family(whole: pa.Table, schema: pa.Schema) -> dict[str, pa.Table]:
+    """Split by family, each sorted."""
+    families = pc.unique(whole.column("fam")).to_pylist()
+    return {
+        family: tables.sorted_table(whole.filter(pc.equal(whole.column("fam"), family)), schema)
+        for family in sorted(families)
+    }
+
+
+def _rows(parts: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(parts) if parts else partials.SCHEMA.empty_table()
+
+
+def interval_sets(depths: pa.Table, *names: str) -> dict[Any, IntervalSet]:
+    """The ranges of a depth table as sets, per key of ``names``."""
+    if not depths.num_rows:
+        return {}
+    grouped = depths.group_by(list(names)).aggregate([("lo", "list"), ("hi", "list")])
+    lists = zip(grouped.column("lo_list"), grouped.column("hi_list"), strict=True)
+    keys = zip(*(grouped.column(name).to_pylist() for name in names), strict=True)
+    return {
+        key: IntervalSet.of(np.asarray(lo.values.to_numpy()), np.asarray(hi.values.to_numpy()))
+        for key, (lo, hi) in zip(keys, lists, strict=True)
+    }

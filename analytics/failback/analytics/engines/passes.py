@@ -1,0 +1,143 @@
+"""What both engines do with one chunk of a large table, beside the sums of stage A. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics import partials, tables
+from failback.analytics.intervals import IntervalSet, Ints
+from failback.analytics.partials import Context, Rows
+
+KNOWN_COLUMNS: Final = {
+    "deliver": ("broker", "ptopic", "qid", "qoff", "store_ms"),
+    "produce": ("broker", "topic", "qid", "queue_offset", "wall_ns", "res"),
+}
+RESUMED_COLUMNS: Final = ("host", "broker", "res", "t0", "t1")
+ATTEMPT_COLUMNS: Final = ("lane", "lseq", "att", "ukey", "res")
+ORDER_COLUMNS: Final = (
+    "host", "did", "grp", "client_id", "ltopic", "okey", "kseq", "bt", "et", "qoff",
+)  # fmt: skip
+ATTEMPTS: Final = pa.schema(
+    [
+        ("lane", pa.int64()),
+        ("lseq", pa.int64()),
+        ("att", pa.int64()),
+        ("ukey", pa.utf8()),
+        ("res", pa.utf8()),
+    ]
+)
+"""Send attempts of candidate messages."""
+INVERSION_ROWS: Final = pa.schema(
+    [
+        ("grp", pa.utf8()),
+        ("topic", pa.utf8()),
+        ("okey", pa.utf8()),
+        ("kseq", pa.int64()),
+        ("bt", pa.int64()),
+        ("did", pa.int64()),
+        ("later", pa.bool_()),
+    ]
+)
+"""Deliveries of ordered topics; ``later``: not the first of its message."""
+
+
+def known_of(table: str, chunk: pa.Table, boots: Mapping[str, Sequence[int]]) -> pa.Table:
+    """Highest offsets before each start of a master, from ``deliver`` or ``produce``."""
+    if table == "deliver":
+        renamed = chunk.rename_columns(["broker", "ptopic", "qid", "qoff", "when_ms"])
+        return partials.known_partials(renamed, "qoff", "ptopic", boots)
+    stored = chunk.filter(pa.array(Rows(chunk).starts_with("res", "OK")))
+    when = pc.divide(stored.column("wall_ns"), 1_000_000)
+    stored = stored.append_column("when_ms", when)
+    return partials.known_partials(stored, "queue_offset", "topic", boots)
+
+
+def candidates_of(
+    chunk: pa.Table, repeated: Mapping[Any, IntervalSet], copied: Mapping[Any, IntervalSet]
+) -> pa.Table:
+    """Normalised rows of messages, or of queue offsets, that occur more than once.
+
+    Args:
+        chunk: Normalised, with everything that ``tables.DELIVERY`` has.
+        repeated: Per (group, lane).
+        copied: Per (group, broker, topic, queue id, epoch).
+    """
+    rows = Rows(chunk)
+    chosen = np.zeros(rows.count, bool)
+    lane, lseq, grp = rows["lane"], rows["lseq"], rows.codes("grp")
+    one_lane = bool(rows.count) and int(lane.min()) == int(lane.max())
+    for code, group in enumerate(grp.names):
+        of_group = None if len(grp.names) == 1 else grp.codes == code
+        for one in [int(lane[0])] if one_lane else np.unique(lane).tolist():
+            members = repeated.get((group, one))
+            if members is None:
+                continue
+            if one_lane and of_group is None:
+                chosen |= members.contains(lseq)
+                continue
+            mine = lane == one if of_group is None else (lane == one) & of_group
+            here = np.flatnonzero(mine)
+            chosen[here] = members.contains(lseq[here])
+    for key, where in rows.by_queue(("grp", "broker", "ptopic")) if copied else ():
+        for epoch in np.unique(rows["epoch"][where]).tolist():
+            again = copied.get((*key, epoch))
+            if again is not None:
+                here = where[rows["epoch"][where] == epoch]
+                chosen[here] |= again.contains(rows["qoff"][here])
+    kept = chunk.filter(pa.array(chosen)).select(tables.DELIVERY.names)
+    return kept.cast(tables.DELIVERY)
+
+
+def attempts_of(chunk: pa.Table, wanted: Mapping[int, IntervalSet]) -> pa.Table:
+    """Send attempts of some messages, given per lane."""
+    rows = Rows(chunk)
+    chosen = np.zeros(rows.count, bool)
+    lane, lseq = rows["lane"], rows["lseq"]
+    known = rows.valid("lane") & rows.valid("lseq")
+    for one in np.unique(lane).tolist() if rows.count else ():
+        if one in wanted:
+            here = np.flatnonzero(known & (lane == one))
+            chosen[here] = wanted[one].contains(lseq[here])
+    return chunk.filter(pa.array(chosen)).select(ATTEMPTS.names).cast(ATTEMPTS)
+
+
+def lanes_of(messages: Mapping[Any, IntervalSet]) -> dict[int, IntervalSet]:
+    """What any group got twice, per lane of messages that have a LAB_ID."""
+    found: dict[int, IntervalSet] = {}
+    for (_, lane), members in messages.items():
+        if lane >= 0:
+            found[lane] = found[lane] | members if lane in found else members
+    return found
+
+
+def inversion_rows(
+    chunk: pa.Table, context: Context, topics: frozenset[str], later: Ints
+) -> pa.Table:
+    """Deliveries of ordered topics, times aligned.
+
+    Args:
+        chunk: Raw rows with :data:`ORDER_COLUMNS`.
+        context: As everywhere.
+        topics: The ordered ones.
+        later: Ascending dids of deliveries that are not the first of their message.
+    """
+    rows = Rows(chunk)
+    shift = rows.shifts(context.clocks)
+    bt, et = rows["bt"] + shift, rows["et"] + shift
+    rows.rename_broadcast(context.broadcasting)
+    keep = rows.one_of("ltopic", topics) & rows.valid("okey") & rows.valid("kseq")
+    keep &= (rows["qoff"] >= 0) & ~(rows.valid("et") & (et < bt))
+    names = {}
+    for name, column in (("grp", "grp"), ("topic", "ltopic"), ("okey", "okey")):
+        codes = rows.codes(column)
+        names[name] = pa.array(codes.names, pa.utf8()).take(pa.array(codes.codes))
+    did = rows["did"]
+    at = np.minimum(np.searchsorted(later, did), max(later.size - 1, 0))
+    repeat = later[at] == did if later.size else np.zeros(rows.count, bool)
+    numbers = {"kseq": rows["kseq"], "bt": bt, "did": did, "later": repeat}
+    return pa.table(names | numbers).filter(pa.array(keep)).cast(INVERSION_ROWS)

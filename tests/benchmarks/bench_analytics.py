@@ -1,0 +1,171 @@
+"""The analytics engines against DuckDB and Spark's own groupBy, on runs with known answers.
+
+Run: ``make bench-analytics ARGS="--rows 10000000"`` (ten million deliveries; a hundred million need
+12 GB of disk below ``--scratch`` and a quarter of an hour). Every figure is a ratio of CPU seconds
+of whole process trees inside this one run, the least of ``--rounds`` each, because other work may
+share the machine. Every answer is checked, per group and queue, against what the run was made to
+hold; exit code 1 if one is wrong. Whether a bar is met is printed and, with ``--strict``, decides
+the exit code too.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from failback.analytics.collect.decode import decode
+from failback.analytics.collect.ids import SegmentId
+from failback.analytics.collect.settings import Limits
+from failback.analytics.engines.spark import why_not
+from failback.analytics.jobs.bench import cpu_seconds, machine, peak_mib, race, session_for
+from failback.analytics.synthetic import Plan, generate
+from failback.client.consumelog.lake_files import ARROW_STREAM, parquet_bytes
+from failback.client.consumelog.segments import SEGMENT_KEY
+
+ENGINES: Final = (
+    "duckdb", "local-counts", "local-read", "local-stage-a", "local-causes", "spark-counts",
+    "spark-stage-a", "spark-causes", "spark-group-by",
+)  # fmt: skip
+SEGMENT_ROWS: Final = 1 << 17
+MIB_BAR: Final = 3 * 1024
+Bar = tuple[str, float, float, str]
+"""What, the figure, the bar, and ``<=`` or ``>=``."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--scratch", type=Path, help="Where the runs are written.")
+    parser.add_argument("--without-spark", action="store_true")
+    parser.add_argument("--strict", action="store_true", help="Fail on a missed bar too.")
+    options = parser.parse_args()
+    missing = why_not() if not options.without_spark else "left out"
+    if missing:
+        print(f"without spark: {missing}")
+    engines = [name for name in ENGINES if not (missing and name.startswith("spark"))]
+    wrong: list[str] = []
+    bars: list[Bar] = []
+    cpu: dict[str, dict[str, float]] = {}
+    with (
+        tempfile.TemporaryDirectory(prefix="failback-bench-", dir=options.scratch) as scratch,
+        session_for(engines) as spark,
+    ):
+        for name, plan, chosen in plans(options.rows, engines):
+            folder = Path(scratch) / name
+            generate(plan, folder)
+            if spark is not None and name == "whole":
+                warm_up(Path(scratch) / "warm", engines, spark)
+            best = race(folder, chosen, options.rounds, spark)
+            cpu[name] = {engine: round(each.cpu_seconds, 2) for engine, each in best.items()}
+            wrong += [f"{name}: {engine}" for engine, each in best.items() if not each.right]
+            print(f"{name}: {json.dumps(cpu[name])}", flush=True)
+            if name == "whole":
+                bars.append(("rows per CPU second, segments to Parquet", ingestion(folder), 1e6,
+                             ">="))  # fmt: skip
+            shutil.rmtree(folder)
+        bars += ratios(cpu, with_spark=spark is not None)
+        bars.append(("peak memory of a process, MiB", peak_mib(), MIB_BAR, "<="))
+    return show(options.rows, bars, cpu, wrong, strict=options.strict)
+
+
+def plans(rows: int, engines: Sequence[str]) -> Iterator[tuple[str, Plan, Sequence[str]]]:
+    """The runs: name, what to generate, and who races on it."""
+    whole = Plan(rows=rows)
+    counts = [name for name in engines if name.endswith("-counts")]
+    yield "whole", whole, engines
+    yield "tenth", replace(whole, rows=rows // 10), counts
+    yield "one queue", replace(whole, rows=rows // 10, queues=1), counts
+    yield "many queues", replace(whole, rows=rows // 10, queues=1000), counts
+    yield "hot queue", replace(whole, rows=rows // 10, rate_skew="zipf:1.1"), counts
+
+
+def warm_up(folder: Path, engines: Sequence[str], spark: SparkSession) -> None:
+    """Let Spark compile and start its workers: that is paid once per session."""
+    generate(Plan(rows=200_000), folder)
+    race(folder, [name for name in engines if name.startswith("spark")], 1, spark)
+
+
+def ratios(cpu: dict[str, dict[str, float]], *, with_spark: bool) -> list[Bar]:
+    whole = cpu["whole"]
+
+    def bar(a: str, b: str, limit: float) -> Bar:
+        return f"{a} / {b}", round(whole[a] / whole[b], 3), limit, "<="
+
+    found = [
+        bar("local-counts", "duckdb", 0.35),
+        bar("local-causes", "local-read", 3),
+        bar("local-causes", "local-stage-a", 1.7),
+    ]
+    if with_spark:
+        found += [
+            bar("spark-counts", "duckdb", 2.0),
+            bar("spark-counts", "spark-group-by", 0.25),
+            bar("spark-causes", "spark-stage-a", 1.7),
+        ]
+    for engine in ("local-counts", "spark-counts") if with_spark else ("local-counts",):
+        for what, a, b, limit in (
+            ("ten times the rows", "whole", "tenth", 11.0),
+            ("1 to 1,000 queues", "many queues", "one queue", 1.3),
+            ("one hot queue", "hot queue", "tenth", 1.3),
+        ):
+            found.append(
+                (f"{engine}, {what}", round(cpu[a][engine] / cpu[b][engine], 2), limit, "<=")
+            )
+    return found
+
+
+def ingestion(folder: Path) -> float:
+    """Rows per CPU second from segments as they are uploaded to Parquet as it lies in the lake."""
+    path = max(folder.glob("lake/table=deliver/run=*/*.parquet"), key=lambda p: p.stat().st_size)
+    table = pq.read_table(path, partitioning=None)
+    bodies = list(segments(table))
+    limits, used, rows = Limits(), cpu_seconds(), 0
+    for named, body in bodies:
+        decoded = decode(named, body, ARROW_STREAM, "", limits)
+        parquet_bytes(decoded.table)
+        rows += decoded.table.num_rows
+    return round(rows / (cpu_seconds() - used))
+
+
+def segments(table: Any) -> Iterator[tuple[SegmentId, bytes]]:
+    """The table cut into uploads of about the largest size that shippers send."""
+    note = json.loads(table.schema.metadata[SEGMENT_KEY.encode()])
+    for index, at in enumerate(range(0, table.num_rows, SEGMENT_ROWS)):
+        piece = table.slice(at, SEGMENT_ROWS)
+        lo = note["seq_lo"] + at
+        mine = {**note, "index": index, "seq_lo": lo, "seq_hi": lo + piece.num_rows - 1,
+                "rows": piece.num_rows, "records": piece.num_rows}  # fmt: skip
+        meta = {**table.schema.metadata, SEGMENT_KEY.encode(): json.dumps(mine).encode()}
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+        with pa.ipc.new_stream(sink, piece.schema.with_metadata(meta), options=options) as writer:
+            writer.write_table(piece.combine_chunks())
+        yield SegmentId(note["run"], note["proc"], index, "deliver"), sink.getvalue().to_pybytes()
+
+
+def show(
+    rows: int, bars: Sequence[Bar], cpu: dict[str, Any], wrong: Sequence[str], *, strict: bool
+) -> int:
+    missed = []
+    for what, figure, limit, sign in bars:
+        met = figure <= limit if sign == "<=" else figure >= limit
+        missed += [] if met else [what]
+        print(f"{'met   ' if met else 'missed'}  {what}: {figure:g} ({sign} {limit:g})")
+    print(json.dumps({"rows": rows, "cpu_seconds": cpu, "wrong": list(wrong), **machine()}))
+    for each in wrong:
+        print(f"wrong answer: {each}", file=sys.stderr)
+    return 1 if wrong or (strict and missed) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

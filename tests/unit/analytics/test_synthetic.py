@@ -1,0 +1,91 @@
+"""Generated runs: what they are said to hold is what is found, and equal plans give equal bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from failback.analytics.jobs.laps import duckdb_counts, is_right, local_counts
+from failback.analytics.measures import Figures, group_figures, losses_of, queue_figures
+from failback.analytics.synthetic import SHAPES, Plan, generate
+from failback.protocol.errors import ConfigError
+from tests.support.run_analysis import analysed
+
+pytestmark = pytest.mark.unit
+
+PLANS = {shape: Plan(rows=12_000, groups=2, dup_shape=shape, seed=5) for shape in SHAPES} | {
+    "truncated": Plan(rows=12_000, truncations=3, rate_skew="zipf:1.1", seed=6),
+    "foreign": Plan(rows=12_000, dup_shape="scattered", foreign_share=0.1, seed=7),
+    "two hosts": Plan(rows=12_000, clock_error_ms=300, members=3, jumble=7, seed=8),
+    "all at once": Plan(rows=12_000, groups=2, truncations=1, foreign_share=0.02,
+                        rate_skew="zipf:1.1", clock_error_ms=200, jumble=1, seed=9),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_local_engine_finds_the_truth(name: str, tmp_path: Path) -> None:
+    truth = generate(PLANS[name], tmp_path / "run")
+    figures = Figures(analysed(tmp_path / "run"))
+    counts, _ = losses_of(figures)
+    assert set(counts) == set(truth["groups"])
+    for group, wanted in truth["groups"].items():
+        found = group_figures(figures, group, counts)
+        assert {key: found[key] for key in ("delivered", "dup", "causes")} == {
+            key: wanted[key] for key in ("delivered", "dup", "causes")
+        }
+        assert {k: v for k, v in counts[group].items() if v} == wanted["fates"]
+    queues, truncated = queue_figures(figures)
+    assert not truncated
+    assert len(queues) == sum(len(group["queues"]) for group in truth["groups"].values())
+    for queue in queues:
+        wanted = truth["groups"][queue["group"]]["queues"][str(queue["qid"])]
+        assert (queue["dup"], queue["epochs"]) == (wanted["dup"], wanted["epochs"])
+        assert windows(queue) == windows(wanted)
+    assert not any(dup.ambiguous for dup in figures.dups)
+
+
+def windows(queue: dict[str, Any]) -> list[tuple[int, int, str]]:
+    return sorted((each["lo"], each["hi"], each["cause"]) for each in queue["windows"])
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_counts_of_offsets_are_those_of_duckdb_and_of_the_truth(name: str, tmp_path: Path) -> None:
+    truth = generate(PLANS[name], tmp_path / "run")
+    counted = local_counts(tmp_path / "run", None)
+    assert counted == duckdb_counts(tmp_path / "run", None)
+    assert is_right(counted, truth)
+    counted["g0"]["queues"]["0"]["repeated_offsets"] += 1
+    assert not is_right(counted, truth)
+
+
+def test_equal_plans_give_equal_bytes(tmp_path: Path) -> None:
+    files = []
+    for folder in ("a", "b"):
+        generate(PLANS["all at once"], tmp_path / folder)
+        files.append(
+            {
+                path.relative_to(tmp_path / folder): path.read_bytes()
+                for path in (tmp_path / folder).rglob("*")
+                if path.is_file()
+            }
+        )
+    assert files[0] == files[1]
+    assert Plan(seed=1).run != Plan(seed=2).run
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"rows": 0}, "rows"),
+        ({"dup_share": 0.9}, "dup_share"),
+        ({"dup_shape": "clouds"}, "dup_shape"),
+        ({"truncations": 9}, "truncations"),
+        ({"rate_skew": "zipf:much"}, "rate_skew"),
+        ({"clock_error_ms": 500}, "clock_error_ms"),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_by_name(changed: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=named):
+        Plan(**changed)
