@@ -205,15 +205,14 @@ class Check:
                 clock_ms=lambda: self.now,
                 on_append=controller.server.note_append,
             ),
+            commit=controller.server.commit_now,
             clock_ms=lambda: self.now,
         )
 
     def at(self, age_ms: int) -> int:
         """Check when the last half message is so old; its birth is that of its storing."""
         self.now = max(message.store_timestamp for message in stored(self.lab, HALF)) + age_ms
-        asked = self.check.run_once()
-        self.lab.controller.server.commit()
-        return asked
+        return self.check.run_once()
 
     def places(self) -> tuple[int, int]:
         offsets = self.lab.controller.offsets

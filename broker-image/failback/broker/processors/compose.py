@@ -120,6 +120,7 @@ class Processors:
             offsets=offsets,
             producers=producers,
             halves=halves,
+            commit=server.commit_now,
             clock_ms=clock_ms,
         )
         self.pull = PullProcessor(

@@ -96,13 +96,16 @@ class TransactionCheck:
         offsets: ConsumerOffsetManager,
         producers: ProducerManager[BrokerConnection],
         halves: HalfMessages,
+        commit: Callable[[], None],
         clock_ms: Callable[[], int],
     ) -> None:
+        """``commit`` writes what was appended; StoreError if the disk refuses."""
         self._config = config
         self._store = store
         self._offsets = offsets
         self._producers = producers
         self._halves = halves
+        self._commit = commit
         self._clock_ms = clock_ms
         self._opaque = itertools.count()
 
@@ -130,6 +133,10 @@ class TransactionCheck:
         except StoreError as error:
             logger.error("transaction check stays at %d: %s", offset, error)
         if offset != half_start:
+            try:  # what was put back must be in the log before the offset can be persisted
+                self._commit()
+            except StoreError:  # told by whoever stops the broker for it
+                return asked
             self._offsets.commit(GROUP, TRANS_HALF_TOPIC, HALF_QUEUE, offset)
         op_end = ops.done_up_to(op_start)
         if op_end != op_start:
