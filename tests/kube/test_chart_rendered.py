@@ -231,10 +231,36 @@ def test_alerts_have_what_a_person_needs(tmp_path: Path) -> None:
     found = objects(render(tmp_path, *MODES["everything"]))
     (rule,) = [each for each in found if each["kind"] == "PrometheusRule"]
     alerts = [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
-    assert len(alerts) == 16
+    assert len(alerts) == 17
     assert len({alert["alert"] for alert in alerts}) == len(alerts)
     for alert in alerts:
         assert alert["labels"]["severity"] in ("warning", "critical")
         assert alert["annotations"]["runbook_url"].endswith(f"#{alert['alert'].lower()}")
         assert alert["annotations"]["summary"]
         assert alert["expr"].count("(") == alert["expr"].count(")")
+
+
+def test_the_collector_knows_every_option_that_the_chart_gives_it(tmp_path: Path) -> None:
+    import typer
+
+    from failback.cli.collect import app
+
+    found = objects(render(tmp_path, *MODES["collector"]))
+    (deployment,) = [
+        each
+        for each in found
+        if each["kind"] == "Deployment" and each["metadata"]["name"] == "failback-collector"
+    ]
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    command, *given = container["args"]
+    options = {name for each in typer.main.get_command(app).params for name in each.opts}
+    assert command == "collect"
+    assert {each.partition("=")[0] for each in given} <= options
+    assert "--lake=s3://messaging/lake" in given
+    mounted = [each["mountPath"] for each in container["volumeMounts"]]
+    for path in ("/etc/failback/tokens/tokens", "/etc/failback/tls/tls.key", "/collected"):
+        assert any(path.startswith(each) for each in mounted), path
+    assert {each["name"] for each in container["volumeMounts"]} == {
+        v["name"] for v in pod["volumes"]
+    }

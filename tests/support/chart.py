@@ -41,6 +41,15 @@ MODES: Mapping[str, tuple[str, ...]] = {
         "image.pullSecrets[0].name=registry",
         "images.broker=registry.example/broker:2",
     ),
+    "collector": (
+        "grafana.dashboards.enabled=false",
+        "collector.enabled=true",
+        "collector.lake=s3://messaging/lake",
+        "collector.objectStoreSecret=object-store",
+        "collector.tokens=00ff read prometheus",
+        "collector.tlsSecret=collector-tls",
+        "collector.keepDays=30",
+    ),
     "bare": (
         "replicas=0",
         "metrics.enabled=false",
