@@ -66,6 +66,12 @@ def dashboard(
         Path | None,
         typer.Option("--audit", help="Who started and aborted what (default: RUNS/audit.jsonl)."),
     ] = None,
+    requests_per_minute: Annotated[
+        int, typer.Option("--requests-per-minute", min=1, help="Of one client.")
+    ] = 1200,
+    writes_per_minute: Annotated[
+        int, typer.Option("--writes-per-minute", min=1, help="Logins, starts, aborts of one.")
+    ] = 20,
     metrics_port: Annotated[
         int | None, typer.Option("--metrics-port", help="Serve /metrics on loopback here.")
     ] = None,
@@ -101,6 +107,8 @@ def dashboard(
             tls_cert=tls_cert,
             tls_key=tls_key,
             metrics_port=metrics_port,
+            requests_per_minute=requests_per_minute,
+            writes_per_minute=writes_per_minute,
             audit=audit,
         ),
         [demo_scenario(folder), *bundled_scenarios(folder, local)],

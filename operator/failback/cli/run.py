@@ -186,6 +186,8 @@ def _run_all(
         outcomes.append(outcome)
         if outcome.message:
             fail(outcome.message)
+        if any(check["code"] == "ABORTED" for check in outcome.checks):
+            break  # whoever stops a run does not want the next one to kill brokers
     return outcomes
 
 

@@ -115,7 +115,7 @@ class EventHub:
                 yield ": connected\n\n"
                 for event in missed:
                     yield event.text()
-            while not self._closed:
+            while not (self._closed and reader.queue.empty()):
                 if reader.overrun and reader.queue.empty():
                     yield sse("overrun", {"last": self._last})
                     return

@@ -109,7 +109,7 @@ def pair_document(pair: PairSeen, rates: Rates, now: float) -> Json:
         "members": members,
         "slave_read_enable": flag(config.get("slaveReadEnable")),
         "groups": exposed,
-        "exposure": max((row["most"] for row in exposed), default=None),
+        "exposure": max((row["most"] for row in exposed if row["most"] is not None), default=None),
         "overwrite_in_seconds": overwrite_countdown(pair, now),
         "slave_ahead": slave_ahead(pair) if master is not None else None,
     }

@@ -1,0 +1,47 @@
+"""Settings that would let strangers in are refused; clients are slowed down one by one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from failback.analytics.dashboard.access import MOST_CLIENTS, RateLimit
+from failback.analytics.dashboard.settings import DashboardSettings, is_loopback
+from failback.protocol.errors import ConfigError
+
+pytestmark = pytest.mark.unit
+
+
+def test_loopback_is_told_from_the_rest() -> None:
+    assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "localhost", "::1", "[::1]")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "10.0.0.1", "localhost.evil", "", "127.1")))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.4", "example.com"])
+def test_strangers_need_tokens_or_a_proxy(host: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--tokens FILE or --trust-proxy"):
+        DashboardSettings(tmp_path, host=host).check()
+    DashboardSettings(tmp_path, host=host, tokens=tmp_path / "tokens").check()
+    DashboardSettings(tmp_path, host=host, proxy="10.0.0.1").check()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--runs"):
+        DashboardSettings(tmp_path / "none").check()
+
+
+def test_a_client_has_a_burst_and_then_its_rate() -> None:
+    limit = RateLimit(60)
+    assert [limit.take("a", 0.0) for _ in range(60)] == [0] * 60
+    assert limit.take("a", 0.0) >= 1
+    assert limit.take("b", 0.0) == 0, "another client is not slowed down"
+    assert limit.take("a", 1.1) == 0
+    assert limit.take("a", 1.1) >= 1
+
+
+def test_who_asks_under_many_addresses_fills_no_memory() -> None:
+    limit = RateLimit(60)
+    for number in range(MOST_CLIENTS + 500):
+        limit.take(str(number), 0.0)
+    assert len(limit._left) == MOST_CLIENTS

@@ -1,0 +1,129 @@
+"""Which offset is safe, what is at risk, and how long the better table will last."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from failback.analytics.dashboard.clusters import ClusterRef, MemberRef, PairRef
+from failback.analytics.dashboard.fleet import cluster_document, overwrite_countdown, pairs_of
+from failback.analytics.dashboard.observe import BrokerSeen, GroupTopic, Table
+from failback.analytics.dashboard.offset_health import lineage, offset_rows, warnings
+
+pytestmark = pytest.mark.unit
+
+KEY = GroupTopic("billing", "orders")
+MASTER = MemberRef("demo-0-0-0", "demo-0", "127.0.0.2:10911", 0, "Ready")
+SLAVE = MemberRef("demo-0-1-0", "demo-0", "127.0.0.3:10911", 1, "Ready")
+CLUSTER = ClusterRef(
+    "demo.demo", "demo", "local", "/root", "failback", ("127.0.0.1:9876",),
+    (PairRef("demo-0", (MASTER, SLAVE)),),
+)  # fmt: skip
+NOW = 1_800_000_000.0
+
+
+def seen(
+    member: MemberRef, offset: int, *, file: int | None = None, up: float = 1000.0,
+    problem: str = "", **config: str,
+) -> BrokerSeen:  # fmt: skip
+    def table(value: int) -> Table:
+        return {KEY: {0: value}, GroupTopic("billing", "%RETRY%billing"): {0: 9}}
+
+    return BrokerSeen(
+        member, NOW, problem, member.broker_id, round((NOW - up) * 1000), 5000, config,
+        table(offset), None if file is None else table(file),
+        ends={("orders", 0): 400}, persist_age=2.0, sync_age=3.0,
+    )  # fmt: skip
+
+
+def world(master: BrokerSeen, slave: BrokerSeen) -> dict[str, BrokerSeen]:
+    return {each.member.address: each for each in (master, slave)}
+
+
+def test_equal_tables_need_nobody() -> None:
+    (row,) = offset_rows([CLUSTER], world(seen(MASTER, 300, file=300), seen(SLAVE, 300)))
+    assert (row["state"], row["at_risk"], row["ahead"], row["command"]) == ("equal", 0, 0, None)
+    assert (row["lag"], row["safe_offset"]) == (100, 300)
+
+
+def test_a_file_that_is_behind_is_what_a_kill_would_repeat() -> None:
+    (row,) = offset_rows([CLUSTER], world(seen(MASTER, 300, file=250), seen(SLAVE, 280)))
+    assert (row["state"], row["at_risk"]) == ("file behind memory", 50)
+
+
+def test_a_slave_that_is_ahead_names_the_safe_offset_and_the_command() -> None:
+    found = world(seen(MASTER, 210, file=210, up=10), seen(SLAVE, 250))
+    (row,) = offset_rows([CLUSTER], found)
+    assert (row["state"], row["ahead"], row["safe_offset"]) == ("master behind slave", 40, 250)
+    words = shlex.split(row["command"])
+    assert words[:3] == ["failback", "admin", "resetOffset"]
+    assert dict(zip(words[3::2], words[4::2], strict=True)) == {
+        "--group": "billing", "--topic": "orders", "--broker": "demo-0", "--queue": "0",
+        "--offset": "250", "--namesrv": "127.0.0.1:9876",
+    }  # fmt: skip
+    (warning,) = warnings([CLUSTER], found, NOW)
+    assert (warning["messages"], warning["seconds_left"]) == (40, 30.0)
+    assert warning["commands"] == [row["command"]]
+
+
+@pytest.mark.parametrize(
+    ("up", "scale", "left"),
+    [(0.0, "1", 40.0), (39.0, "1", 1.0), (41.0, "1", None), (3.0, "0.1", 1.0), (5.0, "0.1", None)],
+)
+def test_the_countdown_ends_when_the_copy_is_certain(
+    up: float, scale: str, left: float | None
+) -> None:
+    master = seen(MASTER, 210, up=up, failbackTimeScale=scale)
+    (pair,) = pairs_of(CLUSTER, world(master, seen(SLAVE, 250)))
+    assert overwrite_countdown(pair, NOW) == left
+
+
+def test_a_master_that_is_away_is_warned_about_without_a_countdown() -> None:
+    found = world(seen(MASTER, 210, file=200, problem="refused"), seen(SLAVE, 250))
+    (row,) = offset_rows([CLUSTER], found)
+    assert (row["state"], row["at_risk"]) == ("master away", 50)
+    (warning,) = warnings([CLUSTER], found, NOW)
+    assert warning["seconds_left"] is None
+    document = cluster_document(CLUSTER, found, {}, NOW)
+    assert (document["state"], document["pairs"][0]["exposure"]) == ("down", None)
+
+
+def test_lineage_shows_where_the_value_went_down() -> None:
+    (pair,) = pairs_of(CLUSTER, world(seen(MASTER, 300, file=250), seen(SLAVE, 280)))
+    found = lineage(pair, KEY, 0, {("demo-0", "orders", 0): (310, "c1")}, {}, NOW)
+    steps = [(step["offset"], step["below_best"]) for step in found["steps"]]
+    assert steps == [(310, 0), (300, 10), (250, 60), (280, 30)]
+    assert found["safe_offset"] == 310, "what the client finished is safe too"
+    assert "--offset 310" in found["command"]
+    unknown = lineage(pair, KEY, 0, {}, {}, NOW)
+    assert unknown["unseen"] == ["client memory"]
+
+
+def test_exposure_grows_with_the_rate_and_the_age_of_the_file() -> None:
+    found = world(seen(MASTER, 300, file=300), seen(SLAVE, 300))
+    rates = {("demo.demo", "demo-0", KEY): 100.0}
+    (row,) = cluster_document(CLUSTER, found, rates, NOW)["pairs"][0]["groups"]
+    assert row["after_return"] > 200, "two seconds of the file's age"
+    assert row["on_slave"] > row["after_return"], "three seconds of the copy's age"
+    assert row["most"] == row["on_slave"]
+
+
+def test_groups_of_an_unknown_rate_have_no_exposure_and_hide_no_other() -> None:
+    slave = seen(SLAVE, 300)
+    master = seen(MASTER, 300, file=300)
+    master.offsets.update(
+        {GroupTopic("audit", "orders"): {0: 1}, GroupTopic("b", "orders"): {0: 2}}
+    )
+    (pair,) = cluster_document(CLUSTER, world(master, slave), {}, NOW)["pairs"]
+    assert [row["most"] for row in pair["groups"]] == [None] * 3
+    assert pair["exposure"] is None
+    rates = {("demo.demo", "demo-0", KEY): 100.0}
+    (pair,) = cluster_document(CLUSTER, world(master, slave), rates, NOW)["pairs"]
+    assert pair["exposure"] > 0
+
+
+def test_rows_may_be_narrowed_down() -> None:
+    found = world(seen(MASTER, 300), seen(SLAVE, 300))
+    assert len(offset_rows([CLUSTER], found, group="billing", topic="orders")) == 1
+    assert offset_rows([CLUSTER], found, group="other") == []
