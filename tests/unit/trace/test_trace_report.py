@@ -17,6 +17,7 @@ from failback.analytics import report as reports
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report import read_report, report
 from failback.analytics.trace.pages import Pages, Place
+from tests.support.run_builder import RunBuilder
 from tests.support.trace_builder import TraceBuilder, made_id, pub, record
 
 pytestmark = pytest.mark.unit
@@ -157,6 +158,46 @@ def test_a_damaged_page_is_named(topic: TraceBuilder) -> None:
     page.write_bytes(b"PAR1")
     with pytest.raises(ReportInputError, match=page.name):
         topic.write()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_consume_log_of_the_same_run_says_the_same(tmp_path: Path, seed: int) -> None:
+    r = Random(seed)
+    topic, log = TraceBuilder(tmp_path / "traced"), RunBuilder("logged")
+    for lid in range(20):
+        topic.copy(made_id(9, lid), lid=lid, t=lid)
+    for lid in range(0, 20, 4):
+        topic.copy(made_id(9, lid), lid=lid, topic="%RETRY%g", rt=1, t=100 + lid)
+    for t in sorted(r.sample(range(1000), 60)):
+        lid, process = r.randrange(20), r.randrange(1, 4)
+        rt = int(lid % 4 == 0 and t > 300)
+        end = None if r.random() < 0.1 else t + r.randrange(1, 40)
+        good = r.random() < 0.8
+        topic.handled(made_id(9, lid), t, end, rt=rt, success=good, process=process)
+        log.deliver(
+            lid // 4 if rt else lid,
+            t,
+            end,
+            lid=lid,
+            rt=rt,
+            topic="%RETRY%g" if rt else "T",
+            proc=process,
+            status=None if end is None else "SUCCESS" if good else "LATER",
+        )
+    traced = reported(topic)
+    logged = read_report(report(log.write(tmp_path / "logged"), "local").json)
+    names = ("delivered", "distinct", "primary", "retry", "dup", "dup_after_success",
+             "dup_messages", "abandoned", "max_redelivery", "wasted_seconds", "handler_seconds",
+             "repeat_age_seconds", "redelivery_counts")  # fmt: skip
+    both = [{name: found["groups"][0][name] for name in names} for found in (traced, logged)]
+    assert both[0] == both[1]
+    assert both[0]["dup_after_success"] > 5
+    # By keys the curve depends on where bins of 10 ms begin; its error says by how much.
+    curves = [found["groups"][0]["dedupe"]["by_seconds"] for found in (traced, logged)]
+    assert curves[0] == curves[1]
+    queues = [{(q["topic"], q["qid"]): (q["delivered"], q["dup"]) for q in found["queues"]}
+              for found in (traced, logged)]  # fmt: skip
+    assert queues[0] == queues[1]
 
 
 FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
