@@ -1,9 +1,10 @@
 """The collector: deliveries per core, memory with 200 agents, and what 20 kills under load lose.
+The exporter: a survey and a scrape of a broker with 1,000 topics and 100 groups on each.
 
-Run: ``python -m tests.benchmarks.bench_sre [--quick]``. The collector is a process of its own, with
-one connection per agent; its CPU and resident memory are read from ``/proc``. Prints a line per
-figure and JSON on the last one. Aims: at least 300,000 deliveries per second and core, less than
-300 MiB with 200 agents, nothing lost.
+Run: ``python -m tests.benchmarks.bench_sre [--quick] [--only exporter]``. The collector is a
+process of its own, with one connection per agent; its CPU and resident memory are read from
+``/proc``. Prints a line per figure and JSON on the last one. Aims: at least 300,000 deliveries per
+second and core, less than 300 MiB with 200 agents, nothing lost, a scrape within 2 s.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import arrow_schema
 from failback.client.consumelog.segments import SEGMENT_KEY, Segment, segments_of
 from failback.client.consumelog.writer import ConsumeLog
+from tests.benchmarks import exporter_rate
 from tests.support.collector_lab import (
     CollectorLab,
     check_lake,
@@ -216,37 +218,53 @@ def kill_rounds(folder: Path, kills: int) -> dict[str, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
+    parser.add_argument("--only", choices=("collector", "exporter"), help="one of the two")
     options = parser.parse_args()
     share = 10 if options.quick else 1
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        full = Bodies(one_segment(folder / "full", 16_000))
-        with running_collector(folder / "rate") as lab:
-            with_agents(lab, 2, full, 2)  # warm
-        with running_collector(folder / "rate2") as lab:
-            figures["rate"] = rate = with_agents(lab, 4, full, max(2, 40 // share))
-        print(
-            f"4 agents, segments of 16,000: {rate['deliveries_per_core_second']:,} deliveries/s per"
-            f" core of the collector ({rate['deliveries_per_second']:,}/s by the clock)"
-        )
-        small = Bodies(one_segment(folder / "small", 2_000))
-        with running_collector(folder / "agents") as lab:
-            figures["agents"] = many = with_agents(lab, AGENTS, small, max(2, 20 // share))
-        print(
-            f"{AGENTS} agents, segments of 2,000: RSS at most {many['rss_mib_max']} MiB"
-            f" (first third {many['rss_mib_first_third']}, last {many['rss_mib_last_third']});"
-            f" {many['deliveries_per_core_second']:,} deliveries/s per core"
-        )
-        figures["kills"] = kills = kill_rounds(folder / "kills", max(2, KILLS // share))
-        print(
-            f"{kills['kills_under_load']} kills under load: {kills['segments']} segments, each once"
-            f" in the lake, {kills['gaps']} gaps, {kills['repeated_requests']} requests repeated"
-        )
+        if options.only != "exporter":
+            measure_collector(folder, share, figures)
+        if options.only != "collector":
+            figures["exporter"] = found = exporter_rate.measure(
+                folder / "exporter", 1000 // share, 100
+            )
+            print(
+                f"exporter, {found['topics']:,} topics x {found['groups']} groups: scrape"
+                f" {found['scrape_seconds_median']} s, at most {found['scrape_seconds_max']} s"
+                f" ({found['series']:,} series); survey {found['survey_seconds']} s"
+            )
     figures["python"] = sys.version.split()[0]
     figures["machine"] = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     print(json.dumps(figures))
     return 0
+
+
+def measure_collector(folder: Path, share: int, figures: dict[str, Any]) -> None:
+    """Fill in the figures of the collector, printing a line for each."""
+    full = Bodies(one_segment(folder / "full", 16_000))
+    with running_collector(folder / "rate") as lab:
+        with_agents(lab, 2, full, 2)  # warm
+    with running_collector(folder / "rate2") as lab:
+        figures["rate"] = rate = with_agents(lab, 4, full, max(2, 40 // share))
+    print(
+        f"4 agents, segments of 16,000: {rate['deliveries_per_core_second']:,} deliveries/s per"
+        f" core of the collector ({rate['deliveries_per_second']:,}/s by the clock)"
+    )
+    small = Bodies(one_segment(folder / "small", 2_000))
+    with running_collector(folder / "agents") as lab:
+        figures["agents"] = many = with_agents(lab, AGENTS, small, max(2, 20 // share))
+    print(
+        f"{AGENTS} agents, segments of 2,000: RSS at most {many['rss_mib_max']} MiB"
+        f" (first third {many['rss_mib_first_third']}, last {many['rss_mib_last_third']});"
+        f" {many['deliveries_per_core_second']:,} deliveries/s per core"
+    )
+    figures["kills"] = kills = kill_rounds(folder / "kills", max(2, KILLS // share))
+    print(
+        f"{kills['kills_under_load']} kills under load: {kills['segments']} segments, each once"
+        f" in the lake, {kills['gaps']} gaps, {kills['repeated_requests']} requests repeated"
+    )
 
 
 if __name__ == "__main__":
