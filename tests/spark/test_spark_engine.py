@@ -86,6 +86,7 @@ def assert_equal_tables(a: Analysis, b: Analysis) -> None:
     assert a.order.equals(b.order)
     assert a.stage_a.dropped == b.stage_a.dropped
     assert a.stage_a.orphan_ends == b.stage_a.orphan_ends
+    assert a.phase_rows == b.phase_rows
     for mine, theirs in (
         (a.stage_a.values, b.stage_a.values),
         (a.stage_a.depths, b.stage_a.depths),
@@ -93,6 +94,19 @@ def assert_equal_tables(a: Analysis, b: Analysis) -> None:
         assert set(mine) == set(theirs)
         for family, table in mine.items():
             assert table.equals(theirs[family]), family
+
+
+@pytest.mark.soak
+def test_the_oracle_agrees_on_600_histories(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for first in range(0, 600, 100):
+        seeds = range(10_000 + first, 10_100 + first)
+        whole = merged([random_history(Random(seed), warmup=False) for seed in seeds])
+        folder = whole.write(tmp_path_factory.mktemp("soak") / "merged", manifest=False)
+        on_spark = analysed(folder, lambda lake: SparkEngine(lake, spark))
+        assert_agrees(on_spark, Oracle(whole))
+        assert_equal_tables(analysed(folder, LocalEngine), on_spark)
 
 
 @pytest.mark.parametrize("shape", ["windows", "scattered", "tail"])

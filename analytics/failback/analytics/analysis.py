@@ -32,7 +32,7 @@ from failback.analytics.history import (
 )
 from failback.analytics.intervals import IntervalSet
 from failback.analytics.lake import Lake
-from failback.analytics.partials import Context, Outage, context_of
+from failback.analytics.partials import SEQ_BITS, Context, Outage, Phase, context_of
 from failback.analytics.run_folder import RunFolder
 from failback.analytics.trace import evidence
 from failback.analytics.windows import Window, redelivered_of, windows_of
@@ -58,6 +58,8 @@ class Analysis:
     order: pa.Table
     resumed: Mapping[int, int]
     """Per outage the end of the first lasting good send, ns after run zero."""
+    phase_rows: Mapping[tuple[int, str], str]
+    """Per (outage, phase) the row that gave it its instant: ``table/process number/seq``."""
     failed_after: Mapping[int, bool]
     """Per outage whether any send failed after it."""
     distances: Sequence[Distance]
@@ -114,6 +116,8 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
     repeats = attributed(history, classified)
     forbidden = [forbidden_of(stage_a.values, outage) for outage in outages]
     resumed = engine.resumed(context, forbidden).to_pylist() if forbidden else []
+    wanted = phases_found(stage_a.values)
+    rows = engine.phase_rows(context, wanted).to_pylist() if wanted else []
     analysis = Analysis(
         folder=folder,
         lake=lake,
@@ -124,6 +128,7 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
         repeats=repeats,
         order=order,
         resumed={row["n1"]: row["value"] for row in resumed},
+        phase_rows=_row_names(rows),
         failed_after={number: each.failed for number, each in enumerate(forbidden)},
         distances=[coverage.distance_of(history, progress, a) for a in history.assignments],
         redelivered=redelivered_of(repeats),
@@ -145,6 +150,33 @@ class _Clock:
         now = time.monotonic()
         self.laps[name] = round(now - self._last, 3)
         self._last = now
+
+
+PHASE_FAMILIES: Final = {
+    "last_old_route_use": "old_route",
+    "first_pull_on_slave": "first_slave_pull",
+    "first_send_ok": "first_send",
+    "first_pull_on_master": "first_master_pull",
+}
+"""Phases of a recovery that sends and pulls tell, and where stage A keeps their instants."""
+
+
+def phases_found(values: Mapping[str, pa.Table]) -> list[Phase]:
+    """The instants of phases that stage A found."""
+    return [
+        Phase(row["n1"], name, row["value"])
+        for name, family in PHASE_FAMILIES.items()
+        for row in values.get(family, tables.VALUES.empty_table()).to_pylist()
+    ]
+
+
+def _row_names(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], str]:
+    found: dict[tuple[int, str], str] = {}
+    for row in sorted(rows, key=lambda row: (row["n1"], row["grp"])):
+        name, _, table = row["grp"].partition("/")
+        proc, seq = row["value"] >> SEQ_BITS, row["value"] & ((1 << SEQ_BITS) - 1)
+        found.setdefault((row["n1"], name), f"{table}/{proc}/{seq}")
+    return found
 
 
 def _known(found: pa.Table) -> dict[tuple[Any, int], int]:

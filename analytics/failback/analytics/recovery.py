@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from failback.analytics.analysis import PHASE_FAMILIES
 from failback.analytics.history import FaultStep
 from failback.analytics.measures import Figures, Row, millis, quantile
 from failback.analytics.partials import Outage
@@ -116,7 +117,7 @@ def rto_figures(figures: Figures) -> list[Row]:
                     None if outage.accepted is None else _first_repeat(figures, outage.accepted)
                 ),
                 "phases": phases,
-                "phase_rows": {},
+                "phase_rows": _phase_rows(figures, number, outage, steps),
             }
         )
     return found
@@ -152,9 +153,10 @@ def _first_repeat(figures: Figures, since: int) -> float | int | None:
 
 
 def _phases(figures: Figures, number: int, outage: Outage, steps: Sequence[FaultStep]) -> Row:
-    def value(family: str) -> int | None:
-        rows = [row["value"] for row in figures.values(family) if row["n1"] == number]
-        return rows[0] if rows else None
+    def value(phase: str) -> int | None:
+        rows = figures.values(PHASE_FAMILIES[phase])
+        found = [row["value"] for row in rows if row["n1"] == number]
+        return found[0] if found else None
 
     def step(*kinds: str) -> int | None:
         found = _first(steps, *kinds)
@@ -163,11 +165,36 @@ def _phases(figures: Figures, number: int, outage: Outage, steps: Sequence[Fault
     return {
         "kill": outage.killed,
         "peer_closed": step("PEER"),
-        "last_old_route_use": value("old_route"),
-        "first_pull_on_slave": value("first_slave_pull"),
+        "last_old_route_use": value("last_old_route_use"),
+        "first_pull_on_slave": value("first_pull_on_slave"),
         "accept": outage.accepted,
         "registered": step("REGISTERED"),
-        "first_send_ok": value("first_send"),
-        "first_pull_on_master": value("first_master_pull"),
+        "first_send_ok": value("first_send_ok"),
+        "first_pull_on_master": value("first_pull_on_master"),
         "first_fresh_slave_sync": step("SLAVE_SYNC"),
     }
+
+
+_STEP_KINDS: Final = {
+    "kill": ("GONE", "KILL", "TERM"),
+    "peer_closed": ("PEER",),
+    "accept": ("ACCEPT",),
+    "registered": ("REGISTERED",),
+    "first_fresh_slave_sync": ("SLAVE_SYNC",),
+}
+
+
+def _phase_rows(figures: Figures, number: int, outage: Outage, steps: Sequence[FaultStep]) -> Row:
+    """The row behind each phase: a witness's by fault and kind, others by process and seq."""
+    found: Row = {}
+    for phase, kinds in _STEP_KINDS.items():
+        for kind in kinds:
+            step = _first(steps, kind)
+            if step is not None:
+                found[phase] = f"fault/{outage.fid}/{step.kind}"
+                break
+    for phase in PHASE_FAMILIES:
+        row = figures.analysis.phase_rows.get((number, phase))
+        if row is not None:
+            found[phase] = row
+    return dict(sorted(found.items()))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from failback.analytics.classify import CauseInputs
 from failback.analytics.intervals import Ints
 from failback.analytics.normalise import Dropped
-from failback.analytics.partials import Context
+from failback.analytics.partials import Context, Phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,9 @@ class Engine(Protocol):
 
     def resumed(self, context: Context, forbidden: Sequence[Forbidden]) -> pa.Table:
         """First good send after each outage (``partials.resumed_partials``)."""
+
+    def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
+        """Rows behind instants that stage A found (``partials.phase_partials``)."""
 
     def stage_b(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs

@@ -17,7 +17,7 @@ from failback.analytics.engines.base import Forbidden, StageA
 from failback.analytics.engines.joins import interval_sets, join_depths, join_values
 from failback.analytics.lake import Lake
 from failback.analytics.normalise import Dropped, Ends, deliver_columns, normalise, read_ends
-from failback.analytics.partials import Context
+from failback.analytics.partials import Context, Phase
 
 
 class LocalEngine:
@@ -84,6 +84,14 @@ class LocalEngine:
             for chunk in self._lake.chunks("produce", passes.RESUMED_COLUMNS)
         ]
         return join_values(found).get("resumed", tables.VALUES.empty_table())
+
+    def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
+        found = [
+            partials.phase_partials(table, chunk, context, wanted)
+            for table in partials.PHASE_TABLES
+            for chunk in self._lake.chunks(table, partials.PHASE_COLUMNS)
+        ]
+        return join_values(found).get("phase", tables.VALUES.empty_table())
 
     def stage_b(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs

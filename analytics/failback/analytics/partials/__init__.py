@@ -12,6 +12,14 @@ from failback.analytics.partials.deliveries import (
     deliver_partials,
     known_partials,
 )
+from failback.analytics.partials.phases import (
+    PHASE_COLUMNS,
+    PHASE_TABLES,
+    PHASES,
+    SEQ_BITS,
+    Phase,
+    phase_partials,
+)
 from failback.analytics.partials.pulls import PULL_COLUMNS, pull_partials
 from failback.analytics.partials.rows import NULL_NUMBER, Codes, Rows, buckets
 from failback.analytics.partials.sends import (
@@ -26,9 +34,40 @@ from failback.analytics.partials.sends import (
 from failback.analytics.partials.sums import INTERVAL, MAX, MIN, NS, SCHEMA, SUM, Key, Partials
 
 __all__ = [
-    "COMMIT_COLUMNS", "DELIVER_COLUMNS", "DOUBTFUL_RESULTS", "INTERVAL", "LATENCY_POINT_NS", "MAX",
-    "MIN", "NS", "NULL_NUMBER", "PRODUCE_COLUMNS", "PULL_COLUMNS", "SCAN_COLUMNS", "SCHEMA", "SUM",
-    "TAKEN_RESULTS", "Codes", "Context", "Key", "Outage", "Partials", "Rows", "buckets",
-    "commit_partials", "context_of", "deliver_partials", "known_partials", "produce_partials",
-    "pull_partials", "resumed_partials", "scan_partials",
+    "COMMIT_COLUMNS",
+    "DELIVER_COLUMNS",
+    "DOUBTFUL_RESULTS",
+    "INTERVAL",
+    "LATENCY_POINT_NS",
+    "MAX",
+    "MIN",
+    "NS",
+    "NULL_NUMBER",
+    "PHASES",
+    "PHASE_COLUMNS",
+    "PHASE_TABLES",
+    "PRODUCE_COLUMNS",
+    "PULL_COLUMNS",
+    "SCAN_COLUMNS",
+    "SCHEMA",
+    "SEQ_BITS",
+    "SUM",
+    "TAKEN_RESULTS",
+    "Codes",
+    "Context",
+    "Key",
+    "Outage",
+    "Partials",
+    "Phase",
+    "Rows",
+    "buckets",
+    "commit_partials",
+    "context_of",
+    "deliver_partials",
+    "known_partials",
+    "phase_partials",
+    "produce_partials",
+    "pull_partials",
+    "resumed_partials",
+    "scan_partials",
 ]  # fmt: skip

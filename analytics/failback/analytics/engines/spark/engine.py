@@ -24,7 +24,7 @@ from failback.analytics.engines.spark.joining import joined_depths, joined_value
 from failback.analytics.engines.spark.tasks import Pass, mapped, small, take_unreadable
 from failback.analytics.lake import Lake
 from failback.analytics.normalise import Dropped, Ends, deliver_columns, normalise, read_ends
-from failback.analytics.partials import Context
+from failback.analytics.partials import Context, Phase
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -103,6 +103,20 @@ class SparkEngine:
         )
         values = take_unreadable(joined_values(found), self._lake)
         return values.get("resumed", tables.VALUES.empty_table())
+
+    def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
+        found = self._partials(
+            *(
+                Pass(
+                    table,
+                    partials.PHASE_COLUMNS,
+                    partial(partials.phase_partials, table, context=context, wanted=list(wanted)),
+                )
+                for table in partials.PHASE_TABLES
+            )
+        )
+        values = take_unreadable(joined_values(found), self._lake)
+        return values.get("phase", tables.VALUES.empty_table())
 
     def stage_b(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
