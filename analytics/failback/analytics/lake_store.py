@@ -60,7 +60,7 @@ class S3Place:
         return cls(endpoint, region or ("us-east-1" if endpoint else None))
 
     def file_system(self) -> fs.FileSystem:
-        options: dict[str, Any] = {}
+        options: dict[str, Any] = {"allow_delayed_open": True}  # a small file is one PUT
         if self.region:
             options["region"] = self.region
         if self.endpoint:

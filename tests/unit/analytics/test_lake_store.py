@@ -1,0 +1,121 @@
+"""Where a lake is, how a store is reached, and that files are whole or not there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from failback.analytics.engines.spark import object_store
+from failback.analytics.engines.spark.session import is_cluster, master_of
+from failback.analytics.errors import EngineUnavailable, ReportInputError
+from failback.analytics.lake_store import S3Place, open_store
+from tests.support.processes import ROOT
+
+pytestmark = pytest.mark.unit
+
+
+def test_files_come_whole_are_listed_and_go(tmp_path: Path) -> None:
+    store = open_store(tmp_path / "lake")
+    assert (store.runs(), store.files("table=life/run=a"), store.size("x")) == ([], [], None)
+    store.write("table=life/run=a/b.parquet", b"two")
+    store.write("table=life/run=a/a.parquet", b"three")
+    store.write("table=life/run=a/.c.parquet", b"unfinished")
+    store.write("table=pull/run=b/a.parquet", b"")
+    found = store.files("table=life/run=a")
+    assert [(each.name, each.size) for each in found] == [
+        ("table=life/run=a/a.parquet", 5),
+        ("table=life/run=a/b.parquet", 3),
+    ]
+    assert list(store.partitions()) == [("life", "a"), ("pull", "b")]
+    assert store.runs() == ["a", "b"]
+    store.write("table=life/run=a/a.parquet", b"new")
+    assert store.read("table=life/run=a/a.parquet") == b"new"
+    store.delete("table=life/run=a/a.parquet")
+    store.delete("table=life/run=a/a.parquet")
+    with pytest.raises(FileNotFoundError):
+        store.read("table=life/run=a/a.parquet")
+    store.delete_folder("table=life/run=a")
+    store.delete_folder("table=life/run=a")
+    assert store.runs() == ["b"]
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    store = open_store(f"file://{tmp_path}/lake")
+    store.write("a", b"old")
+    (tmp_path / "lake" / "b").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        store.write("b", b"new")
+    assert store.read("a") == b"old"
+    assert sorted(path.name for path in (tmp_path / "lake").iterdir()) == ["a", "b"]
+
+
+ENVIRONMENT = {
+    "AWS_ENDPOINT_URL": "https://other.example",
+    "AWS_ENDPOINT_URL_S3": "http://127.0.0.1:9000",
+    "AWS_REGION": "eu-1",
+}
+
+
+def test_a_store_is_found_by_the_uri_and_else_by_the_environment() -> None:
+    assert S3Place.of("", {}) == S3Place(None, None)
+    assert S3Place.of("", ENVIRONMENT) == S3Place("http://127.0.0.1:9000", "eu-1")
+    named = S3Place.of("endpoint_override=store.example:1&region=x", ENVIRONMENT)
+    assert named == S3Place("https://store.example:1", "x")
+    assert S3Place.of("", {"AWS_ENDPOINT_URL": "http://h:1"}) == S3Place("http://h:1", "us-east-1")
+    assert S3Place.of("", {"AWS_DEFAULT_REGION": "b"}).region == "b"
+    with pytest.raises(ReportInputError, match="secret in the URI"):
+        S3Place.of("secret=x", {})
+
+
+def test_a_uri_becomes_paths_for_both_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    store = open_store("s3://bucket/a/lake/?endpoint_override=http://127.0.0.1:1")
+    assert store.folder is None
+    assert store.path("table=life") == "bucket/a/lake/table=life"
+    assert store.spark_uri("table=life") == "s3a://bucket/a/lake/table=life"
+    assert str(store) == "s3://bucket/a/lake"
+    assert store.spark_settings() == {
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:1",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+    }
+
+
+@pytest.mark.parametrize("uri", ["gs://bucket/lake", "s3:///lake"])
+def test_a_uri_that_is_none_is_refused(uri: str) -> None:
+    with pytest.raises(ReportInputError, match=re.escape(uri)):
+        open_store(uri)
+
+
+def test_sparks_jars_are_those_that_the_tests_fetch(tmp_path: Path) -> None:
+    pom = (ROOT / "tests" / "spark" / "s3a" / "pom.xml").read_text()
+    parts = re.findall(
+        r"<dependency>\s*<groupId>(.*?)</groupId>\s*<artifactId>(.*?)</artifactId>"
+        r"\s*<version>(.*?)</version>",
+        pom,
+    )
+    assert tuple(":".join(part) for part in parts) == object_store.PACKAGES
+    s3 = open_store("s3://bucket/lake")
+    fetched = object_store.settings_for([s3], {})
+    assert fetched["spark.jars.packages"].split(",") == list(object_store.PACKAGES)
+    with pytest.raises(EngineUnavailable, match="has no jars"):
+        object_store.settings_for([s3], {object_store.JARS: str(tmp_path)})
+    (tmp_path / "a.jar").touch()
+    given = object_store.settings_for([s3], {object_store.JARS: str(tmp_path)})
+    assert given["spark.jars"] == str(tmp_path / "a.jar")
+    assert "spark.jars.packages" not in given
+    assert object_store.settings_for([open_store(tmp_path)], {}) == {}
+
+
+def test_a_master_is_a_cluster_unless_it_is_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("FAILBACK_SPARK_MASTER", raising=False)
+    assert (master_of(), is_cluster()) == ("local[*]", False)
+    assert is_cluster("spark://127.0.0.1:7077")
+    monkeypatch.setenv("FAILBACK_SPARK_MASTER", "k8s://https://api")
+    assert is_cluster()
+    assert not is_cluster("local[2]")
