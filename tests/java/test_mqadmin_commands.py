@@ -39,7 +39,8 @@ class Cluster:
         self.master = self.lab.broker("failback", self.ns, settings=QUICK)
         self.master.start()
         self.address = self.master.address
-        self.lab.program("Producer", self.ns, topic=TOPIC, count=40).wait_for("done")
+        sends = {"topic": TOPIC, "count": 40, "timeout": 60_000}  # sent again, a queue had eleven
+        self.lab.program("Producer", self.ns, **sends).wait_for("done")
         consumer = self.lab.program("PushConsumer", self.ns, topic=TOPIC, group=GROUP)
         wait_until(lambda: len(got_by(consumer)) == 40, "40 deliveries")
         offsets = self.master.store / "config" / "consumerOffset.json"

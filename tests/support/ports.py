@@ -6,16 +6,23 @@ import itertools
 import os
 import socket
 
-# Each test process begins elsewhere, below the kernel's ephemeral range, so that neither
-# another test process nor an outgoing connection takes a port between probing and use.
-_NEXT = itertools.count(12_000 + os.getpid() * 37 % 18_000)
+# Below the kernel's ephemeral range, so that no outgoing connection takes a port between probing
+# and use. Each worker has ports of its own: another one's killed broker wants its port back.
+_WORKERS = 4
+_PORTS = 20_000 // _WORKERS
+_WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw3").removeprefix("gw"))
+_FIRST = 12_000 + _WORKER % _WORKERS * _PORTS
+_NEXT = itertools.count(os.getpid() * 37)
 
 
 def free_port_block(count: int, host: str = "127.0.0.1") -> int:
     """Return the first of ``count`` consecutive ports that nobody listens on at ``host``."""
     for _ in range(2_000):
-        first = 12_000 + (next(_NEXT) - 12_000) % 20_000
-        if all(_is_free(host, port) for port in range(first, first + count)):
+        offset = next(_NEXT) % _PORTS
+        first = _FIRST + offset
+        if offset + count <= _PORTS and all(
+            _is_free(host, port) for port in range(first, first + count)
+        ):
             for _ in range(count - 1):
                 next(_NEXT)
             return first
