@@ -144,7 +144,7 @@ def test_retries_lie_in_the_retry_topic_of_their_group(topic: TraceBuilder) -> N
     topic.copy(M1, topic="%DLQ%g", rt=3, t=99)
     for rt, t in ((0, 1), (1, 6), (2, 10), (3, 20)):
         topic.handled(M1, t, t + 1, rt=rt, success=False)
-    topic.write()
+    assert topic.write().counts.several_copies == 0
     places = [(row["ptopic"], row["qoff"], row["ltopic"]) for row in rows(topic)]
     assert places == [
         ("T", 0, "T"),

@@ -80,6 +80,26 @@ def test_no_trace_passes_and_the_reasons_are_named(topic: TraceBuilder) -> None:
     assert document["totals"]["lost"] is None
 
 
+def test_a_member_that_lost_a_queue_and_got_it_back(topic: TraceBuilder) -> None:
+    for number, message in enumerate((M1, M2)):
+        topic.copy(message)
+        for t in (1, 100):
+            topic.handled(message, t + number, t + number + 1)
+    (queue,) = reported(topic)["queues"]
+    assert [(window["lo"], window["hi"]) for window in queue["windows"]] == [(0, 2)]
+
+
+def test_no_cause_is_named_without_the_send_backs(topic: TraceBuilder) -> None:
+    topic.copy(M1)
+    for t in (10, 11):
+        topic.copy(M1, topic="%RETRY%g", rt=1, t=t)
+    topic.handled(M1, 1, 2, success=False)
+    topic.handled(M1, 20, 21, rt=1)
+    topic.handled(M1, 30, 31, rt=1)
+    (group,) = reported(topic)["groups"]
+    assert (group["retry"], group["dup"], group["causes"], group["unattributed"]) == (1, 1, {}, 1)
+
+
 def test_what_could_not_be_read_is_a_gap(topic: TraceBuilder) -> None:
     topic.copy(M1)
     topic.trace(record("SubBefore", "soon"))
