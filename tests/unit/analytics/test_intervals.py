@@ -21,6 +21,8 @@ from failback.analytics.intervals import (
 
 pytestmark = pytest.mark.unit
 
+WIDE = st.sampled_from((0, 1, 2, 1 << 40, (1 << 62) - 1, -1, -(1 << 62)))
+WIDE_KEYS = st.lists(st.tuples(st.sampled_from((0, 1, 1 << 19, 1 << 40)), WIDE), max_size=30)
 KEYS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), max_size=60)
 PAIRS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=12)
 
@@ -63,12 +65,26 @@ def test_values_beyond_the_packed_range_take_the_two_column_path(shift: int) -> 
     assert counted(of(keys, shift)) == Counter((n, v + shift) for n, v in keys)
 
 
+@given(keys=WIDE_KEYS)
+def test_keys_of_any_size_are_counted(keys: list[tuple[int, int]]) -> None:
+    found: Counter[tuple[int, int]] = Counter()
+    for number, lo, hi, weight in zip(*(column.tolist() for column in of(keys)), strict=True):
+        found.update({(number, value): weight for value in range(lo, hi)})
+    assert found == Counter(keys)
+
+
 def test_scattered_keys_are_kept_as_counts() -> None:
     keys = [(0, 2 * n) for n in range(100)] + [(0, 0)] * 7
     runs = of(keys)
     assert runs.lo.size == 100
     assert int(runs.weight.max()) == 8
     assert counted(runs) == Counter(keys)
+
+
+@pytest.mark.parametrize("often", [63, 64, 65, 66, 200])
+def test_keys_that_come_very_often_are_counted(often: int) -> None:
+    keys = [(0, n) for n in range(10_000)] + [(0, 5), (0, 6), (1, 9)] * often
+    assert counted(of(keys)) == Counter(keys)
 
 
 def test_a_dense_history_is_one_run() -> None:

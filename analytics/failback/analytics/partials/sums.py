@@ -228,9 +228,7 @@ class Partials:
         for name in NUMBERS:
             part = key.parts.get(name)
             columns.append(np.zeros(count, np.int64) if part is None else part.pick(example))
-        self._tables.append(
-            pa.table([*columns, lo, hi, weight, figure], names=SCHEMA.names).cast(SCHEMA)
-        )
+        self._tables.append(pa.table([*columns, lo, hi, weight, figure], schema=SCHEMA))
 
     def table(self) -> pa.Table:
         return pa.concat_tables(self._tables) if self._tables else SCHEMA.empty_table()
