@@ -134,6 +134,11 @@ def test_names_from_outside_are_escaped(open_lab: DashboardLab) -> None:
 def test_a_wrong_confirmation_starts_nothing_and_is_in_no_log(open_lab: DashboardLab) -> None:
     answer = open_lab.ask("POST", "/api/v1/experiments/demo/start", {"confirm": "demo "})
     assert (answer.status, answer.json()["detail"]) == (422, "confirm: must be demo")
+    csrf = csrf_of(open_lab, {})
+    form = (("confirm", "demon"), ("csrf", csrf))
+    page = open_lab.ask("POST", "/experiments/demo/start", form)
+    assert page.status == 422
+    assert "Type demo to confirm" in page.text
     bad = {"confirm": "demo", "options": {"rules": "wild"}}
     answer = open_lab.ask("POST", "/api/v1/experiments/demo/start", bad)
     assert "rules: must be compat or guarded" in answer.json()["detail"]

@@ -56,8 +56,11 @@ def test_deliveries_are_counted_once_each_and_repeats_by_their_offsets(tmp_path:
         begin(log, 5, grp="other")
         live.look(103 * SECOND)
     assert (live.counters.delivered, live.counters.dup, live.counters.handled) == (15, 3, 10)
-    assert [each[0] for each in live.history] == [1, 2, 3]
-    assert live_data(live).delivered == [0.0, 5.0]
+    found = live_data(live)
+    assert (found.seconds, found.delivered) == ([2.0, 3.0], [0.0, 5.0])
+    (tmp_path / "run.json").write_text(json.dumps(RUN | {"zero": {"wall_ns": 102 * SECOND}}))
+    live.look(104 * SECOND)
+    assert live_data(live).seconds == [0.0, 1.0, 2.0], "run zero was set, and all moved with it"
 
 
 def test_faults_go_from_intended_to_seen_to_healed(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from failback.analytics.dashboard.access import SAFE
 from failback.analytics.dashboard.context import Shared
 from failback.analytics.dashboard.metrics import DashboardMetrics
 from failback.analytics.dashboard.problems import DashboardProblem
+from failback.analytics.dashboard.rendering import problem_page
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +107,7 @@ def _refusals(app: FastAPI, shared: Shared) -> None:
             return problem_response(problem, headers)
         if problem.status == 401 and request.method == "GET":
             return RedirectResponse("/login", 303)
-        return pages.problem_page(request, shared, problem)
+        return problem_page(request, shared, problem)
 
     @app.exception_handler(Problem)
     async def refuse(request: Request, error: Problem) -> Response:

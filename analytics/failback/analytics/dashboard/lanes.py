@@ -20,29 +20,29 @@ _LANE_PIXELS: Final = 34
 class LiveData:
     """Rates by second after run zero, and the faults."""
 
-    seconds: Sequence[int]
+    seconds: Sequence[float]
     produced: Sequence[float]
     delivered: Sequence[float]
     repeated: Sequence[float]
     faults: Sequence[LiveFault]
-    now: int
+    now: float
 
 
 def live_data(live: LiveRun) -> LiveData:
     """Differences of the counters from one look to the next."""
-    history = [each for each in live.history if live.zero_ns]
-    seconds: list[int] = []
+    history = live.history if live.zero_ns else []
+    seconds: list[float] = []
     produced: list[float] = []
     delivered: list[float] = []
     repeated: list[float] = []
     for before, after in itertools.pairwise(history):
-        span = after[0] - before[0]
+        span = (after[0] - before[0]) / NS_PER_SECOND
         if span <= 0:
             continue
-        seconds.append(after[0])
+        seconds.append(round((after[0] - live.zero_ns) / NS_PER_SECOND, 1))
         for values, at in ((produced, 1), (delivered, 2), (repeated, 3)):
             values.append(round((after[at] - before[at]) / span, 2))
-    now = history[-1][0] if history else 0
+    now = round((history[-1][0] - live.zero_ns) / NS_PER_SECOND, 1) if history else 0.0
     faults = list(live.faults.values())[:MOST_LANES]
     return LiveData(seconds, produced, delivered, repeated, faults, now)
 
@@ -85,7 +85,7 @@ def live_figure(data: LiveData, theme: Theme) -> go.Figure:
     return figure
 
 
-def _add_lane(figure: go.Figure, lane: str, fault: LiveFault, now: int) -> None:
+def _add_lane(figure: go.Figure, lane: str, fault: LiveFault, now: float) -> None:
     at = fault.effect_ns if fault.effect_ns is not None else None
     if fault.intended_ns is not None:
         start = fault.intended_ns / NS_PER_SECOND

@@ -134,7 +134,7 @@ class LiveRun:
     lines: list[tuple[str, str]] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
     history: list[tuple[int, int, int, int]] = field(default_factory=list)
-    """(seconds after zero, acknowledged, delivered, dup), one per look."""
+    """(Unix time in ns, acknowledged, delivered, dup), one per look: run zero may still move."""
     _seen: dict[tuple[str, str, str, int], IntervalSet] = field(default_factory=dict)
     _files: dict[Path, HotTail] = field(default_factory=dict)
     _stamp: int = 0
@@ -182,11 +182,11 @@ class LiveRun:
             if fault is not None:
                 events.append(("fault", fault.document()))
         self._count()
-        seconds = max(0, (now_ns - self.zero_ns) // 1_000_000_000) if self.zero_ns else 0
         counted = self.counters
-        self.history.append((int(seconds), counted.acknowledged, counted.delivered, counted.dup))
+        self.history.append((now_ns, counted.acknowledged, counted.delivered, counted.dup))
         del self.history[:-HISTORY]
-        events.append(("counters", {"seconds": int(seconds), **counted.document()}))
+        seconds = max(0, (now_ns - self.zero_ns) // 1_000_000_000) if self.zero_ns else 0
+        events.append(("counters", {"seconds": seconds, **counted.document()}))
         return events
 
     def _read_again(self) -> None:

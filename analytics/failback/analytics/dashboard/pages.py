@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import parse_qs, quote, urlencode
+from urllib.parse import urlencode
 
-import jinja2
-import plotly.offline
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.responses import RedirectResponse
 
 from failback.analytics import html
-from failback.analytics.collect.problems import Problem
 from failback.analytics.dashboard import documents as doc
-from failback.analytics.dashboard.access import COOKIE, SESSION_SECONDS, Identity
+from failback.analytics.dashboard.access import Identity
 from failback.analytics.dashboard.api import comparison, run_document, story_of
 from failback.analytics.dashboard.context import (
     FormOperator,
     Parts,
     Reader,
     Shared,
-    raw_body,
 )
 from failback.analytics.dashboard.fleet import summary
 from failback.analytics.dashboard.observe import GroupTopic
@@ -33,203 +27,26 @@ from failback.analytics.dashboard.offset_health import offset_rows, warnings
 from failback.analytics.dashboard.paging import page as page_of
 from failback.analytics.dashboard.predicting import answer, form
 from failback.analytics.dashboard.problems import DashboardProblem
+from failback.analytics.dashboard.rendering import link, render
 from failback.analytics.dashboard.run_blocks import blocks_of, queue_of, staircase_of
 from failback.analytics.dashboard.runs import chosen
+from failback.analytics.dashboard.sessions import form_fields, session_routes, static_routes
 from failback.analytics.dashboard.stories import messages_of
 from failback.protocol.errors import ConfigError, FailbackError
 
 Json = dict[str, Any]
-NAVIGATION: Final = (
-    ("/", "Fleet"),
-    ("/offsets", "Offset health"),
-    ("/runs", "Runs"),
-    ("/compare", "Compare"),
-    ("/experiments", "Experiments"),
-    ("/predict", "Predict"),
-)
 _PAGE_ROWS: Final = 50
 _VERDICTS_SHOWN: Final = 20
-_FOREVER: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
 _MESSAGES_SHOWN: Final = 50
-STATIC: Final = {"app.js": "text/javascript", "app.css": "text/css"}
-
-
-@cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("failback.analytics.dashboard", "templates"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.globals.update(
-        show=html.show, age=age, count=count, percent=html.percent, navigation=NAVIGATION,
-        long_table=html.LONG_TABLE_ROWS, version=_static_version(), plotly=_plotly_name(),
-        link=link, milliseconds=milliseconds, bytes_text=bytes_text,
-    )  # fmt: skip
-    return environment
-
-
-def age(seconds: float | None) -> str:
-    """A time span for people; a dash for what is not known."""
-    if seconds is None:
-        return "–"
-    if seconds < 120:
-        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    minutes = seconds / 60
-    if minutes < 120:
-        return f"{minutes:.0f} min"
-    return f"{minutes / 60:.0f} h" if minutes < 48 * 60 else f"{minutes / 1440:.0f} d"
-
-
-def milliseconds(value: float | None) -> str:
-    return "–" if value is None else age(value / 1000)
-
-
-def count(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.0f}"
-
-
-def bytes_text(value: int | None) -> str:
-    if value is None:
-        return "–"
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if value >= size:
-            return f"{value / size:,.1f} {unit}"
-    return f"{value} B"
-
-
-def link(*parts: object) -> str:
-    """A path of escaped parts."""
-    return "/" + "/".join(quote(str(part), safe="") for part in parts)
 
 
 def routes(app: FastAPI) -> None:
     """Add the pages to the application; none of them is in the API's document."""
-    _static_routes(app)
-    _session_routes(app)
+    static_routes(app)
+    session_routes(app)
     _cluster_pages(app)
     _run_pages(app)
     _experiment_pages(app)
-
-
-def render(
-    request: Request, who: Identity | None, name: str, status: int = 200, **values: Any
-) -> HTMLResponse:
-    """A page. ``who`` is ``None`` on pages for strangers."""
-    text = (
-        _environment()
-        .get_template(name)
-        .render(
-            path=request.url.path,
-            who=who,
-            csrf=who.csrf if who is not None else "",
-            **values,
-        )
-    )
-    return HTMLResponse(text, status)
-
-
-def problem_page(request: Request, shared: Shared, problem: Problem) -> HTMLResponse:
-    """A refusal for people."""
-    who = shared.access.identify(request)
-    page = render(request, who, "problem.html.j2", problem.status, problem=problem)
-    for name, value in problem.headers().items():
-        page.headers[name] = value
-    return page
-
-
-# --- files and sessions ---------------------------------------------------------------------------
-
-
-@cache
-def _plotly_js() -> bytes:
-    text: str = plotly.offline.get_plotlyjs()
-    return text.encode()
-
-
-def _plotly_name() -> str:
-    return f"plotly-{plotly.__version__}.min.js"
-
-
-@cache
-def _static(name: str) -> bytes:
-    return resources.files("failback.analytics.dashboard").joinpath("static", name).read_bytes()
-
-
-@cache
-def _static_version() -> str:
-    import hashlib
-
-    return hashlib.sha256(b"".join(map(_static, STATIC))).hexdigest()[:12]
-
-
-@cache
-def _packed_plotly() -> bytes:
-    import gzip
-
-    return gzip.compress(_plotly_js(), 6)
-
-
-def _static_routes(app: FastAPI) -> None:
-    @app.get("/static/{version}/{name}", include_in_schema=False)
-    async def static(request: Request, version: str, name: str) -> Response:
-        if name == _plotly_name():
-            if "gzip" in request.headers.get("accept-encoding", ""):
-                packed = await asyncio.to_thread(_packed_plotly)
-                headers = _FOREVER | {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-                return Response(packed, headers=headers, media_type="text/javascript")
-            return Response(_plotly_js(), headers=_FOREVER, media_type="text/javascript")
-        if name not in STATIC:
-            raise DashboardProblem("not-found", f"there is no file {name[:80]}")
-        return Response(_static(name), headers=_FOREVER, media_type=STATIC[name])
-
-
-async def form_fields(request: Request) -> dict[str, str]:
-    """The fields of a posted form; of repeated ones the last. Raises ``DashboardProblem``."""
-    try:
-        found = parse_qs(
-            (await raw_body(request)).decode(), keep_blank_values=True, max_num_fields=64
-        )
-    except ValueError as error:
-        raise DashboardProblem("bad-body", str(error)) from error
-    return {name: values[-1] for name, values in found.items()}
-
-
-def _session_routes(app: FastAPI) -> None:
-    @app.get("/login", include_in_schema=False)
-    async def login_page(request: Request, shared: Parts) -> Response:
-        if shared.access.identify(request) is not None:
-            return RedirectResponse("/", 303)
-        return render(request, None, "login.html.j2", refused=False)
-
-    @app.post("/login", include_in_schema=False)
-    async def log_in(request: Request, shared: Parts) -> Response:
-        shared.access.check_origin(request)
-        fields = await form_fields(request)
-        session = shared.access.log_in(fields.get("token", ""))
-        if session is None:
-            return render(request, None, "login.html.j2", 401, refused=True)
-        answer = RedirectResponse("/", 303)
-        answer.set_cookie(
-            COOKIE,
-            session,
-            max_age=int(SESSION_SECONDS),
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-        )
-        return answer
-
-    @app.post("/logout", include_in_schema=False)
-    async def log_out(request: Request, who: Reader, shared: Parts) -> Response:
-        fields = await form_fields(request)
-        shared.access.check_csrf(request, who, fields.get("csrf"))
-        shared.access.log_out(request)
-        answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(COOKIE)
-        return answer
 
 
 # --- clusters and offsets -------------------------------------------------------------------------
