@@ -8,20 +8,41 @@ import pytest
 
 from failback.analytics.html import render_html
 from tests.support.browser import check_page, offline_page
-from tests.support.sample_report import sample_points, sample_report
+from tests.support.sample_report import compared_report, sample_points, sample_report
 
 pytestmark = pytest.mark.e2e
 
 
 def test_the_sample_report_opens_offline_without_an_error(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
-    file.write_text(render_html(sample_report(), sample_points()))
+    file.write_text(render_html(compared_report(), sample_points()))
     with offline_page(file, tmp_path / "profile") as opened:
         check_page(opened, file, tmp_path / "report.png")
         names = [each.get_attribute("id") for each in opened.page.locator(".figure").all()]
-        wanted = ("timeline", "staircase-0", "causes", "intervals", "rto-0", "bounds")
-        assert names == [f"figure-{name}" for name in wanted]
+        wanted = (
+            "clock timeline staircase-0 causes causes-time heatmap intervals rto-0 bounds"
+            " prediction exposure wasted dedupe repeat-age redelivery loss knobs compare"
+        )
+        assert names == [f"figure-{name}" for name in wanted.split()]
+        labels = [each.get_attribute("aria-label") for each in opened.page.locator(".figure").all()]
+        assert all(labels), "a screen reader is told every finding"
         assert opened.page.locator("#verdict").inner_text().startswith("Pass")
+
+
+def test_the_page_turns_dark_and_back(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(render_html(sample_report(), sample_points()))
+    with offline_page(file, tmp_path / "profile") as opened:
+        colours = []
+        paper = "getComputedStyle(document.querySelector('#figure-causes .main-svg')).background"
+        for _ in range(3):
+            opened.page.locator("#figure-causes svg.main-svg").first.wait_for(state="visible")
+            colours.append((opened.evaluate("document.body.ownerDocument.documentElement.className"),
+                            opened.evaluate(paper)))  # fmt: skip
+            opened.page.locator("#theme").click()
+        assert [name for name, _ in colours] == ["", "dark", ""]
+        assert colours[0][1] == colours[2][1] != colours[1][1]
+        assert opened.problems == []
 
 
 def test_neighbouring_faults_events_and_drops_stay_readable(tmp_path: Path) -> None:
@@ -62,6 +83,7 @@ def test_a_click_on_a_head_sorts_the_table_and_another_turns_it(tmp_path: Path) 
         def column(index: int) -> list[str]:
             return table.locator(f"tbody tr td:nth-child({index})").all_inner_texts()
 
+        opened.page.locator("summary", has_text="3 checks").click()
         assert column(1) == ["b", "a", "c"]
         table.locator("th", has_text="check").click()
         assert column(1) == ["a", "b", "c"]

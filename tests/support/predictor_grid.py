@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from failback.analytics import predict as package
 from failback.analytics.predict import Prediction, predict
 from failback.cli.predict_sources import Asked, read_questions
+from failback.client.files import replace_file
 from tests.support.chaos_lab import (
     RESOURCES,
     TIME_SCALE,
@@ -26,6 +28,7 @@ from tests.support.chaos_lab import (
 )
 
 REPETITIONS = 5
+KEPT = Path(package.__file__).with_name("grid.json")
 FLUSH_MS = (5_000, 1_000)
 RULES = ("compat", "guarded")
 FAULTS = ("kill", "handover", "restart-on-slave", "restart-after-return")
@@ -146,6 +149,54 @@ class Result:
             f" | {self.median:,.0f} | {'yes' if self.inside else 'no'} |"
         )
 
+    def to_dict(self) -> dict[str, Any]:
+        """As the package keeps it: what tells a report whether the predictor has held."""
+        p, brokers = self.predicted, self.cell.brokers
+        return {
+            "fault": self.cell.fault,
+            "flush_ms": brokers.flush_ms,
+            "commit_ms": self.cell.commit_ms,
+            "rules": brokers.rules,
+            "p5": round(p.p5),
+            "p50": round(p.median),
+            "p95": round(p.p95),
+            "worst": p.worst,
+            "observed": sorted(self.observed),
+        }
+
+    def keep(self) -> None:
+        """Put the cell in place of what the package knew of it."""
+        found = json.loads(KEPT.read_text(encoding="utf-8"))
+        mine = self.to_dict()
+        key = ("fault", "flush_ms", "commit_ms", "rules")
+        cells = [each for each in found["cells"] if any(each[k] != mine[k] for k in key)]
+        order = {str(cell): number for number, cell in enumerate(ALL_CELLS)}
+        cells.append(mine)
+        cells.sort(key=lambda each: order[str(cell_of(each))])
+        lines = ",\n ".join(json.dumps(each) for each in cells)
+        about = json.dumps(found["about"])
+        replace_file(KEPT, f'{{"about": {about}, "cells": [\n {lines}\n]}}\n'.encode())
+
+
+def cell_of(kept: dict[str, Any]) -> Cell:
+    """The cell that an entry of the package is about."""
+    return Cell(Brokers(kept["flush_ms"], kept["rules"]), kept["fault"], kept["commit_ms"])
+
+
+def kept_rows() -> list[str]:
+    """The table of docs/predictor.md, from what the package keeps."""
+    rows = []
+    for each in json.loads(KEPT.read_text(encoding="utf-8"))["cells"]:
+        median = statistics.median(each["observed"])
+        inside = each["p5"] <= median <= each["p95"]
+        seen = ", ".join(map(str, each["observed"]))
+        rows.append(
+            f"| {each['fault']} | {each['flush_ms']} | {each['commit_ms']} | {each['rules']}"
+            f" | {each['p5']:,} to {each['p95']:,} | {each['p50']:,} | {each['worst']:,} | {seen}"
+            f" | {median:,.0f} | {'yes' if inside else 'no'} |"
+        )
+    return rows
+
 
 HEADER = (
     "| fault | flushConsumerOffsetInterval | persistConsumerOffsetInterval | rules | 90 % band"
@@ -208,3 +259,7 @@ def run_cell(lab: LocalCluster, cell: Cell, folder: Path, repetitions: int) -> R
         result.observed.append(duplicates(folder / f"run-{number}"))
     assert result is not None
     return result
+
+
+if __name__ == "__main__":
+    print("\n".join([HEADER, *kept_rows()]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from failback.analytics.compare import compare_reports
 from failback.analytics.figure_data import Point
 
 SECOND = 1_000_000_000
@@ -296,6 +297,15 @@ def sample_report(group: str = "billing") -> dict[str, Any]:
         },
         "timings": {"total": 0.5},
     }
+
+
+def compared_report() -> dict[str, Any]:
+    """The same, beside a second arm with nothing twice."""
+    report, other = sample_report(), sample_report()
+    other |= {"arm": "stay", "run": "demo-stay-0-0badcafe"}
+    other["totals"] |= {"dup": 0, "dup_ratio": 0.0}
+    report["compare"] = compare_reports([report], [other])
+    return report
 
 
 def counts() -> dict[str, Any]:

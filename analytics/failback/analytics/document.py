@@ -198,7 +198,7 @@ def _system(run: Any) -> Row:
     return {
         "engine": run.get("engine"),
         "cluster": (run.get("target") or {}).get("cluster"),
-        "version": versions.get("broker") or versions.get("failback"),
+        "version": _broker_version(run),
         "versions": versions,
         "topology": run.get("topology") or {},
         "roles": [
@@ -211,6 +211,15 @@ def _system(run: Any) -> Row:
         "switches": run.get("switches") or {},
         "image_digests": run.get("image_digests") or {},
     }
+
+
+def _broker_version(run: Any) -> str | None:
+    """Of our brokers the package's, of others what their members said."""
+    versions: dict[str, str] = dict(run.get("versions") or {})
+    ours = versions.pop("failback", None)
+    if versions.get("broker") or run.get("engine") == "failback" or not versions:
+        return versions.get("broker") or ours
+    return ", ".join(sorted(set(versions.values())))
 
 
 def _window(folder: RunFolder) -> Row:

@@ -137,8 +137,8 @@ def events(report: Report, points: Sequence[Point]) -> list[tuple[int, str]]:
             drops[drop["t_ns"] // NS_PER_SECOND, drop["label"]].append(drop)
     for (_, label), mine in drops.items():
         lost = sum(drop["from"] - drop["to"] for drop in mine)
-        word = "overwritten" if label == "OVERWRITE" else "lower after the restart"
-        text = f"offsets {word}: {lost:,} in {_queues(len(mine))}"
+        word = "overwritten" if label == "OVERWRITE" else "restarted"
+        text = f"{word}: {lost:,} offsets less, {_queues(len(mine))}"
         found.append((min(drop["t_ns"] for drop in mine), text))
     return sorted(found)
 
@@ -195,6 +195,7 @@ def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
             faults=fault_bands(report),
             drops=drops.get(key, []),
             window_ns=_window(report),
+            again=duplicates.get(key),
         )
         for key in ordered
         if not key.topic.startswith("%RETRY%") or duplicates.get(key)

@@ -54,11 +54,11 @@ def _owners(figures: Figures) -> Iterator[_Row]:
         if a.t >= figures.warmup_end_ns and not a.key.ptopic.startswith("%RETRY%"):
             taken[a.t // NS, a.key.grp, a.client_id or f"process {a.inc}"].add(a.key)
     for (second, group, client), queues in sorted(taken.items())[:MAX_EVENTS]:
-        number = "a queue" if len(queues) == 1 else f"{len(queues)} queues"
-        text = f"{group}: {_short(client)} takes {number}"
+        number = "1 queue" if len(queues) == 1 else f"{len(queues)} queues"
+        text = f"{number} of {group} to {_short(client)}"
         yield ("event", group, None, None, None, second * NS, 0.0, text)
 
 
 def _short(client: str) -> str:
     """A client id without what is alike in all of them."""
-    return client.split("@")[-1] if "@" in client else client
+    return client.split("@")[-1].split("#")[0] or client

@@ -103,6 +103,8 @@ class StaircaseData:
     """(ns, value after, text): each downward step, with its source."""
 
     window_ns: tuple[int, int] | None = None
+    again: int | None = None
+    """Duplicates of the queue, where they are known."""
 
 
 @dataclass(frozen=True, slots=True)

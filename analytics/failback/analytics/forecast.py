@@ -76,7 +76,8 @@ def forecast(figures: Figures) -> Forecast:
         # The fault that costs most is the one to turn knobs for.
         worst = max(cases, key=lambda case: (case.predicted.mean, case.predicted.worst))
         ranked = rank_knobs(worst.settings, worst.plan, before=worst.predicted)
-        found.knobs = [_knob(knob.to_dict()) for knob in useful(ranked)[:MAX_KNOBS]]
+        better = [knob for knob in useful(ranked) if knob.saved > 0 or knob.saved_worst > 0]
+        found.knobs = [_knob(knob.to_dict()) for knob in better[:MAX_KNOBS]]
     if reasons or not outages:
         found.notes["prediction"] = "; ".join(reasons[:5]) or NO_OUTAGE
     if not found.knobs:
@@ -86,6 +87,9 @@ def forecast(figures: Figures) -> Forecast:
 
 
 def _knob(row: Row) -> Row:
+    for name in ("from", "to"):
+        if isinstance(row[name], float) and row[name].is_integer():
+            row[name] = int(row[name])
     return {name: row[name] for name in ("name", "from", "to", "fault", "predicted_reduction",
                                          "worst_reduction", "cost")}  # fmt: skip
 

@@ -16,6 +16,15 @@ from failback.analytics.figure_types import NS_PER_SECOND
 from failback.analytics.status_summary import rule_set_of
 
 MAX_TABLE_ROWS = 500
+METRIC_WORDS = {
+    "dup": ("duplicates", 1),
+    "dup_ratio": ("duplicates in 100 messages", 100),
+    "dup_after_success": ("useless repeats", 1),
+    "wasted_seconds": ("work done twice (s)", 1),
+    "lost": ("lost messages", 1),
+    "produce_rto_ms": ("produce RTO (s)", 0.001),
+    "consume_rto_ms": ("consume RTO (s)", 0.001),
+}
 
 Row = Sequence[object]
 
@@ -149,18 +158,27 @@ def workload_lines(report: Report) -> list[str]:
     workload = report["system"].get("workload") or {}
     lines = []
     for topic in workload.get("topics") or []:
-        text = f"topic {topic.get('name')}: {topic.get('ratePerSecond', '–')}/s, "
-        text += f"{topic.get('queues', '–')} queues, {topic.get('bodyBytes', '–')} bytes"
+        rate, size = topic.get("ratePerSecond"), topic.get("bodyBytes")
+        text = f"topic {topic.get('name')}: {_plain(rate)}/s, "
+        text += f"{_many(topic.get('queues'), 'queue')}, {_plain(size)} bytes"
         if topic.get("preloadMessages"):
             text += f", {topic['preloadMessages']:,} waiting at the start"
         lines.append(text)
     for group in workload.get("groups") or []:
         handler = group.get("handler") or {}
         lines.append(
-            f"group {group.get('name')}: {group.get('members', '–')} members, "
-            f"{group.get('threads', '–')} threads, handler {handler.get('meanMs', '–')} ms"
+            f"group {group.get('name')}: {_many(group.get('members'), 'member')}, "
+            f"{_many(group.get('threads'), 'thread')}, handler {_plain(handler.get('meanMs'))} ms"
         )
     return lines
+
+
+def _plain(value: object) -> str:
+    return f"{value:,.6g}" if isinstance(value, int | float) else "–"
+
+
+def _many(value: object, noun: str) -> str:
+    return f"{_plain(value)} {noun}" if value == 1 else f"{_plain(value)} {noun}s"
 
 
 def compact(value: object) -> str:
@@ -305,11 +323,15 @@ def difference_rows(report: Report) -> list[Row]:
     """Block 12: each arm against the baseline, with the interval of the difference."""
     compare = report.get("compare") or {"difference": []}
     words = {True: "yes", False: "no", None: "too few runs"}
-    return [
-        (row.get("arm"), row["metric"].replace("_", " "), row["median"], row["ci_low"],
-         row["ci_high"], words[row["significant"]])
-        for row in compare["difference"]
-    ]  # fmt: skip
+    rows: list[Row] = []
+    for row in compare["difference"]:
+        name, factor = METRIC_WORDS.get(row["metric"], (row["metric"], 1))
+        cells = [
+            None if row[part] is None else row[part] * factor
+            for part in ("median", "ci_low", "ci_high")
+        ]
+        rows.append((row.get("arm"), name, *cells, words[row["significant"]]))
+    return rows
 
 
 def arm_rows(report: Report) -> list[Row]:

@@ -34,7 +34,7 @@ from failback.analytics.figure_types import (
     WasteData,
     WaterfallData,
 )
-from failback.analytics.figures import marks, over_time, theme
+from failback.analytics.figures import marks, theme
 from failback.analytics.report_figures import report_figures
 from tests.support.sample_report import sample_points, sample_report
 
@@ -305,7 +305,7 @@ def test_labels_of_one_row_lie_apart(times: list[int], text: str, limit: int | N
 
 
 def test_a_logarithmic_axis_shows_at_least_two_decades() -> None:
-    assert over_time.decades([3.0, 4.0])["range"] == [-0.1, 1.1]
-    assert over_time.decades([0.5, 400.0])["range"] == [-1.1, 3.1]
-    assert over_time.decades([])["range"] == [-0.1, 1.1]
-    assert over_time.decades([0.0, 10.0])["range"] == [0.9, 2.1]
+    assert theme.decades([3.0, 4.0])["range"] == [-0.1, 1.1]
+    assert theme.decades([0.5, 400.0])["range"] == [-1.1, 3.1]
+    assert theme.decades([])["range"] == [-0.1, 1.1]
+    assert theme.decades([0.0, 10.0])["range"] == [0.9, 2.1]

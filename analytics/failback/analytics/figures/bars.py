@@ -25,6 +25,7 @@ from failback.analytics.figures.theme import (
     SLATE,
     Theme,
     count,
+    decades,
     finish,
     group_marker,
     short,
@@ -255,7 +256,7 @@ def redelivery_counts(data: CountData, theme: Theme = LIGHT) -> go.Figure:
     if most:
         again = sum(number for times, number in data.rows if times > 1)
         title = f"{count(again, 'message')} came more than once, at most {most} times"
-    figure.update_yaxes(type="log", dtick=1)
+    figure.update_yaxes(**decades([number for _, number in data.rows]))
     figure.update_xaxes(type="category")
     return finish(figure, title, "deliveries of one message", "messages", theme, height=320)
 

@@ -29,8 +29,8 @@ def dedupe_curve(data: DedupeData, theme: Theme = LIGHT) -> go.Figure:
                [r[2] for r in keys])  # fmt: skip
     share = {"range": [0, 1.04], "tickformat": ".0%"}
     figure.update_layout(
-        xaxis={"type": "log", "domain": [0, 0.46]},
-        xaxis2={"type": "log", "domain": [0.54, 1], "anchor": "y2"},
+        xaxis={"type": "log", "dtick": 1, "domain": [0, 0.46]},
+        xaxis2={"type": "log", "dtick": 1, "domain": [0.54, 1], "anchor": "y2"},
         yaxis={**share, "title": {"text": "caught"}},
         yaxis2={**share, "anchor": "x2"},
     )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import plotly.graph_objects as go
 
@@ -41,6 +40,7 @@ from failback.analytics.figures.theme import (
     SLATE,
     Theme,
     count,
+    decades,
     finish,
     short,
 )
@@ -97,7 +97,7 @@ def _parts(lanes: int, events: bool) -> dict[str, list[float]]:
 
 
 def _add_rates(figure: go.Figure, data: TimelineData, theme: Theme) -> None:
-    looks = ((INK, "solid"), (SLATE, "dash"), (BAD, "dot"), (PALE, "dashdot"))
+    looks = ((INK, "solid"), (SLATE, "dash"), (HEAT, "dot"), (PALE, "dashdot"))
     for number, (name, series) in enumerate(data.rates.items()):
         thin = series.thinned()
         colour, dash = looks[number % len(looks)]
@@ -176,13 +176,6 @@ def _window(data: TimelineData) -> tuple[int, int]:
     return span([*curves, Series([at for at, _ in data.events], [])], data.faults)
 
 
-def decades(values: Sequence[float]) -> dict[str, Any]:
-    """A logarithmic axis from one power of ten to another, so that at least two have a label."""
-    known = [math.log10(value) for value in values if value > 0] or [0.0]
-    low, high = math.floor(min(known)), math.ceil(max(known))
-    return {"type": "log", "dtick": 1, "range": [low - 0.1, max(high, low + 1) + 0.1]}
-
-
 def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:
     """One queue's offset in the client, the master's memory and file, and the slave."""
     figure = go.Figure()
@@ -210,6 +203,7 @@ def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:
             text=text,
             showarrow=True,
             arrowhead=2,
+            arrowcolor=theme.text,
             ax=-12 if late else 12,
             ay=30 + ROW_PIXELS * row,
             xanchor="right" if late else "left",
@@ -218,7 +212,9 @@ def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:
         )
     place = f"{short(data.queue, 44)}, group {short(data.group, 24)}"
     lost = max((drop[2] for drop in data.drops), key=_size_of_drop, default=None)
-    title = f"{place}: {lost}" if lost else f"{place}: no stored offset went down"
+    said = [] if data.again is None else [f"{data.again or 'nothing'} came again"]
+    said += [lost] if lost else []
+    title = f"{place}: {', '.join(said) or 'no stored offset went down'}"
     figure.update_xaxes(range=[edge / NS_PER_SECOND for edge in window])
     return finish(figure, title, SECONDS, "queue offset", theme, height=440)
 
@@ -240,6 +236,7 @@ def causes_over_time(data: CauseTimeData, theme: Theme = LIGHT) -> go.Figure:
             name=group.replace("_", " "),
             mode="lines",
             stackgroup="causes",
+            showlegend=True,
             line={"color": colour, "width": 2, "shape": "hv"},
             fillcolor=colour,
             fillpattern={"shape": GROUP_HATCHES.get(group, ""), "fillmode": "overlay"},
@@ -265,9 +262,10 @@ def interval_heatmap(data: HeatData, theme: Theme = LIGHT) -> go.Figure:
     """Re-deliveries per second by queue and time; what one assignment repeated is outlined."""
     figure = go.Figure()
     names = [short(queue, 34) for queue in data.queues]
+    half = (data.seconds[1] - data.seconds[0]) / 2 if len(data.seconds) > 1 else 0.5
     if names:
         figure.add_heatmap(
-            x=list(data.seconds),
+            x=[second + half for second in data.seconds],
             y=names,
             z=[[rate if rate else None for rate in row] for row in data.rates],
             colorscale=[[0, theme.of(PALE)], [1, theme.of(HEAT)]],

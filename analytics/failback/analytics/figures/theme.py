@@ -8,7 +8,8 @@ another theme's, and :func:`swaps` lets a page turn drawn figures around.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -123,6 +124,13 @@ def short(text: str, limit: int = 40) -> str:
     """A name from outside on one line, without what Plotly takes for markup, and not too long."""
     plain = " ".join(str(text).split()).replace("<", "‹").replace(">", "›").replace("&", "＆")
     return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def decades(values: Sequence[float]) -> dict[str, Any]:
+    """A logarithmic axis from one power of ten to another, so that at least two have a label."""
+    known = [math.log10(value) for value in values if value > 0] or [0.0]
+    low, high = math.floor(min(known)), math.ceil(max(known))
+    return {"type": "log", "dtick": 1, "range": [low - 0.1, max(high, low + 1) + 0.1]}
 
 
 def finish(
