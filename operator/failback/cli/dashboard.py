@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +11,7 @@ import typer
 
 from failback.cli.bundled import EXPERIMENTS, bundled
 from failback.cli.cluster import RootOption, open_root
-from failback.cli.errors import guarded
+from failback.cli.errors import explain, guarded
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -81,14 +81,10 @@ def dashboard(
 
     from failback.analytics.dashboard.serve import serve
     from failback.analytics.dashboard.settings import DashboardSettings
-    from failback.chaos.orphans import abort
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     folder, local = runs.absolute(), open_root(root).path
     folder.mkdir(parents=True, exist_ok=True)
-
-    def abort_run(path: Path) -> None:
-        abort(path, "asked from the dashboard")
 
     serve(
         DashboardSettings(
@@ -111,9 +107,29 @@ def dashboard(
             writes_per_minute=writes_per_minute,
             audit=audit,
         ),
-        [demo_scenario(folder), *bundled_scenarios(folder, local)],
-        abort_run,
+        *startable(folder, local),
     )
+
+
+def startable(runs: Path, root: Path) -> tuple[list[Scenario], Callable[[Path], None]]:
+    """What can be started, and how a run is aborted; nothing where the extra chaos is missing."""
+    try:
+        from failback.chaos.orphans import abort
+
+        scenarios = [demo_scenario(runs), *bundled_scenarios(runs, root)]
+    except ModuleNotFoundError as error:
+        missing = explain(error)[0]
+        print(f"no experiment can be started: {missing}", file=sys.stderr)
+
+        def refuse(_: Path) -> None:
+            raise ConfigError("experiments", missing)
+
+        return [], refuse
+
+    def abort_run(path: Path) -> None:
+        abort(path, "asked from the dashboard")
+
+    return scenarios, abort_run
 
 
 def demo_scenario(runs: Path) -> Scenario:

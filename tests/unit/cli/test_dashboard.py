@@ -1,0 +1,56 @@
+"""What the dashboard can start, and what it says where nothing can be started."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from failback.cli.bundled import EXPERIMENTS
+from failback.cli.dashboard import startable
+from failback.protocol.errors import ConfigError
+
+pytestmark = pytest.mark.unit
+
+
+def test_the_demo_and_every_bundled_experiment_can_be_started(tmp_path: Path) -> None:
+    scenarios, _ = startable(tmp_path / "runs", tmp_path / "root")
+    assert [each.name for each in scenarios] == ["demo", *EXPERIMENTS]
+    for each in scenarios:
+        assert each.faults
+        assert each.arms
+        words = each.command({name: default for name, (_, default) in each.options.items()})
+        assert list(words[:3]) == [sys.executable, "-m", "failback.cli"]
+        assert str(tmp_path / "runs") in words
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "value"),
+    [
+        ("demo", "quick", "maybe"),
+        ("demo", "rules", "--abort"),
+        ("demo", "engine", ""),
+        ("failback-demo", "seed", "; rm"),
+        ("failback-demo", "time-scale", "quick"),
+    ],
+)
+def test_an_option_that_is_wrong_is_named(
+    name: str, option: str, value: str, tmp_path: Path
+) -> None:
+    scenarios, _ = startable(tmp_path, tmp_path)
+    (found,) = [each for each in scenarios if each.name == name]
+    options = {each: default for each, (_, default) in found.options.items()} | {option: value}
+    with pytest.raises(ConfigError, match=f"^{option}: must be"):
+        found.command(options)
+
+
+def test_without_the_extra_the_rest_is_still_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "failback.chaos.orphans", None)
+    scenarios, abort = startable(tmp_path, tmp_path)
+    assert scenarios == []
+    assert "no experiment can be started" in capsys.readouterr().err
+    with pytest.raises(ConfigError):
+        abort(tmp_path)
