@@ -29,6 +29,10 @@ _V4_ID_CHARS: Final = 32
 _V6_ID_CHARS: Final = 56
 _OWN_CHARS: Final = 12
 """Characters of a client-made id after those that name the process: time and counter."""
+_SUB_COLUMNS: Final = [
+    "broker", "topic", "qid", "qoff", "host", "store_ms", "kind", "number", "copy", "message_id",
+    "time_ms", "group", "request_id", "retry_times", "keys", "cost_ms", "success", "code",
+]  # fmt: skip
 _STATUS_OF_CODE: Final = ("SUCCESS", None, "EXC", "NULL", "LATER")
 """By ``RETURN_TYPES``; a timed out one is decided by its success."""
 
@@ -91,7 +95,8 @@ class Handlings:
 def handlings_of(records: pa.Table) -> Handlings:
     """Join SubBefore and SubAfter records (``pages.RECORDS``)."""
     kinds = pa.array([SUB_BEFORE, SUB_AFTER])
-    subs = records.filter(pc.is_in(records.column("kind"), kinds)).combine_chunks()
+    chosen = pc.is_in(records.column("kind"), kinds)
+    subs = records.select(_SUB_COLUMNS).filter(chosen).combine_chunks()
     counts = Counts()
     begin_row, end_row, batch = _pairs(subs, counts)
     begun, ended = begin_row >= 0, end_row >= 0
