@@ -70,7 +70,8 @@ def test_the_local_engine_gives_the_same_report_as_spark(
     assert json.loads(done.output)[0]["duplicates"] == demo.report(arm)["totals"]["dup"]
     local, spark = json.loads((out / "report.json").read_text()), demo.report(arm)
     assert (local.pop("engine"), spark.pop("engine")) == ("local", "spark")
-    for own in ("created", "timings"):
+    assert {arm["name"] for arm in spark["compare"]["arms"]} == set(ARMS)
+    for own in ("created", "timings", "compare"):  # here one arm is reported on alone
         del local[own], spark[own]
     assert local == spark
 

@@ -15,6 +15,7 @@ import pytest
 
 from failback.analytics import report as reports
 from failback.analytics.errors import EngineUnavailable, ReportInputError
+from failback.analytics.forecast import holds, validated
 from failback.analytics.report import check_report, read_report, report, report_many
 from tests.support.cases import CASES, c2, c3
 from tests.support.run_builder import MS, RunBuilder, write_manifest
@@ -503,3 +504,147 @@ def test_an_order_within_the_clock_error_is_open(tmp_path: Path) -> None:
     document = made(b, tmp_path / "r")
     assert document["totals"]["dup_unknown_order"] == 1
     assert codes(document) == ["CLOCK"]
+
+
+# --- what was to be expected ---------------------------------------------------------------------
+
+
+def ended(b: RunBuilder, kind: str, at: float) -> None:
+    """A step of the fault f2 on the consumers of group g."""
+    b.fault(kind, at, fid="f2", pair=None, broker=None, bid=None, role=None, addr=None,
+            detail='{"group": "g"}')  # fmt: skip
+
+
+def predicted_handover() -> RunBuilder:
+    b = handover(consumed=20, loaded=6)
+    ended(b, "CLIENT_TERM", 2000)
+    ended(b, "CLIENT_START", 4000)
+    return b
+
+
+def test_a_fault_is_predicted_from_what_was_measured(tmp_path: Path) -> None:
+    document = made(predicted_handover(), tmp_path / "r")
+    (row,) = document["prediction"]
+    assert (row["fid"], row["group"], row["observed"]) == ("f1", "g", 14)
+    assert row["p5"] <= row["p50"] <= row["p95"] <= row["max"] <= row["worst"]
+    assert row["inside"] is (row["p5"] <= 14 <= row["p95"])
+    assert row["validated"] is validated()
+    assert set(row["causes"]) <= {"ROLLBACK_RESTART", "ROLLBACK_SLAVE_ONLY_PROGRESS",
+                                  "TAIL_SHUTDOWN"}  # fmt: skip
+
+
+def test_equal_runs_are_predicted_equally(tmp_path: Path) -> None:
+    one, two = (made(predicted_handover(), tmp_path / name) for name in "ab")
+    for block in ("prediction", "knobs", "exposure", "notes"):
+        assert one[block] == two[block]
+
+
+def test_knobs_are_those_that_save_something_best_first(tmp_path: Path) -> None:
+    knobs = made(predicted_handover(), tmp_path / "r")["knobs"]
+    saved = [knob["predicted_reduction"] for knob in knobs]
+    assert saved == sorted(saved, reverse=True)
+    assert all(knob["predicted_reduction"] > 0 or knob["worst_reduction"] > 0 for knob in knobs)
+
+
+def test_what_is_not_predicted_says_why(tmp_path: Path) -> None:
+    b = predicted_handover()
+    b.run["groups"][0]["members"] = 3
+    document = made(b, tmp_path / "r")
+    assert document["prediction"] == []
+    assert "1 of 3 members were ended" in document["notes"]["prediction"]
+    assert made(clean(), tmp_path / "s")["notes"]["prediction"].startswith("no master was killed")
+
+
+def test_exposure_is_how_far_the_copies_lag_behind(tmp_path: Path) -> None:
+    b = clean()
+    b.run_of(range(3, 8), 1000, step=100)
+    b.sample(500, 1, source="file")
+    document = made(b, tmp_path / "r")
+    # After a second three offsets were delivered, after two eight; the file says 1.
+    row = document["exposure"]["g"]
+    assert row == {"p50": 2, "max": 7, "at_kill": None, "broker": "broker-a"}
+
+
+def test_a_predictor_is_validated_by_twenty_runs_of_which_four_of_five_are_inside() -> None:
+    cell = {"p5": 10, "p95": 20, "worst": 50, "observed": [12] * 16 + [5] * 4}
+    assert holds([cell])
+    assert not holds([{**cell, "observed": [12] * 15 + [5] * 5}])
+    assert not holds([{**cell, "observed": [12] * 19}])
+    assert not holds([{**cell, "observed": [12] * 19 + [51]}])
+
+
+# --- versions of the report itself ---------------------------------------------------------------
+
+
+def test_a_report_of_another_version_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(made(clean(), tmp_path / "r") | {"schema": "failback.report/2"}))
+    with pytest.raises(ReportInputError, match=r"'failback.report/2', this version reads"):
+        read_report(path)
+
+
+def test_an_integer_that_is_no_json_number_for_everybody_is_refused(tmp_path: Path) -> None:
+    document = made(clean(), tmp_path / "r")
+    document["totals"]["produced"] = 2**53 + 1
+    with pytest.raises(jsonschema.ValidationError, match=r"totals.produced: .* above 2\^53"):
+        check_report(document)
+
+
+# --- more of what bad input gets -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        ([("far", "one", 60), ("h", "h", 0)], "known to 60 ms only"),
+        ([("h", "one", 0), ("h", "two", 0)], "started anew"),
+    ],
+)
+def test_clocks_that_cannot_be_compared_are_inconclusive(
+    rows: list[tuple[str, str, int]], why: str, tmp_path: Path
+) -> None:
+    b = clean()
+    for host, boot, error in rows:
+        b.add("clock", host=host, boot_id=boot, source="exchange", offset_ns=0,
+              error_ns=error * MS)  # fmt: skip
+    document = made(b, tmp_path / "r")
+    assert codes(document) == ["CLOCK"]
+    assert why in document["verdict"]["reasons"][0]["detail"]
+    assert document["totals"]["delivered"] == 3
+
+
+def test_a_run_without_any_delivery_has_no_ratio(tmp_path: Path) -> None:
+    document = made(RunBuilder("empty"), tmp_path / "r")
+    assert document["verdict"]["value"] == "Inconclusive"
+    assert "NO_TRAFFIC" in codes(document)
+    assert document["totals"]["dup_ratio"] is None
+
+
+def test_a_group_without_assignment_is_no_traffic(tmp_path: Path) -> None:
+    b = clean()
+    b.rows["assign"].clear()
+    assert b.closed is not None
+    assert codes(made(b, tmp_path / "r"))[-1] == "NO_TRAFFIC"
+
+
+def test_nearly_everything_repeated_is_counted_exactly(tmp_path: Path) -> None:
+    b = RunBuilder("again")
+    b.assign(0, 0, end=(400, "SHUTDOWN"))
+    b.run_of(range(20), 10)
+    b.assign(500, 0, proc=2)
+    b.run_of(range(20), 510, proc=2)
+    totals = made(b, tmp_path / "r")["totals"]
+    assert (totals["dup"], totals["dup_after_success"], totals["distinct"]) == (20, 20, 20)
+
+
+def test_offsets_beyond_two_to_the_forty_fourth_are_counted(tmp_path: Path) -> None:
+    b = RunBuilder("far")
+    far = 1 << 45
+    b.assign(0, far, end=(90, "SHUTDOWN"))
+    b.deliver(far, 10, 20, lid=1)
+    b.deliver(far + 1, 30, 40, lid=1 << 45)
+    b.assign(100, far, proc=2)
+    b.deliver(far, 110, 120, lid=1, proc=2)
+    document = made(b, tmp_path / "r")
+    assert document["totals"]["dup"] == 1
+    assert document["queues"][0]["depth_ranges"][0]["lo"] == far
