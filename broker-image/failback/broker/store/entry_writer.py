@@ -17,7 +17,7 @@ from typing import Final
 from failback.broker.store.consume_queue import ConsumeQueue
 
 _TICK_SECONDS: Final = 0.02
-_TICKS: Final = 100
+_TICKS: Final = 250
 """How many ticks an entry waits at most: each writes this part of the queues that have some."""
 _MOST_WAITING: Final = 1024
 """Entries of one queue: more are written at once, memory stays bounded."""
