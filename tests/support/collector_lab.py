@@ -92,7 +92,9 @@ def uploads_of(hot: Path) -> list[Upload]:
 class CollectorLab:
     """One collector on loopback, with a token that may do everything."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(
+        self, folder: Path, *options: str, environment: Mapping[str, str] | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.root = folder / "collected"
         self.lake = self.root / "lake"
@@ -110,7 +112,7 @@ class CollectorLab:
                 *("--min-free-mib", "0", *options),
             ],
             folder,
-            environment=failback_environment(),
+            environment={**failback_environment(), **(environment or {})},
         )
 
     def add_token(self, scopes: str) -> str:

@@ -38,7 +38,7 @@ def _sources(given: list[Path], lake: str | None, runs: list[str]) -> list[Path 
     """The run folders, or the runs of a lake; a run folder with --lake gives the documents."""
     if lake is None:
         if runs or not given:
-            raise ConfigError("RUN", "name a run folder, or --lake and --run")
+            raise ConfigError("RUN", "name at least one run folder, or --lake and --run")
         return list(_run_folders(given))
     from failback.analytics.run_source import source_in_lake
 
@@ -89,6 +89,17 @@ def report(
         Path | None,
         typer.Option("--textfile", help="Write metrics for Prometheus' textfile collector here."),
     ] = None,
+    lake: Annotated[
+        str | None,
+        typer.Option("--lake", help="Where the rows are: a folder or s3://bucket/prefix."),
+    ] = None,
+    run_id: Annotated[
+        list[str] | None, typer.Option("--run", help="A run of --lake; may be repeated.")
+    ] = None,
+    master: Annotated[
+        str | None,
+        typer.Option("--master", help="Spark's: local[*], spark://HOST:PORT or k8s://URL."),
+    ] = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of report.json.")
     ] = False,
@@ -103,10 +114,9 @@ def report(
     if schema:
         print_json(report_schema())
         return
-    if not run:
-        raise ConfigError("RUN", "name at least one run folder")
+    sources = _sources(run or [], lake, run_id or [])
     compared = _run_folders(compare or [])
-    done = report_many(_run_folders(run), engine, out, compare=compared)
+    done = report_many(sources, engine, out, compare=compared, master=master)
     if summary is not None:
         _write_summary(summary, [each.json for each in done])
     if textfile is not None:

@@ -1,0 +1,120 @@
+"""Raw rows to rows that can be queried as they are: one clock, late ends joined, epochs told apart.
+
+    python -m failback.analytics.jobs.normalise --lake URI --run ID --out URI [--documents RUN]
+
+Writes ``OUT/aligned/table=<t>/run=ID/``. Every time is ns after run zero, and ``warmup`` says which
+rows no figure has. Deliveries are those of stage N: with an identity for foreign messages and the
+epoch of the log, without rows that cannot be true.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics import tables
+from failback.analytics.engines.spark import SparkEngine, session, why_not
+from failback.analytics.engines.spark.tasks import Pass, mapped
+from failback.analytics.epochs import Queue
+from failback.analytics.errors import EngineUnavailable
+from failback.analytics.history import History, add_events, read_history, starts
+from failback.analytics.jobs.options import guarded, parser_of
+from failback.analytics.lake_store import LakeStore, open_store
+from failback.analytics.normalise import Dropped, Ends, deliver_columns, normalise, read_ends
+from failback.analytics.partials import Context, Rows, context_of
+from failback.analytics.run_source import RunSource, source_in_lake
+from failback.client.consumelog.lake_files import parquet_bytes
+from failback.client.consumelog.schema import TABLES
+
+ALIGNED: Final = pa.schema([*tables.DELIVERY, ("warmup", pa.bool_())])
+"""Columns of aligned deliveries."""
+_JOINED: Final = frozenset({"deliver", "deliver_end"})
+_BEGIN: Final = ("bt", "t0", "t", "observed")
+"""What says when a row began, the first that its table has."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run it on Spark."""
+    parser = parser_of("normalise", "Put the rows of runs on one clock.")
+    parser.add_argument("--lake", required=True, help="a folder or s3://bucket/prefix")
+    parser.add_argument("--run", help="the run's id; that of --documents by default")
+    parser.add_argument("--documents", type=Path, help="a run folder with run.json")
+    parser.add_argument("--out", required=True, help="a folder or s3://bucket/prefix")
+    return guarded(lambda: _run(parser.parse_args(argv)))
+
+
+def _run(options: argparse.Namespace) -> int:
+    problem = why_not()
+    if problem:
+        raise EngineUnavailable(problem)
+    source = source_in_lake(options.lake, options.run, options.documents)
+    out = open_store(options.out)
+    with session(options.master, [out]) as spark:
+        history, context = context_in(source, SparkEngine(source.lake, spark))
+        ends = read_ends(source.lake)
+        rows = Pass(
+            "deliver",
+            deliver_columns(source.lake, full=True),
+            lambda chunk: aligned_deliveries(chunk, context, ends),
+        )
+        found = mapped(spark, source.lake, [rows], ALIGNED)
+        found.write.mode("overwrite").parquet(out.spark_uri(_folder("deliver", source)))
+    for table in source.lake.parts:
+        if table not in _JOINED:
+            align_table(source, history, table, out)
+    print(f"{source.folder.run_id}: aligned rows are in {out}/aligned")
+    return 0
+
+
+def context_in(source: RunSource, engine: SparkEngine) -> tuple[History, Context]:
+    """Clocks, epochs and incarnations of a run."""
+    history = read_history(source.folder, source.lake)
+    boots: dict[str, list[int]] = defaultdict(list)
+    for start in starts(history):
+        boots[start.broker].append(start.boot_ms)
+    rows = engine.known(boots).to_pylist() if boots else []
+    add_events(
+        history,
+        {(Queue(row["broker"], row["topic"], row["n1"]), row["n2"]): row["value"] for row in rows},
+    )
+    return history, context_of(history, [], {})
+
+
+def aligned_deliveries(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:
+    """Stage N of raw deliveries as :data:`ALIGNED`."""
+    found = normalise(chunk, context, ends, Dropped())
+    warmup = np.asarray(found.column("bt").to_numpy()) < context.warmup_end_ns
+    found = found.append_column("warmup", pa.array(warmup))
+    columns: list[Any] = [found.column(field.name).cast(field.type) for field in ALIGNED]
+    return pa.table(columns, schema=ALIGNED)
+
+
+def align_table(source: RunSource, history: History, table: str, out: LakeStore) -> None:
+    """One of the smaller tables, its times shifted, in files of a million rows."""
+    times = [column.name for column in TABLES[table].columns if column.kind == "T"]
+    begin = next((name for name in _BEGIN if name in times), None)
+    for number, chunk in enumerate(source.lake.chunks(table)):
+        shift = pa.array(Rows(chunk).shifts(history.clocks))
+        for name in times:
+            at = chunk.schema.get_field_index(name)
+            chunk = chunk.set_column(at, name, pc.add(chunk.column(name), shift))
+        warmup: Any = pa.array([False] * chunk.num_rows)
+        if begin is not None:
+            warmup = pc.fill_null(pc.less(chunk.column(begin), source.folder.warmup_end_ns), False)
+        chunk = chunk.append_column("warmup", warmup)
+        out.write(f"{_folder(table, source)}/part-{number:05d}.parquet", parquet_bytes(chunk))
+
+
+def _folder(table: str, source: RunSource) -> str:
+    return f"aligned/table={table}/run={source.folder.run_id}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,163 @@
+"""From the rows of runs to result tables: what was consumed again, and why.
+
+    python -m failback.analytics.jobs.reconsume --lake URI --run ID --out URI [--documents RUN]
+
+Writes ``OUT/result/run=ID/``: a Parquet file per table (copy_depth, msg_depth, class, rollback,
+windows, loss, order, rto, counters), and ``report.json`` and ``points.parquet``, from which
+``jobs.report`` makes the readable outputs. ``report.json`` is written last: with it the result is
+whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from failback.analytics import tables
+from failback.analytics.analysis import Analysis, analyse
+from failback.analytics.engines.spark import SparkEngine, session, why_not
+from failback.analytics.errors import EngineUnavailable
+from failback.analytics.jobs.options import guarded, parser_of
+from failback.analytics.lake_store import LakeStore, open_store
+from failback.analytics.report import build_report, check_report
+from failback.analytics.run_source import RunSource, source_in_lake
+
+CANDIDATES: Final = "candidates"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run it on Spark."""
+    parser = parser_of("reconsume", "Count what runs delivered twice, and say why.")
+    parser.add_argument("--lake", required=True, help="a folder or s3://bucket/prefix")
+    parser.add_argument("--run", action="append", default=[], help="a run's id; repeatable")
+    parser.add_argument(
+        "--documents", type=Path, action="append", default=[], help="a run folder with run.json"
+    )
+    parser.add_argument("--out", required=True, help="a folder or s3://bucket/prefix")
+    parser.add_argument("--group", help="only the rows of this group in the tables of results")
+    parser.add_argument(
+        "--keep-rows",
+        choices=(CANDIDATES, "none"),
+        default=CANDIDATES,
+        help="whether the table class has the repeated deliveries one by one",
+    )
+    return guarded(lambda: _run(parser, parser.parse_args(argv)))
+
+
+def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
+    if not options.run and not options.documents:
+        parser.error("name a run: --run ID, or --documents RUN")
+    problem = why_not()
+    if problem:
+        raise EngineUnavailable(problem)
+    sources = [source_in_lake(options.lake, each) for each in options.run]
+    sources += [source_in_lake(options.lake, documents=each) for each in options.documents]
+    out = open_store(options.out)
+    with session(options.master) as spark:
+        for source in sources:
+            engine = SparkEngine(source.lake, spark)
+            analysis = analyse(source.folder, source.lake, engine)
+            document, points = build_report(analysis, engine.name)
+            found = result_tables(analysis, document, options.group)
+            if options.keep_rows == "none":
+                del found["class"]
+            where = write_result(out, source, document, {**found, "points": points})
+            print(f"{document['run']}: result is in {out}/{where}")
+    return 0
+
+
+def result_of(run: str) -> str:
+    """Where the result of a run is, below the root of the results."""
+    return f"result/run={run}"
+
+
+def write_result(
+    out: LakeStore, source: RunSource, document: Mapping[str, Any], found: Mapping[str, pa.Table]
+) -> str:
+    """Write the tables and then the report; returns the folder."""
+    check_report(dict(document))
+    where = result_of(source.folder.run_id)
+    for name, table in found.items():
+        sink = pa.BufferOutputStream()
+        pq.write_table(table, sink, compression="zstd")
+        out.write(f"{where}/{name}.parquet", sink.getvalue())
+    text = json.dumps(document, ensure_ascii=False, indent=1).encode()
+    out.write(f"{where}/report.json", text + b"\n")
+    return where
+
+
+def result_tables(
+    analysis: Analysis, document: Mapping[str, Any], group: str | None = None
+) -> dict[str, pa.Table]:
+    """The result tables of an analysed run, as far as they are of ``group``."""
+    values = analysis.stage_a.values
+    counters = [values[family] for family in sorted(values)]
+    found = {
+        "copy_depth": analysis.stage_a.depths.get("copy", tables.DEPTHS.empty_table()),
+        "msg_depth": analysis.stage_a.depths.get("message", tables.DEPTHS.empty_table()),
+        "class": analysis.repeats,
+        "order": analysis.order.rename_columns(["grp", *analysis.order.column_names[1:]]),
+        "counters": pa.concat_tables(counters) if counters else tables.VALUES.empty_table(),
+        "windows": _windows(analysis),
+        "rollback": _rows(document["rollbacks"], "grp"),
+        "loss": _losses(document),
+        "rto": _rows([_flat(row) for row in document["rto"]], None),
+    }
+    if group is None:
+        return found
+    return {
+        name: table.filter(pc.equal(table.column("grp"), group))
+        if "grp" in table.column_names
+        else table
+        for name, table in found.items()
+    }
+
+
+def _windows(analysis: Analysis) -> pa.Table:
+    rows = []
+    for window in analysis.windows:
+        row = asdict(window)
+        key = row.pop("key")
+        place = key if isinstance(key, dict) else window.key._asdict()
+        rows.append({**place, **row})
+    return pa.Table.from_pylist(rows)
+
+
+def _rows(rows: Sequence[Mapping[str, Any]], group: str | None) -> pa.Table:
+    """Rows of the report as a table, its ``group`` under the name that the other tables have."""
+    renamed = [
+        {(group if key == "group" and group else key): value for key, value in row.items()}
+        for row in rows
+    ]
+    return pa.Table.from_pylist(renamed)
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested parts as JSON text: a table has columns, not trees."""
+    return {
+        key: json.dumps(value) if isinstance(value, dict | list) else value
+        for key, value in row.items()
+    }
+
+
+def _losses(document: Mapping[str, Any]) -> pa.Table:
+    by_group = document["loss"].get("groups") or {}
+    rows = [
+        {"grp": group, "fate": fate, "messages": count}
+        for group, fates in sorted(by_group.items())
+        for fate, count in sorted(fates.items())
+    ]
+    schema = pa.schema([("grp", pa.utf8()), ("fate", pa.utf8()), ("messages", pa.int64())])
+    return pa.Table.from_pylist(rows, schema)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,50 @@
+"""From a result to the readable outputs, on one machine and without Spark.
+
+python -m failback.analytics.jobs.report --result URI --run ID --out DIR
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from failback.analytics.errors import ReportInputError
+from failback.analytics.jobs.options import guarded, parser_of
+from failback.analytics.jobs.reconsume import result_of
+from failback.analytics.lake_store import open_store
+from failback.analytics.report import check_report, write_outputs
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Write report.json, summary.md and report.html; the exit code is the verdict's."""
+    parser = parser_of("report", "Make the outputs of a result that jobs.reconsume wrote.")
+    parser.add_argument("--result", required=True, help="what was --out there")
+    parser.add_argument("--run", required=True, help="the run's id")
+    parser.add_argument("--out", required=True, type=Path, help="a folder")
+    return guarded(lambda: _run(parser.parse_args(argv)))
+
+
+def _run(options: argparse.Namespace) -> int:
+    store = open_store(options.result)
+    where = result_of(options.run)
+    try:
+        document = json.loads(store.read(f"{where}/report.json"))
+        with store.open(f"{where}/points.parquet") as file:
+            points = pq.read_table(file)
+    except FileNotFoundError as error:
+        raise ReportInputError("there is no whole result", f"{store}/{where}") from error
+    except ValueError as error:
+        raise ReportInputError(f"cannot be read: {error}", f"{store}/{where}") from error
+    check_report(document)
+    paths = write_outputs(document, points, options.out, run_dir=options.out)
+    print(f"{paths.verdict}: {paths.sentence}")
+    print(f"report: {paths.html or paths.summary}")
+    return paths.exit_code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
