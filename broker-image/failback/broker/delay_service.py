@@ -87,7 +87,7 @@ class DelayService:
         return any(delivered == MOST_PER_TURN for _, delivered in turns.values())
 
     def _deliver_level(self, level: int, delay_ms: int) -> tuple[int | None, int]:
-        """Append what is due; return the level's new offset, None without messages, and how many."""
+        """Append what is due; return the new offset, None without messages, and how many."""
         offset = self._within(level, self._offsets.table.get(level, 0))
         entries = self._store.entries(SCHEDULE_TOPIC, level - 1, offset, MOST_PER_TURN)
         if not entries:
