@@ -322,7 +322,9 @@ NOT_PROVOKED: Final = {
     "TAIL_UNSUBSCRIBE": "the workload's consumers never unsubscribe",
     "TAIL_RESET": "a reset that lies before what a consumer had not committed yet is OFFSET_RESET",
     "SENDBACK_DUP": "needs two failed handlings of one attempt that are no duplicates themselves:"
-    " the second handling is a duplicate with a cause of its own, which its copies inherit",
+    " the second is a duplicate with a cause of its own, which its copies inherit. A send-back"
+    " whose answer was lost and that the producer then sent as well counts as one, so its second"
+    " copy is DELAY_REPLAY",
 }
 """Labels without a run, and why."""
 
