@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -10,7 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.analytics.intervals import layers
+from failback.analytics.jobs import stream
+from failback.analytics.lake import open_lake
 from failback.analytics.live import QueueState
+from failback.analytics.run_folder import read_run_folder
+from tests.support.histories import random_history
+from tests.support.live_totals import batch_totals
 
 pytestmark = pytest.mark.unit
 
@@ -47,3 +54,25 @@ def test_a_state_of_another_version_is_refused() -> None:
     content[0] = 9
     with pytest.raises(ValueError, match="version 9"):
         QueueState.decode(bytes(content))
+
+
+@pytest.mark.parametrize("seed", range(400, 404))
+def test_raw_deliveries_in_any_order_give_the_totals_of_the_reports_engine(
+    seed: int, tmp_path: Path
+) -> None:
+    builder = random_history(Random(seed), warmup=False)
+    builder.rows.pop("broker_queue_sample", None)  # without samples no log is known to be cut
+    folder = builder.write(tmp_path / "run", parts=4, manifest=False)
+    run = read_run_folder(folder)
+    lake = open_lake(run.lake, run.run_id)
+    chunks = list(lake.chunks("deliver", stream.COLUMNS, 5))
+    Random(seed).shuffle(chunks)
+    states: dict[tuple[str, ...], QueueState] = {}
+    for chunk in chunks:
+        for row in stream.runs_of(chunk, run.broadcasting).to_pylist():
+            key = tuple(row[name] for name in stream.KEY)
+            values = (np.array([row[name]]) for name in ("lo", "hi", "weight"))
+            states[key] = states.get(key, QueueState()).add(*values)
+    assert {k: (s.delivered, s.distinct, s.repeated) for k, s in states.items()} == batch_totals(
+        folder
+    )
