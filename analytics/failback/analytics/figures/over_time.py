@@ -248,6 +248,10 @@ def causes_over_time(data: CauseTimeData, theme: Theme = LIGHT) -> go.Figure:
         peak = max(range(len(data.seconds)), key=lambda at: sum(r[at] for r in data.rates.values()))
         most = sum(rates[peak] for rates in data.rates.values())
         title = f"Duplicates came at up to {most:,.0f}/s, {data.seconds[peak]:,.0f} s into the run"
+    if data.seconds:
+        times = [*data.seconds, *(edge / NS_PER_SECOND for edge in span([], data.faults))]
+        room = (max(times) - min(times)) * 0.02 + 1
+        figure.update_xaxes(range=[min(times) - room, max(times) + room])
     figure.update_yaxes(rangemode="tozero")
     return finish(figure, title, SECONDS, "duplicates/s", theme, height=360)
 
@@ -270,7 +274,7 @@ def interval_heatmap(data: HeatData, theme: Theme = LIGHT) -> go.Figure:
             z=[[rate if rate else None for rate in row] for row in data.rates],
             colorscale=[[0, theme.of(PALE)], [1, theme.of(HEAT)]],
             zmin=0,
-            colorbar={"title": {"text": "again/s"}, "thickness": 14},
+            colorbar={"title": {"text": "again/s"}, "thickness": 14, "nticks": 4},
             hovertemplate="%{y}, %{x:.0f} s: %{z:.0f}/s<extra></extra>",
         )
     places = {queue: number for number, queue in enumerate(data.queues)}
@@ -289,7 +293,7 @@ def interval_heatmap(data: HeatData, theme: Theme = LIGHT) -> go.Figure:
     if names:
         busiest = max(range(len(names)), key=lambda at: sum(data.rates[at]))
         title = f"{count(len(names), 'queue')} delivered again, most of all {names[busiest]}"
-    return finish(figure, title, SECONDS, None, theme, height=200 + 30 * len(names))
+    return finish(figure, title, SECONDS, None, theme, height=240 + 30 * len(names))
 
 
 def exposure(data: ExposureData, theme: Theme = LIGHT) -> go.Figure:
