@@ -6,8 +6,12 @@ import os
 from collections.abc import Generator
 
 import pytest
+from hypothesis import settings
 
 REQUIRE_ALL = os.environ.get("FAILBACK_REQUIRE") == "all"
+
+settings.register_profile("machines-are-noisy", deadline=None)
+settings.load_profile("machines-are-noisy")
 
 
 @pytest.hookimpl(hookwrapper=True)

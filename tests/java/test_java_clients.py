@@ -73,7 +73,7 @@ def test_a_java_consumer_is_served_by_our_slave_alone(lab: Lab) -> None:
     wait_until(lambda: topics.exists() and TOPIC in topics.read_text(), "the topic on the slave")
     master.kill()
     consumer = lab.program("PushConsumer", ns, topic=TOPIC)
-    wait_until(lambda: delivered(consumer) == set(range(400)), "the whole backlog")
+    wait_until(lambda: delivered(consumer) == set(range(400)), "the whole backlog", 120)
     assert len(got_by(consumer)) == 400
     consumer.end_input()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import time
 from collections.abc import Awaitable, Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -47,6 +48,19 @@ async def offsets_of(broker: Broker) -> dict[int, tuple[int, int, int | None]]:
         }
 
 
+async def offsets_when_dispatched(
+    broker: Broker, messages: int
+) -> dict[int, tuple[int, int, int | None]]:
+    """The same, once the queues have so many entries: a send is answered before its dispatch."""
+    deadline = time.monotonic() + 60 * SCALE
+    while True:
+        offsets = await offsets_of(broker)
+        if sum(end for _, end, _ in offsets.values()) == messages:
+            return offsets
+        assert time.monotonic() < deadline, f"not {messages} messages: {offsets}"
+        await asyncio.sleep(0.05)
+
+
 def persisted(offset_file: Path, topic: str = TOPIC, group: str = "half") -> dict[int, int]:
     """What the file holds of a group; nothing while it is being replaced."""
     try:
@@ -81,8 +95,7 @@ async def test_one_engine_goes_on_with_the_others_store(
     half.end_input()
     small = lab.program("Producer", ns, topic=TOPIC, first=BIG, count=SMALL, tags="Small")
     small.wait_for("done")
-    before = await offsets_of(broker)
-    assert sum(end for _, end, _ in before.values()) == BIG + SMALL
+    before = await offsets_when_dispatched(broker, BIG + SMALL)
     assert sum(stored or 0 for *_, stored in before.values()) == BIG
     offset_file = broker.store / "config" / "consumerOffset.json"
     stored = {queue_id: offset for queue_id, (*_, offset) in before.items()}
@@ -102,7 +115,7 @@ async def test_one_engine_goes_on_with_the_others_store(
 
     broker.engine = reader
     broker.start()
-    assert await offsets_of(broker) == before
+    assert await offsets_when_dispatched(broker, BIG + SMALL) == before
     some = random.Random(1).sample(range(BIG + SMALL), 200)
     assert await found_numbers(broker, some) == set(some)
     rest = lab.program("PushConsumer", ns, topic=TOPIC, group="half")
