@@ -1,5 +1,6 @@
 """The collector: deliveries per core, memory with 200 agents, and what 20 kills under load lose.
 The exporter: a survey and a scrape of a broker with 1,000 topics and 100 groups on each.
+The dashboard: its first page and the page of a large report, by the browser's own clock.
 
 Run: ``python -m tests.benchmarks.bench_sre [--quick] [--only exporter]``. The collector is a
 process of its own, with one connection per agent; its CPU and resident memory are read from
@@ -32,7 +33,7 @@ from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import arrow_schema
 from failback.client.consumelog.segments import SEGMENT_KEY, Segment, segments_of
 from failback.client.consumelog.writer import ConsumeLog
-from tests.benchmarks import exporter_rate
+from tests.benchmarks import dashboard_pages, exporter_rate
 from tests.support.collector_lab import (
     CollectorLab,
     check_lake,
@@ -43,6 +44,7 @@ from tests.support.collector_lab import (
 from tests.support.consumelog import begin
 
 RUN = "bench"
+PARTS = ("collector", "dashboard", "exporter")
 AGENTS = 200
 KILLS = 20
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -218,15 +220,21 @@ def kill_rounds(folder: Path, kills: int) -> dict[str, int]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
-    parser.add_argument("--only", choices=("collector", "exporter"), help="one of the two")
+    parser.add_argument(
+        "--only", choices=("collector", "exporter", "dashboard"), help="one of them"
+    )
     options = parser.parse_args()
     share = 10 if options.quick else 1
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if options.only != "exporter":
+        if options.only in (None, "collector"):
             measure_collector(folder, share, figures)
-        if options.only != "collector":
+        if options.only in (None, "dashboard"):
+            figures["dashboard"] = dashboard_pages.measure(folder / "dashboard", share)
+            for line in dashboard_pages.lines(figures["dashboard"]):
+                print(line)
+        if options.only in (None, "exporter"):
             figures["exporter"] = found = exporter_rate.measure(
                 folder / "exporter", 1000 // share, 100
             )

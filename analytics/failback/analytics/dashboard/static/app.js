@@ -23,11 +23,23 @@ themeButton.addEventListener("click", () => {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll(true));
 
 // --- figures: fetched when they come into sight, drawn again when the theme or the run changes ---
+let plotly = null;
+function loadPlotly() {
+  plotly ||= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    script.src = document.querySelector('meta[name="plotly"]').content;
+    script.addEventListener("load", resolve);
+    script.addEventListener("error", () => { plotly = null; reject(new TypeError("no plotly")); });
+    document.head.append(script);
+  });
+  return plotly;
+}
 async function draw(element) {
   element.dataset.drawn = "yes";
   try {
+    await loadPlotly();
     const answer = await fetch(element.dataset.src + "?theme=" + (isDark() ? "dark" : "light"), {headers: {Accept: "application/json"}});
-    if (!answer.ok || !window.Plotly) return;
+    if (!answer.ok) return;
     const figure = await answer.json();
     const layout = {...figure.layout, autosize: true};
     if (element.clientWidth < 600) fitNarrow(layout, figure.data);

@@ -1,0 +1,303 @@
+"""The dashboard in Chromium: every page, with the keyboard, and while a real experiment runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from failback.analytics.dashboard.sources import ask_runtime
+from failback.cli.bundled import bundled
+from failback.client.admin import AdminClient
+from tests.support.browser import ARGUMENTS, chromium
+from tests.support.dashboard_lab import MESSAGE, OTHER_RUN, RUN, DashboardLab, running_dashboard
+from tests.support.demo_run import run_command
+from tests.support.polling import SCALE, wait_until
+
+pytestmark = pytest.mark.e2e
+
+NAME: Final = "failback-demo"
+PATIENCE_MS: Final = 120_000 * SCALE
+PAGES: Final = {
+    "fleet": "/",
+    "offsets": "/offsets",
+    "runs": "/runs",
+    "run": f"/runs/{RUN}",
+    "queue": f"/runs/{RUN}/queues/0",
+    "message": f"/runs/{RUN}/messages/{MESSAGE}",
+    "compare": f"/compare?run={RUN}&run={OTHER_RUN}",
+    "experiments": "/experiments",
+    "experiment": "/experiments/demo",
+    "predict": "/predict?fault=handover&rate=100",
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=chromium(), args=[*ARGUMENTS])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardLab]:
+    with running_dashboard(tmp_path_factory.mktemp("lab")) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def cluster(lab: DashboardLab) -> Iterator[str]:
+    """The root of a pair of real brokers whose timers are ten times as quick."""
+    file = lab.folder / "cluster.yaml"
+    text = bundled("cluster.yaml").read_text()
+    file.write_text(text + "  config: {failbackTimeScale: '0.1'}\n")
+    root = str(lab.root)
+    started = run_command("up", "-f", str(file), "--detach", "--root", root)
+    try:
+        assert started.code == 0, started.output + started.errors
+        yield root
+    finally:
+        run_command("down", "--root", root)
+
+
+@contextmanager
+def watched_page(browser: Browser, lab: DashboardLab, width: int, scheme: Any) -> Iterator[Page]:
+    """A page whose errors and foreign requests fail the test at its end."""
+    problems: list[str] = []
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.on(
+        "console",
+        lambda said: (
+            problems.append(f"console: {said.text}") if said.type in ("error", "warning") else None
+        ),
+    )
+    page.on("pageerror", lambda error: problems.append(f"exception: {error}"))
+
+    def requested(url: str) -> None:
+        if urlsplit(url).netloc != urlsplit(lab.url).netloc and not url.startswith("data:"):
+            problems.append(f"asked another host: {url}")
+
+    page.on("request", lambda request: requested(request.url))
+    try:
+        yield page
+    finally:
+        context.close()
+    assert problems == []
+
+
+def draw_figures(page: Page) -> int:
+    """Bring every figure into sight and wait until it is drawn; how many there are."""
+    figures = page.locator(".figure[data-src]")
+    for index in range(figures.count()):
+        figures.nth(index).scroll_into_view_if_needed()
+        figures.nth(index).locator("svg.main-svg").first.wait_for(state="visible")
+    return figures.count()
+
+
+def serious(page: Page) -> list[str]:
+    """What axe-core finds that keeps somebody out."""
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [
+        f"{each['id']}: {node['html'][:160]}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]
+
+
+def keep_picture(page: Page, name: str, folder: Path) -> None:
+    where = Path(os.environ.get("FAILBACK_SCREENSHOTS", folder))
+    where.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=where / f"dashboard-{name}.png", full_page=True)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (360, "dark")])
+def test_every_page_is_drawn_readable_and_open_to_everybody(
+    browser: Browser, lab: DashboardLab, width: int, scheme: str, tmp_path: Path
+) -> None:
+    with watched_page(browser, lab, width, scheme) as page:
+        figures = {}
+        for name, path in PAGES.items():
+            page.goto(lab.url + path, wait_until="load")
+            figures[name] = draw_figures(page)
+            keep_picture(page, f"{name}-{width}-{scheme}", tmp_path)
+            overflow = page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            assert overflow <= 0, f"{name} is wider than the window"
+            assert serious(page) == [], name
+            assert page.locator("h1").count() == 1
+        assert (figures["run"], figures["queue"]) == (6, 1)
+
+
+def test_a_page_that_keeps_somebody_out_or_calls_out_is_found(
+    browser: Browser, lab: DashboardLab
+) -> None:
+    """The checks of this module can fail."""
+
+    def call_out() -> None:
+        with watched_page(browser, lab, 1280, "light") as page:
+            page.goto(lab.url + "/", wait_until="load")
+            page.evaluate("document.querySelector('h1').innerHTML = '<img src=http://192.0.2.1/>'")
+            assert any("image-alt" in each for each in serious(page))
+
+    with pytest.raises(AssertionError, match="Content Security Policy"):
+        call_out()
+
+
+def test_everything_can_be_reached_with_the_keyboard(browser: Browser, lab: DashboardLab) -> None:
+    with watched_page(browser, lab, 1280, "light") as page:
+        page.goto(lab.url + "/", wait_until="load")
+
+        def focused() -> str:
+            text: str = page.evaluate("document.activeElement.textContent.trim()")
+            return text
+
+        def tab_to(wanted: str, most: int = 40) -> None:
+            for _ in range(most):
+                page.keyboard.press("Tab")
+                if focused() == wanted:
+                    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+                    assert outline != "none", f"nobody sees that {wanted} has the focus"
+                    return
+            raise AssertionError(f"{wanted} cannot be reached")
+
+        page.keyboard.press("Tab")
+        assert focused() == "Skip to the content"
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "main"
+        page.goto(lab.url + "/", wait_until="load")
+        tab_to("Runs")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/runs")
+        tab_to("again")
+        page.keyboard.press("Enter")
+        column = page.locator("#part-runs tbody tr td[data-label='again']")
+        assert column.all_inner_texts() == ["0", "40"]
+        page.keyboard.press("Enter")
+        assert column.all_inner_texts() == ["40", "0"]
+        assert page.locator("th[aria-sort='descending']").inner_text().startswith("again")
+        tab_to(RUN)
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**/runs/{RUN}")
+        tab_to("orders demo-0/0", 80)
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/queues/0")
+        tab_to(MESSAGE)
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**/messages/{MESSAGE}")
+        assert "delivered again" in page.locator(".story").inner_text()
+
+
+def test_a_turned_knob_is_answered_at_once(browser: Browser, lab: DashboardLab) -> None:
+    with watched_page(browser, lab, 1280, "dark") as page:
+        page.goto(lab.url + "/predict?fault=handover", wait_until="load")
+        expected = page.locator("#part-prediction dd").first
+        before = int(expected.inner_text().replace(",", ""))
+        page.get_by_label("rate, slider").fill("4000")
+        page.wait_for_function(
+            "old => Number(document.querySelector('#part-prediction dd').textContent"
+            ".replaceAll(',', '')) > 2 * old",
+            arg=before,
+        )
+        assert "rate=4000" in page.url
+        assert page.get_by_label("rate messages/s").input_value() == "4000"
+        page.get_by_label("failbackGuardReturnedOffsets").check()
+        page.wait_for_url("**failbackGuardReturnedOffsets=true**")
+
+
+def test_an_experiment_is_started_watched_and_aborted_on_the_page(
+    browser: Browser, lab: DashboardLab, cluster: str, tmp_path: Path
+) -> None:
+    with watched_page(browser, lab, 1280, "light") as page:
+        page.goto(f"{lab.url}/experiments/{NAME}", wait_until="load")
+        page.locator("input[name=confirm]").fill(NAME)
+        page.locator("input[name=time-scale]").fill("0.1")
+        page.get_by_role("button", name="Start").click()
+        page.get_by_role("button", name="Abort").wait_for()
+        # Nothing is reloaded from here on: what appears is brought by the stream of events.
+        page.evaluate("window.stays = true")
+        figure = page.locator("#part-runs .figure").first
+        figure.locator("svg.main-svg").first.wait_for(state="visible")
+        page.locator("#part-runs td[data-label='seen (s)']").filter(has_text=".").first.wait_for()
+        page.wait_for_function(
+            "/in effect|healed/.test(document.querySelector('#part-runs .figure')"
+            ".getAttribute('aria-label'))"
+        )
+        counted = page.locator("#part-runs dl.tiles dd").first.inner_text()
+        assert page.evaluate("window.stays") is True
+        keep_picture(page, "watching-1280-light", tmp_path)
+        page.get_by_role("button", name="Abort").click()
+        page.get_by_text("aborted by").wait_for()
+        page.get_by_text("exit code").wait_for()
+        page.get_by_role("button", name="Start").wait_for()
+        assert int(counted.replace(",", "")) > 0
+        assert serious(page) == []
+        keep_picture(page, "aborted-1280-light", tmp_path)
+    notes = [json.loads(line) for line in (lab.runs / "audit.jsonl").read_text().splitlines()]
+    assert [note["what"] for note in notes] == ["started", "aborted", "ended"]
+
+    def runs() -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = lab.ask("GET", f"/api/v1/runs?experiment={NAME}").json()[
+            "runs"
+        ]
+        return found
+
+    assert [run["arm"] for run in runs()] == ["stay"], "the other arm was begun after the abort"
+    wait_until(lambda: runs()[0]["state"] in ("closed", "reported"), "the aborted run is closed")
+
+
+def test_a_real_cluster_is_shown_with_its_roles_and_offsets(
+    browser: Browser, lab: DashboardLab, cluster: str, tmp_path: Path
+) -> None:
+    def document() -> Any:
+        found = lab.ask("GET", "/api/v1/clusters").json()["clusters"]
+        return found[0] if found else {"state": "away"}
+
+    wait_until(lambda: document()["state"] == "ok", "a pair with a master and a slave", 120)
+    (pair,) = document()["pairs"]
+    assert sorted(each["role"] for each in pair["members"]) == ["master", "slave"]
+    ages = {each["role"]: each for each in pair["members"]}
+    assert ages["master"]["persist_age_seconds"] is not None
+    assert ages["slave"]["sync_age_seconds"] is not None
+    with ThreadPoolExecutor(1) as pool:  # this thread has the browser's event loop
+        pool.submit(asyncio.run, commit(cluster)).result()
+    with watched_page(browser, lab, 1280, "dark") as page:
+        page.goto(lab.url + "/", wait_until="load")
+        page.locator("#part-clusters").get_by_text("What a kill of this master").wait_for()
+        assert serious(page) == []
+        keep_picture(page, "fleet-live-1280-dark", tmp_path)
+        page.goto(lab.url + "/offsets?group=payments", wait_until="load")
+        page.locator("#part-offsets tbody th a").first.click()
+        values = page.locator("ol.lineage .value")
+        values.first.wait_for()
+        assert values.nth(1).inner_text() == "7", "the master's memory"
+        page.wait_for_function(  # its file, and the slave's copy, follow by themselves
+            "Array.from(document.querySelectorAll('ol.lineage .value')).slice(1)"
+            ".every(each => each.textContent === '7')"
+        )
+        assert serious(page) == []
+        keep_picture(page, "lineage-1280-dark", tmp_path)
+
+
+async def commit(root: str) -> None:
+    """Store an offset on the master, as a consumer does."""
+    view = ask_runtime(Path(root))
+    assert view is not None
+    (cluster,) = view["clusters"]
+    async with AdminClient(cluster["nameservers"]) as admin:
+        (data,) = (await admin.cluster_info()).broker_addr_table.values()
+        await admin.update_offset(data.broker_addrs[0], "payments", "orders", 0, 7)
