@@ -1,0 +1,112 @@
+"""``failback exporter`` as a process: what it refuses, and what it shows of the silent."""
+
+from __future__ import annotations
+
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.apache import Broker, NameServer
+from tests.support.polling import SCALE, wait_until
+from tests.support.ports import free_port
+from tests.support.processes import TestProcess, failback_command, failback_environment
+
+pytestmark = pytest.mark.integration
+
+
+class Exporter:
+    """A running exporter of a name server."""
+
+    def __init__(self, folder: Path, namesrv: str) -> None:
+        self.port = free_port()
+        arguments = ["exporter", "-n", namesrv, "--port", str(self.port), "--interval", "0.2"]
+        self.process = TestProcess(
+            "exporter",
+            failback_command("cli", *arguments),
+            folder / "exporter",
+            environment=failback_environment(),
+        )
+        self.process.start()
+        self.process.wait_for("exporter on")
+
+    def values(self, name: str) -> list[float]:
+        address = f"http://127.0.0.1:{self.port}/metrics"
+        with urllib.request.urlopen(address, timeout=30 * SCALE) as answer:
+            lines = answer.read().decode().splitlines()
+        return [
+            float(line.rpartition(" ")[2])
+            for line in lines
+            if line.startswith((f"{name} ", f"{name}{{"))
+        ]
+
+    def wait(self, name: str, wanted: list[float]) -> None:
+        wait_until(lambda: self.values(name) == wanted, f"{name} {wanted}", 60)
+
+
+@pytest.fixture
+def silent(tmp_path: Path) -> Iterator[Exporter]:
+    exporter = Exporter(tmp_path, f"127.0.0.1:{free_port()}")
+    yield exporter
+    exporter.process.dispose()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-n", "nowhere"], "--namesrv"),
+        ([], "--namesrv"),
+        (["-n", "127.0.0.1:9876", "--offset-file", "x"], "--offset-file"),
+        (["-n", "127.0.0.1:9876", "--runs", "/no/such"], "--runs"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(arguments: list[str], said: str) -> None:
+    done = subprocess.run(
+        failback_command("cli", "exporter", *arguments),
+        capture_output=True,
+        text=True,
+        timeout=60 * SCALE,
+        env={**failback_environment(), "PATH": ""},
+        check=False,
+    )
+    assert done.returncode == 2
+    lines = (done.stdout + done.stderr).strip().splitlines()
+    assert len(lines) == 1, lines
+    assert said in lines[0]
+
+
+def test_a_name_server_that_is_not_there_is_said_once(silent: Exporter) -> None:
+    silent.wait("failback_exporter_namesrv_up", [0.0])
+    first = silent.values("failback_exporter_survey_time_seconds")
+    wait_until(
+        lambda: silent.values("failback_exporter_survey_time_seconds")[0] > first[0] + 1,
+        "more surveys",
+        60,
+    )
+    said = [line for line in silent.process.errors().splitlines() if "does not answer" in line]
+    assert len(said) == 1
+    assert silent.process.stop() == 0
+
+
+def test_a_broker_is_up_until_it_is_killed(tmp_path: Path) -> None:
+    namesrv = NameServer("failback", tmp_path / "namesrv")
+    broker = Broker("failback", tmp_path / "broker", namesrv.address)
+    processes = [namesrv.process]
+    try:
+        namesrv.start()
+        broker.start()
+        processes.append(broker.process)
+        exporter = Exporter(tmp_path, namesrv.address)
+        processes.append(exporter.process)
+        exporter.wait("failback_exporter_up", [1.0])
+        assert exporter.values("rocketmq_broker_start_time_seconds")[0] > 1e9
+        broker.kill()
+        exporter.wait("failback_exporter_up", [0.0])
+        broker.start()
+        processes.append(broker.process)
+        exporter.wait("failback_exporter_up", [1.0])
+    finally:
+        for process in reversed(processes):
+            process.dispose()
