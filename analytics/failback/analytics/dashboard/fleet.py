@@ -16,7 +16,13 @@ SLAVE_SYNC_MS: Final = 10_000
 PERSIST_MS: Final = 5_000
 OVERWRITE_SECONDS: Final = 40.0
 """A returned master's old table is on every slave after 30 s (registration) and 10 s (copy)."""
-SYSTEM_GROUPS: Final = ("CID_RMQ_SYS_", "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP")
+SYSTEM_GROUPS: Final = (
+    "CID_RMQ_SYS_",
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "FAILBACK_WITNESS",
+)
 
 Json = dict[str, Any]
 Seen = Mapping[str, BrokerSeen]
