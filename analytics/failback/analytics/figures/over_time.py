@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 import plotly.graph_objects as go
@@ -241,7 +240,8 @@ def causes_over_time(data: CauseTimeData, theme: Theme = LIGHT) -> go.Figure:
             fillcolor=colour,
             fillpattern={"shape": GROUP_HATCHES.get(group, ""), "fillmode": "overlay"},
         )
-    window = _seconds_window(data.seconds)
+    curve = Series([round(at * NS_PER_SECOND) for at in data.seconds], [])
+    window = span([curve], data.faults)
     mark_faults(figure, data.faults, theme, window)
     title = "No duplicate was delivered"
     if totals and data.seconds:
@@ -249,17 +249,11 @@ def causes_over_time(data: CauseTimeData, theme: Theme = LIGHT) -> go.Figure:
         most = sum(rates[peak] for rates in data.rates.values())
         title = f"Duplicates came at up to {most:,.0f}/s, {data.seconds[peak]:,.0f} s into the run"
     if data.seconds:
-        times = [*data.seconds, *(edge / NS_PER_SECOND for edge in span([], data.faults))]
-        room = (max(times) - min(times)) * 0.02 + 1
-        figure.update_xaxes(range=[min(times) - room, max(times) + room])
+        room = (window[1] - window[0]) * 0.02 + NS_PER_SECOND
+        edges = [(window[0] - room) / NS_PER_SECOND, (window[1] + room) / NS_PER_SECOND]
+        figure.update_xaxes(range=edges)
     figure.update_yaxes(rangemode="tozero")
     return finish(figure, title, SECONDS, "duplicates/s", theme, height=360)
-
-
-def _seconds_window(seconds: Sequence[float]) -> tuple[int, int]:
-    if not seconds:
-        return (0, NS_PER_SECOND)
-    return (round(min(seconds) * NS_PER_SECOND), round(max(seconds) * NS_PER_SECOND))
 
 
 def interval_heatmap(data: HeatData, theme: Theme = LIGHT) -> go.Figure:
