@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,8 @@ def replace_file(path: Path, content: bytes) -> None:
         OSError: It can't be written; the old file is as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    writer = f"{os.getpid()}-{threading.get_native_id()}"  # two threads may write the same file
+    beside = path.with_name(f".{path.name}.{writer}.tmp")
     place(content, beside, path)
 
 
