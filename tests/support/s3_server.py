@@ -39,6 +39,7 @@ class S3Server:
             "AWS_EC2_METADATA_DISABLED": "true",
             # As for many stores that are not Amazon's: no checksums in trailers.
             "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
+            "AWS_RESPONSE_CHECKSUM_VALIDATION": "when_required",
         }
 
 

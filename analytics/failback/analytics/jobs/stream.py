@@ -98,7 +98,8 @@ def start(
     # A checkpoint keeps the number of its partitions, whatever cluster goes on with it.
     spark.conf.set("spark.sql.shuffle.partitions", "4")
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1048576")
-    where = lake.spark_uri(f"table=deliver/run={run}" if run else "table=deliver/*")
+    # A pattern of files: Spark asks nothing about folders, which an object store may not have.
+    where = lake.spark_uri(f"table=deliver/run={run or '*'}/*.parquet")
     deliveries = (
         spark.readStream.schema(spark_ddl("deliver"))
         .option("maxFilesPerTrigger", max_files)
