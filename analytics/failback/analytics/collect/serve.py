@@ -6,15 +6,12 @@ import asyncio
 import fcntl
 import logging
 import os
-import signal
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
-import uvicorn
 from fastapi import FastAPI
 from prometheus_client import start_http_server
 
@@ -23,6 +20,7 @@ from failback.analytics.collect.metrics import CollectorMetrics
 from failback.analytics.collect.settings import CollectorSettings
 from failback.analytics.collect.store import Store
 from failback.analytics.collect.tokens import TokenFile
+from failback.analytics.web_server import WebServer, listen
 from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -46,46 +44,19 @@ def serve(settings: CollectorSettings) -> None:
         metrics = CollectorMetrics()
         app = create_app(Collector(settings, store, tokens, metrics, pool))
         app.router.lifespan_context = _retention(settings, store, metrics, pool)
-        listener = _listen(settings)
+        listener = listen(settings.host, settings.port, backlog=1024)
+        server = WebServer(
+            "collector",
+            app,
+            tls_cert=settings.tls_cert,
+            tls_key=settings.tls_key,
+            drain_seconds=_DRAIN_SECONDS,
+            timeout_keep_alive=_IDLE_SECONDS,
+        )
         if settings.metrics_port is not None:
             start_http_server(settings.metrics_port, settings.metrics_host, metrics.registry)
         with listener:
-            _Server(settings, app).run([listener])
-
-
-class _Server(uvicorn.Server):
-    def __init__(self, settings: CollectorSettings, app: FastAPI) -> None:
-        self._settings = settings
-        super().__init__(
-            uvicorn.Config(
-                app,
-                http="httptools",
-                ws="none",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                timeout_keep_alive=_IDLE_SECONDS,
-                timeout_graceful_shutdown=_DRAIN_SECONDS,
-                ssl_certfile=settings.tls_cert,
-                ssl_keyfile=settings.tls_key,
-            )
-        )
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """End in order at SIGTERM and SIGINT, and with 0: it is what was asked for."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self.handle_exit)
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say where it listens, once it does."""
-        await super().startup(sockets)
-        scheme = "https" if self._settings.tls_cert else "http"
-        for each in sockets or []:
-            host, port = each.getsockname()[:2]
-            with suppress(OSError):  # nobody reads it, or it goes to a disk that is full
-                print(f"collector listens on {scheme}://{host}:{port}", flush=True)
+            server.run([listener])
 
 
 @contextmanager
@@ -105,23 +76,6 @@ def _own_root(settings: CollectorSettings) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
-
-
-def _listen(settings: CollectorSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((settings.host, settings.port))
-        listener.listen(1024)
-    except OSError as error:
-        listener.close()
-        what = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
-        raise ConfigError("--port", what) from error
-    except BaseException:
-        listener.close()
-        raise
-    return listener
 
 
 def _retention(

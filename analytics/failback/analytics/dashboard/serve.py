@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from typing import Any, Final
 
-import uvicorn
 from fastapi import FastAPI
 from prometheus_client import start_http_server
 
@@ -23,6 +21,7 @@ from failback.analytics.dashboard.experiments import Abort, Experiments
 from failback.analytics.dashboard.metrics import DashboardMetrics
 from failback.analytics.dashboard.poller import Poller
 from failback.analytics.dashboard.settings import DashboardSettings, Scenario
+from failback.analytics.web_server import WebServer, listen
 from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -69,67 +68,29 @@ def serve(settings: DashboardSettings, scenarios: Sequence[Scenario], abort_run:
         ConfigError: A setting is wrong, or the address is taken.
     """
     app, metrics = make_app(settings, scenarios, abort_run)
-    listener = _listen(settings)
+    listener = listen(settings.host, settings.port, backlog=256)
     if settings.metrics_port is not None:
         start_http_server(settings.metrics_port, "127.0.0.1", metrics.registry)
     with listener:
         _Server(settings, app).run([listener])
 
 
-class _Server(uvicorn.Server):
+class _Server(WebServer):
     def __init__(self, settings: DashboardSettings, app: FastAPI) -> None:
-        self._settings = settings
-        self._shared: Shared = app.state.shared
         super().__init__(
-            uvicorn.Config(
-                app,
-                http="httptools",
-                ws="none",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=_DRAIN_SECONDS,
-                ssl_certfile=settings.tls_cert,
-                ssl_keyfile=settings.tls_key,
-            )
+            "dashboard",
+            app,
+            tls_cert=settings.tls_cert,
+            tls_key=settings.tls_key,
+            drain_seconds=_DRAIN_SECONDS,
+            proxy_headers=False,
         )
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """End in order at SIGTERM and SIGINT, and with 0: it is what was asked for."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self.handle_exit)
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Say where it listens, once it does."""
-        await super().startup(sockets)
-        scheme = "https" if self._settings.tls_cert else "http"
-        for each in sockets or []:
-            host, port = each.getsockname()[:2]
-            shown = f"[{host}]" if ":" in host else host
-            with suppress(OSError):  # nobody reads it
-                print(f"dashboard listens on {scheme}://{shown}:{port}", flush=True)
+        self._shared: Shared = app.state.shared
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Event streams have no end of their own."""
         self._shared.hub.close()
         await super().shutdown(sockets)
-
-
-def _listen(settings: DashboardSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((settings.host, settings.port))
-        listener.listen(256)
-    except OSError as error:
-        listener.close()
-        what = f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
-        raise ConfigError("--port", what) from error
-    return listener
 
 
 def _polling(poller: Poller) -> Callable[[Any], AbstractAsyncContextManager[None]]:

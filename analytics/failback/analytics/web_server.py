@@ -1,0 +1,87 @@
+"""Serves an application over HTTP until a signal: what collector and dashboard have in common."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from failback.protocol.errors import ConfigError
+
+
+class WebServer(uvicorn.Server):
+    """One process, one event loop. SIGTERM and SIGINT end it in order, and with exit code 0."""
+
+    def __init__(
+        self,
+        name: str,
+        app: FastAPI,
+        *,
+        tls_cert: str | Path | None,
+        tls_key: str | Path | None,
+        drain_seconds: int,
+        **settings: Any,
+    ) -> None:
+        """``drain_seconds`` is how long requests under way may take after the signal.
+
+        ``settings`` are more of uvicorn's own.
+        """
+        self._name = name
+        self._scheme = "https" if tls_cert else "http"
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                ws="none",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=drain_seconds,
+                ssl_certfile=tls_cert,
+                ssl_keyfile=tls_key,
+                **settings,
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """End in order: it is what was asked for."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.handle_exit)
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Say where it listens, once it does."""
+        await super().startup(sockets)
+        for each in sockets or []:
+            host, port = each.getsockname()[:2]
+            shown = f"[{host}]" if ":" in host else host
+            with suppress(OSError):  # nobody reads it, or it goes to a disk that is full
+                print(f"{self._name} listens on {self._scheme}://{shown}:{port}", flush=True)
+
+
+def listen(host: str, port: int, backlog: int) -> socket.socket:
+    """A socket that listens; port 0 takes any that is free.
+
+    Raises:
+        ConfigError: The address is taken, or not this machine's.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(backlog)
+    except OSError as error:
+        listener.close()
+        what = f"cannot listen on {host}:{port}: {error.strerror}"
+        raise ConfigError("--port", what) from error
+    except BaseException:
+        listener.close()
+        raise
+    return listener
