@@ -234,7 +234,7 @@ def test_an_experiment_is_started_watched_and_aborted_on_the_page(
         figure.locator("svg.main-svg").first.wait_for(state="visible")
         page.locator("#part-runs td[data-label='seen (s)']").filter(has_text=".").first.wait_for()
         page.wait_for_function(
-            "/in effect|healed/.test(document.querySelector('#part-runs .figure')"
+            "() => /in effect|healed/.test(document.querySelector('#part-runs .figure')"
             ".getAttribute('aria-label'))"
         )
         counted = page.locator("#part-runs dl.tiles dd").first.inner_text()
@@ -286,7 +286,7 @@ def test_a_real_cluster_is_shown_with_its_roles_and_offsets(
         values.first.wait_for()
         assert values.nth(1).inner_text() == "7", "the master's memory"
         page.wait_for_function(  # its file, and the slave's copy, follow by themselves
-            "Array.from(document.querySelectorAll('ol.lineage .value')).slice(1)"
+            "() => Array.from(document.querySelectorAll('ol.lineage .value')).slice(1)"
             ".every(each => each.textContent === '7')"
         )
         assert serious(page) == []

@@ -310,4 +310,5 @@ def exposure(data: ExposureData, theme: Theme = LIGHT) -> go.Figure:
     if most is not None:
         title = f"A kill at the worst second would have repeated {count(most, 'message')}"
     figure.update_yaxes(rangemode="tozero")
+    figure.update_xaxes(ticklabelstandoff=8)  # both axes may begin with 0 in the same corner
     return finish(figure, title, SECONDS, "messages", theme, height=320)
