@@ -235,7 +235,7 @@ def test_alerts_have_what_a_person_needs(tmp_path: Path) -> None:
     assert len({alert["alert"] for alert in alerts}) == len(alerts)
     for alert in alerts:
         assert alert["labels"]["severity"] in ("warning", "critical")
-        assert alert["annotations"]["runbook_url"].endswith(f"#{alert['alert'].lower()}")
+        assert alert["annotations"]["runbook_url"].endswith(f"/runbooks/{alert['alert']}.md")
         assert alert["annotations"]["summary"]
         assert alert["expr"].count("(") == alert["expr"].count(")")
 

@@ -153,7 +153,7 @@ async def test_deleting_a_switch_before_its_point_of_no_return_undoes_it(pair: Q
     ask_for_switch(pair, "undone", 1 - master)
     # The master is closed for producers, and stays so until all of them have asked for routes.
     pair.api.wait(
-        "BrokerCluster", "orders", lambda item: step_of(item) == "DrainWrites", seconds=60
+        "BrokerCluster", "orders", lambda item: step_of(item) == "DrainWrites", seconds=180
     )
     for _ in range(600):
         if await permission_of(pair, master) == "4":
