@@ -42,12 +42,13 @@ def test_a_slow_handler_is_seen_slow_and_seen_back(cluster: LocalCluster, tmp_pa
     steps = {row["kind"]: row for row in rows(tmp_path / "run", "fault")}
     knobs = {"delay_ms": 200.0, "fail_ratio": 0.2, "throw_ratio": 0.1}
     assert json.loads(steps["SET_HANDLER"]["detail"])["knobs"] == knobs
-    after = [
-        row
+    after = {
+        row["status"]
         for row in rows(tmp_path / "run", "deliver")
-        if row["bt"] > steps["HEALED"]["observed"] and row["status"] != "SUCCESS"
-    ]
-    assert after == []
+        if row["bt"] > steps["HEALED"]["observed"]
+    }
+    assert "SUCCESS" in after
+    assert not after & {"LATER", "EXC"}  # one may be ABANDONED: the run ends under it
 
 
 def test_a_broker_is_killed_again_when_it_has_just_returned(
