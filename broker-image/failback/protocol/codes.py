@@ -200,3 +200,18 @@ PULL_LITE: Final = 16
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 """Where delayed messages wait; the name is RocketMQ's own (TopicValidator, 4.9.8)."""
+
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        "TBW102",
+        "SELF_TEST_TOPIC",
+        "BenchmarkTest",
+        "OFFSET_MOVED_EVENT",
+        SCHEDULE_TOPIC,
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+    }
+)
+"""Topics of the brokers' own, which no user's resource or figure is about."""

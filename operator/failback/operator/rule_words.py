@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from failback.protocol.codes import SCHEDULE_TOPIC
+from failback.protocol.codes import SYSTEM_TOPICS as SYSTEM_TOPICS
 
 MANAGED_BROKER_KEYS: Final = frozenset(
     {
@@ -47,19 +47,6 @@ MANAGED_NAMESRV_KEYS: Final = frozenset(
 )
 RESERVED_ENVIRONMENT: Final = frozenset(
     ("HOME", "TMPDIR", "POD_NAME", "POD_NAMESPACE", "POD_IP", "JAVA_OPT_EXT")
-)
-SYSTEM_TOPICS: Final = frozenset(
-    {
-        "TBW102",
-        "SELF_TEST_TOPIC",
-        "BenchmarkTest",
-        "OFFSET_MOVED_EVENT",
-        SCHEDULE_TOPIC,
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-    }
 )
 MAX_CLUSTER_NAME: Final = 40  # so that StatefulSet names stay below 52 characters
 MAX_EXPERIMENT_NAME: Final = 63  # run folders and Jobs are named after it

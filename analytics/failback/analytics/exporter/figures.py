@@ -14,14 +14,11 @@ from failback.analytics.exporter.history import History, Place, committed_of, la
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
 from failback.client.offset_watch import divergence
 from failback.protocol import metric_families as shared
+from failback.protocol.codes import SYSTEM_TOPICS
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import MEMBER, Family
 
 Labels = tuple[str, ...]
-_SYSTEM_TOPICS: Final = frozenset(
-    {"TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"}
-    | {"RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC"}
-)
 _SIZE: Final = re.compile(r"\s*([0-9.]+)\s*([KMGTPE]?)i?B?\s*")
 _UNITS: Final = " KMGTPE"
 
@@ -247,7 +244,7 @@ def _add_pairs(
 def kind_of(topic: str) -> tuple[str, str]:
     """Return the labels ``is_retry`` and ``is_system`` of a topic."""
     is_retry = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-    is_system = topic in _SYSTEM_TOPICS or topic.startswith("rmq_sys_")
+    is_system = topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_")
     return str(is_retry).lower(), str(is_system).lower()
 
 
