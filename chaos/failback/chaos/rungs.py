@@ -248,6 +248,8 @@ class RungMatcher:
             observer="witness",
             member=self._sightings.member_at(event.address),
         )
+        if "healed_ns" in record.observed:  # the evidence of the heal went out without this rung
+            self._faults.evidence(record, "heal")
 
     def _try_heal(self, record: FaultRecord) -> None:
         """K7 and K8: another process, registered everywhere, serves pulls and sends again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,6 +159,21 @@ def test_a_slave_s_synchronisation_is_the_marker_written_after_the_return(
     after = time.monotonic_ns() // 1_000_000 + 1
     session.rec.on_event(offsets(target, 1, 1, marker=after))
     assert "slave_sync_ns" in record.observed
+    assert not (session.folder.path / "evidence.jsonl").exists()
+
+
+def test_a_synchronisation_after_the_heal_is_in_the_last_evidence(
+    session: Session, target: FakeTarget
+) -> None:
+    record = fault(session, target)
+    session.rec.on_event(answered(target, 2_000))
+    session.rec.healed(record, now())
+    session.rec.on_event(offsets(target, 1, 1, marker=time.monotonic_ns() // 1_000_000 + 1))
+    lines = (session.folder.path / "evidence.jsonl").read_text().splitlines()
+    first, last = map(json.loads, lines)
+    assert first["phase"] == last["phase"] == "heal"
+    assert "slave_sync_ns" not in first["observed"]
+    assert last["observed"]["slave_sync_ns"] > last["observed"]["accept_ns"]
     age = session.rec.sightings.sync_age_seconds("pair-0")
     assert age is not None
     assert age < 60
