@@ -66,6 +66,10 @@ def dashboard(
         Path | None,
         typer.Option("--audit", help="Who started and aborted what (default: RUNS/audit.jsonl)."),
     ] = None,
+    poll_seconds: Annotated[
+        float,
+        typer.Option("--poll-seconds", min=0.2, max=60, help="How often brokers are looked at."),
+    ] = 1.0,
     requests_per_minute: Annotated[
         int, typer.Option("--requests-per-minute", min=1, help="Of one client.")
     ] = 1200,
@@ -103,6 +107,7 @@ def dashboard(
             tls_cert=tls_cert,
             tls_key=tls_key,
             metrics_port=metrics_port,
+            poll_seconds=poll_seconds,
             requests_per_minute=requests_per_minute,
             writes_per_minute=writes_per_minute,
             audit=audit,

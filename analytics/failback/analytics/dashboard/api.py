@@ -53,12 +53,14 @@ def _cluster_routes(router: APIRouter) -> None:
     @router.get("/clusters", responses=doc.refusals())
     async def clusters(_: Reader, shared: Parts) -> doc.ClusterPage:
         """Every cluster with its pairs, roles, lags, ages and exposures."""
-        found = shared.state.cluster_documents()
+        state = shared.state
+        found = state.cluster_documents()
         return doc.ClusterPage(
-            at=rfc3339(round(shared.state.at * 1e9)),
+            at=rfc3339(state.at_ns),
+            at_ns=state.at_ns,
             summary=summary(found),
             clusters=found,
-            problems=list(shared.state.problems),
+            problems=list(state.problems),
         )
 
     @router.get("/clusters/{cluster}/pairs", responses=doc.refusals("not-found"))
@@ -83,7 +85,8 @@ def _cluster_routes(router: APIRouter) -> None:
         rows = offset_rows(state.clusters, state.seen, group=group, topic=topic)
         found, following = page(rows, _queue_name, cursor, limit)
         return doc.OffsetPage(
-            at=rfc3339(round(state.at * 1e9)),
+            at=rfc3339(state.at_ns),
+            at_ns=state.at_ns,
             warnings=warnings(state.clusters, state.seen, state.at),
             offsets=found,
             next=following,

@@ -43,6 +43,7 @@ class ClusterPage(BaseModel):
     """Every cluster that is known, with its pairs."""
 
     at: str
+    at_ns: int
     summary: Json
     clusters: list[Json]
     problems: list[str]
@@ -59,6 +60,7 @@ class OffsetPage(BaseModel):
     """Queues with each copy of their offset; ``next`` is the cursor of the following page."""
 
     at: str
+    at_ns: int
     warnings: list[Json]
     offsets: list[Json]
     next: str | None

@@ -51,6 +51,11 @@ class State:
     runs: tuple[RunEntry, ...] = ()
     problems: tuple[str, ...] = ()
 
+    @property
+    def at_ns(self) -> int:
+        """When the clusters were looked at, Unix time."""
+        return round(self.at * 1e9)
+
     def run(self, name: str) -> RunEntry | None:
         return next((each for each in self.runs if each.run == name), None)
 
@@ -59,18 +64,23 @@ class State:
 
 
 class RateMeter:
-    """Messages per second by key, over the last half minute of growing counts."""
+    """Messages per second by key, over the last half minute of growing counts.
+
+    A cluster whose timers are scaled commits as much more often: its window shrinks with them.
+    """
 
     def __init__(self, seconds: float = RATE_SECONDS) -> None:
         self._seconds = seconds
         self._points: dict[Any, deque[tuple[float, int]]] = {}
+        self._windows: dict[Any, float] = {}
 
-    def add(self, key: Any, at: float, count: int) -> None:
+    def add(self, key: Any, at: float, count: int, time_scale: float = 1.0) -> None:
+        window = self._windows[key] = self._seconds * time_scale
         points = self._points.setdefault(key, deque())
         if points and count < points[-1][1]:
             points.clear()  # it fell: a count from before says nothing
         points.append((at, count))
-        while len(points) > 2 and points[1][0] <= at - self._seconds:
+        while len(points) > 2 and points[1][0] <= at - window:
             points.popleft()
 
     def rates(self) -> dict[Any, float]:
@@ -78,12 +88,13 @@ class RateMeter:
         found = {}
         for key, points in self._points.items():
             span = points[-1][0] - points[0][0]
-            if span >= self._seconds / 5:
+            if span >= self._windows[key] / 5 and span > 0:
                 found[key] = round((points[-1][1] - points[0][1]) / span, 2)
         return found
 
     def keep(self, keys: set[Any]) -> None:
         self._points = {key: value for key, value in self._points.items() if key in keys}
+        self._windows = {key: value for key, value in self._windows.items() if key in keys}
 
 
 class Poller:
@@ -182,7 +193,7 @@ class Poller:
 
     def _measure(self, clusters: Sequence[ClusterRef], seen: dict[str, BrokerSeen]) -> None:
         """Rates from what groups committed to whichever member of the pair knows more."""
-        counts: dict[tuple[str, str, GroupTopic], tuple[float, int]] = {}
+        counts: dict[tuple[str, str, GroupTopic], tuple[float, int, float]] = {}
         for cluster in clusters:
             for pair in cluster.pairs:
                 brokers = [
@@ -194,9 +205,12 @@ class Poller:
                         for queue, offset in broker.offsets.get(key, {}).items():
                             best[queue] = max(best.get(queue, 0), offset)
                     name = pair.members[0].broker_name
-                    counts[cluster.key, name, key] = (brokers[0].at, sum(best.values()))
-        for place, (at, count) in counts.items():
-            self._meter.add(place, at, count)
+                    first = brokers[0]
+                    counts[cluster.key, name, key] = (
+                        first.at, sum(best.values()), first.time_scale,
+                    )  # fmt: skip
+        for place, (at, count, time_scale) in counts.items():
+            self._meter.add(place, at, count, time_scale)
         self._meter.keep(set(counts))
 
     def _tell_clusters(self) -> None:
