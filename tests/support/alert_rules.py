@@ -19,7 +19,8 @@ from tools.setup_prometheus import ensure_prometheus
 from tests.support.processes import ROOT
 
 GOLDEN = ROOT / "tests" / "data" / "charts" / "everything.yaml"
-_DURATION = re.compile(r"(?<=[\[ ])(\d+)([smh])(?=[\])]| >=)")
+_DURATION = re.compile(r"(?<=[\[ :])(\d+)([smh])(?=[\]):]| >| or )")
+"""Ranges, steps and offsets of an expression; plain seconds have no unit."""
 _FOR = re.compile(r"(\d+)([smh])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 Rules = dict[str, Any]

@@ -173,6 +173,7 @@ class BrokerClusterKind:
     ) -> None:
         members: list[tuple[int, int, int | None, int | None]] = []
         masters: dict[int, int] = {}
+        known = self._figures.setdefault(where, PairFigures())
         for pair in status.get("pairs") or ():
             index, name = pair["index"], pair["name"]
             own = facts.claims_to_be_master(observed, index)
@@ -184,10 +185,9 @@ class BrokerClusterKind:
                     continue
                 compared = facts.compare_metadata(master, view.broker)
                 ahead = compared.ahead_messages if compared is not None else None
-                members.append((index, ordinal, facts.lag_bytes(master, view.broker), ahead))
-        figures = self._figures.setdefault(where, PairFigures()).look(
-            cluster, status, observed, self._world.clock()
-        )
+                lag = known.lag_bytes((index, ordinal), master, view.broker)
+                members.append((index, ordinal, lag, ahead))
+        figures = known.look(cluster, status, observed, self._world.clock())
         self._world.metrics.show("BrokerCluster", *where, status, members, masters, figures)
 
     def forget(self, namespace: str, name: str) -> None:

@@ -23,10 +23,21 @@ class ClusterFigures:
 
 
 class PairFigures:
-    """One cluster's slaves: since when each has copied nothing."""
+    """One cluster's slaves: since when each has copied nothing, and where its log was last seen."""
 
     def __init__(self) -> None:
         self._syncs: dict[tuple[int, int], SyncWatch] = {}
+        self._ends: dict[tuple[int, int], int] = {}
+
+    def lag_bytes(
+        self, member: tuple[int, int], master: Broker | None, slave: Broker | None
+    ) -> int | None:
+        """Return how far a slave is behind; one that is silent is where it was last seen."""
+        if slave is not None and slave.end is not None:
+            self._ends[member] = slave.end
+        if master is None or master.end is None or member not in self._ends:
+            return None
+        return master.end - self._ends[member]
 
     def look(
         self,

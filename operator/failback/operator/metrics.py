@@ -79,6 +79,11 @@ class Metrics:
         self._ahead = self._gauge(
             "slave_ahead_messages", "Offsets of a slave above its master's.", *member
         )
+        self._diverged = self._gauge(
+            "slave_diverged",
+            "1 for a slave that waits because its log is not its master's.",
+            *member,
+        )
         self._outage = self._histogram(
             "role_switch_outage_seconds", "Outage by a role switch.", "mode", "side"
         )
@@ -199,6 +204,10 @@ class Metrics:
         for pair in (status.get("pairs") or ()) if kind == "BrokerCluster" else ():
             labels = (namespace, name, str(pair["index"]))
             found[self._writable, labels] = 1 if pair.get("writable") else 0
+            for member in pair.get("members") or ():
+                if member.get("prefix"):
+                    diverged = int(member["prefix"] == "Diverged")
+                    found[self._diverged, (*labels, str(member["ordinal"]))] = diverged
         for pair, count in (masters or {}).items():
             found[self._masters, (namespace, name, str(pair))] = count
         for pair, ordinal, lag, ahead in members:

@@ -23,6 +23,7 @@ MASTER = f'{_NODE},node_id="demo-0-0",node_type="master"'
 GROUP = 'namespace="shop",cluster="demo",consumer_group="g"'
 RUNNING = {'failback_run_active{namespace="shop",cluster="demo",run="r1"}': "1x90"}
 ELSEWHERE = {'failback_run_active{namespace="shop",cluster="other",run="r1"}': "1x90"}
+REPORTED = {'up{job="exporter",instance="e"}': "1x100"}
 WATCHED = {'up{job="brokers",instance="b"}': "1x90"}
 PAIR = 'namespace="shop",name="demo",pair="0"'
 SYNC_AGE = f"rocketmq_slave_metadata_sync_age_seconds{{{SLAVE}}}"
@@ -38,8 +39,9 @@ REGRESSION = (
     'topic="T",source="%s"}'
 )
 EXPOSURE = f'rocketmq_reconsume_exposure_messages{{{GROUP},broker="demo-0"}}'
-AGAIN = f'rocketmq_reconsumed_messages_total{{{GROUP},cause="rollback"}}'
-OUT = f"rocketmq_messages_out_total{{{GROUP}}}"
+SHOWN = f'{GROUP},job="exporter",instance="e"'
+AGAIN = f'rocketmq_reconsumed_messages_total{{{SHOWN},cause="rollback"}}'
+ALL = f"failback_delivered_messages_total{{{SHOWN}}}"
 STOPPED = f"failback_ha_stopped{{{SLAVE}}}"
 GAPS = 'failback_log_gaps_total{run="r1",job="brokers",instance="b"}'
 FAULT = 'failback_fault_active{run="r1",fault="f1",target="demo-0"}'
@@ -50,6 +52,9 @@ STEP = f'failback_operator_operation_active{{{PAIR},type="Roll",step="Wait"}}'
 UNHEALED = CONDITION % ("ChaosExperiment", "Recovered", "False")
 UNAPPLIED = CONDITION % ("BrokerCluster", "ConfigApplied", "False")
 APPLIED = CONDITION % ("BrokerCluster", "ConfigApplied", "True")
+
+PASS_AGE = 'failback_operator_pass_age_seconds{kind="Topic",namespace="shop",name="t"}'
+OPERATOR = 'failback_operator_info{version="1"}'
 
 Series = dict[str, str]
 Case = tuple[str, Series, str, set[str]]
@@ -114,16 +119,40 @@ CASES: list[Case] = [
     ("little to repeat", {EXPOSURE: "10000x40"}, "6m", set()),
     (
         "two in a hundred again",
-        {AGAIN: "0+120x90", OUT: "0+6000x90"},
+        {AGAIN: "0+120x90", ALL: "0+6000x90"},
         "70m",
         {"ReconsumeBudgetBurn"},
     ),
-    ("one in a hundred again", {AGAIN: "0+60x90", OUT: "0+6000x90"}, "70m", set()),
-    ("many again, no longer", {AGAIN: "0+400x60 24000x30", OUT: "0+6000x90"}, "75m", set()),
+    ("one in a hundred again", {AGAIN: "0+60x90", ALL: "0+6000x90"}, "70m", set()),
+    ("many again, no longer", {AGAIN: "0+400x60 24000x30", ALL: "0+6000x90"}, "75m", set()),
     (
         "many again, in an experiment",
-        {AGAIN: "0+120x90", OUT: "0+6000x90", **RUNNING},
+        {AGAIN: "0+120x90", ALL: "0+6000x90", **RUNNING},
         "70m",
+        set(),
+    ),
+    (
+        "a first report, of many again",
+        {AGAIN: "_x9 400x90", ALL: "_x9 6000x90", **REPORTED},
+        "13m",
+        {"ReconsumeBudgetBurn"},
+    ),
+    (
+        "a first report, of few again",
+        {AGAIN: "_x9 40x90", ALL: "_x9 6000x90", **REPORTED},
+        "13m",
+        set(),
+    ),
+    (
+        "one more report of none again, after many with repeats",
+        {AGAIN: "400x99", ALL: "6000x9 9000x90", **REPORTED},
+        "13m",
+        set(),
+    ),
+    (
+        "an exporter that is new, and old reports",
+        {AGAIN: "_x9 400x90", ALL: "_x9 6000x90", 'up{job="exporter",instance="e"}': "_x9 1x90"},
+        "13m",
         set(),
     ),
     ("a log that is another", {STOPPED: "0x2 1x40"}, "4m", {"ReplicationStopped"}),
@@ -165,14 +194,14 @@ CASES: list[Case] = [
         set(),
     ),
     (
-        "a slave with messages of its own",
-        {f"failback_operator_slave_ahead_messages{{{PAIR}}}": "3x40"},
+        "a slave whose log is another",
+        {f"failback_operator_slave_diverged{{{PAIR}}}": "1x40"},
         "1m",
         {"FailbackSlaveDiverged"},
     ),
     (
-        "a slave without",
-        {f"failback_operator_slave_ahead_messages{{{PAIR}}}": "0x40"},
+        "a slave whose log is its master's",
+        {f"failback_operator_slave_diverged{{{PAIR}}}": "0x40"},
         "1m",
         set(),
     ),
@@ -192,13 +221,31 @@ CASES: list[Case] = [
     ("an operation at one step", {STEP: "1x40"}, "9m", set()),
     (
         "a resource that nobody looks after",
-        {'failback_operator_pass_age_seconds{kind="Topic",namespace="shop",name="t"}': "301x40"},
+        {PASS_AGE: "301x40", OPERATOR: "1x40"},
         "2m",
         {"FailbackOperatorStalled"},
     ),
     (
+        "an operator that does not answer any more",
+        {PASS_AGE: "10x10 stale", OPERATOR: "1x10 stale"},
+        "17m",
+        {"FailbackOperatorStalled"},
+    ),
+    (
+        "an operator that has just gone",
+        {PASS_AGE: "10x10 stale", OPERATOR: "1x10 stale"},
+        "14m",
+        set(),
+    ),
+    (
+        "a resource that was deleted while the operator runs",
+        {PASS_AGE: "10x10 stale", OPERATOR: "1x40"},
+        "30m",
+        set(),
+    ),
+    (
         "a resource that is looked after",
-        {'failback_operator_pass_age_seconds{kind="Topic",namespace="shop",name="t"}': "60x40"},
+        {PASS_AGE: "60x40", OPERATOR: "1x40"},
         "2m",
         set(),
     ),

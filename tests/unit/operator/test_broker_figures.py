@@ -92,3 +92,25 @@ def test_a_run_is_active_while_its_experiment_has_an_arm() -> None:
     ]
     metrics.show("ChaosExperiment", "shop", "kill", {"phase": "Completed"}, cluster="demo")
     assert shown(metrics, "failback_run_active") == []
+
+
+def test_a_silent_slave_is_where_it_was_last_seen() -> None:
+    figures, member = PairFigures(), (0, 1)
+    master, ahead = replace(MASTER, end=1000), replace(MASTER, end=9000)
+    assert figures.lag_bytes(member, master, None) is None, "it was never seen"
+    assert figures.lag_bytes(member, master, replace(SLAVE, end=900)) == 100
+    assert figures.lag_bytes(member, ahead, SLAVE) == 8100
+    assert figures.lag_bytes(member, ahead, None) == 8100
+    assert figures.lag_bytes(member, None, replace(SLAVE, end=950)) is None
+    assert figures.lag_bytes(member, ahead, None) == 8050
+    assert figures.lag_bytes((1, 1), ahead, None) is None, "another slave"
+
+
+@pytest.mark.parametrize(("prefix", "value"), [("Diverged", 1), ("Verified", 0)])
+def test_a_slave_that_waits_because_of_its_log_is_told(prefix: str, value: int) -> None:
+    metrics = Metrics(version="1", kopf="1", kubernetes="1")
+    members = [{"ordinal": 0}, {"ordinal": 1, "prefix": prefix}]
+    status = {"pairs": [{"index": 0, "name": "demo-0", "members": members}]}
+    metrics.show("BrokerCluster", "shop", "demo", status)
+    place = {"namespace": "shop", "name": "demo", "pair": "0", "member": "1"}
+    assert shown(metrics, "failback_operator_slave_diverged") == [(place, value)]
