@@ -3,7 +3,8 @@
 ``python -m tests.benchmarks`` runs all; names select: ``python -m tests.benchmarks broker report``.
 Figures are printed as ratios against the opponent in the same run. Nothing is asserted here: a
 machine's figures are to be read, not to fail a build. The broker's whole table takes an hour and
-is asked for by name (``make bench-broker``); here it is run at its small scale.
+the predictor's grid half of one: both are asked for by name (``make bench-broker``,
+``make bench-predictor``); here the one is run at its small scale, the other once under one setting.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ARGUMENTS = {"broker": ("--scale", "small")}
+ARGUMENTS = {
+    "broker": ("--scale", "small"),
+    "predictor": ("flush-5000-commit-5000-compat", "--repetitions", "1"),
+}
 
 
 def available() -> dict[str, Path]:

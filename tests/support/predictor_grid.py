@@ -1,134 +1,215 @@
-"""The grid on which the predictor is checked: real local brokers, all timers at a tenth.
+"""The grid on which the predictor is checked: its cells, their experiment, what is kept of them.
 
-A cell is a fault under settings; it is run several times and the median of what came twice is
-compared with what was predicted from the very experiment file that was run.
+A cell is a fault under a setting. The four faults of a setting share a run: one kill of the master,
+and four groups on topics of their own, of which one runs on and three end and start again at
+different moments. What each group was given again is compared with what was predicted for it from
+the very experiment file that was run. Timers run at half their length: a harness needs tenths of a
+second for what should happen at once.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, Final, Self
 
 from failback.analytics import predict as package
 from failback.analytics.predict import Prediction, predict
 from failback.cli.predict_sources import Asked, read_questions
 from failback.client.files import replace_file
-from tests.support.chaos_lab import (
-    RESOURCES,
-    TIME_SCALE,
-    LocalCluster,
-    duplicates,
-    experiment,
-    run_failback,
-)
 
-REPETITIONS = 5
-KEPT = Path(package.__file__).with_name("grid.json")
-FLUSH_MS = (5_000, 1_000)
-RULES = ("compat", "guarded")
-FAULTS = ("kill", "handover", "restart-on-slave", "restart-after-return")
-COMMITS_MS = {"compat": (5_000, 1_000), "guarded": (5_000,)}
-
-KILL: dict[str, Any] = {
+REPETITIONS: Final = 5
+TIME_SCALE: Final = 0.5
+KEPT: Final = Path(package.__file__).with_name("grid.json")
+LEAST_INSIDE: Final = 0.9
+PAIR: Final = "pair-0"
+TOPIC: Final = {"queues": 4, "ratePerSecond": 5, "bodyBytes": 128, "preloadMessages": 6000}
+HANDLER_MS: Final = 25.0
+KILL: Final = {
     "id": "f1",
     "fault": "kill",
     "at": 6,
     "jitterSeconds": 5,
-    "target": {"pair": "pair-0", "role": "master"},
-    "with": {"downSeconds": 50},
+    "target": {"pair": PAIR, "role": "master"},
+    "with": {"downSeconds": 60},
 }
-CONSUMERS: dict[str, dict[str, Any]] = {
+ENDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "kill": {},
+    "restart-on-slave": {
+        "at": 1,
+        "with": {"signal": "KILL", "after": "gone:f1", "restartAfterSeconds": 5},
+    },
     "handover": {
         "with": {
             "signal": "TERM",
             "after": "slave-serving:f1",
-            "minServed": 1200,
+            "minServed": 100,
             "restartAfter": "registered:f1",
             "restartAfterSeconds": 5,
-        }
-    },
-    "restart-on-slave": {
-        "at": 20,
-        "with": {"signal": "KILL", "after": "gone:f1", "restartAfterSeconds": 5},
+        },
     },
     "restart-after-return": {
         "at": 0.5,
         "with": {"signal": "KILL", "after": "accept:f1", "restartAfterSeconds": 1},
     },
 }
+"""How the group of each fault ends, in the order in which the groups end; the first runs on."""
+FAULTS: Final = tuple(ENDS)
 
 
 @dataclass(frozen=True)
-class Brokers:
-    """What a cluster is started with."""
+class Setting:
+    """What a cluster and its clients are started with."""
 
     flush_ms: int
+    commit_ms: int
     rules: str
 
     def __str__(self) -> str:
-        return f"flush-{self.flush_ms}-{self.rules}"
+        return f"flush-{self.flush_ms}-commit-{self.commit_ms}-{self.rules}"
+
+    def cells(self) -> list[Cell]:
+        return [Cell(self, fault) for fault in FAULTS]
+
+    def resources(self) -> str:
+        """The name server and the pair, as a file for ``failback up``."""
+        scale = {"failbackTimeScale": str(TIME_SCALE)}
+        cluster = {
+            "pairs": 1,
+            "slavesPerPair": 1,
+            "slaveReadEnable": True,
+            "nameServerRef": {"name": "ns"},
+            "config": {**scale, "flushConsumerOffsetInterval": str(self.flush_ms)},
+            "engine": {"type": "failback", "rules": self.rules},
+        }
+        kinds = {"NameServer": ("ns", {"replicas": 1, "config": scale})}
+        kinds["BrokerCluster"] = ("demo", cluster)
+        return "\n---\n".join(
+            json.dumps(
+                {
+                    "apiVersion": "failback.dev/v1alpha1",
+                    "kind": kind,
+                    "metadata": {"name": name},
+                    "spec": spec,
+                }
+            )
+            for kind, (name, spec) in kinds.items()
+        )
+
+    def document(self, seed: int, tag: str = "") -> dict[str, Any]:
+        """The experiment of one repetition. ``tag`` keeps the topics of several apart."""
+        faults: list[dict[str, Any]] = [dict(KILL)]
+        for number, (fault, end) in enumerate(ENDS.items()):
+            if end:
+                target = {"group": group_of(fault, tag), "mode": "all"}
+                name = f"f{number + 1}"
+                faults.append({"id": name, "fault": "kill-consumer", "target": target, **end})
+        spec = {
+            "clusterRef": {"name": "demo"},
+            "seed": seed,
+            "timeScale": TIME_SCALE,
+            "workload": {
+                "topics": [{"name": _topic_of(fault, tag), **TOPIC} for fault in FAULTS],
+                "groups": [_group(fault, tag) for fault in FAULTS],
+                "switches": {
+                    "persist_offset_interval_ms": self.commit_ms,
+                    "drain_on_shutdown_ms": 30_000,
+                },
+            },
+            "faults": faults,
+            "warmupSeconds": 5,
+            "cooldownSeconds": 10,
+            "steadyState": {"minProducePerSecond": 5, "holdSeconds": 5, "timeoutSeconds": 120},
+            "drain": {"timeoutSeconds": 900, "quietSeconds": 3},
+            "recoverTimeoutSeconds": 600,
+            "healDeadlineSeconds": 600,
+            "timeoutSeconds": 1800,
+        }
+        return {
+            "apiVersion": "failback.dev/v1alpha1",
+            "kind": "ChaosExperiment",
+            "metadata": {"name": "grid"},
+            "spec": spec,
+        }
+
+
+def _topic_of(fault: str, tag: str) -> str:
+    return f"{fault}{tag}"
+
+
+def group_of(fault: str, tag: str = "") -> str:
+    """The group whose repeats are those of a fault."""
+    return f"group-{_topic_of(fault, tag)}"
+
+
+def _group(fault: str, tag: str) -> dict[str, Any]:
+    """One member with one handler; three that are as fast together where several matter."""
+    members = 1 if ENDS[fault] else 3
+    mean_ms = HANDLER_MS * members
+    return {
+        "name": group_of(fault, tag),
+        "topic": _topic_of(fault, tag),
+        "members": members,
+        "threads": 1,
+        "pullThresholdForQueue": 16,
+        "handler": {"meanMs": mean_ms, "jitterMs": mean_ms / 4},
+        "start": {"spreadSeconds": 30},
+    }
+
+
+SETTINGS: Final = tuple(
+    Setting(flush_ms, commit_ms, rules)
+    for flush_ms in (5_000, 1_000)
+    for commit_ms, rules in ((5_000, "compat"), (1_000, "compat"), (5_000, "guarded"))
+)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One fault under one set of settings."""
+    """One fault under one setting."""
 
-    brokers: Brokers
+    setting: Setting
     fault: str
-    commit_ms: int
 
     def __str__(self) -> str:
-        return f"{self.fault}-commit-{self.commit_ms}-{self.brokers}"
+        return f"{self.fault}-{self.setting}"
 
-    def document(self, topic: str, seed: int) -> Any:
-        """The experiment of one repetition."""
-        several = self.fault == "kill"
-        faults = [KILL]
-        if not several:
-            target = {"group": f"group-{topic}", "mode": "all"}
-            faults += [{"id": "f2", "fault": "kill-consumer", "target": target}]
-            faults[1] |= CONSUMERS[self.fault]
-        load = {"ratePerSecond": 40, "preloadMessages": 40_000 if several else 12_000}
-        group = {
-            "members": 3 if several else 1,
-            "threads": 1,
-            "pullThresholdForQueue": 64,
-            "handler": {"meanMs": 8, "jitterMs": 2},
-            "start": {"spreadSeconds": 30 if several else 0},
-        }
-        made = experiment(
-            faults,
-            topic=topic,
-            name="grid",
-            load=load,
-            group=group,
-            cooldownSeconds=35,
-            drain={"timeoutSeconds": 900, "quietSeconds": 3},
-            recoverTimeoutSeconds=600,
-            healDeadlineSeconds=600,
-        )
-        document = json.loads(made.source)
-        spec = document["spec"]
-        spec["seed"] = seed
-        spec["workload"]["switches"] = {
-            "persist_offset_interval_ms": self.commit_ms,
-            "drain_on_shutdown_ms": 30_000,
-        }
-        return document
+    def predicted(self) -> Prediction:
+        return _predicted(self)
+
+
+@cache
+def _predicted(cell: Cell) -> Prediction:
+    """What ``failback predict`` says to the files of a run of this cell."""
+    with TemporaryDirectory() as scratch:
+        cluster, file = Path(scratch, "cluster.yaml"), Path(scratch, "experiment.yaml")
+        cluster.write_text(cell.setting.resources())
+        file.write_text(json.dumps(cell.setting.document(seed=1)))
+        asked = Asked({}, cluster=cluster, group=group_of(cell.fault))
+        (question,) = read_questions(str(file), asked)
+    (plan,) = question.plans
+    return predict(question.settings, plan)
+
+
+ALL_CELLS: Final = tuple(cell for setting in SETTINGS for cell in setting.cells())
 
 
 @dataclass
 class Result:
-    """What was observed in a cell, and what was predicted."""
+    """What was observed in a cell, one number per repetition, and how much a run was held up.
+
+    ``stall_ms``: the longest time by which a heartbeat of the group's processes came late.
+    """
 
     cell: Cell
-    predicted: Prediction
     observed: list[int] = field(default_factory=list)
+    stall_ms: list[int] = field(default_factory=list)
 
     @property
     def median(self) -> float:
@@ -136,130 +217,112 @@ class Result:
 
     @property
     def inside(self) -> bool:
-        return self.predicted.holds(self.median)
+        return self.cell.predicted().holds(self.median)
+
+    @property
+    def below_worst(self) -> bool:
+        return max(self.observed) <= self.cell.predicted().worst
 
     def row(self) -> str:
         """A line of the table of docs/predictor.md."""
-        p = self.predicted
+        p, setting = self.cell.predicted(), self.cell.setting
         seen = ", ".join(map(str, sorted(self.observed)))
-        cell = self.cell
         return (
-            f"| {cell.fault} | {cell.brokers.flush_ms} | {cell.commit_ms} | {cell.brokers.rules}"
+            f"| {self.cell.fault} | {setting.flush_ms} | {setting.commit_ms} | {setting.rules}"
             f" | {p.p5:,.0f} to {p.p95:,.0f} | {p.median:,.0f} | {p.worst:,} | {seen}"
             f" | {self.median:,.0f} | {'yes' if self.inside else 'no'} |"
         )
 
     def to_dict(self) -> dict[str, Any]:
         """As the package keeps it: what tells a report whether the predictor has held."""
-        p, brokers = self.predicted, self.cell.brokers
+        p, setting = self.cell.predicted(), self.cell.setting
         return {
             "fault": self.cell.fault,
-            "flush_ms": brokers.flush_ms,
-            "commit_ms": self.cell.commit_ms,
-            "rules": brokers.rules,
+            "flush_ms": setting.flush_ms,
+            "commit_ms": setting.commit_ms,
+            "rules": setting.rules,
             "p5": round(p.p5),
             "p50": round(p.median),
             "p95": round(p.p95),
             "worst": p.worst,
-            "observed": sorted(self.observed),
+            "observed": self.observed,
+            "stall_ms": self.stall_ms,
         }
 
-    def keep(self) -> None:
-        """Put the cell in place of what the package knew of it."""
-        found = json.loads(KEPT.read_text(encoding="utf-8"))
-        mine = self.to_dict()
-        key = ("fault", "flush_ms", "commit_ms", "rules")
-        cells = [each for each in found["cells"] if any(each[k] != mine[k] for k in key)]
-        order = {str(cell): number for number, cell in enumerate(ALL_CELLS)}
-        cells.append(mine)
-        cells.sort(key=lambda each: order[str(cell_of(each))])
-        lines = ",\n ".join(json.dumps(each) for each in cells)
-        about = json.dumps(found["about"])
-        replace_file(KEPT, f'{{"about": {about}, "cells": [\n {lines}\n]}}\n'.encode())
+
+class Kept:
+    """Results by cell, in a file that is whole after every repetition. Thread safe.
+
+    Predictions are those of the program that writes the file, never what it read.
+    """
+
+    ABOUT: Final = "What the grid of tests/support/predictor_grid.py observed on real brokers."
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._results = {cell: Result(cell) for cell in ALL_CELLS}
+
+    @classmethod
+    def read(cls, file: Path) -> Self:
+        """Go on with what a file holds, if there is one."""
+        kept = cls(file)
+        entries = json.loads(file.read_text("utf-8"))["cells"] if file.exists() else []
+        for each in entries:
+            cell = Cell(Setting(each["flush_ms"], each["commit_ms"], each["rules"]), each["fault"])
+            kept._results[cell] = Result(cell, each["observed"], each["stall_ms"])
+        return kept
+
+    @property
+    def results(self) -> list[Result]:
+        """The cells that were run, in the grid's order."""
+        with self._lock:
+            return [each for each in self._results.values() if each.observed]
+
+    def repetitions(self, setting: Setting) -> int:
+        """How many are there of every cell of a setting."""
+        with self._lock:
+            return min(len(self._results[cell].observed) for cell in setting.cells())
+
+    def add(
+        self, setting: Setting, observed: Mapping[str, int], stall_ms: Mapping[str, int]
+    ) -> None:
+        """Take in one repetition: a number per fault."""
+        with self._lock:
+            for cell in setting.cells():
+                self._results[cell].observed.append(observed[cell.fault])
+                self._results[cell].stall_ms.append(stall_ms[cell.fault])
+            self._save()
+
+    def save(self) -> None:
+        """Write the file, with today's predictions."""
+        with self._lock:
+            self._save()
+
+    def _save(self) -> None:
+        if self._file is not None:
+            cells = [json.dumps(each.to_dict()) for each in self._results.values() if each.observed]
+            text = ",\n ".join(cells)
+            about = json.dumps(self.ABOUT)
+            replace_file(self._file, f'{{"about": {about}, "cells": [\n {text}\n]}}\n'.encode())
 
 
-def cell_of(kept: dict[str, Any]) -> Cell:
-    """The cell that an entry of the package is about."""
-    return Cell(Brokers(kept["flush_ms"], kept["rules"]), kept["fault"], kept["commit_ms"])
-
-
-def kept_rows() -> list[str]:
-    """The table of docs/predictor.md, from what the package keeps."""
-    rows = []
-    for each in json.loads(KEPT.read_text(encoding="utf-8"))["cells"]:
-        median = statistics.median(each["observed"])
-        inside = each["p5"] <= median <= each["p95"]
-        seen = ", ".join(map(str, each["observed"]))
-        rows.append(
-            f"| {each['fault']} | {each['flush_ms']} | {each['commit_ms']} | {each['rules']}"
-            f" | {each['p5']:,} to {each['p95']:,} | {each['p50']:,} | {each['worst']:,} | {seen}"
-            f" | {median:,.0f} | {'yes' if inside else 'no'} |"
-        )
-    return rows
-
-
-HEADER = (
+HEADER: Final = (
     "| fault | flushConsumerOffsetInterval | persistConsumerOffsetInterval | rules | 90 % band"
     " | expected | worst case | observed | median | inside |\n"
     "|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
-def cells(brokers: Brokers) -> list[Cell]:
-    """The cells that one cluster can run."""
-    return [
-        Cell(brokers, fault, commit_ms)
-        for fault in FAULTS
-        for commit_ms in COMMITS_MS[brokers.rules]
-    ]
+def table(results: Sequence[Result]) -> str:
+    """The table of docs/predictor.md."""
+    return "\n".join([HEADER, *(each.row() for each in results)])
 
 
-ALL_CELLS = [cell for flush in FLUSH_MS for rules in RULES for cell in cells(Brokers(flush, rules))]
-
-
-@contextmanager
-def cluster(folder: Path, brokers: Brokers) -> Iterator[LocalCluster]:
-    """A pair with these settings; stopped afterwards."""
-    folder.mkdir(parents=True)
-    file = folder / "cluster.yaml"
-    plain = '  config: {failbackTimeScale: "SCALE"}\n'
-    assert RESOURCES.endswith(plain)
-    own = (
-        '  config: {failbackTimeScale: "SCALE",'
-        f' flushConsumerOffsetInterval: "{brokers.flush_ms}"}}\n'
-        f"  engine: {{type: failback, rules: {brokers.rules}}}\n"
-    )
-    text = RESOURCES.removesuffix(plain) + own
-    file.write_text(text.replace("SCALE", str(TIME_SCALE)))
-    root = folder / "root"
-    run_failback("up", "-f", str(file), "--root", str(root), "--detach")
-    try:
-        yield LocalCluster(root)
-    finally:
-        run_failback("down", "--root", str(root))
-
-
-def run_cell(lab: LocalCluster, cell: Cell, folder: Path, repetitions: int) -> Result:
-    """Predict a cell, then run it so many times."""
-    from failback.chaos.spec import load_experiment
-
-    folder.mkdir(parents=True)
-    result: Result | None = None
-    for number in range(repetitions):
-        topic = f"t{ALL_CELLS.index(cell)}x{number}"
-        file = folder / f"{number}.yaml"
-        file.write_text(json.dumps(cell.document(topic, seed=number + 1)))
-        if result is None:
-            asked = Asked({}, cluster=lab.root.parent / "cluster.yaml")
-            (question,) = read_questions(str(file), asked)
-            (plan,) = question.plans
-            result = Result(cell, predict(question.settings, plan))
-        outcome, lines = lab.run(load_experiment(file), folder / f"run-{number}")
-        assert outcome.exit_code == 0, (cell, outcome, lines[-5:])
-        result.observed.append(duplicates(folder / f"run-{number}"))
-    assert result is not None
-    return result
-
-
-if __name__ == "__main__":
-    print("\n".join([HEADER, *kept_rows()]))
+def shortcomings(results: Sequence[Result]) -> list[str]:
+    """Why the grid does not hold; empty when it does."""
+    found = [f"above the worst case: {each.row()}" for each in results if not each.below_worst]
+    outside = [each.row() for each in results if not each.inside]
+    if len(outside) > (1 - LEAST_INSIDE) * len(results):
+        found += [f"outside of the band: {row}" for row in outside]
+    return found

@@ -2,71 +2,49 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.chaos_lab import LocalCluster
-from tests.support.predictor_grid import (
-    ALL_CELLS,
-    HEADER,
-    REPETITIONS,
-    Brokers,
-    Cell,
-    Result,
-    cluster,
-    run_cell,
-)
+from tests.support.grid_runs import GridRuns
+from tests.support.predictor_grid import ALL_CELLS, REPETITIONS, Cell, Kept, shortcomings, table
 
 pytestmark = [pytest.mark.faults, pytest.mark.soak]
 
-LEAST_INSIDE = 0.9
-
 
 @pytest.fixture(scope="module")
-def results() -> list[Result]:
-    """What the cells of this session found, in the order in which they ran."""
-    return []
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """Every cell, run so often; two clusters at a time."""
+    folder = tmp_path_factory.mktemp("grid")
+    kept = Kept(folder / "grid.json")
+    runs = GridRuns(kept, folder, print)
+    runs.run(at_once=2)
+    assert not runs.failures, runs.failures
+    print(f"\n{table(kept.results)}")
+    return kept
 
 
-@pytest.fixture(scope="module")
-def lab(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[LocalCluster]:
-    brokers: Brokers = request.param
-    with cluster(tmp_path_factory.mktemp("grid") / str(brokers), brokers) as running:
-        yield running
+@pytest.mark.parametrize("cell", ALL_CELLS, ids=str)
+def test_no_repetition_is_above_the_worst_case(kept: Kept, cell: Cell) -> None:
+    (result,) = [each for each in kept.results if each.cell == cell]
+    assert len(result.observed) >= REPETITIONS
+    assert result.below_worst, result.row()
 
 
-@pytest.mark.parametrize(
-    ("lab", "cell"),
-    [pytest.param(cell.brokers, cell, id=str(cell)) for cell in ALL_CELLS],
-    indirect=["lab"],
-)
-def test_no_repetition_is_above_the_worst_case(
-    lab: LocalCluster, cell: Cell, tmp_path: Path, results: list[Result]
-) -> None:
-    result = run_cell(lab, cell, tmp_path / "runs", REPETITIONS)
-    results.append(result)
-    if os.environ.get("FAILBACK_KEEP_GRID"):
-        result.keep()
-    print(f"\n{result.row()}")
-    assert max(result.observed) <= result.predicted.worst, result.row()
+def test_nine_medians_of_ten_lie_in_the_band(kept: Kept) -> None:
+    assert len(kept.results) >= 24
+    assert not shortcomings(kept.results)
 
 
-def test_nine_medians_of_ten_lie_in_the_band(results: list[Result]) -> None:
-    """Last in this file: it looks at the cells that ran before it."""
-    if not results:
-        pytest.skip("no cell was run")
-    print(f"\n{HEADER}")
-    for result in results:
-        print(result.row())
-    outside = [result.row() for result in results if not result.inside]
-    assert len(outside) <= (1 - LEAST_INSIDE) * len(results), "\n".join(outside)
-
-
-def test_the_grid_is_large_enough() -> None:
-    assert len(ALL_CELLS) >= 24
-    assert REPETITIONS >= 5
+def test_what_is_kept_is_read_again(kept: Kept, tmp_path: Path) -> None:
+    file = tmp_path / "again.json"
+    again = Kept(file)
+    for setting in {result.cell.setting for result in kept.results}:
+        mine = {each.cell.fault: each for each in kept.results if each.cell.setting == setting}
+        for number in range(REPETITIONS):
+            again.add(
+                setting,
+                {fault: each.observed[number] for fault, each in mine.items()},
+                {fault: each.stall_ms[number] for fault, each in mine.items()},
+            )
+    assert Kept.read(file).results == kept.results
