@@ -36,7 +36,7 @@ KINDS = st.fixed_dictionaries(
 class LongWay(Dispatcher):
     """Looks at every record with ``read_record``."""
 
-    def _enter_plain(self, view: memoryview, at: int, start: int) -> tuple[int, int]:
+    def _enter_plain(self, view: memoryview, at: int, start: int, stop: int) -> tuple[int, int]:
         return at, 0
 
 

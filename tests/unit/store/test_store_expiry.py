@@ -143,6 +143,17 @@ async def test_a_kill_between_two_deletions_leaves_a_log_without_a_gap() -> None
         assert put(store).queue_offset == 30
 
 
+async def test_a_file_stays_while_records_of_it_are_not_in_their_queues() -> None:
+    aged = Aged(messages=12)
+    files, store = aged.log_files(), aged.store
+    aged.later(10_000)
+    expiry = Expiry(aged.files, store.config, store._log, store._queues, clock_ms=aged.clock)
+    await expiry.run_round(2 * 1024 - 1)
+    assert aged.log_files() == files[1:]
+    await expiry.run_round(2 * 1024)
+    assert aged.log_files() == files[2:]
+
+
 @pytest.mark.parametrize(
     ("when", "hour", "is_due"),
     [("04", 4, True), ("4;16", 16, True), ("04", 5, False), ("", 0, False), ("x; 7", 7, True)],
@@ -159,7 +170,7 @@ async def test_it_is_done_at_the_hours_that_are_set(when: str, hour: int, is_due
         clock_ms=aged.clock,
         hour_of=lambda _: hour,
     )
-    assert bool(await expiry.run_round()) is is_due
+    assert bool(await expiry.run_round(store.max_physical_offset)) is is_due
 
 
 def test_the_hour_is_the_local_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,6 +158,7 @@ class _NotOurLog(Exception):
 
 
 def _join_of(store: HaStore, config: HaConfig) -> JoinCheck:
+    _ = store.dispatch_stuck_at  # dispatches what came: only the beginning of a record is left
     end, behind = store.max_physical_offset, store.dispatch_behind_bytes
     rest = bytes(store.read_raw(end - behind, behind))
     return JoinCheck(end - behind if end else None, rest, config.mapped_file_bytes)

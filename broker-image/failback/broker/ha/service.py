@@ -30,11 +30,14 @@ class HaStore(Protocol):
 
     @property
     def dispatch_behind_bytes(self) -> int:
-        """How much of the log lies behind the last whole record: the beginning of one (slave)."""
+        """How much of the log is not dispatched (slave): at least the beginning of a record."""
 
     @property
     def dispatch_stuck_at(self) -> int | None:
-        """Where the log stopped making sense (slave); ``None`` while it does."""
+        """Where the log stopped making sense (slave); ``None`` while it does.
+
+        Dispatches all that came.
+        """
 
     def read_raw(self, physical_offset: int, max_bytes: int, /) -> memoryview:
         """Bytes at ``physical_offset``, within one file; empty where the log has none."""

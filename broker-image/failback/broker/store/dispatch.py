@@ -151,29 +151,35 @@ class Dispatcher:
         self.touched.clear()
         self._pending_count = 0
 
-    def catch_up(self) -> int:
+    def catch_up(self, most_bytes: int | None = None) -> int:
         """Dispatch up to the log's tail, as far as records are whole; return how many.
+
+        ``most_bytes`` ends it with the record that reaches so far.
 
         Raises:
             OSError: A queue could not be written.
         """
         count = 0
-        while self.stuck_at is None and self.position < self._log.tail:
+        goal = self._log.tail if most_bytes is None else self.position + most_bytes
+        while self.stuck_at is None and self.position < min(goal, self._log.tail):
             view = self._log.read(self.position, self._log.files.file_bytes)
-            done, advanced = self._dispatch_view(view)
+            done, advanced = self._dispatch_view(view, goal - self.position)
             self.write_touched()
             count += done
             if not advanced:
                 break
         return count
 
-    def _dispatch_view(self, view: memoryview) -> tuple[int, int]:
-        """Dispatch the whole records at the start of ``view``: the rest of a file, or a part."""
+    def _dispatch_view(self, view: memoryview, stop: int) -> tuple[int, int]:
+        """Dispatch the whole records that begin in the first ``stop`` bytes of ``view``.
+
+        ``view`` is the rest of a file, or what there is of it.
+        """
         start, at, count = self.position, 0, 0
         while True:
-            at, entered = self._enter_plain(view, at, start)
+            at, entered = self._enter_plain(view, at, start, stop)
             count += entered
-            if at >= len(view):
+            if at >= min(stop, len(view)):
                 break
             found = read_record(view, at, start + at, check_crc=False)
             if isinstance(found, Record):
@@ -188,20 +194,23 @@ class Dispatcher:
         self.position = start + at
         return count, at
 
-    def _enter_plain(self, view: memoryview, at: int, start: int) -> tuple[int, int]:
+    def _enter_plain(self, view: memoryview, at: int, start: int, stop: int) -> tuple[int, int]:
         """Enter plain records from byte ``at`` of ``view`` on; return where that ends, how many.
+
+        None begins at byte ``stop`` or behind it.
 
         Plain is a whole record with IPv4 hosts and an entry that comes next in a queue without
         delays: nearly every one that a slave gets. Everything else, and whatever is wrong, is left
         to :func:`read_record` and :meth:`enter`, which do the same at twice the cost.
         """
         end, count = len(view), 0
+        last = min(stop, end - HEAD_BYTES)
         unpack, pack, keyed = _HEAD.unpack_from, ENTRY.pack, self.keyed
         queue, piece, queue_of = None, b"", -1
         entries: list[bytes] = []  # of adjacent records in one queue, packed
         next_offset = last_end = head = 0
         timestamp = self.store_timestamp
-        while end - at > HEAD_BYTES:
+        while at < last:
             size, magic, queue_id, queue_offset, own, flags, stored, body = unpack(view, at)
             rest_start, record_end = at + HEAD_BYTES + body, at + size
             if magic != V1_MAGIC or flags & _RARE_FLAGS or own != start + at or body < 0:

@@ -74,8 +74,10 @@ class Expiry:
         """Let the next :data:`ORDERED_ROUNDS` rounds delete what is old enough at any hour."""
         self._ordered = ORDERED_ROUNDS
 
-    async def run_round(self) -> list[Path]:
+    async def run_round(self, entered_offset: int) -> list[Path]:
         """Look at clock and disk and delete what may go; return the paths, oldest first.
+
+        Records before ``entered_offset`` are in their queues; a log file that has others stays.
 
         Raises:
             OSError: A file could not be deleted.
@@ -86,7 +88,7 @@ class Expiry:
         is_ordered, self._ordered = self._ordered > 0, max(0, self._ordered - 1)
         is_full = used > self._config.disk_max_used_ratio / 100
         is_due = self._is_hour() or is_full or is_ordered
-        deleted = await self._delete_log_files(forced) if is_due else []
+        deleted = await self._delete_log_files(forced, entered_offset) if is_due else []
         low = self._log.min_offset
         if low > self._cleaned_before:  # at the first round too: the last process may have died
             deleted += await self._delete(self._queues.drop_before(low))
@@ -111,12 +113,14 @@ class Expiry:
         now = self._hour_of(self._clock_ms())
         return any(hour.isdecimal() and int(hour) == now for hour in hours)
 
-    async def _delete_log_files(self, forced: bool) -> list[Path]:
+    async def _delete_log_files(self, forced: bool, entered_offset: int) -> list[Path]:
         """Delete from the oldest on, never the last, up to the first that has to stay."""
         deleted: list[Path] = []
         files = self._log.files
         while len(files.files) > 1 and len(deleted) < MOST_FILES_PER_ROUND:
             first = files.files[0]
+            if first.end > entered_offset:
+                break
             age_ms = self._clock_ms() - self._files.modified_ms(first.path)
             if not forced and age_ms < self._config.file_reserved_ms:
                 break

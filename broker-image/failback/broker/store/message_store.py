@@ -54,8 +54,8 @@ DISK_FULL: Final = "the broker's disk is full"
 
 _GATHER_SECONDS: Final = 0.01
 """How long a slave leaves records that came, to dispatch them together with later ones."""
-_MOST_UNDISPATCHED: Final = 1 << 20
-"""Log bytes that a slave may leave for later."""
+_SHARE_BYTES: Final = 1 << 20
+"""Log bytes that a slave dispatches in one go: two milliseconds."""
 
 Arrival = Callable[[str, int, int, int], None]
 
@@ -229,7 +229,8 @@ class MessageStore(StoreReader):
             return
         self._write_entries()
         was_full = self._expiry.is_full
-        await self._expiry.run_round()
+        stuck = self._dispatcher.stuck_at is not None
+        await self._expiry.run_round(self._log.tail if stuck else self._dispatcher.position)
         if self._expiry.is_full != was_full and not self._failed and self._unlock is not None:
             self._appender.refusal = DISK_FULL if self._expiry.is_full else None
 
@@ -307,29 +308,38 @@ class MessageStore(StoreReader):
         except OSError as error:
             raise self._write_failed(error) from error
         self._late.ask()
-        if log.tail - self._dispatcher.position > _MOST_UNDISPATCHED:
-            self._late.settle()
+        # While a slave copies its master's log, copying goes first. What it has to dispatch later
+        # is at most one file, which the page cache still holds.
+        while self._late.due and log.tail - self._dispatcher.position > log.files.file_bytes:
+            self._late.share()
         self._flush.appended()
         for listener in self._append_listeners:
             listener()
 
-    def _dispatch(self) -> None:
+    def _dispatch(self) -> bool:
+        """Dispatch a share of what came; return whether there is more."""
         dispatcher = self._dispatcher
         start, keyed = dispatcher.position, list[RecordParts]()
         dispatcher.keyed = keyed
         try:
-            dispatcher.catch_up()
+            dispatcher.catch_up(_SHARE_BYTES)
         except OSError as error:
             self._late_failure(error)
-            return
+            return False
         self._index.stored(start, dispatcher.position, keyed)
         self._index.appended()
+        return start + _SHARE_BYTES <= dispatcher.position < self._log.tail
 
     def _dispatch_due(self) -> None:
+        # Who looks at a queue sees all of the log unless this slave is far behind with it.
+        if self._log.tail - self._dispatcher.position <= _SHARE_BYTES:
+            self._late.settle()
+
+    def _dispatch_all(self) -> None:
         self._late.settle()
 
     def _write_entries(self) -> None:
-        self._late.settle()
+        self._dispatch_due()
         self._writer.write_all()
 
     def add_append_listener(self, listener: Callable[[], None]) -> None:
@@ -373,6 +383,7 @@ class MessageStore(StoreReader):
 
     def clean_expired_queues(self) -> None:
         """Delete the queues whose last message the log no longer holds; they begin again at 0."""
+        self._dispatch_all()
         self._write_entries()
         self._queues.delete_expired(self._log.min_offset)
 
@@ -382,5 +393,6 @@ class MessageStore(StoreReader):
 
     def delete_topic(self, topic: str) -> None:
         """Delete the queues of ``topic``; the log keeps the records."""
+        self._dispatch_all()
         self._write_entries()
         self._queues.delete_topic(topic)
