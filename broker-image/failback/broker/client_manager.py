@@ -78,6 +78,8 @@ class ConsumerManager(Generic[ConnectionT]):
     def __init__(self, on_change: Callable[[str, list[ConnectionT]], None]) -> None:
         """``on_change(group, connections)`` is called when its members or topics changed."""
         self._on_change = on_change
+        self.on_gone: Callable[[str], None] = lambda group: None
+        """Called with the name of a group that has no member any more."""
         self.groups: dict[str, ConsumerGroup[ConnectionT]] = {}
 
     def register(
@@ -121,6 +123,7 @@ class ConsumerManager(Generic[ConnectionT]):
             logger.info("consumer %s left group %s", member.client_id, group_name)
         if not group.members:
             del self.groups[group_name]
+            self.on_gone(group_name)
         elif notify:
             self._on_change(group_name, list(group.members))
 

@@ -19,6 +19,8 @@ from typing import Final
 
 from failback.broker.config import BrokerConfig
 from failback.broker.connection import BrokerConnection
+from failback.broker.consumer_filters import PERSIST_PERIOD_MS as FILTERS_MS
+from failback.broker.consumer_filters import ConsumerFilterManager
 from failback.broker.delay_offsets import DelayOffsets
 from failback.broker.delay_service import DelayService
 from failback.broker.groups import SubscriptionGroupManager
@@ -89,6 +91,7 @@ class BrokerController:
             is_atomic=lambda: config.failback_guard_offset_file,
         )
         self.delay_offsets = DelayOffsets(folder / "delayOffset.json")
+        self.filters = ConsumerFilterManager(folder / "consumerFilter.json", wall_ms)
         self.ha = HaService(self.store, HaConfig.of(config))
         if self.ha.config.is_guarded and identity.is_slave:
             self._guard_replication()
@@ -142,7 +145,7 @@ class BrokerController:
             server=server,
             store=store,
             ha=self.ha,
-            tables=Tables(self.topics, self.groups, self.offsets, self.delay_offsets),
+            tables=Tables(self.topics, self.groups, self.offsets, self.delay_offsets, self.filters),
             statistics=self.statistics,
             phase=self.phase,
             registrar=self.registration,
@@ -238,6 +241,7 @@ class BrokerController:
             self.topics.load()
             self.groups.load()
             self.offsets.load()
+            self.filters.load()
             self.delay_offsets.load()
         except BaseException:
             self.store.close()
@@ -333,6 +337,7 @@ class BrokerController:
             chores.every("persist delay offsets", PERSIST_FIRST_DELAY_MS, delay_period_ms, persist)
             check_ms = config.transaction_check_interval
             chores.every("check transactions", check_ms, check_ms, self._check_transactions)
+        chores.every("persist filters", FILTERS_MS, FILTERS_MS, self.filters.persist)
         clean_ms = config.clean_resource_interval
         self.cleaning.every("expire", EXPIRE_FIRST_DELAY_MS, clean_ms, self.store.expire)
         hold_ms = HOLD_PASS_MS if config.long_polling_enable else config.short_polling_time_mills
@@ -350,6 +355,7 @@ class BrokerController:
         self.gate.waiting.give_up()
         try:
             await self._persist_offsets()
+            self.filters.persist()
             if not self.identity.is_slave:
                 self.delay_offsets.persist()
         except OSError as error:  # the rest of the stop must go on

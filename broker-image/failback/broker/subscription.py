@@ -10,7 +10,6 @@ import msgspec
 
 from failback.broker.sql92 import compile_filter
 from failback.protocol.errors import ProtocolError
-from failback.protocol.fastjson import dumps
 from failback.protocol.headers import PullMessageRequestHeader
 from failback.protocol.message import tags_code
 from failback.protocol.route import SubscriptionData
@@ -84,21 +83,6 @@ def carried_filter(header: PullMessageRequestHeader) -> Subscription:
             header.topic, expression, sub_version=header.sub_version, expression_type=kind
         )
     )
-
-
-def filter_data(subscription: Subscription, group: str) -> str:
-    """Return what a tool is shown of a filter: JSON, ``null`` for a tag subscription."""
-    if subscription.matches is None:
-        return "null"
-    data = subscription.data
-    shown = {
-        "clientVersion": data.sub_version,
-        "consumerGroup": group,
-        "expression": data.sub_string,
-        "expressionType": data.expression_type,
-        "topic": data.topic,
-    }
-    return dumps(shown, pretty=True).decode()
 
 
 def parse(topic: str, expression: str | None, sub_version: int = 0) -> Subscription:

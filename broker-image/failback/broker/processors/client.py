@@ -33,6 +33,7 @@ from failback.protocol.route import (
 )
 
 if TYPE_CHECKING:
+    from failback.broker.consumer_filters import ConsumerFilterManager
     from failback.broker.groups import SubscriptionGroupManager
     from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
     from failback.broker.server import RemotingServer
@@ -56,6 +57,7 @@ class ClientProcessor:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
+        filters: ConsumerFilterManager,
         boot_ms: int,
         clock_ms: Callable[[], int],
     ) -> None:
@@ -63,10 +65,12 @@ class ClientProcessor:
         self._topics = topics
         self._groups = groups
         self._offsets = offsets
+        self._filters = filters
         self._boot_ms = boot_ms
         self._clock_ms = clock_ms
         self._opaque = itertools.count()
         self.consumers: ConsumerManager[BrokerConnection] = ConsumerManager(self._notify)
+        self.consumers.on_gone = filters.unregister
         self.producers: ProducerManager[BrokerConnection] = ProducerManager()
 
     def register(self, server: RemotingServer) -> None:
@@ -98,6 +102,8 @@ class ClientProcessor:
             )
         notify = group is None or group.notify_consumer_ids_changed_enable
         self.consumers.register(consumer, member, notify=notify)
+        name = consumer.group_name
+        self._filters.register(name, self.consumers.groups[name].subscriptions.values())
 
     def unregister(self, connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
         header = from_ext(UnregisterClientRequestHeader, request.ext_fields)

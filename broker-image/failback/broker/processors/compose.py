@@ -35,6 +35,7 @@ from failback.broker.transactions.check import TransactionCheck
 from failback.broker.transactions.half_messages import HalfMessages
 
 if TYPE_CHECKING:
+    from failback.broker.consumer_filters import ConsumerFilterManager
     from failback.broker.delay_offsets import DelayOffsets
     from failback.broker.groups import SubscriptionGroupManager
     from failback.broker.ha.service import HaService
@@ -56,6 +57,7 @@ class Tables:
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     delay_offsets: DelayOffsets
+    filters: ConsumerFilterManager
 
 
 class Processors:
@@ -85,6 +87,7 @@ class Processors:
             topics=topics,
             groups=groups,
             offsets=offsets,
+            filters=tables.filters,
             boot_ms=boot_ms,
             clock_ms=clock_ms,
         )
@@ -192,6 +195,7 @@ class Processors:
             groups=groups,
             offsets=offsets,
             consumers=consumers,
+            filters=tables.filters,
             statistics=statistics,
             clock_ms=clock_ms,
         ).register(server)

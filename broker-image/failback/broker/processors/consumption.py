@@ -14,7 +14,6 @@ from failback.broker.connection import BrokerConnection
 from failback.broker.identity import BrokerIdentity
 from failback.broker.processors.progress import GroupProgress
 from failback.broker.statistics import BrokerStatistics
-from failback.broker.subscription import filter_data
 from failback.broker.topics import MOST_LISTED_QUEUES
 from failback.protocol.body import MessageQueue
 from failback.protocol.codes import RequestCode, ResponseCode
@@ -35,6 +34,7 @@ from failback.protocol.stats import (
 )
 
 if TYPE_CHECKING:
+    from failback.broker.consumer_filters import ConsumerFilterManager
     from failback.broker.groups import SubscriptionGroupManager
     from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
     from failback.broker.server import RemotingServer
@@ -54,6 +54,7 @@ class ConsumptionProcessor:
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         consumers: ConsumerManager[BrokerConnection],
+        filters: ConsumerFilterManager,
         statistics: BrokerStatistics,
         clock_ms: Callable[[], int],
     ) -> None:
@@ -63,6 +64,7 @@ class ConsumptionProcessor:
         self._groups = groups
         self._offsets = offsets
         self._consumers = consumers
+        self._filters = filters
         self._statistics = statistics
         self._clock_ms = clock_ms
         self._progress = GroupProgress(identity, store, offsets)
@@ -173,7 +175,8 @@ class ConsumptionProcessor:
             answer.filter_data = f"{group}@{topic} is not online!"
         else:
             answer.subscription_data = subscription.data
-            answer.filter_data = filter_data(subscription, group)
+            known = self._filters.get(topic, group)
+            answer.filter_data = known.to_json(pretty=True).decode() if known else "null"
 
 
 def _date(timestamp_ms: int) -> str:
