@@ -27,7 +27,13 @@ from failback.chaos.broker_actions import (
 from failback.chaos.drain import drain as drain_groups
 from failback.chaos.failpoints import crash_point
 from failback.chaos.fault_record import FaultRecord
-from failback.chaos.group_actions import reset_handlers, restart_consumers, set_handler
+from failback.chaos.group_actions import (
+    reset_handlers,
+    restart_consumers,
+    set_handler,
+    subscribe_consumers,
+    unsubscribe_consumers,
+)
 from failback.chaos.ledger import CONTINUE, RELEASE, RESTORE_FILES
 from failback.chaos.prepare import await_slaves
 from failback.chaos.scan import scan_stores as scan
@@ -55,8 +61,10 @@ __all__ = [
     "scan_stores",
     "set_handler",
     "start_broker",
+    "subscribe_consumers",
     "terminate_broker",
     "undo_outstanding",
+    "unsubscribe_consumers",
 ]
 
 

@@ -238,6 +238,19 @@ _ROWS: Final = (
         ),
         lasts="durationSeconds",
     ),
+    FaultKind(
+        code="F21",
+        name="unsubscribe",
+        action="unsubscribe_consumers",
+        target="group",
+        title="members drop their subscription and subscribe again after durationSeconds",
+        parameters=(
+            Parameter("durationSeconds", "seconds", "duration_seconds", 60.0, always=True),
+            _AFTER,
+        ),
+        lasts="durationSeconds",
+        rungs=("gone",),
+    ),
 )
 
 CATALOGUE: Final[Mapping[str, FaultKind]] = MappingProxyType({row.name: row for row in _ROWS})

@@ -27,6 +27,7 @@ POINTS: Final = (
     "consumers-ended",
     "before-consumers-start",
     "handlers-set",
+    "unsubscribed",
     "drained",
     "sealed",
     "closed-written",

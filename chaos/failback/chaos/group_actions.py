@@ -9,10 +9,10 @@ from typing import Any
 from chaoslib.exceptions import ActivityFailed
 from chaoslib.types import Configuration, Secrets
 
-from failback.chaos import consumer_faults, faults, handler_faults, healing
+from failback.chaos import consumer_faults, faults, handler_faults, healing, subscription_faults
 from failback.chaos.acting import await_assigned, evidence_of, guarded, session_of
 from failback.chaos.fault_record import FaultRecord
-from failback.chaos.ledger import RESET_HANDLERS
+from failback.chaos.ledger import RESET_HANDLERS, SUBSCRIBE
 
 
 def restart_consumers(
@@ -112,13 +112,57 @@ def set_handler(
 
 def reset_handlers(configuration: Configuration = None, secrets: Secrets = None) -> dict[str, Any]:
     """Undo of :func:`set_handler` for every group; safe to repeat."""
+    return _undo(configuration, RESET_HANDLERS)
+
+
+def unsubscribe_consumers(
+    group: str,
+    at_seconds: float,
+    duration_seconds: float = 60.0,
+    fid: str = "",
+    mode: str = "all",
+    after: str = "",
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """F21: the members of a group drop their subscription and give their queues up.
+
+    They subscribe again ``duration_seconds`` later. All of them: one alone would leave its queues
+    to nobody, because members of a group are expected to subscribe to the same.
+    """
+    if mode != "all":
+        raise ActivityFailed(f"unsubscribe_consumers tells all members, not {mode}")
+    session = session_of(configuration)
+
+    def act() -> dict[str, Any]:
+        intended = faults.wait_for_time(session, fid, at_seconds, after, group=group)
+        record = FaultRecord(
+            fid, "unsubscribe", f"group={group} mode=all", session.schedule.seeds["victims"]
+        )
+        record.intended_ns = intended
+        record.victims = [{"group": group}]
+        subscription_faults.unsubscribe(session, record, group, duration_seconds)
+        return evidence_of(session, record)
+
+    return guarded(act)
+
+
+def subscribe_consumers(
+    configuration: Configuration = None, secrets: Secrets = None
+) -> dict[str, Any]:
+    """Undo of :func:`unsubscribe_consumers` for every group; safe to repeat."""
+    return _undo(configuration, SUBSCRIBE)
+
+
+def _undo(configuration: Configuration, call: str) -> dict[str, Any]:
+    """Undo what the ledger has open of one kind."""
     session = session_of(configuration)
 
     def act() -> dict[str, Any]:
         names = [
             entry.id
             for entry in session.ledger.open_entries(faults_only=True)
-            if entry.call == RESET_HANDLERS
+            if entry.call == call
         ]
         result = healing.undo_open(
             session.ledger, session.target, seconds=30, tell=session.progress, only=names

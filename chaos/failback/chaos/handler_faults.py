@@ -6,12 +6,10 @@ heal: the knobs stand at their own values and calls that began since were handle
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from failback.chaos.board import EFFECT
-from failback.chaos.errors import TargetError
+from failback.chaos import member_faults
 from failback.chaos.failpoints import crash_point
 from failback.chaos.fault_record import FaultRecord
 from failback.chaos.ledger import RESET_HANDLERS
@@ -33,60 +31,36 @@ def set_handlers(
     session: Session, record: FaultRecord, group: str, knobs: Knobs, duration_seconds: float | None
 ) -> None:
     """Turn the knobs of all members, prove it, and have them turned back after the time."""
-    members = session.load.of_role(CONSUMER, group=group)
-    if not members:
-        raise TargetError(f"handlers of {group}", "no member is running")
+    members = member_faults.members_of(session, group)
     own = own_knobs(session, group)
-    record.undo = session.ledger.add(
-        RESET_HANDLERS,
-        {"sockets": [str(each.socket_path) for each in members], "knobs": own},
-        record.fid,
-    )
-    crash_point("ledger-written")
-    session.rec.open_fault(record)
-    record.rungs["K1"] = True
-    begun = now()
-    record.issued = (begun, begun)
-    session.phases.first_fault = session.phases.first_fault or begun.mono_ns
-    refused = [each.name for each in members if not _turn(session, each, knobs)]
+    member_faults.begin(session, record, members, RESET_HANDLERS, {"knobs": own})
+    member_faults.tell_all(session, record, members, _request(knobs))
     crash_point("handlers-set")
-    record.issued = (begun, now())
-    record.rungs["K2"] = not refused
-    if refused:
-        record.doubt(f"{', '.join(refused)} did not take the knobs")
     session.progress(f"{record.fid}: handlers of {group}: {_said(knobs)}")
     patience = EFFECT_SECONDS + knobs["delay_ms"] / 1000
     seen = session.wait_for(lambda: _handled_so(session, members, knobs), patience)
     record.rungs["HANDLED"] = _sums(session, members)
     if not seen:
         record.doubt(f"no message was handled so within {patience:g} s: {record.rungs['HANDLED']}")
-    if record.honest is None:
-        record.honest = True
-    session.rec.fault_row(
-        record, "SET_HANDLER", observed=now(), observer="workload", detail={"knobs": dict(knobs)}
-    )
-    session.rec.evidence(record, "effect")
-    session.rec.board.post(record.fid, EFFECT, now())
+    member_faults.effect_seen(session, record, "SET_HANDLER", {"knobs": dict(knobs)})
     if duration_seconds is not None:
-        due = begun.mono_ns + round(session.scaled(duration_seconds) * 1e9)
-        session.rec.later(
-            lambda: session.in_rollback or time.monotonic_ns() >= due,
-            lambda: reset_handlers(session, record, group, own),
+        member_faults.undo_after(
+            session, record, duration_seconds, lambda: reset_handlers(session, record, group, own)
         )
 
 
 def reset_handlers(session: Session, record: FaultRecord, group: str, own: Knobs) -> None:
     """Turn the knobs back; healed once messages were handled with them, or nothing is left."""
     for process in session.load.of_role(CONSUMER, group=group):
-        _turn(session, process, own)
+        member_faults.tell(session, process, _request(own))
     session.ledger.mark_undone(record.undo)
     session.rec.fault_row(record, "RESET_HANDLER", observed=now(), observer="harness")
     session.progress(f"{record.fid}: handlers of {group} are as before")
     session.rec.later(lambda: _is_back(session, group, own), lambda: _close(session, record, group))
 
 
-def _turn(session: Session, process: WorkloadProcess, knobs: Knobs) -> bool:
-    return bool(session.load.ask(process, {"op": "set-handler", **knobs}).get("ok"))
+def _request(knobs: Knobs) -> dict[str, Any]:
+    return {"op": "set-handler", **knobs}
 
 
 def _handled_so(session: Session, members: list[WorkloadProcess], knobs: Knobs) -> bool:
@@ -103,26 +77,27 @@ def _handled_so(session: Session, members: list[WorkloadProcess], knobs: Knobs) 
 def _is_back(session: Session, group: str, own: Knobs) -> bool:
     """Every member shows its own knobs, and somebody has handled with them.
 
-    Where nothing comes any more nobody can: then it is enough that nothing is under way.
+    Who does not is told once more: it may have been too busy to answer. Where nothing comes any
+    more nobody can handle: then it is enough that nothing is under way.
     """
     members = session.load.of_role(CONSUMER, group=group)
-    shown = [_handler(session, each) for each in members]
-    if not shown or any(each.get("knobs") != dict(own) for each in shown):
+    shown = [(each, _handler(session, each)) for each in members]
+    others = [each for each, handler in shown if handler.get("knobs") != dict(own)]
+    for each in others:
+        member_faults.tell(session, each, _request(own))
+    if others or not shown:
         return False
-    return any(each["handled"] for each in shown) or not session.load.unfinished(group)
+    handled = any(handler["handled"] for _, handler in shown)
+    return handled or not session.load.unfinished(group)
 
 
 def _close(session: Session, record: FaultRecord, group: str) -> None:
-    stamp = now()
-    record.rungs["K8"] = True
-    session.rec.healed(record, stamp)
     members = session.load.of_role(CONSUMER, group=group)
-    session.ledger.mark_healed(record.undo, {"handlers": _sums(session, members)})
-    session.phases.last_heal = max(session.phases.last_heal or 0, stamp.mono_ns)
+    member_faults.heal_seen(session, record, {"handlers": _sums(session, members)})
 
 
 def _handler(session: Session, process: WorkloadProcess) -> dict[str, Any]:
-    found: dict[str, Any] = session.load.ask(process, {"op": "stats"}).get("handler", {})
+    found: dict[str, Any] = member_faults.stats_of(session, process).get("handler", {})
     return found
 
 

@@ -22,6 +22,7 @@ from failback.chaos.ledger import (
     RESTORE_FILES,
     START_CONSUMERS,
     STOP_WORKLOAD,
+    SUBSCRIBE,
     UndoEntry,
     UndoLedger,
 )
@@ -146,14 +147,25 @@ def _reset_handlers(
     _target: Target, args: Mapping[str, Any], _deadline: float
 ) -> dict[str, Any] | None:
     """Turn the knobs of handlers back; a process that is gone has none."""
-    shown = []
-    for socket in args["sockets"]:
-        ask(Path(socket), {"op": "set-handler", **args["knobs"]})
-        answer = ask(Path(socket), {"op": "stats"})
-        if answer:
-            shown.append(answer.get("handler", {}).get("knobs"))
-    healed = all(knobs == args["knobs"] for knobs in shown)
+    shown = _told(args["sockets"], {"op": "set-handler", **args["knobs"]})
+    healed = all(each.get("handler", {}).get("knobs") == args["knobs"] for each in shown)
     return {"answered": len(shown), "knobs": args["knobs"]} if healed else None
+
+
+def _subscribe(_target: Target, args: Mapping[str, Any], _deadline: float) -> dict[str, Any] | None:
+    """Have members subscribe; the queues come back to a process that is gone with its next life."""
+    shown = _told(args["sockets"], {"op": "subscribe"})
+    healed = all(each.get("subscribed") for each in shown)
+    return {"answered": len(shown)} if healed else None
+
+
+def _told(sockets: Sequence[str], request: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Tell workload processes something; return what those that live say of themselves then."""
+    shown = []
+    for socket in sockets:
+        ask(Path(socket), request)
+        shown.append(ask(Path(socket), {"op": "stats"}))
+    return [each for each in shown if each]
 
 
 def _stop_workload(
@@ -174,6 +186,7 @@ _UNDO: dict[str, Callable[[Target, Mapping[str, Any], float], dict[str, Any] | N
     START_CONSUMERS: _start_consumers,
     RESTORE_FILES: _restore_files,
     RESET_HANDLERS: _reset_handlers,
+    SUBSCRIBE: _subscribe,
     STOP_WORKLOAD: _stop_workload,
 }
 

@@ -30,6 +30,7 @@ CONTINUE: Final = "continue"
 START_CONSUMERS: Final = "start-consumers"
 RESTORE_FILES: Final = "restore-files"
 RESET_HANDLERS: Final = "reset-handlers"
+SUBSCRIBE: Final = "subscribe"
 STOP_WORKLOAD: Final = "stop-workload"
 """Not a fault: a process of the workload that has to end with the run."""
 

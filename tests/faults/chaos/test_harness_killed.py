@@ -42,6 +42,7 @@ HANDLER = {
     "at": 2,
     "with": {"delayMs": 50, "durationSeconds": 20},
 }
+UNSUBSCRIBE = {"id": "f1", "fault": "unsubscribe", "at": 2, "with": {"durationSeconds": 20}}
 
 SOAK = pytest.mark.soak
 CASES = [
@@ -67,6 +68,7 @@ CASES = [
     pytest.param("files-saved", FILE, marks=SOAK),
     pytest.param("files-replaced", FILE, marks=SOAK),
     pytest.param("handlers-set", HANDLER, marks=SOAK),
+    pytest.param("unsubscribed", UNSUBSCRIBE, marks=SOAK),
 ]
 
 
@@ -82,7 +84,7 @@ def test_heal_after_the_harness_was_killed(
     cluster: LocalCluster, tmp_path: Path, point: str, fault: dict[str, Any]
 ) -> None:
     topic = f"{fault['fault']}-{point}"
-    if fault in (CONSUMER, HANDLER):
+    if fault in (CONSUMER, HANDLER, UNSUBSCRIBE):
         fault = {**fault, "target": {"group": f"group-{topic}"}}
     run_dir = tmp_path / "run"
     wanted = experiment([fault], topic=topic)

@@ -50,7 +50,13 @@ class ConsumerProcess:
             consume_from=_CONSUME_FROM[plan.consume_from],
         )
         consumer.subscribe(plan.topic)
-        operations = {"stats": self._stats, "set-handler": self._set_handler, "stop": self._end}
+        operations = {
+            "stats": self._stats,
+            "set-handler": self._set_handler,
+            "unsubscribe": self._unsubscribe,
+            "subscribe": self._subscribe,
+            "stop": self._end,
+        }
         try:
             async with living(process, log, operations, self._stop):
                 await self._consume(consumer)
@@ -98,15 +104,18 @@ class ConsumerProcess:
 
     def _stats(self, _: Mapping[str, Any]) -> dict[str, Any]:
         consumer = self._consumer
-        held = len(consumer.held_queues) if consumer is not None else 0
-        self._assigned = self._assigned or held > 0
+        held = list(consumer.held_queues) if consumer is not None else []
+        topic = self._plan.topic
+        self._assigned = self._assigned or bool(held)
         return {
             "delivered": self._handler.delivered,
             "unfinished": self._handler.under_way,
             "bad_bodies": self._handler.bad_bodies,
             "handler": self._handler.stats(),
             "assigned": self._assigned,
-            "queues": held,
+            "queues": len(held),
+            "topic_queues": sum(queue.topic == topic for queue in held),
+            "subscribed": consumer is not None and topic in consumer.subscribed_topics(),
             "last_seq": self._log.last_seq,
             "client_id": consumer.client_id if consumer is not None else None,
             "offsets": self._offsets(),
@@ -125,6 +134,21 @@ class ConsumerProcess:
     def _set_handler(self, request: Mapping[str, Any]) -> dict[str, Any]:
         self._handler.set_knobs(dict(request))
         return {}
+
+    def _unsubscribe(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        self._started().unsubscribe(self._plan.topic)
+        return {}
+
+    def _subscribe(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        consumer, topic = self._started(), self._plan.topic
+        if topic not in consumer.subscribed_topics():
+            consumer.subscribe(topic)
+        return {}
+
+    def _started(self) -> PushConsumer:
+        if self._consumer is None:
+            raise ValueError("the consumer has not started yet")
+        return self._consumer
 
     def _end(self, _: Mapping[str, Any]) -> dict[str, Any]:
         self._stop.set()

@@ -4,6 +4,7 @@
 {"op": "first-ok", "after_ns": N} producers: first acknowledged send after N (monotonic)
 {"op": "stop-sending"}            producers: send nothing more, finish what is under way
 {"op": "set-handler", "mean_ms": ...}   consumers
+{"op": "unsubscribe"}, {"op": "subscribe"}   consumers: of their topic
 {"op": "stop"}                    end in order, as SIGTERM does
 """
 

@@ -1,0 +1,248 @@
+"""Faults of running members: told, seen in what members say, taken back and seen gone."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from failback.chaos import handler_faults, subscription_faults
+from failback.chaos.errors import TargetError
+from failback.chaos.fault_record import FaultRecord
+from failback.chaos.healing import undo_open
+from failback.chaos.ledger import RESET_HANDLERS, SUBSCRIBE
+from failback.chaos.session import Session
+from tests.support.chaos_session import FakeFleet, open_session
+from tests.support.fake_target import FakeTarget
+
+pytestmark = pytest.mark.unit
+
+SLOW = {"delay_ms": 50.0, "fail_ratio": 0.5, "throw_ratio": 0.0}
+OWN = {"delay_ms": 0.0, "fail_ratio": 0.0, "throw_ratio": 0.0}
+
+
+@dataclass
+class FakeMember:
+    """What a consumer process answers; ``deaf`` requests get lost."""
+
+    name: str
+    socket_path: Path
+    queues: int = 2
+    deaf: int = 0
+    gives_up: bool = True
+    knobs: dict[str, float] = field(default_factory=lambda: dict(OWN))
+    held: int = 2
+    subscribed: bool = True
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        match request["op"]:
+            case "stats":
+                return self._stats()
+            case _ if self.deaf:
+                self.deaf -= 1
+                return {}
+            case "set-handler":
+                self.knobs = {name: request[name] for name in OWN}
+            case "unsubscribe":
+                self.subscribed = False
+                self.held = 0 if self.gives_up else self.held
+            case "subscribe":
+                self.subscribed, self.held = True, self.queues
+        return {"ok": True}
+
+    def _stats(self) -> dict[str, Any]:
+        slow, failing = self.knobs["delay_ms"], self.knobs["fail_ratio"]
+        handled = {"handled": 4, "later": 4 * failing, "thrown": 0, "least_ms": slow}
+        return {
+            "handler": {"knobs": self.knobs, **handled},
+            "topic_queues": self.held,
+            "subscribed": self.subscribed,
+        }
+
+
+class Members(FakeFleet):
+    def __init__(self, members: list[FakeMember]) -> None:
+        super().__init__()
+        self.members = members
+
+    def of_role(self, role: str, *, group: str = "") -> list[Any]:
+        return self.members if (role, group) == ("consumer", "billing") else []
+
+    def ask(self, member: FakeMember, request: Mapping[str, Any]) -> dict[str, Any]:
+        return member.answer(request)
+
+
+@pytest.fixture
+def members() -> list[FakeMember]:
+    return [FakeMember(f"billing-{n}", Path(f"/nowhere/{n}.sock")) for n in range(2)]
+
+
+@pytest.fixture
+def session(tmp_path: Path, members: list[FakeMember]) -> Iterator[Session]:
+    with open_session(tmp_path, FakeTarget()) as session:
+        session.fleet = Members(members)  # type: ignore[assignment]
+        yield session
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handler_faults, "EFFECT_SECONDS", 0.0)
+    monkeypatch.setattr(subscription_faults, "EFFECT_SECONDS", 0.0)
+    monkeypatch.setattr(subscription_faults, "REBALANCE_SECONDS", 0.0)
+
+
+def slow(session: Session) -> FaultRecord:
+    record = FaultRecord("f1", "slow-handler", "group=billing mode=all", 1)
+    handler_faults.set_handlers(session, record, "billing", SLOW, 0.0)
+    return record
+
+
+def unsubscribed(session: Session) -> FaultRecord:
+    record = FaultRecord("f1", "unsubscribe", "group=billing mode=all", 1)
+    subscription_faults.unsubscribe(session, record, "billing", 0.0)
+    return record
+
+
+def carry_out(session: Session) -> None:
+    """What the recorder's own thread does when something is due."""
+    for entry in list(session.rec._timed):
+        ready, act = entry
+        if ready():
+            session.rec._timed.remove(entry)
+            act()
+
+
+@pytest.mark.parametrize(
+    ("inject", "call", "proof"),
+    [
+        (slow, RESET_HANDLERS, {"HANDLED": {"handled": 8, "later": 4, "thrown": 0}}),
+        (unsubscribed, SUBSCRIBE, {"GIVEN_UP": True}),
+    ],
+)
+def test_the_effect_and_the_heal_are_seen(
+    session: Session,
+    members: list[FakeMember],
+    inject: Callable[[Session], FaultRecord],
+    call: str,
+    proof: dict[str, Any],
+) -> None:
+    record = inject(session)
+    assert (record.honest, record.why) == (True, "")
+    assert record.rungs == {"K1": True, "K2": True, **proof}
+    (entry,) = session.ledger.open_entries()
+    assert entry.call == call
+    assert entry.args["sockets"] == [str(each.socket_path) for each in members]
+    carry_out(session)  # tells them
+    assert session.ledger.open_entries() == [session.ledger.entry(record.undo)]
+    carry_out(session)  # sees them
+    assert session.ledger.open_entries() == []
+    assert record.rungs["K8"] is True
+    assert [each.knobs for each in members] == [OWN, OWN]
+    assert [each.held for each in members] == [2, 2]
+
+
+@pytest.mark.parametrize("inject", [slow, unsubscribed])
+def test_a_member_that_did_not_take_it_makes_the_fault_doubtful(
+    session: Session, members: list[FakeMember], inject: Callable[[Session], FaultRecord]
+) -> None:
+    members[1].deaf = 1
+    record = inject(session)
+    assert record.honest is False
+    assert record.why.startswith("billing-1 did not take ")
+
+
+@pytest.mark.parametrize("inject", [slow, unsubscribed])
+def test_a_member_that_missed_the_end_is_told_again(
+    session: Session, members: list[FakeMember], inject: Callable[[Session], FaultRecord]
+) -> None:
+    record = inject(session)
+    members[0].deaf = 2
+    for _ in range(3):
+        carry_out(session)
+        assert "healed_ns" not in record.observed
+    carry_out(session)
+    assert "healed_ns" in record.observed
+    assert session.ledger.open_entries() == []
+
+
+def test_queues_that_are_kept_are_no_effect(session: Session, members: list[FakeMember]) -> None:
+    members[1].gives_up = False
+    record = unsubscribed(session)
+    assert (record.honest, record.rungs["GIVEN_UP"]) == (False, False)
+    assert record.why == "members of billing still hold queues 0 s later"
+    assert session.rec.board.get("f1", "gone") is None
+
+
+def test_who_holds_nothing_can_give_nothing_up(session: Session, members: list[FakeMember]) -> None:
+    for each in members:
+        each.held = 0
+    with pytest.raises(TargetError, match="no member holds a queue of its topic"):
+        unsubscribed(session)
+    assert session.ledger.open_entries() == []
+    members.clear()
+    with pytest.raises(TargetError, match="members of billing: none is running"):
+        unsubscribed(session)
+
+
+@contextmanager
+def served(members: list[FakeMember]) -> Iterator[None]:
+    """The members on Unix sockets, as workload processes have them."""
+    with TemporaryDirectory() as folder:
+        servers = []
+        for member in members:
+            member.socket_path = Path(folder) / f"{member.name}.sock"
+
+            class Handler(socketserver.StreamRequestHandler):
+                asked = member
+
+                def handle(self) -> None:
+                    for line in self.rfile:
+                        answer = self.asked.answer(json.loads(line))
+                        self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+            server = socketserver.ThreadingUnixStreamServer(str(member.socket_path), Handler)
+            server.daemon_threads = True
+            threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+            servers.append(server)
+        try:
+            yield
+        finally:
+            for server in servers:
+                server.shutdown()
+                server.server_close()
+
+
+@pytest.mark.parametrize("inject", [slow, unsubscribed])
+def test_heal_takes_it_back_from_those_that_live(
+    session: Session, members: list[FakeMember], inject: Callable[[Session], FaultRecord]
+) -> None:
+    with served(members[:1]):
+        record = inject(session)
+        members[1].socket_path.unlink(missing_ok=True)  # this one was gone all along
+        result = undo_open(session.ledger, session.target, seconds=0, faults_only=True)
+        assert result == {"undone": [record.undo], "still_open": []}
+    assert (members[0].knobs, members[0].held) == (OWN, 2)
+    healed = session.ledger.entry(record.undo).healed
+    assert healed is not None
+    assert healed["answered"] == 1
+
+
+@pytest.mark.parametrize("inject", [slow, unsubscribed])
+def test_a_heal_that_a_member_does_not_take_stays_open(
+    session: Session, members: list[FakeMember], inject: Callable[[Session], FaultRecord]
+) -> None:
+    with served(members):
+        inject(session)
+        members[1].deaf = 1
+        first = undo_open(session.ledger, session.target, seconds=0, faults_only=True)
+        assert "not yet seen healed" in first["still_open"][0]
+        again = undo_open(session.ledger, session.target, seconds=0, faults_only=True)
+        assert again["still_open"] == []
