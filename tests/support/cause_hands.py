@@ -34,6 +34,7 @@ def reset_to_run_zero(cluster: LocalCluster, run_dir: Path) -> None:
 
 def freeze_a_member(cluster: LocalCluster, run_dir: Path) -> None:
     """Member 0 stops for longer than a broker believes in a silent client, then goes on."""
+    time.sleep(2)
     pid = int(json.loads(_note_of(run_dir, "group-orders-0").read_text())["pid"])
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -44,10 +45,10 @@ def freeze_a_member(cluster: LocalCluster, run_dir: Path) -> None:
 
 def send_back_as_a_stranger(cluster: LocalCluster, run_dir: Path) -> None:
     """A tool that is not part of the run sends messages back that were consumed in order."""
-    time.sleep(2)
+    time.sleep(5)
     (master,) = [each for each in cluster.target().view().members if each.role == "master"]
     with WireConnection(master.address) as connection:
-        left = 300
+        left = 1000
         for queue, (lowest, highest) in sorted(connection.topic_stats("orders").items()):
             offset = lowest
             while left > 0 and offset < highest:
