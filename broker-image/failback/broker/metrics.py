@@ -167,9 +167,9 @@ class BrokerCollector(Collector):
     def _inflight(self) -> dict[tuple[str, str], float]:
         """Messages behind the committed offset of a queue that were handed out already."""
         counts: dict[tuple[str, str], float] = {}
-        for (topic, group, queue_id), pulled in self._statistics.pulled.items():
+        for (topic, group, queue_id), reads in self._statistics.queue_reads.items():
             committed = self._offsets.query(group, topic, queue_id)
-            ahead = max(0, pulled - committed) if committed >= 0 else 0
+            ahead = max(0, reads.next_offset - committed) if committed >= 0 else 0
             counts[topic, group] = counts.get((topic, group), 0) + ahead
         return counts
 

@@ -54,6 +54,21 @@ class GroupReads:
         self.bytes = 0
 
 
+class QueueReads:
+    """Reads of a group on one queue that found messages, and what the last one left behind.
+
+    Attributes:
+        next_offset: Queue offset behind what was handed out last.
+        found: How many reads.
+        milliseconds: How long they took together, each in whole ms.
+    """
+
+    __slots__ = ("found", "milliseconds", "next_offset")
+
+    def __init__(self) -> None:
+        self.next_offset = self.found = self.milliseconds = 0
+
+
 class BrokerStatistics:
     """Counts since the process started."""
 
@@ -77,8 +92,8 @@ class BrokerStatistics:
         """Messages handed out by (topic, group)."""
         self.reads: dict[tuple[str, str], GroupReads] = {}
         """By (topic, group)."""
-        self.pulled: dict[tuple[str, str, int], int] = {}
-        """(topic, group, queue id) to the offset behind what was handed out last."""
+        self.queue_reads: dict[tuple[str, str, int], QueueReads] = {}
+        """By (topic, group, queue id)."""
         self.sent_back: Counter[str] = Counter()
         """Messages that consumers sent back, by ``topic@group`` of their origin."""
         self._latency_ms: Counter[int] = Counter()
@@ -118,6 +133,18 @@ class BrokerStatistics:
         else:
             self.get_miss += 1
         self.get_longest_ms = max(self.get_longest_ms, elapsed_seconds * 1000)
+
+    def read_queue(
+        self, topic: str, group: str, queue_id: int, next_offset: int, elapsed_seconds: float
+    ) -> None:
+        """Note that a read of a queue found messages before ``next_offset``."""
+        key = topic, group, queue_id
+        reads = self.queue_reads.get(key)
+        if reads is None:
+            reads = self.queue_reads[key] = QueueReads()
+        reads.next_offset = next_offset
+        reads.found += 1
+        reads.milliseconds += int(elapsed_seconds * 1000)
 
     def group_rate(self, topic: str, group: str) -> float:
         """Return messages per second handed to ``group`` over about the last minute."""

@@ -24,6 +24,9 @@ def stats_counts(
         key = f"{topic}@{group}"
         yield Count("GROUP_GET_NUMS", key, statistics.messages_out[topic, group], reads.found)
         yield Count("GROUP_GET_SIZE", key, reads.bytes, reads.found)
+    for (topic, group, queue_id), of_queue in statistics.queue_reads.items():
+        key = f"{queue_id}@{topic}@{group}"
+        yield Count("GROUP_GET_LATENCY", key, of_queue.milliseconds, of_queue.found)
     for key, sent_back in statistics.sent_back.items():
         yield Count("SNDBCK_PUT_NUMS", key, sent_back, sent_back)
     puts, gets = statistics.put_messages, statistics.transferred_messages

@@ -299,6 +299,24 @@ async def test_counters_are_told_by_name_and_key(tmp_path: Path) -> None:
     assert BrokerStatsData.from_json(sent.body).stats_hour == BrokerStatsItem()
 
 
+async def test_how_long_reads_of_a_queue_took_is_counted_in_whole_ms(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path) as lab:
+        client = lab.connect()
+        name, key = "GROUP_GET_LATENCY", "0@TopicTest@CG"
+        before = await stats(client, name, key)
+        await client.send()
+        await client.pull()
+        lab.controller.stats_items.sample()
+        for milliseconds in (4.9, 2.0, 0.1):
+            lab.controller.statistics.read_queue("TopicTest", "CG", 0, 1, milliseconds / 1000)
+        lab.controller.stats_items.sample()
+        after = await stats(client, name, key)
+        elsewhere = await stats(client, name, "1@TopicTest@CG")
+    assert before.code == elsewhere.code == 1
+    minute = BrokerStatsData.from_json(after.body).stats_minute
+    assert (minute.sum, minute.avgpt) == (6, 2.0)
+
+
 async def test_what_is_sent_back_is_counted_by_its_origin(tmp_path: Path) -> None:
     async with broker_lab(tmp_path) as lab:
         client = lab.connect()

@@ -210,17 +210,11 @@ class PullProcessor:
             self._offsets.commit(
                 header.consumer_group, header.topic, header.queue_id, header.commit_offset
             )
-        self._statistics.read(
-            header.topic,
-            header.consumer_group,
-            result.message_count,
-            self._clock() - began,
-            result.bytes,
-        )
+        topic, name, elapsed = header.topic, header.consumer_group, self._clock() - began
+        self._statistics.read(topic, name, result.message_count, elapsed, result.bytes)
         if result.message_count:
-            self._statistics.pulled[header.topic, header.consumer_group, header.queue_id] = (
-                result.next_offset
-            )
+            queue_id = header.queue_id
+            self._statistics.read_queue(topic, name, queue_id, result.next_offset, elapsed)
         if (
             verdict.code == ResponseCode.PULL_NOT_FOUND
             and pull.first_pass
