@@ -31,12 +31,17 @@ have no prefix of ours where others could export them too. Alerts on them have
 
 The exporter asks any cluster, Apache's or ours, by the admin protocol every `--interval` seconds; a
 scrape asks nobody. Scrape our brokers themselves **or** through the exporter, not both: the names
-are the same. The exporter cannot see some things that a broker counts (messages in flight,
-producers, the age of the offset file unless `--offset-file BROKER-ID=PATH` shows it), and to it a
-reset looks like a client's commit. In return it sees what a broker without a slave cannot: that
-offsets were lost by a restart. What it calls `rocketmq_messages_out_total` is what groups
-committed, repeats counted again. A broker that does not answer has `failback_exporter_up` 0; one
-that no name server lists any more keeps it for an hour.
+are the same. The exporter cannot see some things that a broker counts (messages in flight, the age
+of the offset file unless `--offset-file BROKER-ID=PATH` shows it; producers where a broker does not
+know request 328), and to it a reset looks like a client's commit. In return it sees what a broker
+without a slave cannot: that offsets were lost by a restart. What it calls
+`rocketmq_messages_out_total` is what groups committed, repeats counted again. A broker that does
+not answer has `failback_exporter_up` 0; one that no name server lists any more keeps it an hour.
+
+Of the names of rocketmq-exporter those that need a question per topic or group (latency by store
+time, bytes per second, messages sent back) are asked for at most {MAX_SERIES} each: the groups that
+are furthest behind, topics that took messages within two minutes, groups with members. Rates are
+over ten seconds or the time between two surveys, whichever is longer.
 
 With `--runs FOLDER` the exporter shows run folders as well: which runs go on, which faults are
 open, and what reports found. Per metric and cluster at most {MAX_SERIES} pairs of topic and group

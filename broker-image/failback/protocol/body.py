@@ -30,10 +30,17 @@ class Body(msgspec.Struct, rename="camel"):
         Raises:
             ProtocolError: It is no JSON, or not the JSON of this body: names the member.
         """
+        decode = _decoder(cls).decode
         try:
-            return cast(Self, _decoder(cls).decode(data))
+            return cast(Self, decode(data))
         except (msgspec.MsgspecError, RecursionError, UnicodeError):
-            return cls.from_builtins(fastjson.loads(data))
+            pass
+        try:
+            if quoted := fastjson.with_quoted_keys(data):
+                return cast(Self, decode(quoted))
+        except (msgspec.MsgspecError, RecursionError, UnicodeError):
+            pass
+        return cls.from_builtins(fastjson.loads(data))
 
     @classmethod
     def from_builtins(cls, value: Any) -> Self:

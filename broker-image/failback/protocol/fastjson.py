@@ -28,6 +28,9 @@ _TOKEN: Final = re.compile(
 )
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
+_INTEGER_KEY: Final = re.compile(r"([{,][ \t\r\n]*)(-?[0-9]+)([ \t\r\n]*:)", re.ASCII)
+_BREAK: Final = "\x00"
+"""Stands in no JSON."""
 _WORDS: Final[dict[str, bool | None]] = {"true": True, "false": False, "null": None}
 
 _decode = msgspec.json.Decoder().decode
@@ -53,6 +56,26 @@ def loads(data: bytes | str) -> Any:
     except UnicodeError as error:
         raise ProtocolError(f"JSON that is no UTF-8: {error}") from error
     return _Reader(text).document()
+
+
+def with_quoted_keys(data: bytes | str) -> str | None:
+    """Put integer keys into quotes, for readers that know the types of what they read.
+
+    A table of a hundred thousand offsets is ten times as quick to read so.
+
+    Returns:
+        The text, or ``None`` where a string holds a backslash: its end is not told so simply.
+
+    Raises:
+        UnicodeDecodeError: It is no UTF-8.
+    """
+    text = data if isinstance(data, str) else bytes(data).decode()
+    if "\\" in text or _BREAK in text:
+        return None
+    parts = text.split('"')  # every second one is the content of a string
+    outside = _INTEGER_KEY.sub(r'\1"\2"\3', _BREAK.join(parts[::2]))
+    parts[::2] = outside.split(_BREAK)
+    return '"'.join(parts)
 
 
 class _Reader:

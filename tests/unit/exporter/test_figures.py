@@ -198,3 +198,80 @@ def test_a_young_broker_has_not_written_yet() -> None:
 )
 def test_sizes_as_brokers_word_them(text: str, size: float | None) -> None:
     assert bytes_of(text) == size
+
+
+def test_how_late_a_group_is_is_known_where_it_was_asked_or_nothing_waits() -> None:
+    behind = replace(MASTER, latencies_ms={("T", "g"): 1500.0})
+    name, place = "rocketmq_group_get_latency_by_storetime", ("c", "b", "T", "g")
+    assert shown(survey(0, behind))[name] == {place: 1500}
+    done = replace(MASTER, offsets={"T@g": {0: 100, 1: 50}})
+    assert shown(survey(0, done))[name] == {place: 0}
+    assert name not in shown(survey(0, MASTER)), "behind, and nobody was asked"
+
+
+def test_counters_of_the_broker_and_its_producers_are_shown() -> None:
+    rates = {
+        ("TOPIC_PUT_SIZE", "T"): 2048.0,
+        ("GROUP_GET_SIZE", "T@g"): 1024.0,
+        ("SNDBCK_PUT_NUMS", "T@g"): 0.5,
+        ("GROUP_GET_SIZE", "T@stranger"): 9.0,
+    }
+    found = shown(survey(0, replace(MASTER, rates=rates, producers={"p": 2, "q": 1})))
+    place = ("c", "b", "T", "g")
+    assert found["rocketmq_producer_message_size"] == {("c", "b", "T"): 2048}
+    assert found["rocketmq_consumer_message_size"] == {place: 1024}
+    assert found["rocketmq_send_back_nums"] == {place: 0.5}
+    assert found["rocketmq_producer_count"] == {("c", "b", "p"): 2, ("c", "b", "q"): 1}
+    assert found["rocketmq_producer_connections"] == {("c", "master", "b-0"): 3}
+    assert "rocketmq_producer_connections" not in shown(survey(0, MASTER)), "it does not tell"
+
+
+def test_sizes_and_classes_of_times_are_read_from_texts() -> None:
+    runtime = {
+        **RUNTIME,
+        "commitLogDirCapacity": "Total : 2.0 GiB, Free : 512.0 MiB.",
+        "putMessageDistributeTime": "[<=0ms]:7 [0~10ms]:3 [10s~]:1",
+    }
+    found = shown(survey(0, replace(MASTER, runtime=runtime)))
+    values = {
+        name.removeprefix("rocketmq_brokeruntime_"): next(iter(rows.values()))
+        for name, rows in found.items()
+        if name.startswith("rocketmq_brokeruntime_")
+    }
+    assert values["commitlogdir_capacity_total"] == 2 << 30
+    assert values["commitlogdir_capacity_free"] == 512 << 20
+    assert values["remain_howmanydata_toflush"] == 1536
+    assert values["commitlog_maxoffset"] == 5100
+    assert [values[f"pmdt_{part}"] for part in ("0ms", "0to10ms", "10stomore")] == [7, 3, 1]
+    assert "pmdt_1to2s" not in values
+
+
+def test_a_dead_letter_queue_that_is_consumed_has_a_diff_of_its_own() -> None:
+    found = shown(survey(0, replace(MASTER, offsets={"%DLQ%g@g": {0: 1}})))
+    row = ("g", "%DLQ%g", "1", "CLUSTERING")
+    assert found["rocketmq_group_dlqdiff"] == {row: 2}
+    assert "rocketmq_group_diff" not in found
+
+
+def test_what_has_no_line_of_its_own_is_added_up() -> None:
+    groups = [f"g{number}" for number in range(300)]
+    many = replace(MASTER, offsets={f"T@{group}": {0: 40, 1: 50} for group in groups})
+    later = replace(MASTER, offsets={f"T@{group}": {0: 90, 1: 50} for group in groups})
+    found = shown(survey(0, many), survey(10, later))
+    lags = found["rocketmq_consumer_lag_messages"]
+    assert len(lags) == 201
+    assert lags["c", "master", "b-0", "other", "other", "false", "false"] == 100 * 10
+    assert sum(found["rocketmq_consumer_tps"].values()) == pytest.approx(300 * 5)
+    assert sum(found["rocketmq_messages_out_total"].values()) == 300 * 50
+
+
+def test_a_rate_does_not_come_and_go_with_each_commit() -> None:
+    """A consumer commits 500 messages every five seconds, and there is a survey every second."""
+    history, rates = History(), []
+    for second in range(60):
+        done = 500 * (second // 5)
+        history.look(survey(second, replace(MASTER, offsets={"T@g": {0: done}})))
+        rates.append(history.pairs["c", "b"].committed_per_second.get(("T", "g")))
+    assert rates[0] is None
+    for rate in rates[20:]:
+        assert rate == pytest.approx(100, rel=0.51)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from failback.analytics.exporter.history import PairHistory, lags_of
+from failback.analytics.exporter.history import PairHistory
 from failback.analytics.exporter.survey import BrokerAnswers
 from failback.analytics.predict import Settings, exposure
 from failback.analytics.predict.sources import with_broker_config
@@ -25,10 +25,11 @@ def exposures(
     *,
     wall: float,
     slaves: int,
+    lags: Mapping[tuple[str, str], Mapping[int, int]],
     persist_age_seconds: float | None = None,
     copy_age_seconds: float | None = None,
 ) -> dict[str, float]:
-    """Return group to messages, for the groups whose rate is known.
+    """Return group to messages, for the groups whose rate is known; ``lags`` are the master's.
 
     The age of the offset file is what was seen, else the longest that it gets while the broker is
     well: its interval, and in its first seconds the time since the start.
@@ -39,7 +40,7 @@ def exposures(
     rates: dict[str, float] = {}
     for (_, group), rate in pair.committed_per_second.items():
         rates[group] = rates.get(group, 0.0) + rate
-    lags, queues = _by_group(master)
+    behind, queues = _by_group(lags)
     found = {}
     for group, rate in rates.items():
         if not rate:
@@ -51,7 +52,7 @@ def exposures(
                 rate=min(rate, 1e7),
                 queues=max(1, queues.get(group, 1)),
                 members=max(1, _members(master, group)),
-                backlog=float(lags.get(group, 0)),
+                backlog=float(behind.get(group, 0)),
             )
         except ConfigError as error:  # a size that the predictor does not know
             logger.debug("group %s: %s", group, error)
@@ -88,10 +89,13 @@ def _members(master: BrokerAnswers, group: str) -> int:
     return len(connection.connection_set) if connection else 0
 
 
-def _by_group(master: BrokerAnswers) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    lags: dict[str, int] = {}
+def _by_group(
+    lags: Mapping[tuple[str, str], Mapping[int, int]],
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """Return group to messages behind, and group to queues, over all topics."""
+    messages: dict[str, int] = {}
     queues: dict[str, int] = {}
-    for (_, group), behind in lags_of(master).items():
-        lags[group] = lags.get(group, 0) + sum(behind.values())
+    for (_, group), behind in lags.items():
+        messages[group] = messages.get(group, 0) + sum(behind.values())
         queues[group] = queues.get(group, 0) + len(behind)
-    return lags, queues
+    return messages, queues

@@ -101,6 +101,7 @@ SHARED: Final = (
     shared.MESSAGES_OUT,
     shared.LAG,
     shared.DEAD_LETTERS,
+    shared.PRODUCERS,
     shared.CONSUMERS,
     shared.PERMISSION,
     shared.STORAGE,
@@ -162,6 +163,33 @@ GROUP_DIFF: Final = _gauge(
     "rocketmq_group_diff", _DIFF, "Messages behind the committed offsets, over all brokers."
 )
 GROUP_RETRY_DIFF: Final = _gauge("rocketmq_group_retrydiff", _DIFF, "The same of retry topics.")
+GROUP_DLQ_DIFF: Final = _gauge(
+    "rocketmq_group_dlqdiff", _DIFF, "The same of dead letter queues that are consumed."
+)
+GROUP_LATENCY: Final = _gauge(
+    "rocketmq_group_get_latency_by_storetime",
+    _GROUP,
+    "Age in ms of the last message that the group consumed of the queue that waits longest; 0 when "
+    "nothing waits.",
+)
+PRODUCER_COUNT: Final = _gauge(
+    "rocketmq_producer_count", ("cluster", "broker", "group"), "Producers of a group."
+)
+PRODUCER_SIZE: Final = _gauge(
+    "rocketmq_producer_message_size",
+    _TOPIC,
+    "Bytes stored per second over the last minute, of topics that took messages lately.",
+)
+CONSUMER_SIZE: Final = _gauge(
+    "rocketmq_consumer_message_size",
+    _GROUP,
+    "Bytes handed out per second over the last minute, of groups with members.",
+)
+SEND_BACK: Final = _gauge(
+    "rocketmq_send_back_nums",
+    _GROUP,
+    "Messages sent back per second over the last minute, of groups with members.",
+)
 GROUP_COUNT: Final = _gauge(
     "rocketmq_group_count", ("caddr", "localaddr", "group"), "1 for each member of a group."
 )
@@ -200,6 +228,19 @@ RUNTIME_KEYS: Final = {
     "commitlog_disk_ratio": "commitLogDiskRatio",
     "consumequeue_disk_ratio": "consumeQueueDiskRatio",
     "dispatch_maxbuffer": "dispatchMaxBuffer",
+    "msg_puttotal_todaymorning": "msgPutTotalTodayMorning",
+    "msg_gettotal_todaymorning": "msgGetTotalTodayMorning",
+    "msg_puttotal_yesterdaymorning": "msgPutTotalYesterdayMorning",
+    "msg_gettotal_yesterdaymorning": "msgGetTotalYesterdayMorning",
+    "pull_threadpoolqueue_size": "pullThreadPoolQueueSize",
+    "query_threadpoolqueue_size": "queryThreadPoolQueueSize",
+    "send_threadpoolqueue_headwait_timemills": "sendThreadPoolQueueHeadWaitTimeMills",
+    "pull_threadpoolqueue_headwait_timemills": "pullThreadPoolQueueHeadWaitTimeMills",
+    "query_threadpoolqueue_headwait_timemills": "queryThreadPoolQueueHeadWaitTimeMills",
+    "commitlog_minoffset": "commitLogMinOffset",
+    "commitlog_maxoffset": "commitLogMaxOffset",
+    "put_latency_99": "putLatency99",
+    "put_latency_999": "putLatency999",
 }
 """Suffix of ``rocketmq_brokeruntime_`` to the key of the runtime information (28)."""
 RUNTIME_RATES: Final = {
@@ -211,6 +252,28 @@ RUNTIME_RATES: Final = {
 }
 """The same of keys with three rates: over 10, 60 and 600 seconds, which end the name."""
 RATE_SECONDS: Final = (10, 60, 600)
+RUNTIME_SIZES: Final = {
+    "remain_howmanydata_toflush": "remainHowManyDataToFlush",
+    "commitlogdir_capacity_total": "commitLogDirCapacity",
+    "commitlogdir_capacity_free": "commitLogDirCapacity",
+}
+"""The same of keys whose values are sizes with a unit."""
+PUT_TIMES: Final = {
+    "pmdt_0ms": "<=0ms",
+    "pmdt_0to10ms": "0~10ms",
+    "pmdt_10to50ms": "10~50ms",
+    "pmdt_50to100ms": "50~100ms",
+    "pmdt_100to200ms": "100~200ms",
+    "pmdt_200to500ms": "200~500ms",
+    "pmdt_500to1s": "500ms~1s",
+    "pmdt_1to2s": "1~2s",
+    "pmdt_2to3s": "2~3s",
+    "pmdt_3to4s": "3~4s",
+    "pmdt_4to5s": "4~5s",
+    "pmdt_5to10s": "5~10s",
+    "pmdt_10stomore": "10s~",
+}
+"""The same of the classes of putMessageDistributeTime."""
 
 
 def runtime_family(suffix: str) -> Family:
@@ -223,6 +286,8 @@ RUNTIME: Final = {
     for suffix in (
         *RUNTIME_KEYS,
         *(f"{name}{seconds}" for name in RUNTIME_RATES for seconds in RATE_SECONDS),
+        *RUNTIME_SIZES,
+        *PUT_TIMES,
     )
 }
 
@@ -239,7 +304,13 @@ KNOWN: Final = (
     ACCUMULATION,
     GROUP_DIFF,
     GROUP_RETRY_DIFF,
+    GROUP_DLQ_DIFF,
+    GROUP_LATENCY,
     GROUP_COUNT,
+    PRODUCER_COUNT,
+    PRODUCER_SIZE,
+    CONSUMER_SIZE,
+    SEND_BACK,
     CLIENT_FAILED,
     CLIENT_FAILED_TPS,
     CLIENT_OK_TPS,

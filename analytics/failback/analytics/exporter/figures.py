@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from failback.analytics.exporter import families as own
+from failback.analytics.exporter.details import GET_SIZE, PUT_SIZE, SENT_BACK
 from failback.analytics.exporter.exposures import exposures
 from failback.analytics.exporter.history import History, Place, committed_of, lags_of, sums_of
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
@@ -19,8 +21,24 @@ from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import MEMBER, Family
 
 Labels = tuple[str, ...]
+Lags = Mapping[Place, Mapping[int, int]]
+GroupLabels = tuple[Place, tuple[str, str], Family, tuple[int, str]]
+"""Topic and group as shown, retry and system, family of the diff, members and model."""
+_GROUP_RATES: Final = {GET_SIZE: own.CONSUMER_SIZE, SENT_BACK: own.SEND_BACK}
 _SIZE: Final = re.compile(r"\s*([0-9.]+)\s*([KMGTPE]?)i?B?\s*")
 _UNITS: Final = " KMGTPE"
+_CAPACITY: Final = re.compile(r"Total : (.*), Free : (.*?)\.?")
+_CLASS: Final = re.compile(r"\[([^\]]*)\]:(\d+)")
+
+
+@dataclass(slots=True)
+class GroupSums:
+    """What is shown of groups under the same labels."""
+
+    lag: int = 0
+    offset: int = 0
+    consumed: int = 0
+    rate: float | None = None
 
 
 class Figures:
@@ -66,15 +84,17 @@ def figures_of(
     found.set(own.SURVEY_TIME, (), survey.wall)
     for address, is_up in survey.name_servers.items():
         found.set(own.NAMESRV_UP, (address,), int(is_up))
+    all_lags: dict[tuple[str, str], Lags] = {}
     for broker in (*survey.brokers, *history.unlisted(survey)):
         is_up = broker.up and broker in survey.brokers
         found.set(own.UP, (*broker.node, broker.address), int(is_up))
         if is_up:
             _add_broker(found, broker)
         if is_up and broker.ends:
+            lags = all_lags[broker.cluster, broker.broker] = lags_of(broker)
             _add_topics(found, broker, history)
-            _add_groups(found, broker, history, queue_topics)
-            _add_members(found, broker)
+            _add_groups(found, broker, history, queue_topics, lags)
+            _add_members(found, broker, history)
     for labels, count in history.regressions.items():
         found.set(shared.REGRESSIONS, labels, count[0])
         found.set(shared.REGRESSION_MESSAGES, labels, count[1])
@@ -83,7 +103,7 @@ def figures_of(
         age = ages.get((broker.broker, broker.broker_id))
         if age is not None:
             found.set(shared.PERSIST_AGE, (*broker.node, broker.broker), age)
-    _add_pairs(found, survey, history, ages)
+    _add_pairs(found, survey, history, ages, all_lags)
     return found
 
 
@@ -126,6 +146,25 @@ def _add_runtime(found: Figures, broker: BrokerAnswers) -> None:
     for suffix, key in own.RUNTIME_RATES.items():
         for seconds, rate in zip(own.RATE_SECONDS, _rates(runtime, key), strict=False):
             found.set(own.RUNTIME[f"{suffix}{seconds}"], labels, rate)
+    _add_sizes(found, runtime, labels)
+
+
+def _add_sizes(found: Figures, runtime: Mapping[str, str], labels: Labels) -> None:
+    """Show what stands in runtime information as sizes with units and as classes of times."""
+    capacity = _CAPACITY.fullmatch(runtime.get("commitLogDirCapacity", "").strip())
+    sizes = {
+        "remain_howmanydata_toflush": runtime.get("remainHowManyDataToFlush", ""),
+        "commitlogdir_capacity_total": capacity[1] if capacity else "",
+        "commitlogdir_capacity_free": capacity[2] if capacity else "",
+    }
+    for suffix, text in sizes.items():
+        size = bytes_of(text)
+        if size is not None:
+            found.set(own.RUNTIME[suffix], labels, size)
+    counts = dict(_CLASS.findall(runtime.get("putMessageDistributeTime", "")))
+    for suffix, name in own.PUT_TIMES.items():
+        if name in counts:
+            found.set(own.RUNTIME[suffix], labels, int(counts[name]))
 
 
 def _add_topics(found: Figures, broker: BrokerAnswers, history: History) -> None:
@@ -146,45 +185,92 @@ def _add_topics(found: Figures, broker: BrokerAnswers, history: History) -> None
         )
         if topic in rates:
             found.set(own.PRODUCER_TPS, (cluster, name, shown), rates[topic])
+        size = broker.rates.get((PUT_SIZE, topic))
+        if size is not None:
+            found.set(own.PRODUCER_SIZE, (cluster, name, shown), size)
 
 
 def _add_groups(
-    found: Figures, broker: BrokerAnswers, history: History, queue_topics: Collection[str]
+    found: Figures,
+    broker: BrokerAnswers,
+    history: History,
+    queue_topics: Collection[str],
+    lags: Lags,
 ) -> None:
+    """Show every group on every topic; those without a line of their own are added up first."""
     cluster, name = broker.cluster, broker.broker
     pair = history.pairs[cluster, name]
-    lags = lags_of(broker)
-
-    def shown(place: Place) -> Place:
-        return history.budget.place("group", cluster, place)
-
+    sums: dict[GroupLabels, GroupSums] = {}
+    connected = {group: _members_of(broker, group) for group in {group for _, group in lags}}
+    kinds = {topic: (kind_of(topic), _diff_family(topic)) for topic in {topic for topic, _ in lags}}
+    rates, consumed = pair.committed_per_second, pair.consumed
     for place, offset in committed_of(broker).items():
-        topic, group = shown(place)
-        labels = (*broker.node, topic, group, *kind_of(place[0]))
-        known = (cluster, name, topic, group)
-        lag = sum(lags[place].values())
-        found.set(shared.LAG, labels, lag)
-        found.set(shared.MESSAGES_OUT, labels, pair.consumed.get(place, 0))
-        found.set(own.ACCUMULATION, known, lag)
-        found.set(own.CONSUMER_OFFSET, known, offset)
-        if place in pair.committed_per_second:
-            rate = pair.committed_per_second[place]
-            found.set(own.CONSUMER_TPS, known, rate)
-            found.set(own.GROUP_CONSUME_TPS, known, rate)
-        connection = broker.groups.get(place[1])
-        members = len(connection.connection_set) if connection else 0
-        model = (connection.message_model if connection else None) or "CLUSTERING"
-        is_retry = place[0].startswith(RETRY_PREFIX)
-        family = own.GROUP_RETRY_DIFF if is_retry else own.GROUP_DIFF
-        found.set(family, (group, topic, members, model), lag)
+        shown = history.budget.place("group", cluster, place)
+        key = (shown, *kinds[place[0]], connected[place[1]])
+        total = sums.get(key)
+        if total is None:
+            total = sums[key] = GroupSums()
+        total.lag += sum(lags[place].values())
+        total.offset += offset
+        total.consumed += consumed.get(place, 0)
+        rate = rates.get(place)
+        if rate is not None:
+            total.rate = (total.rate or 0.0) + rate
         if place[0] in queue_topics:
             for queue_id, behind in lags[place].items():
                 found.set(own.QUEUE_LAG, (cluster, name, *place, queue_id), behind)
+    for ((topic, group), kind, family, (members, model)), total in sums.items():
+        labels = (*broker.node, topic, group, *kind)
+        known = (cluster, name, topic, group)
+        found.set(shared.LAG, labels, total.lag)
+        found.set(shared.MESSAGES_OUT, labels, total.consumed)
+        found.set(own.ACCUMULATION, known, total.lag)
+        found.set(own.CONSUMER_OFFSET, known, total.offset)
+        if total.rate is not None:
+            found.set(own.CONSUMER_TPS, known, total.rate)
+            found.set(own.GROUP_CONSUME_TPS, known, total.rate)
+        found.set(family, (group, topic, members, model), total.lag)
+    _add_group_details(found, broker, history, lags)
 
 
-def _add_members(found: Figures, broker: BrokerAnswers) -> None:
+def _add_group_details(found: Figures, broker: BrokerAnswers, history: History, lags: Lags) -> None:
+    """Show what was asked of single groups, of those with lines of their own."""
+    cluster, name = broker.cluster, broker.broker
+    for place, queues in lags.items():
+        if not history.budget.has("group", cluster, place):
+            continue
+        age = broker.latencies_ms.get(place)
+        if age is not None or not any(queues.values()):
+            found.set(own.GROUP_LATENCY, (cluster, name, *place), age or 0)
+    for (counter, key), rate in broker.rates.items():
+        family = _GROUP_RATES.get(counter)
+        topic, _, group = key.partition("@")
+        if family is not None and history.budget.has("group", cluster, (topic, group)):
+            found.set(family, (cluster, name, topic, group), rate)
+
+
+def _diff_family(topic: str) -> Family:
+    if topic.startswith(RETRY_PREFIX):
+        return own.GROUP_RETRY_DIFF
+    return own.GROUP_DLQ_DIFF if topic.startswith(DLQ_PREFIX) else own.GROUP_DIFF
+
+
+def _members_of(broker: BrokerAnswers, group: str) -> tuple[int, str]:
+    """Return how many members a group has, and how they share messages."""
+    connection = broker.groups.get(group)
+    if connection is None:
+        return 0, "CLUSTERING"
+    return len(connection.connection_set), connection.message_model or "CLUSTERING"
+
+
+def _add_members(found: Figures, broker: BrokerAnswers, history: History) -> None:
     count = sum(len(each.connection_set) for each in broker.groups.values())
     found.set(shared.CONSUMERS, broker.node, count)
+    if broker.producers is not None:
+        found.set(shared.PRODUCERS, broker.node, sum(broker.producers.values()))
+        for group, number in broker.producers.items():
+            shown = history.budget.place("producer", broker.cluster, ("", group))[1]
+            found.set(own.PRODUCER_COUNT, (broker.cluster, broker.broker, shown), number)
     for group, connection in list(broker.groups.items())[: shared.MAX_SERIES]:
         for member in connection.connection_set:
             found.set(own.GROUP_COUNT, (member.client_addr, member.client_id, group), 1)
@@ -204,6 +290,7 @@ def _add_pairs(
     survey: Survey,
     history: History,
     persist_ages: Mapping[tuple[str, int], float],
+    all_lags: Mapping[tuple[str, str], Lags],
 ) -> None:
     masters = {(each.cluster, each.broker): each for each in survey.brokers if each.is_master}
     slaves = [each for each in survey.brokers if not each.is_master]
@@ -233,6 +320,7 @@ def _add_pairs(
             history.pairs[cluster, broker],
             wall=survey.wall,
             slaves=len(own_slaves),
+            lags=all_lags[cluster, broker],
             persist_age_seconds=persist_ages.get((broker, 0)),
             copy_age_seconds=max(ages, default=None),
         )

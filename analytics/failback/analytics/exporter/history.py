@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,6 +11,8 @@ from failback.analytics.exporter.survey import BrokerAnswers, Survey
 from failback.client.offset_watch import RegressionWatch, SyncWatch
 from failback.protocol.metric_families import MAX_SERIES, OTHER
 
+RATE_SECONDS: Final = 10.0
+"""Two of the intervals at which consumers commit."""
 FORGET_SECONDS: Final = 3600.0
 """For so long a broker that no name server lists any more is shown as down."""
 Pair = tuple[str, str]
@@ -36,38 +39,63 @@ class Budget:
         topic, group = place
         return (OTHER if topic else "", OTHER if group else "")
 
+    def has(self, kind: str, cluster: str, place: Place) -> bool:
+        """Tell whether a place has a line of its own."""
+        return place in self._kept.get((kind, cluster), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Positions:
+    """Sums of a pair at one survey."""
+
+    at: float
+    stored: Mapping[str, int]
+    """Topic to the sum of its ends."""
+    committed: Mapping[Place, int]
+
 
 @dataclass(slots=True)
 class PairHistory:
-    """Positions of a pair at its last two surveys, and what was counted since the start."""
+    """Positions of a pair at its last surveys, and what was counted since the start.
 
-    at: float | None = None
-    stored: dict[str, int] = field(default_factory=dict)
-    """Topic to the sum of its ends."""
-    committed: dict[Place, int] = field(default_factory=dict)
+    Rates are over :data:`RATE_SECONDS` where surveys are more frequent: consumers commit every
+    five seconds, so between two surveys within one there is nothing, or far too much.
+    """
+
+    last: Positions | None = None
     stored_per_second: dict[str, float] = field(default_factory=dict)
     committed_per_second: dict[Place, float] = field(default_factory=dict)
     consumed: dict[Place, int] = field(default_factory=dict)
     """Messages committed since the exporter began, repeats counted again."""
+    _kept: deque[Positions] = field(default_factory=deque)
 
     def look(self, at: float, stored: Mapping[str, int], committed: Mapping[Place, int]) -> None:
         """Take the sums of a survey."""
-        elapsed = None if self.at is None else at - self.at
-        if elapsed is not None and elapsed > 0:
-            self.stored_per_second = {
-                topic: max(0, end - self.stored.get(topic, end)) / elapsed
-                for topic, end in stored.items()
-            }
-            grown = {
-                place: max(0, offset - self.committed.get(place, offset))
-                for place, offset in committed.items()
-            }
-            self.committed_per_second = {
-                place: messages / elapsed for place, messages in grown.items()
-            }
-            for place, messages in grown.items():
-                self.consumed[place] = self.consumed.get(place, 0) + messages
-        self.at, self.stored, self.committed = at, dict(stored), dict(committed)
+        now = Positions(at, stored, committed)
+        before = self.last
+        if before is not None:
+            for place, offset in committed.items():
+                grown = offset - before.committed.get(place, offset)
+                if grown > 0:
+                    self.consumed[place] = self.consumed.get(place, 0) + grown
+        while len(self._kept) > 1 and at - self._kept[1].at >= RATE_SECONDS:
+            self._kept.popleft()
+        if self._kept and at > self._kept[0].at:
+            self._rate(self._kept[0], now)
+        if not self._kept or at - self._kept[-1].at >= RATE_SECONDS / 2:
+            self._kept.append(now)
+        self.last = now
+
+    def _rate(self, past: Positions, now: Positions) -> None:
+        elapsed = now.at - past.at
+        self.stored_per_second = {
+            topic: max(0, end - past.stored.get(topic, end)) / elapsed
+            for topic, end in now.stored.items()
+        }
+        self.committed_per_second = {
+            place: max(0, offset - past.committed.get(place, offset)) / elapsed
+            for place, offset in now.committed.items()
+        }
 
 
 class History:

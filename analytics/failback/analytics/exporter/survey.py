@@ -9,18 +9,20 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
+from failback.analytics.exporter.details import Details
 from failback.client.admin import AdminClient
 from failback.client.connection import RemotingClient
 from failback.client.offset_watch import Table
-from failback.protocol.clients import ConsumerConnection
+from failback.protocol.clients import ConsumerConnection, ProducerTableInfo
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import FailbackError
 from failback.protocol.headers import GetConsumerRunningInfoRequestHeader
 from failback.protocol.message import DLQ_PREFIX
-from failback.protocol.stats import ConsumerRunningInfo, ConsumeStatus
+from failback.protocol.route import MessageQueue
+from failback.protocol.stats import ConsumerRunningInfo, ConsumeStatus, TopicOffset
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +30,7 @@ AT_ONCE: Final = 64
 """Requests under way at a time."""
 CLIENTS: Final = 200
 """Members that are asked for their own figures, at most."""
-_Answer = TypeVar("_Answer")
+Answer = TypeVar("Answer")
 Ends = Mapping[str, Mapping[int, int]]
 """Topic to queue id to the offset of the next message."""
 
@@ -60,6 +62,12 @@ class BrokerAnswers:
     """Only of the member that acts for its pair: the one with the least id that answers."""
     groups: Mapping[str, ConsumerConnection] = field(default_factory=dict)
     members: Sequence[MemberStatus] = ()
+    producers: Mapping[str, int] | None = None
+    """Producer group to how many it has; ``None`` where the broker does not tell."""
+    latencies_ms: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """(topic, group) to the age of what was consumed last; of those that are behind."""
+    rates: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """(name, key) of a broker's own counters to their rate per second over the last minute."""
 
     @property
     def is_master(self) -> bool:
@@ -86,6 +94,10 @@ class Survey:
     seconds: float
     name_servers: Mapping[str, bool]
     brokers: Sequence[BrokerAnswers]
+
+
+async def _nobody() -> list[MemberStatus]:
+    return []
 
 
 class Surveyor:
@@ -162,9 +174,17 @@ class Surveyor:
     async def _pair(
         self, cluster: str, broker: str, members: Sequence[tuple[int, str]]
     ) -> list[BrokerAnswers]:
-        found = await asyncio.gather(
-            *(self._broker(cluster, broker, number, address) for number, address in members)
-        )
+        """Ask slaves first: one that copies meanwhile must not seem to be ahead of its master."""
+        found: list[BrokerAnswers] = []
+        for master in (False, True):
+            found += await asyncio.gather(
+                *(
+                    self._broker(cluster, broker, number, address)
+                    for number, address in members
+                    if (number == 0) is master
+                )
+            )
+        found.sort(key=lambda each: each.broker_id)
         acting = next((each for each in found if each.up), None)
         return [await self._acting(each) if each is acting else each for each in found]
 
@@ -180,33 +200,52 @@ class Surveyor:
 
     async def _acting(self, broker: BrokerAnswers) -> BrokerAnswers:
         """Ask the member that acts for its pair what the pair holds and who is connected."""
-        wrapper = await self._or_none(lambda: self._admin.all_topic_config(broker.address))
+        address = broker.address
+        wrapper = await self._or_none(lambda: self._admin.all_topic_config(address))
         names = sorted(wrapper.topic_config_table) if wrapper is not None else []
-        tables = await asyncio.gather(*(self._ends(broker.address, name) for name in names))
         groups = sorted({key.partition("@")[2] for key in broker.offsets or {}} - {""})
-        members = await asyncio.gather(*(self._group(broker.address, name) for name in groups))
+        stats, members, producers = await asyncio.gather(
+            asyncio.gather(*(self._topic(address, name) for name in names)),
+            asyncio.gather(*(self._group(address, name) for name in groups)),
+            self._producers(address),
+        )
+        tables = {name: each for name, each in zip(names, stats, strict=True) if each}
         connected = {
             group: found for group, found in zip(groups, members, strict=True) if found is not None
         }
-        return BrokerAnswers(
-            broker.cluster,
-            broker.broker,
-            broker.broker_id,
-            broker.address,
-            broker.up,
-            broker.runtime,
-            broker.config,
-            broker.offsets,
-            {name: ends for name, ends in zip(names, tables, strict=True) if ends},
-            connected,
-            await self._members(broker.address, connected) if self._clients else (),
+        whole = replace(
+            broker,
+            ends={
+                name: {queue.queue_id: each.max_offset for queue, each in table.items()}
+                for name, table in tables.items()
+            },
+            groups=connected,
+            producers=producers,
         )
+        details = Details(self._admin, self._or_none, address)
+        statuses, latencies, rates = await asyncio.gather(
+            self._members(address, connected) if self._clients else _nobody(),
+            details.latencies_ms(whole.offsets or {}, whole.ends),
+            details.rates(tables, connected),
+        )
+        return replace(whole, members=statuses, latencies_ms=latencies, rates=rates)
 
-    async def _ends(self, address: str, topic: str) -> dict[int, int]:
+    async def _topic(self, address: str, topic: str) -> Mapping[MessageQueue, TopicOffset]:
         stats = await self._or_none(lambda: self._admin.topic_stats(address, topic))
-        if stats is None:
-            return {}
-        return {queue.queue_id: each.max_offset for queue, each in stats.offset_table.items()}
+        return {} if stats is None else stats.offset_table
+
+    async def _producers(self, address: str) -> dict[str, int] | None:
+        answer = await self._or_none(
+            lambda: self._admin.ask(address, RequestCode.GET_ALL_PRODUCER_INFO)
+        )
+        if answer is None:
+            return None
+        try:
+            table = ProducerTableInfo.from_json(answer.body).data
+        except FailbackError as error:
+            logger.debug("producers of %s: %s", address, error)
+            return None
+        return {group: len(members) for group, members in table.items()}
 
     async def _group(self, address: str, group: str) -> ConsumerConnection | None:
         return await self._or_none(lambda: self._admin.consumer_connection(address, group))
@@ -244,7 +283,7 @@ class Surveyor:
             logger.debug("running information of %s: %s", client_id, error)
             return None
 
-    async def _or_none(self, ask: Callable[[], Awaitable[_Answer]]) -> _Answer | None:
+    async def _or_none(self, ask: Callable[[], Awaitable[Answer]]) -> Answer | None:
         """Ask when it is our turn; ``None`` for a refusal, no answer, or one that is nonsense."""
         async with self._turn:
             try:

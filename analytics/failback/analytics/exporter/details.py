@@ -1,0 +1,122 @@
+"""What is asked of single topics and groups beyond their positions, of a few hundred at most."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeVar
+
+from failback.client.admin import AdminClient
+from failback.client.offset_watch import Table
+from failback.protocol.clients import ConsumerConnection
+from failback.protocol.codes import RequestCode
+from failback.protocol.errors import FailbackError
+from failback.protocol.headers import ViewBrokerStatsDataRequestHeader
+from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+from failback.protocol.metric_families import MAX_SERIES
+from failback.protocol.stats import BrokerStatsData, TopicOffset
+
+PUT_SIZE: Final = "TOPIC_PUT_SIZE"
+GET_SIZE: Final = "GROUP_GET_SIZE"
+SENT_BACK: Final = "SNDBCK_PUT_NUMS"
+LATELY_MS: Final = 120_000
+"""A topic without a message for so long has no rate over the last minute."""
+
+Place = tuple[str, str]
+T = TypeVar("T")
+
+
+class Ask(Protocol):
+    """Asks when it is our turn; ``None`` for no answer."""
+
+    def __call__(self, ask: Callable[[], Awaitable[T]], /) -> Awaitable[T | None]: ...
+
+
+class Details:
+    """Asks one broker; at most :data:`MAX_SERIES` of each kind."""
+
+    def __init__(
+        self,
+        admin: AdminClient,
+        ask: Ask,
+        address: str,
+        *,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._admin, self._ask, self._address = admin, ask, address
+        self._wall = wall
+
+    async def latencies_ms(
+        self, offsets: Table, ends: Mapping[str, Mapping[int, int]]
+    ) -> dict[Place, float]:
+        """Return for those that are furthest behind how old what they consumed last is."""
+        wanted = furthest_behind(offsets, ends)
+        ages = await asyncio.gather(*(self._latency_ms(*place) for place in wanted))
+        return {place: age for place, age in zip(wanted, ages, strict=True) if age is not None}
+
+    async def _latency_ms(self, topic: str, group: str) -> float | None:
+        stats = await self._ask(lambda: self._admin.consume_stats(self._address, group, topic))
+        if stats is None:
+            return None
+        times = [
+            each.last_timestamp
+            for each in stats.offset_table.values()
+            if each.consumer_offset < each.broker_offset and each.last_timestamp > 0
+        ]
+        return max(0.0, self._wall() * 1000 - min(times)) if times else None
+
+    async def rates(
+        self,
+        topics: Mapping[str, Mapping[Any, TopicOffset]],
+        connected: Mapping[str, ConsumerConnection],
+    ) -> dict[Place, float]:
+        """Return what the broker counts of topics with new messages and of groups with members."""
+        after = self._wall() * 1000 - LATELY_MS
+        busy = [
+            topic
+            for topic, queues in topics.items()
+            if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+            and any(each.last_update_timestamp >= after for each in queues.values())
+        ]
+        places = [
+            f"{topic}@{group}"
+            for group, connection in connected.items()
+            for topic in sorted(connection.subscription_table)
+        ]
+        wanted = [
+            *((PUT_SIZE, topic) for topic in busy[:MAX_SERIES]),
+            *((name, key) for key in places[:MAX_SERIES] for name in (GET_SIZE, SENT_BACK)),
+        ]
+        found = await asyncio.gather(*(self._rate(*each) for each in wanted))
+        return {each: rate for each, rate in zip(wanted, found, strict=True) if rate is not None}
+
+    async def _rate(self, name: str, key: str) -> float | None:
+        header = ViewBrokerStatsDataRequestHeader(name, key)
+        code = RequestCode.VIEW_BROKER_STATS_DATA
+        answer = await self._ask(lambda: self._admin.ask(self._address, code, header))
+        try:
+            return (
+                None if answer is None else BrokerStatsData.from_json(answer.body).stats_minute.tps
+            )
+        except FailbackError:
+            return None
+
+
+def furthest_behind(offsets: Table, ends: Mapping[str, Mapping[int, int]]) -> list[Place]:
+    """Return those with messages to consume, most first."""
+    found: list[tuple[int, Place]] = []
+    for key, queues in offsets.items():
+        topic, _, group = key.partition("@")
+        behind = sum(_behind(queues, ends.get(topic, {})))
+        if behind:
+            found.append((behind, (topic, group)))
+    found.sort(key=lambda each: (-each[0], each[1]))
+    return [place for _, place in found[:MAX_SERIES]]
+
+
+def _behind(queues: Mapping[int, int], ends: Mapping[int, int]) -> Iterable[int]:
+    for queue_id, offset in queues.items():
+        end = ends.get(queue_id)
+        if end is not None and end > offset:
+            yield end - max(0, offset)
