@@ -111,6 +111,18 @@ CASES: list[Case] = [
         "11m",
         set(),
     ),
+    (
+        "offsets that went back in an experiment that has just ended",
+        {BY_SYNC: "0x9 380x90", **WATCHED, next(iter(RUNNING)): "1x11 stale"},
+        "13m",
+        set(),
+    ),
+    (
+        "offsets that went back after an experiment",
+        {BY_SYNC: "0x29 380x90", **WATCHED, next(iter(RUNNING)): "1x11 stale"},
+        "31m",
+        {"OffsetRegression"},
+    ),
     ("offsets that are not written", {PERSIST_AGE: "16x40"}, "1m", {"OffsetPersistStale"}),
     ("offsets that are written", {PERSIST_AGE: "14x40"}, "1m", set()),
     ("not written, in an experiment", {PERSIST_AGE: "16x40", **RUNNING}, "1m", set()),
