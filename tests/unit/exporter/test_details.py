@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from failback.analytics.exporter.details import furthest_behind
+from failback.analytics.exporter.details import furthest_behind, wanted_counters
+from failback.protocol.clients import ConsumerConnection, SubscriptionData
+from failback.protocol.route import MessageQueue
+from failback.protocol.stats import TopicOffset
 
 pytestmark = pytest.mark.unit
 
@@ -28,3 +31,31 @@ def test_of_very_many_a_few_hundred_are_asked() -> None:
     found = furthest_behind(offsets, ENDS)
     assert len(found) == 200
     assert {offsets[f"{topic}@{group}"][0] for topic, group in found} < set(range(30))
+
+
+def connection(*topics: str) -> ConsumerConnection:
+    return ConsumerConnection([], {topic: SubscriptionData(topic, "*") for topic in topics})
+
+
+def queues(topic: str, *times: int) -> dict[MessageQueue, TopicOffset]:
+    return {
+        MessageQueue(topic, "b", number): TopicOffset(0, 1, at) for number, at in enumerate(times)
+    }
+
+
+def test_counters_are_asked_of_what_is_at_work() -> None:
+    topics = {"T": queues("T", 10, 2000), "Old": queues("Old", 10), "%RETRY%g": queues("R", 2000)}
+    found = wanted_counters(topics, {"g": connection("T", "Elsewhere")}, after_ms=1000)
+    assert found == [
+        ("TOPIC_PUT_SIZE", "T"),
+        ("GROUP_GET_SIZE", "T@g"),
+        ("SNDBCK_PUT_NUMS", "T@g"),
+        ("GROUP_GET_LATENCY", "0@T@g"),
+        ("GROUP_GET_LATENCY", "1@T@g"),
+    ]
+
+
+def test_of_very_many_counters_a_few_hundred_are_asked() -> None:
+    topics = {f"T{number}": queues(f"T{number}", 5, 5, 5, 5) for number in range(300)}
+    found = wanted_counters(topics, {"g": connection(*topics)}, after_ms=0)
+    assert len(found) == 4 * 200

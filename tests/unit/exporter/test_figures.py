@@ -214,6 +214,7 @@ def test_counters_of_the_broker_and_its_producers_are_shown() -> None:
         ("TOPIC_PUT_SIZE", "T"): 2048.0,
         ("GROUP_GET_SIZE", "T@g"): 1024.0,
         ("SNDBCK_PUT_NUMS", "T@g"): 0.5,
+        ("GROUP_GET_LATENCY", "1@T@g"): 0.25,
         ("GROUP_GET_SIZE", "T@stranger"): 9.0,
     }
     found = shown(survey(0, replace(MASTER, rates=rates, producers={"p": 2, "q": 1})))
@@ -221,6 +222,7 @@ def test_counters_of_the_broker_and_its_producers_are_shown() -> None:
     assert found["rocketmq_producer_message_size"] == {("c", "b", "T"): 2048}
     assert found["rocketmq_consumer_message_size"] == {place: 1024}
     assert found["rocketmq_send_back_nums"] == {place: 0.5}
+    assert found["rocketmq_group_get_latency"] == {(*place, "1"): 0.25}
     assert found["rocketmq_producer_count"] == {("c", "b", "p"): 2, ("c", "b", "q"): 1}
     assert found["rocketmq_producer_connections"] == {("c", "master", "b-0"): 3}
     assert "rocketmq_producer_connections" not in shown(survey(0, MASTER)), "it does not tell"

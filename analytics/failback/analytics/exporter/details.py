@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from failback.client.admin import AdminClient
 from failback.client.offset_watch import Table
@@ -15,11 +15,13 @@ from failback.protocol.errors import FailbackError
 from failback.protocol.headers import ViewBrokerStatsDataRequestHeader
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import MAX_SERIES
+from failback.protocol.route import MessageQueue
 from failback.protocol.stats import BrokerStatsData, TopicOffset
 
 PUT_SIZE: Final = "TOPIC_PUT_SIZE"
 GET_SIZE: Final = "GROUP_GET_SIZE"
 SENT_BACK: Final = "SNDBCK_PUT_NUMS"
+GET_LATENCY: Final = "GROUP_GET_LATENCY"
 LATELY_MS: Final = 120_000
 """A topic without a message for so long has no rate over the last minute."""
 
@@ -68,26 +70,15 @@ class Details:
 
     async def rates(
         self,
-        topics: Mapping[str, Mapping[Any, TopicOffset]],
+        topics: Mapping[str, Mapping[MessageQueue, TopicOffset]],
         connected: Mapping[str, ConsumerConnection],
     ) -> dict[Place, float]:
-        """Return what the broker counts of topics with new messages and of groups with members."""
-        after = self._wall() * 1000 - LATELY_MS
-        busy = [
-            topic
-            for topic, queues in topics.items()
-            if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-            and any(each.last_update_timestamp >= after for each in queues.values())
-        ]
-        places = [
-            f"{topic}@{group}"
-            for group, connection in connected.items()
-            for topic in sorted(connection.subscription_table)
-        ]
-        wanted = [
-            *((PUT_SIZE, topic) for topic in busy[:MAX_SERIES]),
-            *((name, key) for key in places[:MAX_SERIES] for name in (GET_SIZE, SENT_BACK)),
-        ]
+        """Return what the broker counts of topics with new messages and of groups with members.
+
+        By name and key of its counters: a rate per second over the last minute, and of
+        ``GROUP_GET_LATENCY`` the mean in ms.
+        """
+        wanted = wanted_counters(topics, connected, after_ms=self._wall() * 1000 - LATELY_MS)
         found = await asyncio.gather(*(self._rate(*each) for each in wanted))
         return {each: rate for each, rate in zip(wanted, found, strict=True) if rate is not None}
 
@@ -95,12 +86,48 @@ class Details:
         header = ViewBrokerStatsDataRequestHeader(name, key)
         code = RequestCode.VIEW_BROKER_STATS_DATA
         answer = await self._ask(lambda: self._admin.ask(self._address, code, header))
+        if answer is None:
+            return None
         try:
-            return (
-                None if answer is None else BrokerStatsData.from_json(answer.body).stats_minute.tps
-            )
+            minute = BrokerStatsData.from_json(answer.body).stats_minute
         except FailbackError:
             return None
+        return minute.avgpt if name == GET_LATENCY else minute.tps
+
+
+def wanted_counters(
+    topics: Mapping[str, Mapping[MessageQueue, TopicOffset]],
+    connected: Mapping[str, ConsumerConnection],
+    *,
+    after_ms: float,
+) -> list[Place]:
+    """Return name and key of the counters to ask for, at most :data:`MAX_SERIES` of each name.
+
+    Args:
+        topics: Topic to its queues.
+        connected: Group to its members and subscriptions.
+        after_ms: A topic whose last message is older has no rate any more.
+    """
+    busy = [
+        topic
+        for topic, queues in topics.items()
+        if not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+        and any(each.last_update_timestamp >= after_ms for each in queues.values())
+    ]
+    read = [
+        (topic, f"{topic}@{group}")
+        for group, connection in connected.items()
+        for topic in sorted(connection.subscription_table)
+        if topic in topics
+    ]
+    places = [key for _, key in read[:MAX_SERIES]]
+    queues = [f"{queue.queue_id}@{key}" for topic, key in read for queue in topics[topic]]
+    return [
+        *((PUT_SIZE, topic) for topic in busy[:MAX_SERIES]),
+        *((GET_SIZE, key) for key in places),
+        *((SENT_BACK, key) for key in places),
+        *((GET_LATENCY, key) for key in queues[:MAX_SERIES]),
+    ]
 
 
 def furthest_behind(offsets: Table, ends: Mapping[str, Mapping[int, int]]) -> list[Place]:

@@ -172,6 +172,11 @@ GROUP_LATENCY: Final = _gauge(
     "Age in ms of the last message that the group consumed of the queue that waits longest; 0 when "
     "nothing waits.",
 )
+GROUP_READ_LATENCY: Final = _gauge(
+    "rocketmq_group_get_latency",
+    (*_GROUP, "queueid"),
+    "Mean time in ms of the broker's reads over the last minute, of groups with members.",
+)
 PRODUCER_COUNT: Final = _gauge(
     "rocketmq_producer_count", ("cluster", "broker", "group"), "Producers of a group."
 )
@@ -306,6 +311,7 @@ KNOWN: Final = (
     GROUP_RETRY_DIFF,
     GROUP_DLQ_DIFF,
     GROUP_LATENCY,
+    GROUP_READ_LATENCY,
     GROUP_COUNT,
     PRODUCER_COUNT,
     PRODUCER_SIZE,

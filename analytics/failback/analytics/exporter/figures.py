@@ -10,7 +10,7 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from failback.analytics.exporter import families as own
-from failback.analytics.exporter.details import GET_SIZE, PUT_SIZE, SENT_BACK
+from failback.analytics.exporter.details import GET_LATENCY, GET_SIZE, PUT_SIZE, SENT_BACK
 from failback.analytics.exporter.exposures import exposures
 from failback.analytics.exporter.history import History, Place, committed_of, lags_of, sums_of
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
@@ -24,7 +24,11 @@ Labels = tuple[str, ...]
 Lags = Mapping[Place, Mapping[int, int]]
 GroupLabels = tuple[Place, tuple[str, str], Family, tuple[int, str]]
 """Topic and group as shown, retry and system, family of the diff, members and model."""
-_GROUP_RATES: Final = {GET_SIZE: own.CONSUMER_SIZE, SENT_BACK: own.SEND_BACK}
+_GROUP_RATES: Final = {
+    GET_SIZE: own.CONSUMER_SIZE,
+    SENT_BACK: own.SEND_BACK,
+    GET_LATENCY: own.GROUP_READ_LATENCY,
+}
 _SIZE: Final = re.compile(r"\s*([0-9.]+)\s*([KMGTPE]?)i?B?\s*")
 _UNITS: Final = " KMGTPE"
 _CAPACITY: Final = re.compile(r"Total : (.*), Free : (.*?)\.?")
@@ -244,9 +248,11 @@ def _add_group_details(found: Figures, broker: BrokerAnswers, history: History, 
             found.set(own.GROUP_LATENCY, (cluster, name, *place), age or 0)
     for (counter, key), rate in broker.rates.items():
         family = _GROUP_RATES.get(counter)
-        topic, _, group = key.partition("@")
-        if family is not None and history.budget.has("group", cluster, (topic, group)):
-            found.set(family, (cluster, name, topic, group), rate)
+        if family is None:
+            continue
+        *queue, topic, group = key.split("@", 2 if counter == GET_LATENCY else 1)
+        if history.budget.has("group", cluster, (topic, group)):
+            found.set(family, (cluster, name, topic, group, *queue), rate)
 
 
 def _diff_family(topic: str) -> Family:
