@@ -37,6 +37,19 @@ def choose_members(session: Session, group: str, mode: str, value: int) -> list[
     return sorted(draw.sample(running, amount), key=lambda each: each.member)
 
 
+def record_of(
+    session: Session, fid: str, rule: str, members: list[WorkloadProcess], intended_ns: int
+) -> FaultRecord:
+    """Who will be ended, by pid and ticks."""
+    record = FaultRecord(fid, "kill-consumer", rule, session.schedule.seeds["victims"])
+    record.intended_ns = intended_ns
+    record.victims = [
+        {"group": each.group, "member": each.member, "pid": each.pid, "ticks": each.ticks}
+        for each in members
+    ]
+    return record
+
+
 def end_consumers(
     session: Session, record: FaultRecord, members: list[WorkloadProcess], signum: int
 ) -> None:

@@ -51,17 +51,9 @@ def restart_consumers(
         result: dict[str, Any] = {}
         for number, wave in enumerate(waves):
             name = fid if number == 0 else f"{fid}.{number + 1}"
-            record = FaultRecord(
-                name,
-                "kill-consumer",
-                f"group={group} mode={mode}",
-                session.schedule.seeds["victims"],
-            )
-            record.intended_ns = intended if number == 0 else time.monotonic_ns()
-            record.victims = [
-                {"group": each.group, "member": each.member, "pid": each.pid, "ticks": each.ticks}
-                for each in wave
-            ]
+            due = intended if number == 0 else time.monotonic_ns()
+            rule = f"group={group} mode={mode}"
+            record = consumer_faults.record_of(session, name, rule, wave, due)
             consumer_faults.end_consumers(session, record, wave, signum)
             consumer_faults.start_consumers_later(
                 session, record, wave, restart_after, restart_after_seconds

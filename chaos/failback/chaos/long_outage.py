@@ -11,7 +11,12 @@ import signal
 import time
 
 from failback.chaos import faults
-from failback.chaos.consumer_faults import choose_members, end_consumers, start_consumers_when
+from failback.chaos.consumer_faults import (
+    choose_members,
+    end_consumers,
+    record_of,
+    start_consumers_when,
+)
 from failback.chaos.errors import TargetError
 from failback.chaos.fault_record import FaultRecord
 from failback.chaos.session import Session
@@ -47,14 +52,9 @@ def long_outage(
         served = session.rec.served(record.fid, group)
         raise TargetError(record.fid, f"the slave served {served} messages to {group}")
     members = choose_members(session, group, "all", 0)
-    owners = FaultRecord(
-        f"{record.fid}-consumers", "kill-consumer", f"group={group} mode=all", record.seed
+    owners = record_of(
+        session, f"{record.fid}-consumers", f"group={group} mode=all", members, stop_at
     )
-    owners.intended_ns = stop_at
-    owners.victims = [
-        {"group": each.group, "member": each.member, "pid": each.pid, "ticks": each.ticks}
-        for each in members
-    ]
     end_consumers(session, owners, members, signal.SIGTERM)
     faults.release_later(session, record, member, time.monotonic_ns(), return_after_stop_seconds)
     start_ns = round(session.scaled(start_owners_seconds) * 1e9)

@@ -2,8 +2,8 @@
 
 The unit-size reproduction of every rollback: what the broker loads is known, so what comes twice
 is known too. The saved files and where they belong are in the undo ledger before the first write.
-Proof of effect is the file as it is read back; the broker's own table at its return must not be
-below it.
+Proof of effect is the file as it is read back, and that it says less than the one before; the
+broker's own table at its return must not be below it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ def replace_offset_file(
     target = session.target
     if not isinstance(target, StoreWriter):
         raise TargetError(record.fid, f"a {target.kind} target cannot write store files")
-    faults.kill_and_hold(session, record)
     member, _ = faults.victim_of(record)
+    if content == "older" and session.rec.sightings.offsets_at(member.address, 0) is None:
+        raise TargetError(record.fid, f"no offset table of {member.pod} was sampled yet")
+    faults.kill_and_hold(session, record)
     saved = {path: _read(session, member, path) for path in FILES}
     undo = session.ledger.add(
         RESTORE_FILES, {"pod": member.pod, "files": _keep(session, record, saved)}, record.fid
@@ -62,7 +64,10 @@ def replace_offset_file(
         record.doubt(f"{ladder.OFFSET_FILE} of {member.pod} is not what was written")
     loaded = _what_it_loads(wanted)
     record.observed["file_entries"] = sum(len(queues) for queues in loaded.values())
-    session.ledger.mark_undone(undo)
+    lowered = _lowered(_what_it_loads(saved), loaded)
+    record.observed["file_lowered"] = lowered
+    if not lowered:
+        record.doubt(f"{member.pod} will load no offset that is lower than before")
     session.rec.later(
         lambda: session.rec.board.get(record.fid, "accept") is not None,
         lambda: _compare(session, record, member, loaded, undo),
@@ -118,8 +123,15 @@ def _content(
             return (data or b"")[: len(data or b"") // 2]
         case _:
             assert record.issued is not None
-            then = record.issued[0].mono_ns - round(session.scaled(age_seconds) * 1e9)
-            past = session.rec.sightings.offsets_at(member.address, then)
+            issued = record.issued[0].mono_ns
+            then = issued - round(session.scaled(age_seconds) * 1e9)
+            found = session.rec.sightings.offsets_at(member.address, then)
+            assert found is not None  # it was there before the kill
+            sampled, past = found
+            record.observed["file_sampled_ms"] = round((issued - sampled) / 1e6)
+            if sampled > then:
+                age = (issued - sampled) / 1e9 / session.time_scale
+                record.doubt(f"the oldest table of {member.pod} is {age:.1f} s old")
             return older_table(data or b"{}", past)
 
 
@@ -155,6 +167,17 @@ def _what_it_loads(files: Mapping[str, bytes | None]) -> dict[str, dict[int, int
     return {}
 
 
+def _lowered(
+    before: Mapping[str, Mapping[int, int]], after: Mapping[str, Mapping[int, int]]
+) -> int:
+    """How many entries are lower than before, or gone."""
+    return sum(
+        after.get(key, {}).get(queue, -1) < value
+        for key, queues in before.items()
+        for queue, value in queues.items()
+    )
+
+
 def _compare(
     session: Session,
     record: FaultRecord,
@@ -174,6 +197,8 @@ def _compare(
             record.rungs["LOADED"] = f"{below} entries below what was written"
             record.doubt(f"{member.pod} loaded {below} offsets below those of its file")
     session.ledger.mark_healed(undo, observation)
+    if "healed_ns" in record.observed:  # the evidence of the heal went out without this rung
+        session.rec.evidence(record, "heal")
 
 
 def _differences(

@@ -63,14 +63,17 @@ class Sightings:
 
     # --- what is known ---------------------------------------------------------------------------
 
-    def offsets_at(self, address: str, mono_ns: int) -> Offsets:
-        """The table of a broker as it was sampled last before an instant, else the first one."""
+    def offsets_at(self, address: str, mono_ns: int) -> tuple[int, Offsets] | None:
+        """The table of a broker as it was sampled last before an instant, else the first one.
+
+        With the instant of the sample; ``None`` when none was taken yet.
+        """
         with self._lock:
             past = self._past.get(address)
             if not past:
-                return {}
-            older = [table for at, table in past if at <= mono_ns]
-            return older[-1] if older else past[0][1]
+                return None
+            older = [each for each in past if each[0] <= mono_ns]
+            return older[-1] if older else past[0]
 
     def sync_age_seconds(self, pair: str) -> float | None:
         """Age of the master's table as the pair's slaves show it; ``None`` when never seen."""

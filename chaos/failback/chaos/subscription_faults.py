@@ -7,7 +7,8 @@ member holds a queue of the topic. Proof of heal: the members hold as many as be
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from failback.chaos import member_faults
 from failback.chaos.errors import TargetError
@@ -50,7 +51,8 @@ def unsubscribe(session: Session, record: FaultRecord, group: str, duration_seco
 
 def subscribe(session: Session, record: FaultRecord, group: str, before: int) -> None:
     """Have the members subscribe; healed once they hold as many queues as before."""
-    _tell_to_subscribe(session, group)
+    for process in session.load.of_role(CONSUMER, group=group):
+        member_faults.tell(session, process, {"op": "subscribe"})
     session.ledger.mark_undone(record.undo)
     session.rec.fault_row(record, "SUBSCRIBE", observed=now(), observer="harness")
     session.progress(f"{record.fid}: members of {group} subscribe again")
@@ -60,22 +62,22 @@ def subscribe(session: Session, record: FaultRecord, group: str, before: int) ->
     )
 
 
-def _tell_to_subscribe(session: Session, group: str) -> None:
-    for process in session.load.of_role(CONSUMER, group=group):
-        member_faults.tell(session, process, {"op": "subscribe"})
-
-
 def _is_back(session: Session, group: str, before: int) -> bool:
-    """Who did not answer is told once more; a member that has subscribed takes no harm."""
-    held = _queues(session, session.load.of_role(CONSUMER, group=group))
-    if held is not None and held >= before:
-        return True
-    _tell_to_subscribe(session, group)
-    return False
+    """As many queues are held as before. Who has not subscribed is told once more."""
+    members = session.load.of_role(CONSUMER, group=group)
+    shown = [member_faults.stats_of(session, each) for each in members]
+    for process, said in zip(members, shown, strict=True):
+        if not said.get("subscribed"):
+            member_faults.tell(session, process, {"op": "subscribe"})
+    held = _sum_of_queues(shown)
+    return held is not None and held >= before
 
 
 def _queues(session: Session, members: list[WorkloadProcess]) -> int | None:
-    """Queues of the topic that members hold together; ``None`` when one does not answer."""
-    shown = [member_faults.stats_of(session, each).get("topic_queues") for each in members]
-    held = [int(each) for each in shown if each is not None]
+    return _sum_of_queues([member_faults.stats_of(session, each) for each in members])
+
+
+def _sum_of_queues(shown: Sequence[Mapping[str, Any]]) -> int | None:
+    """Queues of the topic that members hold together; ``None`` when one did not answer."""
+    held = [int(each["topic_queues"]) for each in shown if "topic_queues" in each]
     return sum(held) if len(held) == len(shown) else None

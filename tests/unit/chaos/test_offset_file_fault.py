@@ -105,6 +105,36 @@ def test_an_older_file_holds_what_was_sampled_then(session: Session, target: Sto
     assert record.honest
 
 
+def test_without_a_sampled_table_nothing_is_injected(session: Session, target: Store) -> None:
+    with pytest.raises(TargetError, match="no offset table of demo-0-0 was sampled yet"):
+        inject(session, target)
+    assert target.calls == []
+    assert session.ledger.open_entries() == []
+
+
+def test_a_table_that_is_not_as_old_as_asked_for_is_doubted(
+    session: Session, target: Store
+) -> None:
+    address = target.members[0].address
+    session.rec.on_event(OffsetEvent(address, {("billing", "orders", 0): 40}, None, now()))
+    record = inject(session, target, age_seconds=60.0)
+    assert record.honest is False
+    assert record.why.startswith("the oldest table of demo-0-0 is 0.")
+    assert record.observed["file_sampled_ms"] < 30_000
+
+
+@pytest.mark.parametrize(("content", "bak"), [("older", "same"), ("truncate", "keep")])
+def test_a_file_that_says_no_less_is_no_effect(
+    session: Session, target: Store, content: str, bak: str
+) -> None:
+    address = target.members[0].address
+    session.rec.on_event(OffsetEvent(address, {("billing", "orders", 0): 90}, None, now()))
+    target.files[BAK] = (table(90), 1)
+    record = inject(session, target, content=content, bak=bak)
+    assert (record.honest, record.observed["file_lowered"]) == (False, 0)
+    assert record.why == "demo-0-0 will load no offset that is lower than before"
+
+
 def test_no_value_becomes_greater_and_strangers_stay() -> None:
     data = json.dumps(
         {"offsetTable": {"orders@billing": {"0": 5, "1": 9}, "orders@audit": {"0": 7}}}
@@ -176,7 +206,11 @@ def test_the_table_at_the_return_is_compared_with_the_file(
         "snap/f1-accept/demo-0-0/code43.json", json.dumps({"orders@billing": loaded}).encode()
     )
     session.rec.board.post("f1", "accept", now())
+    session.rec.healed(record, now())  # the recorder's threads may be in any order
     for ready, act in session.rec._timed:
         if ready():
             act()
     assert (record.rungs["LOADED"], record.honest) == (rung, honest)
+    lines = (session.folder.path / "evidence.jsonl").read_text().splitlines()
+    last = json.loads(lines[-1])
+    assert (last["phase"], last["rungs"]["LOADED"], last["honest"]) == ("heal", rung, honest)
