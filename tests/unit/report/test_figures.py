@@ -235,6 +235,20 @@ def test_phases_never_seen_are_dashed_and_intervals_keep_their_offsets() -> None
     assert (intervals.data[0].base[0], intervals.data[0].x[0]) == (100, 50)
 
 
+def test_intervals_of_one_cause_are_one_trace_and_of_many_queues_the_worst_are_drawn() -> None:
+    windows = [
+        (f"q{queue}", lo, lo + 5, queue, f"C{lo % 2}", "rebalance", 0)
+        for queue in range(60)
+        for lo in range(100)
+    ]
+    figure = figures.interval_map(IntervalData(windows))
+    assert [bar.name for bar in figure.data] == ["C0", "C1"]
+    assert sum(len(bar.x) for bar in figure.data) == 50 * 100
+    assert list(figure.layout.yaxis.categoryarray) == [f"q{queue}" for queue in range(10, 60)]
+    title = "6,000 re-consumed intervals in 60 queues, the 50 with the most"
+    assert figure.layout.title.text == title
+
+
 def test_a_comparison_shows_every_repetition_and_the_median() -> None:
     figure = figures.compare_arms(
         ArmData({"duplicates": {"stay": [1.0, 9.0, 2.0], "handover": []}}, "stay: alike")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter, defaultdict
+from typing import Any, Final
 
 import plotly.graph_objects as go
 
@@ -31,6 +32,7 @@ from failback.analytics.figures.theme import (
     short,
 )
 
+MOST_QUEUES: Final = 50
 _REVERSED = {"autorange": "reversed"}
 
 
@@ -70,23 +72,38 @@ def dup_by_cause(data: CauseData, theme: Theme = LIGHT) -> go.Figure:
 
 
 def interval_map(data: IntervalData, theme: Theme = LIGHT) -> go.Figure:
-    """Which offsets of which queue were consumed again."""
+    """Which offsets of which queue were consumed again; of many queues those with the most."""
     figure = go.Figure()
+    sizes: Counter[str] = Counter()
+    for queue, _, _, size, *_ in data.windows:
+        sizes[queue] += size
+    drawn = {queue for queue, _ in sizes.most_common(MOST_QUEUES)}
+    # One trace per cause: one per interval takes seconds where there are thousands.
+    by_cause: dict[tuple[str, str], list[tuple[str, int, int, str]]] = defaultdict(list)
     for queue, lo, hi, size, cause, group, time_ns in data.windows:
+        if queue in drawn:
+            said = f"[{lo}, {hi}) {size} messages, {cause}, at {time_ns / NS_PER_SECOND:.1f} s"
+            by_cause[cause, group].append((short(queue, 34), lo, hi, said))
+    for (cause, group), bars in by_cause.items():
         figure.add_bar(
-            x=[hi - lo],
-            base=[lo],
-            y=[short(queue, 34)],
+            x=[hi - lo for _, lo, hi, _ in bars],
+            base=[lo for _, lo, _, _ in bars],
+            y=[name for name, *_ in bars],
             orientation="h",
             name=cause,
             showlegend=False,
             marker=group_marker(group),
-            hovertext=f"[{lo}, {hi}) {size} messages, {cause}, at {time_ns / NS_PER_SECOND:.1f} s",
+            hovertext=[said for *_, said in bars],
         )
-    figure.update_layout(barmode="overlay", yaxis=_REVERSED)
-    queues = len({window[0] for window in data.windows})
-    title = f"{count(len(data.windows), 're-consumed interval')} in {count(queues, 'queue')}"
-    return finish(figure, title, "queue offset", None, theme, height=200 + 40 * queues)
+    shown = list(dict.fromkeys(short(each[0], 34) for each in data.windows if each[0] in drawn))
+    figure.update_layout(
+        barmode="overlay",
+        yaxis={**_REVERSED, "categoryorder": "array", "categoryarray": shown},
+    )
+    title = f"{count(len(data.windows), 're-consumed interval')} in {count(len(sizes), 'queue')}"
+    if len(sizes) > len(drawn):
+        title += f", the {len(drawn)} with the most"
+    return finish(figure, title, "queue offset", None, theme, height=200 + 40 * len(drawn))
 
 
 def bound_vs_observed(data: BoundData, theme: Theme = LIGHT) -> go.Figure:
