@@ -146,6 +146,13 @@ _AGAIN: Final = "rocketmq_reconsumed_messages_total"
 _RUNS: Final = f'cluster=~"$cluster|",{_PLACE}'
 """Run folders may not know their cluster."""
 
+
+def _in_an_hour(counter: str) -> str:
+    """By how much a counter of reports has grown; its first value is growth too."""
+    now = f"{counter}{{{_RUNS}}}"
+    return f"{now} - {now} offset 1h > 0 or {now} unless {now} offset 1h"
+
+
 RECONSUMPTION: Final = Dashboard(
     "failback-reconsumption",
     "Failback / Re-consumption",
@@ -181,13 +188,12 @@ RECONSUMPTION: Final = Dashboard(
         ),
         Panel(
             "Budget burn",
-            "Repeats of the last hour as a part of what was handed out. 14.4 times the budget of a "
-            "month is an alert.",
+            "Repeats in reports of the last hour as a part of all deliveries in them. 14.4 times "
+            "the budget of a month is an alert.",
             (
                 (
-                    f"sum by (consumer_group) (increase({_AGAIN}{{{_RUNS}}}[1h])) / "
-                    "sum by (consumer_group) "
-                    f"(increase(rocketmq_messages_out_total{{{_NODES},{_PLACE}}}[1h]))",
+                    f"sum by (consumer_group) ({_in_an_hour(_AGAIN)}) / "
+                    f"sum by (consumer_group) ({_in_an_hour('failback_delivered_messages_total')})",
                     "{{consumer_group}}",
                 ),
             ),
