@@ -58,7 +58,7 @@ class ProducerProcess:
         self._attempted = 0
         self._acknowledged = 0
         self._failed = 0
-        self._preloaded = False
+        self._preloaded: set[str] = set()
         self._sending = True
         self._ok_times: list[int] = []
         self._log_error: ConsumeLogError | None = None
@@ -147,7 +147,7 @@ class ProducerProcess:
                 await asyncio.wait(
                     list(self._under_way), timeout=1, return_when=asyncio.FIRST_COMPLETED
                 )
-        self._preloaded = True
+        self._preloaded.add(topic.name)
 
     def _begin(
         self, producer: Producer, topic: TopicPlan, maker: MessageMaker, due_ns: int
@@ -209,7 +209,7 @@ class ProducerProcess:
             "acknowledged": self._acknowledged,
             "failed": self._failed,
             "in_flight": len(self._under_way),
-            "preloaded": self._preloaded,
+            "preloaded": self._preloaded == {topic.name for topic in self._plan.topics},
             "sending": self._sending,
             "last_seq": self._log.last_seq,
             "client_id": None,
