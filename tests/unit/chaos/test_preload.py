@@ -46,6 +46,12 @@ def producing(tmp_path: Path) -> ProducerProcess:
     return process
 
 
+async def settled() -> None:
+    """What waits for the last send goes on."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+
+
 async def test_the_backlog_is_there_when_that_of_every_topic_is(tmp_path: Path) -> None:
     process, producer = producing(tmp_path), FakeProducer()
     sending = asyncio.create_task(process._send_all(producer))  # type: ignore[arg-type]
@@ -53,11 +59,11 @@ async def test_the_backlog_is_there_when_that_of_every_topic_is(tmp_path: Path) 
         async with asyncio.timeout(60):
             producer.open["first"].set()
             await producer.all_taken["first"].wait()
+            await settled()
             assert process._stats({})["preloaded"] is False
             producer.open["second"].set()
             await producer.all_taken["second"].wait()
-            for _ in range(100):  # what waits for the last send goes on
-                await asyncio.sleep(0)
+            await settled()
             assert process._stats({})["preloaded"] is True
     finally:
         for event in producer.open.values():
