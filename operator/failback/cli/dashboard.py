@@ -41,6 +41,17 @@ def dashboard(
     kubeconfig: Annotated[
         Path | None, typer.Option("--kubeconfig", help="With --kube-namespace: not the usual one.")
     ] = None,
+    collector: Annotated[
+        str, typer.Option("--collector", metavar="URL", help="Show what this collector received.")
+    ] = "",
+    collector_token: Annotated[
+        Path | None,
+        typer.Option("--collector-token", help="File with a token of it that may read."),
+    ] = None,
+    collector_ca: Annotated[
+        Path | None,
+        typer.Option("--collector-ca", help="Certificates to trust instead of the system's."),
+    ] = None,
     tokens: Annotated[
         Path | None,
         typer.Option("--tokens", help="Token file (failback collect token); needed off loopback."),
@@ -83,6 +94,7 @@ def dashboard(
     """Show clusters, offsets and runs on a web page; start experiments and watch them."""
     import logging
 
+    from failback.analytics.dashboard.ingest import CollectorAddress
     from failback.analytics.dashboard.serve import serve
     from failback.analytics.dashboard.settings import DashboardSettings
 
@@ -97,6 +109,9 @@ def dashboard(
             namesrv=tuple(each for each in namesrv.split(";") if each),
             kubeconfig=kubeconfig,
             kube_namespace=kube_namespace,
+            collector=CollectorAddress(collector, collector_token, collector_ca)
+            if collector
+            else None,
             host=host,
             port=port,
             tokens=tokens,

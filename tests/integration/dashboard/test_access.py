@@ -51,6 +51,10 @@ def test_a_session_begins_with_a_token_and_ends_with_it(lab: DashboardLab) -> No
     assert "HttpOnly" in flags
     assert "samesite=strict" in flags.lower()
     assert token not in flags
+    assert "secure" not in flags.lower(), "a browser would not send it back over plain HTTP"
+    behind = {"X-Forwarded-Proto": "https"}
+    by_tls = lab.ask("POST", "/login", (("token", token),), headers=behind)
+    assert "; secure" in by_tls.headers["set-cookie"].lower()
     cookie = cookie_of(answer)
     assert lab.ask("GET", "/", headers=cookie).status == 200
     csrf = csrf_of(lab, cookie)

@@ -94,3 +94,27 @@ def test_missing_ranges(
     last: int, records: int, ranges: list[tuple[int, int]], holes: list[tuple[int, int]]
 ) -> None:
     assert missing_ranges(last, records, ranges) == holes
+
+
+def test_what_is_kept_of_a_process_is_what_its_lines_say(tmp_path: Path) -> None:
+    lake, catalogue = sealed(tmp_path)
+    check_run(lake, catalogue, "lab", 5)
+    entries = list(catalogue.entries("lab"))
+    catalogue.mark_changed("lab", entries[0].id, "ab", None)
+    append_line(catalogue.mark("lab", CHANGED), b'{"id": "cut')
+    state = catalogue.load("lab")
+    (proc,) = state.procs.values()
+    assert (proc.host, proc.role, proc.heard_ms) == ("h", "consumer", 5)
+    assert (proc.segments, proc.bytes) == (len(entries), sum(each.bytes for each in entries))
+    assert (proc.deliveries, proc.missing) == (40, 0)
+    assert (proc.quarantined, state.changed) == (1, 2)
+
+
+def test_lines_of_an_older_collector_are_read(tmp_path: Path) -> None:
+    lake, catalogue = sealed(tmp_path)
+    check_run(lake, catalogue, "lab", 5)
+    file = catalogue.file("lab")
+    file.write_text(file.read_text().replace(',"host":"h","role":"consumer"', ""))
+    assert '"host"' not in file.read_text()
+    (proc,) = catalogue.load("lab").procs.values()
+    assert (proc.host, proc.deliveries) == ("", 40)

@@ -11,6 +11,7 @@ from failback.analytics.dashboard.clusters import (
     key_of,
     remember_members,
     unique,
+    with_known,
 )
 
 pytestmark = pytest.mark.unit
@@ -38,6 +39,13 @@ def test_a_pair_without_any_broker_stays_too() -> None:
     empty = ClusterRef(listed(b0="m:1").key, "c", "name server", "", "", (), ())
     found = remember_members(listed(b0="m:1"), empty)
     assert [(each.address, each.state) for each in found.members] == [("m:1", "Gone")]
+
+
+def test_a_cluster_without_any_broker_stays_too() -> None:
+    known = listed(b0="m:1", b1="s:1")
+    (found,) = with_known([], [known])
+    assert [each.state for each in remember_members(known, found).members] == ["Gone", "Gone"]
+    assert with_known([known], [known]) == [known]
 
 
 def test_keys_are_safe_in_urls_and_unique() -> None:

@@ -65,6 +65,16 @@ async def test_a_slow_reader_is_told_and_left_alone() -> None:
     assert hub.readers == 0
 
 
+async def test_so_many_readers_and_no_more() -> None:
+    hub = EventHub(most_readers=1)
+    assert not hub.is_full
+    stream = hub.stream()
+    await anext(stream)
+    assert hub.is_full
+    await stream.aclose()
+    assert not hub.is_full
+
+
 async def test_silence_is_filled_with_pings_without_an_id() -> None:
     text = (await taken(EventHub().stream(ping_seconds=0.01), 2))[1]
     assert parts(text)["event"] == "ping"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 import pytest
 
 from failback.analytics.dashboard.clusters import ClusterRef, MemberRef, PairRef
 from failback.analytics.dashboard.fleet import cluster_document, overwrite_countdown, pairs_of
 from failback.analytics.dashboard.observe import BrokerSeen, GroupTopic, Table
-from failback.analytics.dashboard.offset_health import lineage, offset_rows, warnings
+from failback.analytics.dashboard.offset_health import lineage, offset_rows, rows_about, warnings
 
 pytestmark = pytest.mark.unit
 
@@ -89,12 +90,34 @@ def test_a_master_that_is_away_is_warned_about_without_a_countdown() -> None:
     assert (document["state"], document["pairs"][0]["exposure"]) == ("down", None)
 
 
+def test_a_master_that_was_never_seen_alive_is_the_one_that_is_silent() -> None:
+    """The dashboard began to look during the outage: what the file says is all that is known."""
+    table: Table = {KEY: {0: 200}}
+    member = replace(MASTER, broker_id=None)
+    cluster = replace(CLUSTER, pairs=(PairRef("demo-0", (member, SLAVE)),))
+    silent = BrokerSeen(member, NOW, "refused", None, file_offsets=table, file_age=9.0)
+    (row,) = offset_rows([cluster], world(silent, seen(SLAVE, 250)))
+    assert (row["master_memory"], row["master_file"], row["at_risk"]) == (None, 200, 50)
+    assert (row["ahead"], row["state"]) == (50, "master away")
+    (warning,) = warnings([cluster], world(silent, seen(SLAVE, 250)), NOW)
+    assert warning["messages"] == 50
+
+
+def test_where_nobody_knows_what_the_master_has_nothing_is_said_to_be_at_stake() -> None:
+    silent = BrokerSeen(replace(MASTER, broker_id=None), NOW, "refused")
+    for found in (world(silent, seen(SLAVE, 250)), {SLAVE.address: seen(SLAVE, 250)}):
+        (row,) = offset_rows([CLUSTER], found)
+        assert (row["ahead"], row["at_risk"], row["command"]) == (0, None, None)
+        assert warnings([CLUSTER], found, NOW) == []
+
+
 def test_lineage_shows_where_the_value_went_down() -> None:
     (pair,) = pairs_of(CLUSTER, world(seen(MASTER, 300, file=250), seen(SLAVE, 280)))
     found = lineage(pair, KEY, 0, {("demo-0", "orders", 0): (310, "c1")}, {}, NOW)
     steps = [(step["offset"], step["below_best"]) for step in found["steps"]]
     assert steps == [(310, 0), (300, 10), (250, 60), (280, 30)]
     assert found["safe_offset"] == 310, "what the client finished is safe too"
+    assert found["at_risk"] == 60, "and comes again if the file answers"
     assert "--offset 310" in found["command"]
     unknown = lineage(pair, KEY, 0, {}, {}, NOW)
     assert unknown["unseen"] == ["client memory"]
@@ -125,5 +148,6 @@ def test_groups_of_an_unknown_rate_have_no_exposure_and_hide_no_other() -> None:
 
 def test_rows_may_be_narrowed_down() -> None:
     found = world(seen(MASTER, 300), seen(SLAVE, 300))
-    assert len(offset_rows([CLUSTER], found, group="billing", topic="orders")) == 1
-    assert offset_rows([CLUSTER], found, group="other") == []
+    rows = offset_rows([CLUSTER], found)
+    assert len(rows_about(rows, "billing", "orders")) == 1
+    assert rows_about(rows, "other", "") == rows_about(rows, "", "other") == []

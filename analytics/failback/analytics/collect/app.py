@@ -187,6 +187,17 @@ def _run_routes(app: FastAPI, collector: Collector) -> None:
             raise Problem("not-found", f"there is nothing of run {run}")
         return doc.RunDocument(**found)
 
+    @app.get("/v1/runs/{run}/procs", responses=doc.problems(*_NO_TOKEN, "not-found"))
+    async def list_processes(
+        token: Token, run: doc.RunName, cursor: doc.ProcCursor = -1, limit: doc.PageSize = 100
+    ) -> doc.ProcessPage:
+        """What was received of each process of a run."""
+        _may_look(token, run)
+        found = await collector.blocking(store.procs_of, run, cursor, limit)
+        if found is None:
+            raise Problem("not-found", f"there is nothing of run {run}")
+        return doc.ProcessPage(**found)
+
     @app.get("/v1/runs/{run}/procs/{proc}", responses=doc.problems(*_NO_TOKEN))
     async def show_process(
         token: Token,
@@ -218,6 +229,12 @@ def _run_routes(app: FastAPI, collector: Collector) -> None:
 
 
 def _own_routes(app: FastAPI, collector: Collector) -> None:
+    @app.get("/v1/store", responses=doc.problems(*_NO_TOKEN[:2]))
+    async def show_store(token: Token) -> doc.StoreDocument:
+        """Where the lake is, and how full."""
+        _may_look(token)
+        return doc.StoreDocument(**await collector.blocking(collector.store.describe_store))
+
     async def alive() -> doc.Alive:
         """The process answers."""
         return doc.Alive(status="ok")

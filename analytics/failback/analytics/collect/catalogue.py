@@ -53,6 +53,8 @@ class Entry(msgspec.Struct, frozen=True):
     rows: int
     records: int
     stored_ms: int
+    host: str = ""
+    role: str = ""
 
 
 @dataclass(slots=True)
@@ -65,6 +67,20 @@ class ProcState:
     last_seq: int = 0
     backlog_bytes: int = 0
     """What its shipper still had to send when it was last heard of."""
+    host: str = ""
+    role: str = ""
+    segments: int = 0
+    bytes: int = 0
+    deliveries: int = 0
+    quarantined: int = 0
+    """Segments of it that came again with other content."""
+    heard_ms: int = 0
+    """When it was last heard of, Unix time."""
+
+    @property
+    def missing(self) -> int:
+        """Records up to the last seq that are not stored, or not yet."""
+        return max(0, self.last_seq - self.records)
 
 
 @dataclass(slots=True)
@@ -91,8 +107,20 @@ class RunState:
         state.next_index = max(state.next_index, entry.index + 1)
         state.records += entry.records
         state.last_seq = max(state.last_seq, entry.seq_hi)
+        state.host, state.role = entry.host or state.host, entry.role or state.role
+        state.segments += 1
+        state.bytes += entry.bytes
+        state.deliveries += entry.rows if entry.table == "deliver" else 0
+        state.heard_ms = max(state.heard_ms, entry.stored_ms)
         self.segments += 1
         self.bytes += entry.bytes
+
+    def set_aside(self, proc: str) -> None:
+        """A segment of this process came again with other content."""
+        self.changed += 1
+        number = self.number_of(proc)
+        if number is not None:
+            self.procs[number].quarantined += 1
 
 
 class Catalogue:
@@ -133,7 +161,8 @@ class Catalogue:
             state.add(entry)
         state.closed = self.mark(run, CLOSED).exists()
         state.expired = self.mark(run, EXPIRED).exists()
-        state.changed = _lines(self.mark(run, CHANGED))
+        for proc in _changed_procs(self.mark(run, CHANGED)):
+            state.set_aside(proc)
         return state
 
     def append(self, run: str, entry: Entry) -> None:
@@ -187,8 +216,22 @@ def append_line(path: Path, line: bytes, *, sync: bool = False) -> None:
         os.close(fd)
 
 
-def _lines(path: Path) -> int:
+class _Changed(msgspec.Struct):
+    id: str = ""
+
+
+def _changed_procs(path: Path) -> list[str]:
+    """The process of each line of a mark; empty for a line that a crash cut."""
     try:
-        return path.read_bytes().count(b"\n")
+        lines = path.read_bytes().splitlines()
     except FileNotFoundError:
-        return 0
+        return []
+    return [_proc_of(line) for line in lines]
+
+
+def _proc_of(line: bytes) -> str:
+    try:
+        words = msgspec.json.decode(line, type=_Changed).id.split("/")
+    except msgspec.DecodeError:
+        return ""
+    return words[1] if len(words) == 4 else ""

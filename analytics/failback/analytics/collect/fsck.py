@@ -68,6 +68,8 @@ def entry_of(
         rows=note.rows,
         records=note.records,
         stored_ms=now_ms,
+        host=note.host,
+        role=note.role,
     )
 
 

@@ -44,6 +44,7 @@ Backlog = Annotated[
 ]
 FromIndex = Annotated[int, Query(ge=0, le=99_999_999, description="Leave out older hot files.")]
 Cursor = Annotated[str, Query(max_length=RUN_CHARS, description="Begin behind this run.")]
+ProcCursor = Annotated[int, Query(ge=-1, lt=1 << 23, description="Begin behind this number.")]
 PageSize = Annotated[int, Query(ge=1, le=500)]
 
 MAX_JSON_BYTES: Final = 1024 * 1024
@@ -110,6 +111,47 @@ class RunDocument(BaseModel):
     closed: bool
     evidence_changed: bool
     backlog_bytes: int
+    deliveries: int
+    missing: int
+    quarantined: int
+    heard_ms: int
+
+
+class ProcessState(BaseModel):
+    """One process in a few numbers. ``missing``: records up to ``last_seq`` that are not stored,
+    or not yet; ``quarantined``: segments that came again with other content; ``heard_ms``: Unix
+    time when it was last heard of."""
+
+    proc: str
+    proc_no: int
+    host: str
+    role: str
+    segments: int
+    bytes: int
+    deliveries: int
+    records: int
+    last_seq: int
+    missing: int
+    backlog_bytes: int
+    quarantined: int
+    heard_ms: int
+
+
+class ProcessPage(BaseModel):
+    """Processes of a run by number; ``next`` is the cursor of the following page."""
+
+    run: str
+    procs: list[ProcessState]
+    next: int | None
+
+
+class StoreDocument(BaseModel):
+    """The lake. ``refuses`` says why nothing is taken, ``null`` when segments are."""
+
+    lake: str
+    stored_bytes: int
+    free_bytes: int
+    refuses: str | None
 
 
 class RunPage(BaseModel):

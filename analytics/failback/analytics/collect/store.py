@@ -42,6 +42,7 @@ from failback.analytics.collect.fsck import check_run, entry_of
 from failback.analytics.collect.ids import SegmentId
 from failback.analytics.collect.memory_gate import MemoryGate
 from failback.analytics.collect.problems import Problem
+from failback.analytics.collect.run_documents import procs_document, run_document
 from failback.analytics.collect.settings import CollectorSettings
 from failback.analytics.lake_store import open_store
 from failback.client.consumelog.lake_files import parquet_bytes
@@ -156,16 +157,25 @@ class Store:
     def describe(self, run: str) -> dict[str, Any] | None:
         """A run in a few numbers; ``None`` if there is nothing of it."""
         state = self._state(run)
-        if not state.segments:
-            return None
+        return run_document(state) if state.segments else None
+
+    def procs_of(self, run: str, cursor: int, limit: int) -> dict[str, Any] | None:
+        """At most ``limit`` processes of a run with numbers above ``cursor``."""
+        state = self._state(run)
+        return procs_document(state, cursor, limit) if state.segments else None
+
+    def describe_store(self) -> dict[str, Any]:
+        """Where the lake is, how full, and why nothing is taken if that is so."""
+        try:
+            self.check_room()
+            refused = None
+        except Problem as problem:
+            refused = problem.detail
         return {
-            "run": run,
-            "segments": state.segments,
-            "bytes": state.bytes,
-            "procs": len(state.procs),
-            "closed": state.closed,
-            "evidence_changed": state.changed > 0,
-            "backlog_bytes": sum(each.backlog_bytes for each in state.procs.values()),
+            "lake": str(self._settings.lake or (self._settings.root / "lake").absolute()),
+            "stored_bytes": self._bytes,
+            "free_bytes": self.free_bytes(),
+            "refuses": refused,
         }
 
     def page_of_runs(self, cursor: str, limit: int) -> dict[str, Any]:
@@ -180,6 +190,7 @@ class Store:
         number = state.number_of(named.proc)
         if number is not None:
             state.procs[number].backlog_bytes = count
+            state.procs[number].heard_ms = self._wall_ms()
 
     def backlogs(self) -> dict[str, int]:
         """What the shippers of the runs in memory still had to send, by run."""
@@ -314,7 +325,7 @@ class Store:
                 place(body, self.incoming / uuid.uuid4().hex, path)
             name = str(path.relative_to(self._settings.root)) if kept else None
             self.catalogue.mark_changed(named.run, str(named), sha256, name)
-            state.changed += 1
+            state.set_aside(named.proc)
             self._publish(named.run, CHANGED)
         logger.error("%s came again with other content; the run is marked", named)
 

@@ -18,9 +18,9 @@ from failback.analytics.dashboard.context import (
     json_body,
 )
 from failback.analytics.dashboard.fleet import summary
+from failback.analytics.dashboard.ingest_routes import api_routes
 from failback.analytics.dashboard.lanes import live_data, live_figure
 from failback.analytics.dashboard.observe import GroupTopic
-from failback.analytics.dashboard.offset_health import offset_rows, warnings
 from failback.analytics.dashboard.paging import page
 from failback.analytics.dashboard.predicting import answer
 from failback.analytics.dashboard.problems import DashboardProblem
@@ -41,6 +41,7 @@ def routes(app: FastAPI) -> None:
     _run_routes(router)
     _report_routes(router)
     _experiment_routes(router)
+    api_routes(router)
     app.include_router(router)
 
     @app.get("/api/openapi.json", responses=doc.refusals())
@@ -82,12 +83,12 @@ def _cluster_routes(router: APIRouter) -> None:
     ) -> doc.OffsetPage:
         """Where each copy of each offset stands; what is at risk comes first."""
         state = shared.state
-        rows = offset_rows(state.clusters, state.seen, group=group, topic=topic)
+        rows = state.offset_rows(group, topic)
         found, following = page(rows, _queue_name, cursor, limit)
         return doc.OffsetPage(
             at=rfc3339(state.at_ns),
             at_ns=state.at_ns,
-            warnings=warnings(state.clusters, state.seen, state.at),
+            warnings=state.warnings(),
             offsets=found,
             next=following,
         )
@@ -162,9 +163,12 @@ def _run_routes(router: APIRouter) -> None:
         request: Request, _: Reader, shared: Parts, run: doc.Text = ""
     ) -> StreamingResponse:
         """Server-sent events; ``Last-Event-ID`` resumes. Types: phase, fault, counters, offsets,
-        fleet, verdict, experiment; reset, overrun and ping are about the stream itself."""
+        fleet, verdict, experiment, ingest; reset, overrun and ping are about the stream itself."""
         last = request.headers.get("last-event-id", "")
         known = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
+        if shared.hub.is_full:
+            what = f"{shared.hub.readers} streams are open"
+            raise DashboardProblem("too-many", what, retry_after_seconds=60)
         return StreamingResponse(
             shared.hub.stream(run, known),
             media_type=EVENT_STREAM,

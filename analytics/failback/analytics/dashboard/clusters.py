@@ -7,8 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+LOCAL, NAME_SERVER, KUBERNETES = "local", "name server", "kubernetes"
+"""Sources of clusters."""
+BrokerTable = Mapping[str, tuple[str, Mapping[int, str]]]
+"""What name servers list: broker name: (cluster, address by broker id)."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
-DOWN_STATES: Final = frozenset({"Stopped", "Held", "Waiting", "BackOff", "Exited", "Gone"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class PairRef:
 
     name: str
     members: tuple[MemberRef, ...]
+    slave_read_enable: bool | None = None
+    """As wanted, where somebody says; brokers say what is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ class ClusterRef:
     """Names it in URLs: letters, digits, dot, dash and underline."""
     name: str
     source: str
-    """``local``, ``name server`` or ``kubernetes``."""
+    """``LOCAL``, ``NAME_SERVER`` or ``KUBERNETES``."""
     where: str
     engine: str
     namesrv: tuple[str, ...]
@@ -69,7 +74,7 @@ def clusters_of_view(view: Mapping[str, Any], root: str) -> list[ClusterRef]:
             ClusterRef(
                 key=key_of(str(view.get("namespace") or "default"), str(cluster["name"])),
                 name=str(cluster["name"]),
-                source="local",
+                source=LOCAL,
                 where=root,
                 engine=f"{cluster.get('engine', 'failback')} {cluster.get('version', '')}".strip(),
                 namesrv=tuple(cluster.get("nameservers") or ()),
@@ -92,13 +97,9 @@ def _member(pod: Mapping[str, Any]) -> MemberRef:
 
 
 def clusters_of_table(
-    brokers: Mapping[str, tuple[str, Mapping[int, str]]], source: str, namesrv: Sequence[str]
+    brokers: BrokerTable, source: str, namesrv: Sequence[str]
 ) -> list[ClusterRef]:
-    """The clusters that a name server lists.
-
-    Args:
-        brokers: Broker name: (cluster, address by broker id).
-    """
+    """The clusters that a name server lists."""
     clusters: dict[str, list[PairRef]] = {}
     for broker, (cluster, addresses) in sorted(brokers.items()):
         members = tuple(
@@ -118,8 +119,8 @@ def remember_members(known: ClusterRef | None, now: ClusterRef) -> ClusterRef:
 
     A member whose broker id another address has taken is gone for good.
     """
-    if known is None or now.source == "local":
-        return now
+    if known is None or now.source != NAME_SERVER:
+        return now  # others say themselves what belongs to them
     before = {pair.name: pair for pair in known.pairs}
     pairs = []
     for pair in now.pairs:
@@ -137,6 +138,12 @@ def remember_members(known: ClusterRef | None, now: ClusterRef) -> ClusterRef:
         gone = [replace(member, state="Gone") for member in pair.members]
         pairs.append(PairRef(pair.name, tuple(gone)))
     return replace(now, pairs=tuple(sorted(pairs, key=lambda pair: pair.name)))
+
+
+def with_known(listed: Sequence[ClusterRef], known: Iterable[ClusterRef]) -> list[ClusterRef]:
+    """Add clusters of which no broker is listed any more: they are down, not gone."""
+    keys = {each.key for each in listed}
+    return [*listed, *(replace(each, pairs=()) for each in known if each.key not in keys)]
 
 
 def key_of(*parts: str) -> str:

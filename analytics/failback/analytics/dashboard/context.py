@@ -16,8 +16,10 @@ from failback.analytics.dashboard.documents import MAX_BODY_BYTES
 from failback.analytics.dashboard.events import EventHub
 from failback.analytics.dashboard.experiments import Experiments
 from failback.analytics.dashboard.fleet import PairSeen
+from failback.analytics.dashboard.ingest import processes
 from failback.analytics.dashboard.observe import GroupTopic
 from failback.analytics.dashboard.offset_health import find_pair, lineage
+from failback.analytics.dashboard.paging import decode, encode
 from failback.analytics.dashboard.poller import Poller, State
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.run_blocks import Draw, figure_json, figure_makers
@@ -97,6 +99,17 @@ class Shared:
         memory = await self.poller.memory_of(pair.cluster, broker, key.group)
         state = self.state
         return lineage(pair, key, qid, memory, state.rates, state.at)
+
+    async def processes(self, run: str, cursor: str, limit: int) -> Json:
+        """What the collector has of a run, by process. Raises ``DashboardProblem``."""
+        address = self.settings.collector
+        if address is None:
+            raise DashboardProblem("not-found", "no collector is watched: --collector names one")
+        name = decode(cursor) if cursor else "-1"
+        if not name.removeprefix("-").isdigit() or len(name) > 8:
+            raise DashboardProblem("bad-cursor", "it is none of this list")
+        found = await asyncio.to_thread(processes, address, run, max(-1, int(name)), limit)
+        return found | {"next": None if found["next"] is None else encode(str(found["next"]))}
 
 
 def shared_of(request: Request) -> Shared:

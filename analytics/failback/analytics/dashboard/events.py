@@ -16,8 +16,9 @@ from typing import Any, Final
 
 RING: Final = 10_000
 QUEUE: Final = 1_000
+MOST_READERS: Final = 500
+"""Open streams; each may hold a whole queue of events."""
 PING_SECONDS: Final = 15.0
-TYPES: Final = ("phase", "fault", "counters", "offsets", "fleet", "verdict", "experiment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,12 @@ class _Reader:
 class EventHub:
     """Everything that is published, and who listens."""
 
-    def __init__(self, ring: int = RING, queue: int = QUEUE) -> None:
+    def __init__(
+        self, ring: int = RING, queue: int = QUEUE, most_readers: int = MOST_READERS
+    ) -> None:
         self._ring: deque[Event] = deque(maxlen=ring)
         self._queue = queue
+        self._most_readers = most_readers
         self._readers: set[_Reader] = set()
         self._last = 0
         self._closed = False
@@ -71,8 +75,9 @@ class EventHub:
         return len(self._readers)
 
     @property
-    def last_id(self) -> int:
-        return self._last
+    def is_full(self) -> bool:
+        """Whether one more stream is too many."""
+        return len(self._readers) >= self._most_readers
 
     def publish(self, kind: str, data: Mapping[str, Any], run: str = "") -> None:
         self._last += 1

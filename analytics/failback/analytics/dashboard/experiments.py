@@ -133,8 +133,12 @@ class Experiments:
                 raise DashboardProblem("already-running", what)
             previous = self._jobs.get(name)
             number = previous.number + 1 if previous else 1
-            self._jobs[name] = self._launch(scenario, command, number, chosen, who)
-            self._note("started", name, who, options=chosen, pid=self._jobs[name].process.pid)
+            self._note("started", name, who, options=chosen)  # or nothing starts
+            try:
+                self._jobs[name] = self._launch(scenario, command, number, chosen, who)
+            except DashboardProblem as problem:
+                self._note("did not start", name, who, why=problem.detail)
+                raise
         return self.document(name)
 
     def _launch(

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from failback.analytics.dashboard.clusters import ClusterRef, PairRef
+from failback.analytics.dashboard.clusters import KUBERNETES, ClusterRef, PairRef
 from failback.analytics.dashboard.observe import BrokerSeen, GroupTopic
 from failback.analytics.predict import Settings, exposure
 from failback.protocol.errors import ConfigError
@@ -45,8 +45,12 @@ class PairSeen:
 
     @property
     def last_master(self) -> BrokerSeen | None:
-        """The master, answering or not."""
-        return self.master or next((each for each in self.brokers if each.is_master), None)
+        """The master, answering or not; the one that never did if all others are slaves."""
+        known = self.master or next((each for each in self.brokers if each.is_master), None)
+        if known is not None or not self.slaves:
+            return known
+        silent = [each for each in self.brokers if each.broker_id is None]
+        return silent[0] if len(silent) == 1 else None
 
     @property
     def slaves(self) -> tuple[BrokerSeen, ...]:
@@ -107,13 +111,14 @@ def pair_document(pair: PairSeen, rates: Rates, now: float) -> Json:
     master = pair.master
     members = [member_document(pair, each, now) for each in pair.brokers]
     exposed = exposures(pair, rates, now)
-    config = (pair.last_master or BrokerSeen(pair.ref.members[0], now)).config
+    config = pair.last_master.config if pair.last_master is not None else {}
+    reads = flag(config.get("slaveReadEnable"))
     return {
         "pair": pair.ref.name,
         "broker": pair.broker_name,
         "state": pair_state(pair),
         "members": members,
-        "slave_read_enable": flag(config.get("slaveReadEnable")),
+        "slave_read_enable": pair.ref.slave_read_enable if reads is None else reads,
         "groups": exposed,
         "exposure": max((row["most"] for row in exposed if row["most"] is not None), default=None),
         "overwrite_in_seconds": overwrite_countdown(pair, now),
@@ -145,19 +150,22 @@ def member_document(pair: PairSeen, broker: BrokerSeen, now: float) -> Json:
         "state": broker.member.state or ("Answers" if broker.answered else "Silent"),
         "answered": broker.answered,
         "problem": broker.problem,
-        "up_seconds": round(now - broker.boot_ms / 1000, 1) if broker.answered else None,
+        "up_seconds": max(0.0, round(now - broker.boot_ms / 1000, 1)) if broker.answered else None,
         "ha_lag_bytes": lag,
         "sync_age_seconds": None if broker.is_master else broker.sync_age,
         "persist_age_seconds": broker.persist_age if broker.answered else broker.file_age,
         "restarts": broker.member.restarts,
-        "next": _next_step(broker),
+        "next": _next_step(pair.cluster, broker),
     }
 
 
-def _next_step(broker: BrokerSeen) -> str:
+def _next_step(cluster: ClusterRef, broker: BrokerSeen) -> str:
     """What to type to look further."""
     if not broker.answered and broker.member.store:
         return f"failback logs {broker.member.name}"
+    if not broker.answered and cluster.source == KUBERNETES:
+        namespace = cluster.where.partition("/")[0]
+        return f"kubectl describe pod -n {namespace} {broker.member.name}"
     return f"failback admin getBrokerConfig -b {broker.member.address}"
 
 
@@ -221,11 +229,21 @@ def slave_ahead(pair: PairSeen) -> int:
     for slave in pair.slaves:
         ahead = 0
         for key in user_keys([slave.offsets]):
-            mine = master.offsets.get(key, {})
             for queue, offset in slave.offsets[key].items():
-                ahead += max(0, offset - mine.get(queue, 0))
+                ahead += ahead_of(master, key, queue, offset)
         best = max(best, ahead)
     return best
+
+
+def ahead_of(master: BrokerSeen | None, key: GroupTopic, queue: int, offset: int) -> int:
+    """How far an offset is beyond what the master has; 0 where nobody knows what that is."""
+    if master is None:
+        return 0
+    if master.was_asked:
+        return max(0, offset - master.offsets.get(key, {}).get(queue, 0))
+    if master.file_offsets is not None:  # what it will start with
+        return max(0, offset - master.file_offsets.get(key, {}).get(queue, 0))
+    return 0
 
 
 def overwrite_countdown(pair: PairSeen, now: float) -> float | None:

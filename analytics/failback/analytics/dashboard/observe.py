@@ -66,6 +66,11 @@ class BrokerSeen:
         return not self.problem
 
     @property
+    def was_asked(self) -> bool:
+        """Whether it has ever answered: then its offsets are what it said last."""
+        return self.boot_ms > 0
+
+    @property
     def is_master(self) -> bool:
         return self.broker_id == 0
 

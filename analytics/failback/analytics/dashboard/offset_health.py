@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from failback.analytics.dashboard.clusters import ClusterRef
 from failback.analytics.dashboard.fleet import (
@@ -12,8 +12,10 @@ from failback.analytics.dashboard.fleet import (
     PairSeen,
     Rates,
     Seen,
+    ahead_of,
     overwrite_countdown,
     pairs_of,
+    slave_ahead,
     user_keys,
 )
 from failback.analytics.dashboard.observe import BrokerSeen, GroupTopic
@@ -28,20 +30,22 @@ SLAVE_BEHIND: Final = "slave behind master"
 MASTER_AWAY: Final = "master away"
 
 
-def offset_rows(
-    clusters: Sequence[ClusterRef], seen: Seen, *, group: str = "", topic: str = ""
-) -> list[Json]:
+def offset_rows(clusters: Sequence[ClusterRef], seen: Seen) -> list[Json]:
     """One row per cluster, group, topic, broker and queue; what needs a person comes first."""
     rows = []
     for cluster in clusters:
         for pair in pairs_of(cluster, seen):
             tables = [each.offsets for each in pair.brokers]
             for key in user_keys(tables):
-                if group in ("", key.group) and topic in ("", key.topic):
-                    rows += _rows_of(pair, key)
+                rows += _rows_of(pair, key)
     rows.sort(key=lambda row: (-row["ahead"], row["cluster"], row["group"], row["topic"],
                                row["broker"], row["qid"]))  # fmt: skip
     return rows
+
+
+def rows_about(rows: list[Json], group: str, topic: str) -> list[Json]:
+    """Those of a group and a topic; empty names mean all."""
+    return [row for row in rows if group in ("", row["group"]) and topic in ("", row["topic"])]
 
 
 def _rows_of(pair: PairSeen, key: GroupTopic) -> list[Json]:
@@ -59,7 +63,7 @@ def queue_row(pair: PairSeen, key: GroupTopic, qid: int) -> Json:
     safe = max(known, default=None)
     end = _end(pair, key.topic, qid)
     away = pair.master is None
-    ahead = max(0, there - (memory or 0)) if there is not None else 0
+    ahead = ahead_of(master, key, qid, there) if there is not None else 0
     return {
         "cluster": pair.cluster.key,
         "broker": pair.broker_name,
@@ -74,7 +78,7 @@ def queue_row(pair: PairSeen, key: GroupTopic, qid: int) -> Json:
         "ahead": ahead,
         "at_risk": at_risk(memory, file, there, away=away),
         "safe_offset": safe,
-        "state": state_of(memory, file, there, away=away),
+        "state": state_of(memory, file, there, ahead=ahead, away=away),
         "command": set_command(pair, key, qid, safe, memory) if ahead else None,
     }
 
@@ -87,10 +91,12 @@ def at_risk(memory: int | None, file: int | None, slave: int | None, *, away: bo
     return best - file if away or memory is not None else None
 
 
-def state_of(memory: int | None, file: int | None, slave: int | None, *, away: bool) -> str:
+def state_of(
+    memory: int | None, file: int | None, slave: int | None, *, ahead: int, away: bool
+) -> str:
     if away:
         return MASTER_AWAY
-    if slave is not None and slave > (memory or 0):
+    if ahead:
         return BEHIND
     if memory is not None and file is not None and file < memory:
         return FILE_BEHIND
@@ -142,10 +148,11 @@ def warnings(clusters: Sequence[ClusterRef], seen: Seen, now: float) -> list[Jso
     found = []
     for cluster in clusters:
         for pair in pairs_of(cluster, seen):
+            if not slave_ahead(pair):  # nearly always: then no row is made
+                continue
             rows = [row for key in user_keys([each.offsets for each in pair.slaves])
                     for row in _rows_of(pair, key) if row["ahead"]]  # fmt: skip
-            if rows:
-                found.append(_warning(pair, rows, now))
+            found.append(_warning(pair, rows, now))
     return found
 
 
@@ -217,6 +224,10 @@ def lineage(
     return {
         **row,
         "safe_offset": safe,
+        # What the members have finished and not committed comes again too.
+        "at_risk": row["at_risk"]
+        if row["at_risk"] is None or client is None
+        else max(row["at_risk"], client[0] - row["master_file"]),
         "steps": steps,
         "command": set_command(pair, key, qid, safe, row["master_memory"]),
         "rate": rates.get((pair.cluster.key, pair.broker_name, key)),
@@ -254,12 +265,3 @@ def find_pair(
                 if pair.broker_name == broker:
                     return pair
     return None
-
-
-def drops(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, int, int]]:
-    """Keys whose value fell, with both values; for events."""
-    return [
-        (key, before[key], value)
-        for key, value in after.items()
-        if key in before and value < before[key]
-    ]

@@ -22,8 +22,8 @@ from failback.analytics.dashboard.context import (
     Shared,
 )
 from failback.analytics.dashboard.fleet import summary
+from failback.analytics.dashboard.ingest_routes import page_routes
 from failback.analytics.dashboard.observe import GroupTopic
-from failback.analytics.dashboard.offset_health import offset_rows, warnings
 from failback.analytics.dashboard.paging import page as page_of
 from failback.analytics.dashboard.predicting import answer, form
 from failback.analytics.dashboard.problems import DashboardProblem
@@ -47,6 +47,7 @@ def routes(app: FastAPI) -> None:
     _cluster_pages(app)
     _run_pages(app)
     _experiment_pages(app)
+    page_routes(app)
 
 
 # --- clusters and offsets -------------------------------------------------------------------------
@@ -62,7 +63,7 @@ def _cluster_pages(app: FastAPI) -> None:
             summary=summary(found),
             clusters=found,
             problems=state.problems,
-            warnings=warnings(state.clusters, state.seen, state.at),
+            warnings=state.warnings(),
             runs=[each.document() for each in state.runs[:_VERDICTS_SHOWN]],
             jobs=_running_jobs(shared),
             looked=state.at > 0,
@@ -75,17 +76,17 @@ def _cluster_pages(app: FastAPI) -> None:
         group: doc.Text = "", topic: doc.Text = "", cursor: doc.Cursor = "",
     ) -> Response:  # fmt: skip
         state = shared.state
-        rows = offset_rows(state.clusters, state.seen, group=group, topic=topic)
+        rows = state.offset_rows(group, topic)
         found, following = page_of(rows, _row_name, cursor, _PAGE_ROWS)
         return render(
             request, who, "offsets.html.j2",
             rows=found,
             total=len(rows),
-            groups=sorted({row["group"] for row in offset_rows(state.clusters, state.seen)}),
+            groups=sorted({row["group"] for row in state.offset_rows()}),
             group=group,
             topic=topic,
             following=_following("/offsets", following, group=group, topic=topic),
-            warnings=warnings(state.clusters, state.seen, state.at),
+            warnings=state.warnings(),
             clusters=state.clusters,
         )  # fmt: skip
 
@@ -100,7 +101,7 @@ def _cluster_pages(app: FastAPI) -> None:
             raise DashboardProblem("failed", str(error)) from error
         at_risk = [
             each
-            for each in warnings(shared.state.clusters, shared.state.seen, shared.state.at)
+            for each in shared.state.warnings()
             if each["cluster"] == cluster and each["broker"] == broker
         ]
         return render(request, who, "lineage.html.j2", queue=found, warnings=at_risk)

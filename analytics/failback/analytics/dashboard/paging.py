@@ -24,7 +24,7 @@ def page(
     """
     start = 0
     if cursor:
-        name = _decode(cursor)
+        name = decode(cursor)
         start = next((at + 1 for at, each in enumerate(items) if key(each) == name), -1)
         if start < 0:
             raise DashboardProblem("bad-cursor", "its item is gone; begin without a cursor")
@@ -37,7 +37,8 @@ def encode(name: str) -> str:
     return base64.urlsafe_b64encode(name.encode()).decode().rstrip("=")
 
 
-def _decode(cursor: str) -> str:
+def decode(cursor: str) -> str:
+    """The name that a cursor was made of. Raises ``DashboardProblem``."""
     try:
         raw = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         name = raw.decode()

@@ -14,20 +14,31 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from failback.analytics.dashboard.clusters import ClusterRef, remember_members, unique
+from failback.analytics.dashboard.clusters import (
+    NAME_SERVER,
+    BrokerTable,
+    ClusterRef,
+    clusters_of_table,
+    remember_members,
+    unique,
+    with_known,
+)
 from failback.analytics.dashboard.events import EventHub
 from failback.analytics.dashboard.experiments import Experiments
 from failback.analytics.dashboard.fleet import Rates, cluster_document, user_keys
+from failback.analytics.dashboard.ingest import IngestReader, IngestView
+from failback.analytics.dashboard.kube_clusters import KubeReader, KubeView, with_registered
 from failback.analytics.dashboard.live import LiveRun
 from failback.analytics.dashboard.observe import BrokerSeen, GroupTopic, client_memory, look_at
-from failback.analytics.dashboard.offset_health import ClientMemory, offset_rows
+from failback.analytics.dashboard.offset_health import (
+    ClientMemory,
+    offset_rows,
+    rows_about,
+    warnings,
+)
 from failback.analytics.dashboard.runs import RunEntry, RunIndex
 from failback.analytics.dashboard.settings import DashboardSettings
-from failback.analytics.dashboard.sources import (
-    kubernetes_name_servers,
-    local_clusters,
-    named_clusters,
-)
+from failback.analytics.dashboard.sources import local_clusters, registered
 from failback.client.admin import AdminClient
 from failback.client.connection import RemotingClient, RemotingSettings
 from failback.protocol.errors import FailbackError
@@ -36,6 +47,8 @@ logger = logging.getLogger(__name__)
 
 BROKER_TIMEOUT_MS: Final = 2_000
 RATE_SECONDS: Final = 30.0
+RESOURCE_SECONDS: Final = 2.0
+"""Custom resources change slowly, and their API server has other clients; so has a collector."""
 _LOST_ROWS: Final = 500
 Json = dict[str, Any]
 
@@ -50,6 +63,8 @@ class State:
     rates: Rates = field(default_factory=dict)
     runs: tuple[RunEntry, ...] = ()
     problems: tuple[str, ...] = ()
+    made: dict[str, list[Json]] = field(default_factory=dict)
+    """What pages asked for since the clusters were looked at; everybody gets the same."""
 
     @property
     def at_ns(self) -> int:
@@ -60,7 +75,23 @@ class State:
         return next((each for each in self.runs if each.run == name), None)
 
     def cluster_documents(self) -> list[Json]:
-        return [cluster_document(each, self.seen, self.rates, self.at) for each in self.clusters]
+        return self._once("clusters", lambda: [
+            cluster_document(each, self.seen, self.rates, self.at) for each in self.clusters
+        ])  # fmt: skip
+
+    def offset_rows(self, group: str = "", topic: str = "") -> list[Json]:
+        """One row per queue; what needs a person comes first."""
+        rows = self._once("rows", lambda: offset_rows(self.clusters, self.seen))
+        return rows_about(rows, group, topic)
+
+    def warnings(self) -> list[Json]:
+        """Pairs whose slave has the better table."""
+        return self._once("warnings", lambda: warnings(self.clusters, self.seen, self.at))
+
+    def _once(self, name: str, make: Callable[[], list[Json]]) -> list[Json]:
+        if name not in self.made:
+            self.made[name] = make()
+        return self.made[name]
 
 
 class RateMeter:
@@ -112,6 +143,10 @@ class Poller:
         self.looks = 0
         self.last_look_seconds = 0.0
         self._client: RemotingClient | None = None
+        self.ingest = IngestView()
+        self._collector = IngestReader(settings.collector) if settings.collector else None
+        self._kube = KubeReader(settings)
+        self._kube_view = KubeView()
         self._known: dict[str, ClusterRef] = {}
         self._meter = RateMeter()
         self._told: dict[str, Any] = {}
@@ -122,12 +157,20 @@ class Poller:
         self._client = RemotingClient(settings=RemotingSettings(connect_timeout_ms=1000))
         try:
             async with asyncio.TaskGroup() as group:
-                for look in (self.look_at_clusters, self.look_at_runs, self.look_at_live):
-                    group.create_task(self._repeat(look), name=look.__name__)
+                seconds = self.settings.poll_seconds
+                looks = dict.fromkeys(
+                    (self.look_at_clusters, self.look_at_runs, self.look_at_live), seconds
+                )
+                if self.settings.kube_namespace:
+                    looks[self.look_at_resources] = max(seconds, RESOURCE_SECONDS)
+                if self._collector is not None:
+                    looks[self.look_at_collector] = max(seconds, RESOURCE_SECONDS)
+                for look, every in looks.items():
+                    group.create_task(self._repeat(look, every), name=look.__name__)
         finally:
             await self._client.close()
 
-    async def _repeat(self, look: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _repeat(self, look: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
         while True:
             began = time.monotonic()
             try:
@@ -136,9 +179,13 @@ class Poller:
                 # The boundary of one look: the next one may succeed, and pages must go on.
                 logger.exception("%s failed", look.__name__)
             spent = time.monotonic() - began
-            await asyncio.sleep(max(self.settings.poll_seconds - spent, 0.2))
+            await asyncio.sleep(max(seconds - spent, 0.2))
 
     # --- clusters ---------------------------------------------------------------------------------
+
+    async def look_at_resources(self) -> None:
+        """Read the custom resources; a silent API server does not hold up the brokers' looks."""
+        self._kube_view = await asyncio.to_thread(self._kube.look)
 
     async def look_at_clusters(self) -> None:
         began = time.monotonic()
@@ -158,6 +205,7 @@ class Poller:
             seen=seen,
             rates=self._meter.rates(),
             problems=tuple(problems),
+            made={},
         )
         self.looks += 1
         self.last_look_seconds = time.monotonic() - began
@@ -167,29 +215,33 @@ class Poller:
         return AdminClient(namesrv, client=self._client, timeout_ms=BROKER_TIMEOUT_MS)
 
     async def _find(self) -> tuple[list[ClusterRef], list[str]]:
-        assert self._client is not None
         found = await asyncio.to_thread(local_clusters, self.settings)
-        problems: list[str] = []
-        asked: list[tuple[tuple[str, ...], str, list[str]]] = []
-        if self.settings.namesrv:
-            asked.append((self.settings.namesrv, "name server", []))
-        if self.settings.kube_namespace:
-            try:
-                for where, notes in await asyncio.to_thread(kubernetes_name_servers, self.settings):
-                    asked.append((where, "kubernetes", notes))
-            except Exception as error:
-                # Whatever the Kubernetes client raises: the page says it, and goes on without.
-                problems.append(f"Kubernetes cannot be asked: {str(error).partition(chr(10))[0]}")
-        for where, source, notes in asked:
-            try:
-                listed = await named_clusters(where, self._client, source)
-            except (FailbackError, OSError) as error:
-                problems.append(f"name server {';'.join(where)}: {error}")
-                listed = [each for each in self._known.values() if each.namesrv == where]
-            found += [replace(each, notes=tuple(notes)) for each in listed]
+        view, own = self._kube_view, self.settings.namesrv
+        wheres = list(dict.fromkeys(
+            where for where in (own, *(each.namesrv for each in view.clusters)) if where
+        ))  # fmt: skip
+        tables = dict(zip(wheres, await asyncio.gather(*map(self._table, wheres)), strict=True))
+        problems = [view.problem] if view.problem else []
+        problems += [problem for _, problem in tables.values() if problem]
+        if own:
+            table, problem = tables[own]
+            known = [each for each in self._known.values() if each.source == NAME_SERVER]
+            found += (
+                known if problem else with_known(clusters_of_table(table, NAME_SERVER, own), known)
+            )
+        for cluster in view.clusters:
+            found.append(with_registered(cluster, tables.get(cluster.namesrv, ({}, ""))[0]))
         found = [remember_members(self._known.get(each.key), each) for each in unique(found)]
         self._known = {each.key: each for each in found}
         return found, problems
+
+    async def _table(self, where: tuple[str, ...]) -> tuple[BrokerTable, str]:
+        """What name servers list; or nothing, and why."""
+        assert self._client is not None
+        try:
+            return await registered(where, self._client), ""
+        except (FailbackError, OSError) as error:
+            return {}, f"name server {';'.join(where)}: {error}"
 
     def _measure(self, clusters: Sequence[ClusterRef], seen: dict[str, BrokerSeen]) -> None:
         """Rates from what groups committed to whichever member of the pair knows more."""
@@ -231,7 +283,7 @@ class Poller:
             f"{row['cluster']}/{row['group']}/{row['topic']}/{row['broker']}/{row['qid']}": [
                 row[name] for name in ("master_memory", "master_file", "slave_table", "end")
             ]
-            for row in offset_rows(state.clusters, state.seen)[:_LOST_ROWS]
+            for row in state.offset_rows()[:_LOST_ROWS]
         }
         before = self._told.get("rows", {})
         changed = {key: value for key, value in rows.items() if before.get(key) != value}
@@ -249,6 +301,15 @@ class Poller:
                     if found:
                         return found
         return {}
+
+    # --- what a collector received ----------------------------------------------------------------
+
+    async def look_at_collector(self) -> None:
+        assert self._collector is not None
+        before = self.ingest
+        self.ingest = now = await asyncio.to_thread(self._collector.look, time.time())
+        if (now.runs, now.problem) != (before.runs, before.problem):
+            self.hub.publish("ingest", {"runs": len(now.runs), "problem": now.problem or None})
 
     # --- runs -------------------------------------------------------------------------------------
 

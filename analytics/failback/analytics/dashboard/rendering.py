@@ -26,6 +26,7 @@ NAVIGATION: Final = (
     ("/compare", "Compare"),
     ("/experiments", "Experiments"),
     ("/predict", "Predict"),
+    ("/ingest", "Collector"),
 )
 STATIC: Final = {"app.js": "text/javascript", "app.css": "text/css"}
 

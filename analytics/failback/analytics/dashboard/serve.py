@@ -18,6 +18,7 @@ from failback.analytics.dashboard.app import create_app
 from failback.analytics.dashboard.context import Shared
 from failback.analytics.dashboard.events import EventHub
 from failback.analytics.dashboard.experiments import Abort, Experiments
+from failback.analytics.dashboard.kube_clusters import require_client
 from failback.analytics.dashboard.metrics import DashboardMetrics
 from failback.analytics.dashboard.poller import Poller
 from failback.analytics.dashboard.settings import DashboardSettings, Scenario
@@ -38,6 +39,8 @@ def make_app(
         ConfigError: A setting is wrong, or a file cannot be used.
     """
     settings.check()
+    if settings.kube_namespace:
+        require_client()
     tokens = TokenFile(settings.tokens) if settings.tokens is not None else None
     hub, metrics = EventHub(), DashboardMetrics()
     experiments = Experiments(

@@ -38,6 +38,12 @@ def static_routes(app: FastAPI) -> None:
         return Response(static_file(name), headers=_FOREVER, media_type=STATIC[name])
 
 
+def _came_by_tls(request: Request) -> bool:
+    """Whether the browser spoke TLS, with us or with a proxy; to claim it falsely gains nothing."""
+    by_proxy = request.headers.get("x-forwarded-proto", "").partition(",")[0].strip().lower()
+    return request.url.scheme == "https" or by_proxy == "https"
+
+
 async def form_fields(request: Request) -> dict[str, str]:
     """The fields of a posted form; of repeated ones the last. Raises ``DashboardProblem``."""
     try:
@@ -70,7 +76,7 @@ def session_routes(app: FastAPI) -> None:
             max_age=int(SESSION_SECONDS),
             httponly=True,
             samesite="strict",
-            secure=request.url.scheme == "https",
+            secure=_came_by_tls(request),
         )
         return answer
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from failback.analytics.dashboard.ingest import CollectorAddress
 from failback.protocol.errors import ConfigError
 
 
@@ -41,6 +42,8 @@ class DashboardSettings:
     kubeconfig: Path | None = None
     kube_namespace: str = ""
     """Read BrokerClusters and NameServers of this namespace; empty: no Kubernetes."""
+    collector: CollectorAddress | None = None
+    """A collector whose runs and processes are shown."""
     host: str = "127.0.0.1"
     port: int = 8090
     tokens: Path | None = None

@@ -90,9 +90,15 @@ document.addEventListener("click", async (event) => {
 
 // --- tables ---
 function cellValue(row, index) {
-  const text = row.cells[index].textContent.trim();
+  const cell = row.cells[index];
+  if (cell.dataset.value !== undefined) return cell.dataset.value === "" ? "" : Number(cell.dataset.value);
+  const text = cell.textContent.trim();
   const number = Number(text.replace(/[,%]/g, ""));
   return text !== "" && !Number.isNaN(number) ? number : text;
+}
+function compare(a, b) {
+  if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1; // what is not known comes behind
+  return a === b ? 0 : a > b ? 1 : -1;
 }
 function makeSortable() {
   for (const table of document.querySelectorAll("table.sortable:not([data-sorts])")) {
@@ -107,8 +113,8 @@ function makeSortable() {
         for (const each of table.tHead.rows[0].cells) each.removeAttribute("aria-sort");
         head.setAttribute("aria-sort", up ? "ascending" : "descending");
         const rows = Array.from(table.tBodies[0].rows).sort((a, b) => {
-          const left = cellValue(a, index), right = cellValue(b, index);
-          return left === right ? 0 : (left > right) === up ? 1 : -1;
+          const order = compare(cellValue(a, index), cellValue(b, index));
+          return up ? order : -order;
         });
         table.tBodies[0].append(...rows);
       });
