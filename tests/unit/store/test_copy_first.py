@@ -31,6 +31,7 @@ COUNT = 150
 @pytest.fixture(autouse=True)
 def small_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_store, "_SHARE_BYTES", 500)
+    monkeypatch.setattr(message_store, "_FAR_BYTES", 500)
 
 
 def long_log() -> MessageStore:

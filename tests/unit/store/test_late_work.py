@@ -66,28 +66,26 @@ async def test_who_needs_it_gets_all_of_it_and_nothing_comes_twice() -> None:
     assert heap.seen == [3, 2, 1, 1]
 
 
-async def test_what_keeps_coming_goes_before_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    monkeypatch.setattr("time.monotonic", lambda: clock[0])
-    rests = list[float]()
-
-    class Loop:
-        def call_later(self, seconds: float, call: object) -> object:
-            rests.append(seconds)
-            return call
-
-    def work() -> bool:
-        clock[0] += 0.002
-        return True
-
-    late = LateWork(work, 0.01)
-    late.start(Loop())  # type: ignore[arg-type]
+async def test_what_brings_new_work_goes_first_but_not_for_ever() -> None:
+    heap = Heap()
+    late = LateWork(heap, 0.001)
+    late.start(asyncio.get_running_loop())
+    heap.left = 10**9
     late.ask()
-    late._late()
-    late.ask()
-    late._late()
-    late._late()
-    assert rests == [0.01, pytest.approx(0.014), pytest.approx(0.014), 0]
+    await until(lambda: heap.seen, "the first share")
+    shares = list[int]()
+    for _ in range(36):
+        late.ask()
+        before = heap.left
+        await asyncio.sleep(0)
+        shares.append(before - heap.left)
+    assert sum(shares) == 4
+    assert [at for at, share in enumerate(shares) if share][1:] == [
+        at + 9 for at, share in enumerate(shares) if share
+    ][:-1]
+    heap.left = 5
+    await until(lambda: heap.left == 0, "the rest, without news")
+    assert not late.due
 
 
 async def test_a_stop_leaves_nothing() -> None:

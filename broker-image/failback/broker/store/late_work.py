@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from typing import Final
 
-_REST_FACTOR: Final = 7
-"""While new work keeps coming, how long to rest after a share, as a multiple of what it took."""
+_MOST_PASSED: Final = 8
+"""How many turns of the loop in a row may bring new work before a share of it is done."""
 
 
 class LateWork:
     """Does ``work`` some time after it was asked for, or as soon as somebody needs it done.
 
-    ``work`` does a share, a millisecond or two, and tells whether there is more. What is more comes
-    at once while nobody brings new work; else what brings it goes first and this takes an eighth of
-    the time. Without a running event loop everything is done at once.
+    ``work`` does a share, less than a millisecond, and tells whether there is more. What is more
+    comes in the next turn of the loop that brings no new work: what brings it goes first. So that
+    it is not put off for ever, every ninth turn does a share whatever comes. Without a running
+    event loop everything is done at once.
 
     Attributes:
         due: Whether there is work that waits.
     """
 
-    __slots__ = ("_asked", "_loop", "_seconds", "_timer", "_work", "due")
+    __slots__ = ("_asked", "_handle", "_loop", "_passed", "_seconds", "_work", "due")
 
     def __init__(self, work: Callable[[], bool], seconds: float) -> None:
         self._work = work
         self._seconds = seconds
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._handle: asyncio.Handle | None = None
         self._asked = False
+        self._passed = 0
         self.due = False
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -39,9 +40,9 @@ class LateWork:
     def stop(self) -> None:
         """Do what is due; from now on nothing waits."""
         self._loop = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle = None
         self.settle()
 
     def ask(self) -> None:
@@ -49,8 +50,9 @@ class LateWork:
         self.due = self._asked = True
         if self._loop is None:
             self.settle()
-        elif self._timer is None:
-            self._timer = self._loop.call_later(self._seconds, self._late)
+        elif self._handle is None:
+            self._passed = _MOST_PASSED
+            self._handle = self._loop.call_later(self._seconds, self._late)
 
     def settle(self) -> None:
         """Do now all that is due."""
@@ -64,13 +66,14 @@ class LateWork:
             self.due = self._work()
 
     def _late(self) -> None:
-        self._timer = None
-        loop, asked = self._loop, self._asked
-        if loop is None:
+        self._handle = None
+        if self._loop is None:
             return
+        if self._asked and self._passed < _MOST_PASSED:
+            self._passed += 1
+        else:
+            self._passed = 0
+            self.share()
         self._asked = False
-        began = time.monotonic()
-        self.share()
         if self.due:
-            rest = (time.monotonic() - began) * _REST_FACTOR if asked else 0
-            self._timer = loop.call_later(rest, self._late)
+            self._handle = self._loop.call_soon(self._late)
