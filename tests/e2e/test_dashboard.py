@@ -22,6 +22,7 @@ from failback.client.admin import AdminClient
 from tests.support.browser import ARGUMENTS, chromium
 from tests.support.dashboard_lab import MESSAGE, OTHER_RUN, RUN, DashboardLab, running_dashboard
 from tests.support.demo_run import run_command
+from tests.support.ingest_lab import OPEN_RUN, WHOLE_RUN, filled_collector, options_of
 from tests.support.polling import SCALE, wait_until
 
 pytestmark = pytest.mark.e2e
@@ -39,6 +40,8 @@ PAGES: Final = {
     "experiments": "/experiments",
     "experiment": "/experiments/demo",
     "predict": "/predict?fault=handover&rate=100",
+    "collector": "/ingest",
+    "received": f"/ingest/{OPEN_RUN}",
 }
 
 
@@ -52,7 +55,11 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardLab]:
-    with running_dashboard(tmp_path_factory.mktemp("lab")) as lab:
+    with (
+        filled_collector(tmp_path_factory.mktemp("collector")) as received,
+        running_dashboard(tmp_path_factory.mktemp("lab"), *options_of(received)) as lab,
+    ):
+        wait_until(lambda: lab.ask("GET", "/api/v1/ingest").json()["runs"], "what was received")
         yield lab
 
 
@@ -200,6 +207,28 @@ def test_everything_can_be_reached_with_the_keyboard(browser: Browser, lab: Dash
         page.keyboard.press("Enter")
         page.wait_for_url(f"**/messages/{MESSAGE}")
         assert "delivered again" in page.locator(".story").inner_text()
+
+
+def test_what_was_received_is_sorted_by_size_not_by_its_text(
+    browser: Browser, lab: DashboardLab
+) -> None:
+    runs = lab.ask("GET", "/api/v1/ingest").json()["runs"]
+    with watched_page(browser, lab, 1280, "light") as page:
+        page.goto(lab.url + "/ingest", wait_until="load")
+        names = page.locator("#part-ingest tbody th")
+        assert names.all_inner_texts() == [OPEN_RUN, WHOLE_RUN]
+        for column, figure in (("bytes", "bytes"), ("with shippers", "backlog_bytes")):
+            wanted = [each["run"] for each in sorted(runs, key=lambda run: int(run[figure]))]
+            head = page.get_by_role("columnheader", name=column).get_by_role("button")
+            head.click()
+            assert names.all_inner_texts() == wanted
+            head.click()
+            assert names.all_inner_texts() == wanted[::-1]
+        page.get_by_role("link", name=OPEN_RUN).click()
+        page.wait_for_url(f"**/ingest/{OPEN_RUN}")
+        shown = page.locator("#part-procs td[data-label='deliveries']").all_inner_texts()
+        procs = lab.ask("GET", f"/api/v1/ingest/{OPEN_RUN}").json()["procs"]
+        assert shown == [f"{each['deliveries']:,}" for each in procs]
 
 
 def test_a_turned_knob_is_answered_at_once(browser: Browser, lab: DashboardLab) -> None:
