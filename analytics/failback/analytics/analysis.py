@@ -32,7 +32,7 @@ from failback.analytics.history import (
 )
 from failback.analytics.intervals import IntervalSet
 from failback.analytics.lake import Lake
-from failback.analytics.partials import SEQ_BITS, Context, Outage, Phase, context_of
+from failback.analytics.partials import Context, Outage, Phase, context_of
 from failback.analytics.run_folder import RunFolder
 from failback.analytics.trace import evidence
 from failback.analytics.windows import Window, redelivered_of, windows_of
@@ -171,11 +171,11 @@ def phases_found(values: Mapping[str, pa.Table]) -> list[Phase]:
 
 
 def _row_names(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], str]:
+    """Of the rows that have a phase's instant the first, by table and process."""
     found: dict[tuple[int, str], str] = {}
-    for row in sorted(rows, key=lambda row: (row["n1"], row["grp"])):
+    for row in sorted(rows, key=lambda row: (row["n1"], row["grp"], row["n2"])):
         name, _, table = row["grp"].partition("/")
-        proc, seq = row["value"] >> SEQ_BITS, row["value"] & ((1 << SEQ_BITS) - 1)
-        found.setdefault((row["n1"], name), f"{table}/{proc}/{seq}")
+        found.setdefault((row["n1"], name), f"{table}/{row['n2']}/{row['value']}")
     return found
 
 

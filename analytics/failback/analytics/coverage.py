@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from failback.analytics import tables
-from failback.analytics.history import Assignment, GroupQueue, History
+from failback.analytics.history import UNKNOWN, Assignment, GroupQueue, History
 from failback.analytics.partials import NULL_NUMBER
 from failback.analytics.xxh64 import surrogates
 
@@ -99,7 +99,8 @@ def assigned_table(assignments: Sequence[Assignment]) -> pa.Table:
                 "src_bid": a.src_bid,
                 "src_binc": a.src_binc,
                 "end_t": a.end_t,
-                "end_reason": a.end_reason,
+                # An end for an unknown reason names no cause.
+                "end_reason": None if a.end_reason == UNKNOWN else a.end_reason,
             }
             for number, a in enumerate(assignments)
         ],

@@ -14,11 +14,22 @@ from importlib import metadata
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from failback.analytics import bounds, checks, forecast, measures, offsets, recovery, summary
+from failback.analytics import (
+    bounds,
+    checks,
+    forecast,
+    measures,
+    offsets,
+    recovery,
+    summary,
+    tables,
+)
 from failback.analytics.analysis import Analysis
 from failback.analytics.figure_points import figure_points
 from failback.analytics.history import GroupQueue
+from failback.analytics.intervals import NUMBER_BITS, VALUE_BITS
 from failback.analytics.labels import report_group
 from failback.analytics.lake import Lake
 from failback.analytics.measures import NS, Figures, Row
@@ -267,6 +278,7 @@ def _quality(figures: Figures) -> Row:
     stage, history = figures.analysis.stage_a, figures.analysis.history
     rows = sum(figures.analysis.lake.rows(t) for t in ("deliver", "produce", "scan"))
     unknown = sum(row["value"] for row in figures.values("binc_unknown"))
+    names = _unknown_names(figures)
     return {
         "binc_unknown": unknown + history.binc_unknown,
         "sampler_max_gap_ms": _sampler_gap(figures),
@@ -276,11 +288,39 @@ def _quality(figures: Figures) -> Row:
             "negative_offset": stage.dropped.negative_offset,
             "end_without_begin": stage.orphan_ends,
         },
-        "unknown_values": stage.dropped.unknown_status,
+        "notes": _slow_paths(figures),
+        "unknown_values": sum(names.values()),
+        "unknown_names": names,
         "foreign_rows": sum(figures.group_sums("foreign").values()),
         "trace_missing_end": _traced(figures).get("missing_end"),
         "outside_assignment": figures.outside_assignment,
     }
+
+
+def _slow_paths(figures: Figures) -> list[str]:
+    """What made counting slower than usual; the figures are exact all the same."""
+    found = []
+    depths = figures.analysis.stage_a.depths
+    if any(pc.max(table.column("hi")).as_py() > 1 << VALUE_BITS for table in depths.values()):
+        found.append("offsets or sequences are beyond 2^44")
+    histories = sum(
+        table.group_by(list(tables.KEY), use_threads=False).aggregate([]).num_rows
+        for table in depths.values()
+        if table.num_rows > 1 << NUMBER_BITS
+    )
+    if histories > 1 << NUMBER_BITS:
+        found.append("there are more than 2^19 queues or lanes")
+    if 2 * figures.analysis.repeats.num_rows > figures.analysis.lake.rows("deliver"):
+        found.append("more than half of all deliveries were looked at one by one")
+    return found
+
+
+def _unknown_names(figures: Figures) -> dict[str, int]:
+    """Rows by the column whose value this version does not know."""
+    found = Counter(figures.analysis.history.unknown_names)
+    found["deliver.status"] += figures.analysis.stage_a.dropped.unknown_status
+    found["produce.res"] += sum(row["value"] for row in figures.values("unknown_result"))
+    return {name: found[name] for name in sorted(found) if found[name]}
 
 
 def _traced(figures: Figures) -> Row:

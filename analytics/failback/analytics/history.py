@@ -8,7 +8,7 @@ rows per second of the run. All times in it are ns after run zero.
 from __future__ import annotations
 
 import bisect
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
@@ -17,11 +17,14 @@ from failback.analytics.align import Clocks, clocks_of
 from failback.analytics.epochs import Queue, QueueEvents, Start, find_events
 from failback.analytics.lake import Lake
 from failback.analytics.run_folder import RunFolder
+from failback.client.consumelog.schema import ASSIGN_SOURCES, END_REASONS
 
 DOWN_KINDS: Final = frozenset({"KILL", "GONE", "TERM"})
 NO_EVENTS: Final = QueueEvents()
 Row = dict[str, Any]
 
+UNKNOWN: Final = "UNKNOWN"
+"""Stands for a name that this version does not know."""
 _UNKNOWN_TIME: Final = -(1 << 62)
 
 
@@ -145,8 +148,9 @@ class History:
     rebalances: list[Row]
     resets: dict[GroupQueue, list[Reset]]
     events: dict[Queue, QueueEvents] = field(default_factory=dict)
-    bad_rows: dict[str, int] = field(default_factory=dict)
     binc_unknown: int = 0
+    unknown_names: Counter[str] = field(default_factory=Counter)
+    """Rows whose ``table.column`` says something that this version does not know."""
 
     def events_of(self, queue: Queue) -> QueueEvents:
         return self.events.get(queue, NO_EVENTS)
@@ -368,6 +372,10 @@ def _assignments(history: History) -> list[Assignment]:
             row["end_t"], row["end_reason"] = end["end_t"], end["end_reason"]
         if row["end_t"] is None and row["proc_no"] in exits:
             row["end_t"], row["end_reason"] = max(exits[row["proc_no"]], row["t"]), "CRASH"
+        for name, known in (("src", ASSIGN_SOURCES), ("end_reason", END_REASONS)):
+            if row[name] is not None and row[name] not in known:
+                row[name] = UNKNOWN
+                history.unknown_names[f"assign.{name}"] += 1
         assignment = _assignment(history, row)
         found.setdefault(assignment.holder, assignment)
     ordered = sorted(found.values(), key=lambda a: (a.key, a.t, a.inc, a.pqe))

@@ -66,7 +66,9 @@ def points_table(figures: Figures) -> pa.Table:
         *_events(figures),
     ]
     found.sort(key=_order)
-    columns: Iterable[Any] = zip(*found, strict=True) if found else [[] for _ in SCHEMA]
+    # A plot needs no more digits of an offset than a double has.
+    rows = (point._replace(value=float(point.value)) for point in found)
+    columns: Iterable[Any] = zip(*rows, strict=True) if found else [[] for _ in SCHEMA]
     return pa.table(
         [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
     )

@@ -8,7 +8,6 @@ comes from one value, the report (schema ``failback.report/1``), and the points 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +28,13 @@ from failback.analytics.figure_data import Point
 from failback.analytics.figure_tables import csv_bytes, figure_tables
 from failback.analytics.lake import Lake
 from failback.analytics.measures import Row
-from failback.analytics.report_schema import SCHEMA, check_report, read_report, report_schema
+from failback.analytics.report_schema import (
+    SCHEMA,
+    check_report,
+    read_report,
+    report_bytes,
+    report_schema,
+)
 from failback.analytics.run_folder import RunFolder
 from failback.analytics.run_source import RunSource, source_at
 
@@ -188,7 +193,7 @@ def _engines(name: str, lakes: Sequence[Lake], master: str | None) -> Iterator[l
 
 def write_outputs(document: Row, points: pa.Table, out: Path, *, run_dir: Path) -> ReportPaths:
     """Check the report and write all outputs; an old report stays until the new one is whole."""
-    check_report(document)
+    content = report_bytes(document)
     tables = out / "tables"
     tables.mkdir(parents=True, exist_ok=True)
     paths = ReportPaths(
@@ -204,7 +209,7 @@ def write_outputs(document: Row, points: pa.Table, out: Path, *, run_dir: Path) 
     written = {
         paths.points: _parquet_bytes(points),
         paths.summary: summary.render(document).encode(),
-        paths.json: json.dumps(document, ensure_ascii=False, indent=1).encode() + b"\n",
+        paths.json: content,
     }
     rows = [Point(**row) for row in points.to_pylist()]
     for name, table in figure_tables(document, rows).items():

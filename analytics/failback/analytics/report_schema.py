@@ -22,7 +22,9 @@ Report = dict[str, Any]
 
 SCHEMA: Final = "failback.report/1"
 MOST_INTEGER: Final = 2**53
-"""Integers above are no JSON numbers that every reader keeps: they have to be texts."""
+"""Integers above are no JSON numbers that every reader keeps: in the file they are texts."""
+_LARGE: Final = "^-?[0-9]{16,19}$"
+"""The schema's pattern for the texts of large integers; only offsets may be so large."""
 
 
 @cache
@@ -58,6 +60,35 @@ def _integers(value: Any, path: str) -> Iterator[tuple[str, int]]:
             yield from _integers(each, f"{path}[{number}]")
 
 
+def report_bytes(document: Report) -> bytes:
+    """The content of a ``report.json``. Raises ``jsonschema.ValidationError`` as check_report."""
+    plain = _with_texts(document)
+    check_report(plain)
+    return json.dumps(plain, ensure_ascii=False, indent=1).encode() + b"\n"
+
+
+def _with_texts(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_texts(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_texts(each) for each in value]
+    return str(value) if isinstance(value, int) and abs(value) > MOST_INTEGER else value
+
+
+def _with_numbers(value: Any, schema: Report) -> Any:
+    """Texts of large integers as integers, where the schema says that they are."""
+    if isinstance(value, str):
+        return int(value) if schema.get("pattern") == _LARGE else value
+    if isinstance(value, list):
+        items = schema.get("items", {})
+        return [_with_numbers(each, items) for each in value]
+    if isinstance(value, dict):
+        known, rest = schema.get("properties", {}), schema.get("additionalProperties")
+        other = rest if isinstance(rest, dict) else {}
+        return {name: _with_numbers(each, known.get(name, other)) for name, each in value.items()}
+    return value
+
+
 def read_report(path: Path) -> Report:
     """Read and check a ``report.json``; fields that this version does not know are kept.
 
@@ -66,8 +97,17 @@ def read_report(path: Path) -> Report:
             the field.
     """
     try:
-        document: Report = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ReportInputError(f"cannot be read: {error}", path) from error
+    return parse_report(content, path)
+
+
+def parse_report(content: bytes, path: Path | str) -> Report:
+    """The same of what was read from ``path``."""
+    try:
+        document: Report = json.loads(content)
+    except ValueError as error:
         raise ReportInputError(f"cannot be read: {error}", path) from error
     version = document.get("schema") if isinstance(document, dict) else None
     if version != SCHEMA:
@@ -76,4 +116,5 @@ def read_report(path: Path) -> Report:
         check_report(document)
     except jsonschema.ValidationError as error:
         raise ReportInputError(f"{error.json_path}: {error.message}", path) from error
-    return document
+    found: Report = _with_numbers(document, report_schema())
+    return found

@@ -53,12 +53,11 @@ def _sources(given: list[Path], lake: str | None, runs: list[str]) -> list[Path 
 
 def _write_summary(path: Path, reports: list[Path]) -> None:
     """Write the figures as the status of a ReconsumptionReport has them."""
-    from json import loads
-
+    from failback.analytics.report import read_report
     from failback.analytics.status_summary import TRIMMABLE, status_of
     from failback.cli.termination import VARIABLE, fit, write_termination
 
-    read = [loads(each.read_text(encoding="utf-8")) for each in reports]
+    read = [read_report(each) for each in reports]
     where = reports[0].parent if len(reports) == 1 else reports[0].parent.parent
     document = fit(status_of(read, where.absolute().as_uri()), TRIMMABLE)
     write_termination(document, {VARIABLE: str(path)})

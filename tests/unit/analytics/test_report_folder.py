@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from failback.analytics import report as reports
 from failback.analytics.errors import EngineUnavailable, ReportInputError
 from failback.analytics.forecast import holds, validated
 from failback.analytics.report import check_report, read_report, report, report_many
+from tests.support.bad_input import clean, codes
 from tests.support.cases import CASES, c2, c3
-from tests.support.run_builder import MS, RunBuilder, write_manifest
+from tests.support.run_builder import MS, RunBuilder
 
 pytestmark = pytest.mark.unit
 
@@ -32,21 +31,6 @@ def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:
 def made(builder: RunBuilder, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = read_report(report(builder.write(folder), "local").json)
     return found
-
-
-def codes(document: dict[str, Any]) -> list[str]:
-    return [reason["code"] for reason in document["verdict"]["reasons"]]
-
-
-def clean() -> RunBuilder:
-    """A small run with nothing wrong."""
-    b = RunBuilder("clean")
-    b.assign(0, 0)
-    for lid in range(3):
-        b.produce(lid, lid, lid + 1)
-        b.deliver(lid, 10 + lid, 11 + lid)
-        b.scan(lid)
-    return b
 
 
 def test_a_clean_run_passes(tmp_path: Path) -> None:
@@ -102,218 +86,11 @@ def test_many_runs_in_one_go(tmp_path: Path) -> None:
     assert all(paths.json.exists() for paths in done)
 
 
-# --- what bad input gets -------------------------------------------------------------------------
-
-
-def test_no_folder_no_run_json_and_another_schema_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ReportInputError, match="no such run folder"):
-        report(tmp_path / "nowhere", "local")
-    folder = clean().write(tmp_path / "r")
-    (folder / "run.json").write_text(json.dumps({"schema": "failback.run/2", "run": "x"}))
-    with pytest.raises(ReportInputError, match=r"failback\.run/2"):
-        report(folder, "local")
-    (folder / "run.json").unlink()
-    with pytest.raises(ReportInputError, match=r"run\.json: is missing"):
-        report(folder, "local")
-
-
-def test_rows_of_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
-    folder = clean().write(tmp_path / "r")
-    other = RunBuilder("other")
-    other.assign(0, 0)
-    other.write(folder)
-    (folder / "run.json").write_text(json.dumps(clean().run))
-    with pytest.raises(ReportInputError, match="clean, other"):
-        report(folder, "local")
-
-
-def test_a_missing_segment_is_a_gap(tmp_path: Path) -> None:
-    folder = clean().write(tmp_path / "r", parts=3)
-    lost = sorted((folder / "lake" / "table=deliver" / "run=clean").iterdir())[1]
-    lost.unlink()
-    document = read_report(report(folder, "local").json)
-    assert document["verdict"]["value"] == "Inconclusive"
-    assert "RECORDER_GAP" in codes(document)
-    assert document["evidence"]["gaps"]
-    assert document["evidence"]["absent"] == [lost.relative_to(folder).as_posix()]
-
-
-def test_a_lost_tail_is_a_gap_though_every_file_is_there(tmp_path: Path) -> None:
-    b = clean()
-    assert b.closed is not None
-    b.closed["procs"] = {"1": 99}
-    document = made(b, tmp_path / "r")
-    assert document["evidence"]["gaps"][0]["to_seq"] == 99
-    assert codes(document) == ["RECORDER_GAP"]
-
-
-def test_a_changed_file_is_named(tmp_path: Path) -> None:
-    folder = clean().write(tmp_path / "r")
-    closed = folder / "closed.json"
-    closed.write_text(closed.read_text() + " ")
-    document = read_report(report(folder, "local").json)
-    assert codes(document) == ["EVIDENCE_CHANGED"]
-    assert document["evidence"]["changed"] == ["closed.json"]
-
-
-def test_a_file_that_cannot_be_read_is_left_out_and_named(tmp_path: Path) -> None:
-    folder = clean().write(tmp_path / "r", parts=2)
-    bad = sorted((folder / "lake" / "table=deliver" / "run=clean").iterdir())[0]
-    bad.write_bytes(bad.read_bytes()[:100])
-    write_manifest(folder)
-    document = read_report(report(folder, "local").json)
-    assert document["verdict"]["value"] != "Pass"
-    assert bad.name in document["evidence"]["unreadable"][0]
-    assert document["totals"]["delivered"] < 3
-
-
-def rewritten(folder: Path, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
-    for path in (folder / "lake" / f"table={table}").rglob("*.parquet"):
-        found = pq.read_table(path, partitioning=None)
-        pq.write_table(change(found).replace_schema_metadata(found.schema.metadata), path)
-    write_manifest(folder)
-
-
-def test_a_missing_nullable_column_reads_as_null(tmp_path: Path) -> None:
-    folder = clean().write(tmp_path / "r")
-    rewritten(folder, "deliver", lambda table: table.drop_columns(["okey"]))
-    document = read_report(report(folder, "local").json)
-    assert document["verdict"]["value"] == "Pass"
-    assert document["evidence"]["filled_columns"] == {"deliver": ["okey"]}
-
-
-def test_a_missing_required_column_is_refused_by_name(tmp_path: Path) -> None:
-    folder = clean().write(tmp_path / "r")
-    rewritten(folder, "deliver", lambda table: table.drop_columns(["qoff"]))
-    with pytest.raises(ReportInputError, match="column qoff of deliver is missing"):
-        report(folder, "local")
-
-
-def test_a_column_of_another_type_is_refused_naming_both(tmp_path: Path) -> None:
-    def change(table: pa.Table) -> pa.Table:
-        at = table.schema.get_field_index("qoff")
-        return table.set_column(at, "qoff", table.column(at).cast(pa.utf8()))
-
-    folder = clean().write(tmp_path / "r")
-    rewritten(folder, "deliver", change)
-    with pytest.raises(ReportInputError, match="qoff of deliver is string, not int64"):
-        report(folder, "local")
-
-
-def test_a_newer_minor_is_read_and_a_newer_major_refused(tmp_path: Path) -> None:
-    def tagged(version: str) -> Path:
-        folder = clean().write(tmp_path / version.replace("/", "-"))
-        for path in (folder / "lake").rglob("*.parquet"):
-            found = pq.read_table(path, partitioning=None)
-            meta = {**found.schema.metadata, b"failback.schema": version.encode()}
-            more = found.append_column("news", pa.array(["x"] * found.num_rows))
-            pq.write_table(more.replace_schema_metadata(meta), path)
-        write_manifest(folder)
-        return folder
-
-    assert report(tagged("failback.log/1.7"), "local").verdict == "Pass"
-    with pytest.raises(ReportInputError, match=r"failback\.log/2 is newer"):
-        report(tagged("failback.log/2"), "local")
-
-
-def test_an_unknown_status_is_kept_and_counted(tmp_path: Path) -> None:
-    b = clean()
-    b.deliver(3, 20, 21, status="SURPRISE")
-    document = made(b, tmp_path / "r")
-    assert document["quality"]["unknown_values"] == 1
-    assert document["totals"]["delivered"] == 4
-    assert "BAD_ROWS" in codes(document)
-
-
-def test_rows_that_cannot_be_true_are_dropped_by_reason(tmp_path: Path) -> None:
-    b = clean()
-    b.deliver(3, 20, 19)
-    b.deliver(-1, 20, 21, lid=9)
-    b.add("deliver_end", did=12345, et=30, status="SUCCESS")
-    document = made(b, tmp_path / "r")
-    assert document["quality"]["dropped_rows"] == {
-        "et_before_bt": 1,
-        "negative_offset": 1,
-        "end_without_begin": 1,
-    }
-    assert document["totals"]["delivered"] == 3
-    assert "BAD_ROWS" in codes(document)
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"drained": False}, "NO_DRAIN"),
-        ({"scan": False}, "NO_DRAIN"),
-        ({"steady": False, "steady_why": "lag 900"}, "STEADY_STATE"),
-        ({"aborted": "Ctrl-C"}, "ABORTED"),
-        ({"clock": {"steps": 1, "hosts": []}}, "CLOCK"),
-        ({"recorder_gaps": ["sampler slept 4 s"]}, "RECORDER_GAP"),
-        ({"gaps": [{"proc_no": 7, "from_seq": 1, "to_seq": 2}]}, "RECORDER_GAP"),
-    ],
-)
-def test_a_run_that_was_not_closed_well_never_passes(
-    change: dict[str, Any], code: str, tmp_path: Path
-) -> None:
-    b = clean()
-    assert b.closed is not None
-    b.closed |= change
-    document = made(b, tmp_path / "r")
-    assert document["verdict"]["value"] == "Inconclusive"
-    assert code in codes(document)
-    if code == "NO_DRAIN":
-        assert document["totals"]["lost"] is None
-        assert document["loss"]["fates"] is None
-        assert document["totals"]["delivered"] == 3
-
-
-def test_a_run_that_was_never_closed_is_inconclusive(tmp_path: Path) -> None:
-    b = clean()
-    b.closed = None
-    document = made(b, tmp_path / "r")
-    assert document["verdict"]["value"] == "Inconclusive"
-    assert "ABORTED" in codes(document)
-
-
-def test_a_fault_without_observation_is_not_honest_and_has_no_rto(tmp_path: Path) -> None:
-    b = clean()
-    b.fault("KILL", 5, observed=None, honest=False)
-    document = made(b, tmp_path / "r")
-    assert "FAULT_NOT_HONEST" in codes(document)
-    assert document["faults"][0]["honest"] is False
-    assert document["rto"][0]["consume_ms"] == {"p50": None, "max": None}
-
-
-def test_a_fault_that_was_planned_but_never_injected_is_not_honest(tmp_path: Path) -> None:
-    b = clean()
-    b.run["faults"] = [{"id": "f1"}]
-    assert codes(made(b, tmp_path / "r")) == ["FAULT_NOT_HONEST"]
-
-
 def test_a_master_that_stays_away_fails(tmp_path: Path) -> None:
     b = clean()
     b.fault("KILL", 5)
     document = made(b, tmp_path / "r")
     assert (document["verdict"]["value"], codes(document)) == ("Fail", ["RECOVERED"])
-
-
-def test_a_silent_group_is_no_traffic_and_its_ratio_null(tmp_path: Path) -> None:
-    b = clean()
-    b.run["groups"].append({**b.run["groups"][0], "name": "silent", "topic": "T2"})
-    document = made(b, tmp_path / "r")
-    assert codes(document) == ["NO_TRAFFIC"]
-    silent = next(group for group in document["groups"] if group["group"] == "silent")
-    assert silent["dup_ratio"] is None
-
-
-def test_a_quiet_fault_window_counts_only_if_traffic_was_asked_for(tmp_path: Path) -> None:
-    for rate, code in ((1, []), (400, ["NO_TRAFFIC"])):
-        b = clean()
-        b.run["workload"] = {"topics": [{"name": "T", "ratePerSecond": rate}]}
-        b.fault("KILL", 1000)
-        b.fault("ACCEPT", 3000)
-        b.fault("HEALED", 4000)
-        assert codes(made(b, tmp_path / str(rate))) == code
 
 
 def test_the_silence_of_a_stopped_consumer_is_no_missing_traffic(tmp_path: Path) -> None:
@@ -322,40 +99,6 @@ def test_the_silence_of_a_stopped_consumer_is_no_missing_traffic(tmp_path: Path)
     b.fault("CLIENT_TERM", 1000, pair=None, broker=None, bid=None, role=None, addr=None)
     b.fault("CLIENT_START", 4000, pair=None, broker=None, bid=None, role=None, addr=None)
     assert codes(made(b, tmp_path / "r")) == []
-
-
-def test_a_delivery_outside_any_assignment_is_unattributed(tmp_path: Path) -> None:
-    b = clean()
-    b.deliver(0, 30, 31, proc=2, pqe=7)
-    document = made(b, tmp_path / "r")
-    assert document["groups"][0]["unattributed"] == document["totals"]["dup"] == 1
-    assert document["quality"]["outside_assignment"] == 1
-
-
-def test_foreign_rows_without_any_key_can_only_repeat_as_copies(tmp_path: Path) -> None:
-    b = RunBuilder("foreign")
-    b.assign(0, 0)
-    bare: dict[str, Any] = {"lane": None, "lseq": None, "ukey": None, "keys": None}
-    for at, qoff in enumerate((0, 1, 0)):
-        b.deliver(qoff, 10 + at, 11 + at, **bare)
-    document = made(b, tmp_path / "r")
-    assert document["quality"]["foreign_rows"] == 3
-    assert document["groups"][0]["causes"] == {"CLIENT_BUG": 1}
-
-
-def test_hostile_names_stay_inside_their_cells(tmp_path: Path) -> None:
-    b = clean()
-    name = "<script>x</script>\n| # ../" + "y" * 10_000
-    b.run["groups"][0]["name"] = name
-    for table in ("deliver", "assign"):
-        for row in b.rows[table]:
-            row["grp"] = name
-    b.deliver(0, 30, 31, proc=2, pqe=7, grp=name)
-    paths = report(b.write(tmp_path / "r"), "local")
-    text = paths.summary.read_text()
-    assert "<script>" not in text
-    assert text.count("\n") < 80
-    assert max(map(len, text.splitlines())) < 11_000
 
 
 def test_no_java_is_one_line_and_auto_is_local(
@@ -493,19 +236,6 @@ def test_times_of_two_hosts_are_brought_together(tmp_path: Path) -> None:
     assert document["groups"][0]["repeat_age_seconds"]["max"] == 0.09
 
 
-def test_an_order_within_the_clock_error_is_open(tmp_path: Path) -> None:
-    b = RunBuilder("hosts")
-    b.assign(0, 0, end=(21, "SHUTDOWN"))
-    b.deliver(0, 10, 20)
-    b.assign(22, 0, proc=2, host="far")
-    b.deliver(0, 23, 24, proc=2, host="far")
-    for host in ("h", "far"):
-        b.add("clock", host=host, boot_id=host, source="exchange", offset_ns=0, error_ns=2 * MS)
-    document = made(b, tmp_path / "r")
-    assert document["totals"]["dup_unknown_order"] == 1
-    assert codes(document) == ["CLOCK"]
-
-
 # --- what was to be expected ---------------------------------------------------------------------
 
 
@@ -588,63 +318,3 @@ def test_an_integer_that_is_no_json_number_for_everybody_is_refused(tmp_path: Pa
     document["totals"]["produced"] = 2**53 + 1
     with pytest.raises(jsonschema.ValidationError, match=r"totals.produced: .* above 2\^53"):
         check_report(document)
-
-
-# --- more of what bad input gets -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("rows", "why"),
-    [
-        ([("far", "one", 60), ("h", "h", 0)], "known to 60 ms only"),
-        ([("h", "one", 0), ("h", "two", 0)], "started anew"),
-    ],
-)
-def test_clocks_that_cannot_be_compared_are_inconclusive(
-    rows: list[tuple[str, str, int]], why: str, tmp_path: Path
-) -> None:
-    b = clean()
-    for host, boot, error in rows:
-        b.add("clock", host=host, boot_id=boot, source="exchange", offset_ns=0,
-              error_ns=error * MS)  # fmt: skip
-    document = made(b, tmp_path / "r")
-    assert codes(document) == ["CLOCK"]
-    assert why in document["verdict"]["reasons"][0]["detail"]
-    assert document["totals"]["delivered"] == 3
-
-
-def test_a_run_without_any_delivery_has_no_ratio(tmp_path: Path) -> None:
-    document = made(RunBuilder("empty"), tmp_path / "r")
-    assert document["verdict"]["value"] == "Inconclusive"
-    assert "NO_TRAFFIC" in codes(document)
-    assert document["totals"]["dup_ratio"] is None
-
-
-def test_a_group_without_assignment_is_no_traffic(tmp_path: Path) -> None:
-    b = clean()
-    b.rows["assign"].clear()
-    assert b.closed is not None
-    assert codes(made(b, tmp_path / "r"))[-1] == "NO_TRAFFIC"
-
-
-def test_nearly_everything_repeated_is_counted_exactly(tmp_path: Path) -> None:
-    b = RunBuilder("again")
-    b.assign(0, 0, end=(400, "SHUTDOWN"))
-    b.run_of(range(20), 10)
-    b.assign(500, 0, proc=2)
-    b.run_of(range(20), 510, proc=2)
-    totals = made(b, tmp_path / "r")["totals"]
-    assert (totals["dup"], totals["dup_after_success"], totals["distinct"]) == (20, 20, 20)
-
-
-def test_offsets_beyond_two_to_the_forty_fourth_are_counted(tmp_path: Path) -> None:
-    b = RunBuilder("far")
-    far = 1 << 45
-    b.assign(0, far, end=(90, "SHUTDOWN"))
-    b.deliver(far, 10, 20, lid=1)
-    b.deliver(far + 1, 30, 40, lid=1 << 45)
-    b.assign(100, far, proc=2)
-    b.deliver(far, 110, 120, lid=1, proc=2)
-    document = made(b, tmp_path / "r")
-    assert document["totals"]["dup"] == 1
-    assert document["queues"][0]["depth_ranges"][0]["lo"] == far

@@ -8,8 +8,12 @@ import json
 import pytest
 
 from failback.analytics.figure_data import Point, report_group, staircases, timeline_data
+from failback.analytics.figure_tables import figure_tables
 from failback.analytics.html import CONTENTS, numeric_columns, phase_rows, reset_hint, show
 from failback.analytics.html import render_html as render
+from failback.analytics.report_schema import check_report
+from failback.analytics.summary import render as summary
+from failback.analytics.summary import sentence
 from tests.support.sample_report import sample_points, sample_report
 
 pytestmark = pytest.mark.unit
@@ -122,3 +126,16 @@ def test_a_phase_that_was_never_seen_comes_last() -> None:
         ("f1", "accept", 50.998),
         ("f1", "first fresh slave sync", None),
     ]
+
+
+def test_a_cause_that_only_a_newer_version_knows_is_shown_by_its_name() -> None:
+    report = sample_report()
+    group, named = report["groups"][0], "ROLLBACK_TELEPORTED"
+    for counts in (group["causes"], group["causes_split"]):
+        counts[named] = counts.pop("ROLLBACK_SLAVE_ONLY_PROGRESS")
+    check_report(report)
+    assert sentence(report).count("rollback teleported") == 1
+    assert named in summary(report)
+    assert named in " ".join(Page(render(report, sample_points())).text)
+    (row,) = figure_tables(report, sample_points())["causes"].rows
+    assert row == (named, "other", 38, 2, 0)

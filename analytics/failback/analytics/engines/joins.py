@@ -36,17 +36,19 @@ def join_depths(parts: Sequence[pa.Table]) -> tuple[dict[str, pa.Table], int]:
     runs = rows.filter(pc.equal(rows.column("op"), partials.INTERVAL))
     if not runs.num_rows:
         return {}, 0
+    return by_family(swept_runs(runs), tables.DEPTHS), runs.num_rows
+
+
+def swept_runs(runs: pa.Table) -> pa.Table:
+    """Interval rows of any number of histories as depths, unsorted (``tables.DEPTHS``)."""
     c = Columns(runs)
     number = c.dense(*tables.KEY)
     swept = sweep(number, c.ints("lo"), c.ints("hi"), c.ints("weight"), c.ints("figure"))
     example = np.empty(int(number.max()) + 1, np.int64)
     example[number] = np.arange(number.size)
     keys = runs.select(list(tables.KEY)).take(pa.array(example[swept.number]))
-    whole = pa.table(
-        [*keys.columns, swept.lo, swept.hi, swept.depth, swept.figure_depth],
-        names=tables.DEPTHS.names,
-    )
-    return by_family(whole, tables.DEPTHS), runs.num_rows
+    columns = [*keys.columns, swept.lo, swept.hi, swept.depth, swept.figure_depth]
+    return pa.table(columns, names=tables.DEPTHS.names).cast(tables.DEPTHS)
 
 
 def by_family(whole: pa.Table, schema: pa.Schema) -> dict[str, pa.Table]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from failback.analytics import partials, tables
 from failback.analytics.intervals import IntervalSet, Ints
 from failback.analytics.partials import Context, Rows
+from failback.client.consumelog.schema import SEND_RESULTS
 
 KNOWN_COLUMNS: Final = {
     "deliver": ("broker", "ptopic", "qid", "qoff", "store_ms"),
@@ -51,7 +52,7 @@ def known_of(table: str, chunk: pa.Table, boots: Mapping[str, Sequence[int]]) ->
     if table == "deliver":
         renamed = chunk.rename_columns(["broker", "ptopic", "qid", "qoff", "when_ms"])
         return partials.known_partials(renamed, "qoff", "ptopic", boots)
-    stored = chunk.filter(pa.array(Rows(chunk).starts_with("res", "OK")))
+    stored = chunk.filter(pa.array(Rows(chunk).one_of("res", partials.GOOD_RESULTS)))
     when = pc.divide(stored.column("wall_ns"), 1_000_000)
     stored = stored.append_column("when_ms", when)
     return partials.known_partials(stored, "queue_offset", "topic", boots)
@@ -103,7 +104,10 @@ def attempts_of(chunk: pa.Table, wanted: Mapping[int, IntervalSet]) -> pa.Table:
         if one in wanted:
             here = np.flatnonzero(known & (lane == one))
             chosen[here] = wanted[one].contains(lseq[here])
-    return chunk.filter(pa.array(chosen)).select(ATTEMPTS.names).cast(ATTEMPTS)
+    found = chunk.filter(pa.array(chosen)).select(ATTEMPTS.names).cast(ATTEMPTS)
+    res = found.column("res")
+    known = pc.if_else(pc.is_in(res, pa.array(SEND_RESULTS)), res, "UNKNOWN")
+    return found.set_column(ATTEMPTS.get_field_index("res"), "res", known)
 
 
 def lanes_of(messages: Mapping[Any, IntervalSet]) -> dict[int, IntervalSet]:

@@ -6,17 +6,18 @@ python -m failback.analytics.jobs.report --result URI --run ID --out DIR
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.jobs.reconsume import result_of
 from failback.analytics.lake_store import open_store
-from failback.analytics.report import check_report, write_outputs
+from failback.analytics.report import write_outputs
+from failback.analytics.report_schema import parse_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -32,14 +33,14 @@ def _run(options: argparse.Namespace) -> int:
     store = open_store(options.result)
     where = result_of(options.run)
     try:
-        document = json.loads(store.read(f"{where}/report.json"))
+        content = store.read(f"{where}/report.json")
         with store.open(f"{where}/points.parquet") as file:
             points = pq.read_table(file)
     except FileNotFoundError as error:
         raise ReportInputError("there is no whole result", f"{store}/{where}") from error
-    except ValueError as error:
+    except pa.ArrowException as error:
         raise ReportInputError(f"cannot be read: {error}", f"{store}/{where}") from error
-    check_report(document)
+    document = parse_report(content, f"{store}/{where}/report.json")
     paths = write_outputs(document, points, options.out, run_dir=options.out)
     print(f"{paths.verdict}: {paths.sentence}")
     print(f"report: {paths.html or paths.summary}")

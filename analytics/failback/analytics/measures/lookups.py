@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -98,13 +99,20 @@ class Figures:
         return Counter({row["grp"]: row["value"] for row in self.values(family)})
 
     def sets(
-        self, family: str, *key: str, figures_only: bool = False
+        self,
+        family: str,
+        *key: str,
+        figures_only: bool = False,
+        lanes: Collection[int] | None = None,
     ) -> dict[tuple[Any, ...], IntervalSet]:
-        """Interval sets of a family by key columns."""
+        """Interval sets of a family by key columns; of some lanes (``n1``) only, where given."""
         found: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
         table = self.depths(family)
         if figures_only:
             table = table.filter(pc.greater(table.column("figure"), 0))
+        if lanes is not None:
+            wanted = pa.array(sorted(lanes), pa.int64())
+            table = table.filter(pc.is_in(table.column("n1"), wanted))
         columns = [table.column(name).to_pylist() for name in (*key, "lo", "hi")]
         for *names, lo, hi in zip(*columns, strict=True):
             los, his = found[tuple(names)]

@@ -29,9 +29,10 @@ def losses_of(figures: Figures) -> tuple[dict[str, Row], Row]:
     """Fate of every message, per group: counts by group, and the ``loss`` block of the report."""
     sent = figures.sets("sent", "topic", "n1", figures_only=True)
     acked = union_of(figures, "acked", "degraded")
-    done = figures.sets("done", "grp", "n1")
-    delivered = figures.sets("message", "grp", "n1")
-    stored = figures.sets("stored", "topic", "n1")
+    lanes = {lane for _, lane in sent}
+    done = figures.sets("done", "grp", "n1", lanes=lanes)
+    delivered = figures.sets("message", "grp", "n1", lanes=lanes)
+    stored = figures.sets("stored", "topic", "n1", lanes=lanes)
     empty = IntervalSet()
     counts: dict[str, Row] = {}
     sets: dict[str, dict[int, IntervalSet]] = {fate: {} for fate in FATES}
@@ -98,10 +99,18 @@ def _fates(
     }
 
 
+def _name(lane: int, sequence: int) -> str:
+    """The LAB_ID; of numbers that none has, the numbers."""
+    try:
+        return format_lab_id(lane, sequence)
+    except ValueError:
+        return f"{lane}/{sequence}"
+
+
 def _examples(lanes: Mapping[int, IntervalSet]) -> list[str]:
     found: list[str] = []
     for lane, members in sorted(lanes.items()):
-        found += [format_lab_id(lane, lseq) for lseq in members.first(MAX_EXAMPLES - len(found))]
+        found += [_name(lane, lseq) for lseq in members.first(MAX_EXAMPLES - len(found))]
         if len(found) >= MAX_EXAMPLES:
             break
     return found

@@ -16,7 +16,6 @@ from failback.analytics.partials.phases import (
     PHASE_COLUMNS,
     PHASE_TABLES,
     PHASES,
-    SEQ_BITS,
     Phase,
     phase_partials,
 )
@@ -24,6 +23,7 @@ from failback.analytics.partials.pulls import PULL_COLUMNS, pull_partials
 from failback.analytics.partials.rows import NULL_NUMBER, Codes, Rows, buckets
 from failback.analytics.partials.sends import (
     DOUBTFUL_RESULTS,
+    GOOD_RESULTS,
     LATENCY_POINT_NS,
     PRODUCE_COLUMNS,
     SCAN_COLUMNS,
@@ -37,6 +37,7 @@ __all__ = [
     "COMMIT_COLUMNS",
     "DELIVER_COLUMNS",
     "DOUBTFUL_RESULTS",
+    "GOOD_RESULTS",
     "INTERVAL",
     "LATENCY_POINT_NS",
     "MAX",
@@ -50,7 +51,6 @@ __all__ = [
     "PULL_COLUMNS",
     "SCAN_COLUMNS",
     "SCHEMA",
-    "SEQ_BITS",
     "SUM",
     "TAKEN_RESULTS",
     "Codes",

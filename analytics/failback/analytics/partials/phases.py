@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from failback.analytics.partials.context import Context
 from failback.analytics.partials.rows import Codes, Rows
+from failback.analytics.partials.sends import GOOD_RESULTS
 from failback.analytics.partials.sums import MIN, Key, Partials
 
 PHASE_TABLES: Final = ("produce", "pull")
 PHASE_COLUMNS: Final = ("host", "proc_no", "seq", "broker", "addr", "bid", "res", "t0", "t1")
-SEQ_BITS: Final = 40
 _GOOD_PULLS: Final = frozenset({"FOUND", "NO_NEW_MSG"})
 
 
@@ -46,7 +46,7 @@ PHASES: Final = {
 def phase_partials(
     table: str, batch: pa.Table, context: Context, wanted: Sequence[Phase]
 ) -> pa.Table:
-    """First row, by process and seq, of each wanted phase; names take the place of a group's.
+    """First row of each process for each wanted phase; names take the place of a group's.
 
     Args:
         table: ``produce`` or ``pull``.
@@ -61,8 +61,7 @@ def phase_partials(
     shift = rows.shifts(context.clocks)
     times = {"t0": rows["t0"] + shift, "t1": rows["t1"] + shift}
     sends = table == "produce"
-    good = rows.starts_with("res", "OK") if sends else rows.one_of("res", _GOOD_PULLS)
-    number = rows["proc_no"] << SEQ_BITS | rows["seq"]
+    good = rows.one_of("res", GOOD_RESULTS if sends else _GOOD_PULLS)
     for outage, name, t in wanted:
         way, of = PHASES[name], context.outages[outage]
         if table not in way.tables:
@@ -76,5 +75,6 @@ def phase_partials(
         at = np.flatnonzero(hit)
         # The table is part of the key: both may have the instant, and the row's name has it.
         label = Codes(np.zeros(at.size, np.int64), [f"{name}/{table}"])
-        out.values(MIN, "phase", Key(grp=label, n1=np.full(at.size, outage)), number[at])
+        key = Key(grp=label, n1=np.full(at.size, outage), n2=rows["proc_no"][at])
+        out.values(MIN, "phase", key, rows["seq"][at])
     return out.table()

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from failback.analytics.align import Clocks
+from failback.analytics.columns import packed_of
 from failback.analytics.epochs import Queue, QueueEvents
 from failback.analytics.history import GroupQueue
 from failback.analytics.intervals import Ints
@@ -130,29 +131,32 @@ class Rows:
             ranks.append(names.setdefault(name, len(names)))
         self._codes["grp"] = Codes(np.array(ranks, np.int64)[codes], list(names))
 
+    def rename_unknown(self, name: str, known: frozenset[str], other: str) -> NDArray[np.bool_]:
+        """Read names that are not ``known`` as ``other``; which rows have one."""
+        codes = self.codes(name)
+        foreign = [text not in known for text in codes.names]
+        if not any(foreign):
+            return np.zeros(self.count, bool)
+        names = [text for text in codes.names if text in known and text != other]
+        places = {text: at for at, text in enumerate([*names, other])}
+        ranks = [places.get(text, len(names)) for text in codes.names]
+        self._codes[name] = Codes(np.array(ranks, np.int64)[codes.codes], list(places))
+        return np.array(foreign, bool)[codes.codes]
+
     def by_queue(self, names: Sequence[str]) -> list[tuple[tuple[Any, ...], Ints]]:
         """Indices of the rows of each queue: ``((names..., qid), rows)``."""
         if not self.count:
             return []
         columns = [self.codes(name) for name in names]
-        code, radices = np.zeros(self.count, np.int64), []
-        for column in columns:
-            code = code * len(column.names) + column.codes
-            radices.append(len(column.names))
-        span = int(self["qid"].max()) + 2  # -1 is a queue id of samples
-        code = code * span + self["qid"] + 1
+        qid = self["qid"]
+        code = packed_of([*(column.codes for column in columns), qid])
         ascending = not (code[1:] < code[:-1]).any()  # files of the lake are in order
         order = np.arange(code.size) if ascending else np.argsort(code, kind="stable")
-        starts = np.flatnonzero(np.diff(code[order], prepend=-1))
-        found = []
-        for rows in np.split(order, starts[1:]):
-            rest, qid = divmod(int(code[rows[0]]), span)
-            texts = []
-            for column, radix in zip(reversed(columns), reversed(radices), strict=True):
-                rest, at = divmod(rest, radix)
-                texts.append(column.names[at])
-            found.append(((*reversed(texts), qid - 1), rows))
-        return found
+        starts = np.flatnonzero(np.diff(code[order]) != 0) + 1
+        return [
+            ((*(c.names[c.codes[rows[0]]] for c in columns), int(qid[rows[0]])), rows)
+            for rows in np.split(order, starts)
+        ]
 
     def incarnations(
         self, t: Ints, lives: Mapping[str, Sequence[tuple[int, int | None, int]]]

@@ -13,9 +13,11 @@ from failback.analytics.partials.context import Context
 from failback.analytics.partials.outages import note_route, same
 from failback.analytics.partials.rows import Rows
 from failback.analytics.partials.sums import MAX, MIN, NS, SUM, Key, Partials
+from failback.client.consumelog.schema import SEND_RESULTS
 
 LATENCY_BIN_NS: Final = 100_000
 LATENCY_POINT_NS: Final = 100_000_000
+GOOD_RESULTS: Final = frozenset({"OK", "OK_DEGRADED"})
 DOUBTFUL_RESULTS: Final = frozenset({"TIMEOUT", "CONN", "UNKNOWN"})
 PRODUCE_COLUMNS: Final = (
     "host", "topic", "broker", "qid", "bid", "addr", "lane", "lseq", "res", "due", "t0", "t1",
@@ -33,7 +35,8 @@ def produce_partials(batch: pa.Table, context: Context) -> pa.Table:
     due, t0, t1 = rows["due"] + shift, rows["t0"] + shift, rows["t1"] + shift
     topic, broker = rows.codes("topic"), rows.codes("broker")
     figure = t0 >= context.warmup_end_ns
-    good = rows.starts_with("res", "OK")
+    unknown = rows.rename_unknown("res", frozenset(SEND_RESULTS), "UNKNOWN")
+    good = rows.one_of("res", GOOD_RESULTS)
     known = rows.valid("lane") & rows.valid("lseq")
     lane = Key(topic=topic, n1=rows["lane"])
     doubtful = rows.one_of("res", DOUBTFUL_RESULTS)
@@ -45,6 +48,7 @@ def produce_partials(batch: pa.Table, context: Context) -> pa.Table:
     ):
         out.intervals(name, lane.at(chosen), rows["lseq"][chosen], figure[chosen])
     ones = np.ones(rows.count, np.int64)
+    out.values(SUM, "unknown_result", Key().at(unknown), ones[unknown])
     # The result of an attempt takes the place of a group's name.
     result = Key(grp=rows.codes("res"))
     out.values(SUM, "attempts", result.at(figure), ones[figure])
@@ -80,7 +84,7 @@ def resumed_partials(
         return out.table()
     shift = rows.shifts(context.clocks)
     t0, t1 = rows["t0"] + shift, rows["t1"] + shift
-    good = rows.starts_with("res", "OK")
+    good = rows.one_of("res", GOOD_RESULTS)
     for number, (outage, (first_bad, lo, hi)) in enumerate(
         zip(context.outages, forbidden, strict=True)
     ):

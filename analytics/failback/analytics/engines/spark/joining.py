@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from failback.analytics import partials, tables
-from failback.analytics.columns import Columns
-from failback.analytics.engines.joins import by_family
+from failback.analytics.engines.joins import by_family, swept_runs
 from failback.analytics.engines.spark.tasks import ddl_of
-from failback.analytics.intervals import sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,15 +39,8 @@ def joined_depths(rows: DataFrame) -> tuple[dict[str, pa.Table], int]:
     runs = rows.where(fn.col("op") == partials.INTERVAL).select(
         *tables.KEY, "lo", "hi", "weight", "figure"
     )
-    swept = runs.groupBy(*tables.KEY).applyInArrow(_sweep_group, ddl_of(tables.DEPTHS))
+    # Many histories per call: a call of Python costs more than most of them.
+    calls = 2 * rows.sparkSession.sparkContext.defaultParallelism
+    bucket = fn.pmod(fn.xxhash64(*tables.KEY), fn.lit(calls))
+    swept = runs.groupBy(bucket).applyInArrow(swept_runs, ddl_of(tables.DEPTHS))
     return by_family(swept.toArrow(), tables.DEPTHS), int(runs.count())
-
-
-def _sweep_group(runs: pa.Table) -> pa.Table:
-    """Depths of one history."""
-    c = Columns(runs)
-    nothing = np.zeros(c.count, np.int64)
-    found = sweep(nothing, c.ints("lo"), c.ints("hi"), c.ints("weight"), c.ints("figure"))
-    keys = runs.select(list(tables.KEY)).take(pa.array(found.number))
-    columns = [*keys.columns, found.lo, found.hi, found.depth, found.figure_depth]
-    return pa.table(columns, names=tables.DEPTHS.names).cast(tables.DEPTHS)

@@ -1,0 +1,39 @@
+"""What bad input gets, on the local engine; the Spark engine meets the same cases in its tier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from failback.analytics import report as reports
+from failback.analytics.errors import ReportInputError
+from failback.analytics.report import read_report, report
+from tests.support.bad_input import CASES, Refused, clean, codes
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True)
+def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page has its own tests; drawing it for every report here would only take time."""
+    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bad_input(name: str, tmp_path: Path) -> None:
+    told = CASES[name](tmp_path / "run")
+    if isinstance(told, Refused):
+        with pytest.raises(ReportInputError, match=told.words):
+            report(tmp_path / "run", "local")
+        return
+    told(read_report(report(tmp_path / "run", "local").json))
+
+
+def test_a_quiet_fault_window_is_no_matter_if_little_traffic_was_asked_for(tmp_path: Path) -> None:
+    b = clean()
+    b.run["workload"] = {"topics": [{"name": "T", "ratePerSecond": 1}]}
+    b.fault("KILL", 1000)
+    b.fault("ACCEPT", 3000)
+    b.fault("HEALED", 4000)
+    assert codes(read_report(report(b.write(tmp_path / "run"), "local").json)) == []
