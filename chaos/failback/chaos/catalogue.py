@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
-RUNGS: Final = ("gone", "accept", "registered", "slave-serving", "slave-synced")
+RUNGS: Final = ("gone", "slave-serving", "accept", "registered", "slave-synced")
 """Instants of another fault that ``after`` may wait for, in the order in which they come."""
 
 ParameterKind = Literal["seconds", "milliseconds", "ratio", "count", "choice", "rung", "flag"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from failback.chaos.catalogue import CATALOGUE, parse_rung
+from failback.chaos.catalogue import CATALOGUE, RUNGS, parse_rung
 from failback.chaos.model import Fault
 from failback.chaos.spec import ChaosExperiment, ResolvedArm
 
@@ -81,7 +81,11 @@ def plan_run(experiment: ChaosExperiment, arm: ResolvedArm, repetition: int) -> 
 
 
 def in_order(planned: Sequence[PlannedFault]) -> tuple[PlannedFault, ...]:
-    """Order by time; a fault that waits for a rung follows the one that it names."""
+    """Order by time; a fault that waits for a rung follows the one that it names.
+
+    Of several that wait for rungs of one fault those go first whose rung comes first: a fault is
+    injected when the one before it is, and would be late behind one that waits for longer.
+    """
     placed: list[PlannedFault] = sorted(
         (each for each in planned if not each.after), key=lambda each: each.at_seconds
     )
@@ -91,12 +95,16 @@ def in_order(planned: Sequence[PlannedFault]) -> tuple[PlannedFault, ...]:
         ready = [each for each in waiting if parse_rung(each.after)[1] in names]
         if not ready:
             raise ValueError("faults wait for each other")
-        for each in sorted(ready, key=lambda one: one.at_seconds, reverse=True):
+        for each in sorted(ready, key=_rung_then_time, reverse=True):
             place = names.index(parse_rung(each.after)[1]) + 1
             placed.insert(place, each)
             names.insert(place, each.fault.id)
         waiting = [each for each in waiting if each not in ready]
     return tuple(placed)
+
+
+def _rung_then_time(planned: PlannedFault) -> tuple[int, float]:
+    return RUNGS.index(parse_rung(planned.after)[0]), planned.at_seconds
 
 
 def _drawn_at(fault: Fault, seed: int) -> float:

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.chaos.schedule import PURPOSES, plan_run, run_id, sub_seed
+from failback.chaos.model import Fault
+from failback.chaos.schedule import PURPOSES, PlannedFault, in_order, plan_run, run_id, sub_seed
 from failback.chaos.spec import load_experiment
 
 pytestmark = pytest.mark.unit
@@ -50,6 +51,27 @@ def test_faults_are_in_order_and_waiting_ones_follow_their_rung() -> None:
     assert order.index("f0") < order.index("f1") < order.index("f3")
     assert order.index("f1") < order.index("f2")
     assert order.index("f1") < order.index("f4")
+
+
+def test_of_several_that_wait_for_one_fault_the_earlier_rung_goes_first() -> None:
+    def planned(fid: str, at: float, after: str = "") -> PlannedFault:
+        fault = Fault.model_validate({"id": fid, "fault": "kill", "at": at})
+        return PlannedFault(fault, at, after)
+
+    late = planned("late", 0.5, "accept:f1")
+    found = in_order(
+        [
+            late,
+            planned("serving", 0, "slave-serving:f1"),
+            planned("second", 2, "gone:f1"),
+            planned("f1", 5),
+            planned("after-late", 0, "gone:late"),
+            planned("first", 1, "gone:f1"),
+            planned("apart", 9),
+        ]
+    )
+    order = [each.fault.id for each in found]
+    assert order == ["f1", "first", "second", "serving", "late", "after-late", "apart"]
 
 
 def test_a_run_is_named_by_experiment_arm_repetition_and_start() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.forecast import grid_cells
+from failback.chaos.schedule import plan_run
 from failback.chaos.spec import parse_experiment
 from tests.support.predictor_grid import (
     ALL_CELLS,
@@ -39,6 +40,8 @@ def test_the_faults_of_a_setting_share_a_run(setting: Setting) -> None:
     experiment = parse_experiment(json.dumps(setting.document(7, "-3")))
     (arm,) = experiment.arms
     assert [fault.fault for fault in arm.faults] == ["kill", *["kill-consumer"] * 3]
+    waits = [each.after for each in plan_run(experiment, arm, 0).faults]
+    assert waits == ["", "gone:f1", "slave-serving:f1", "accept:f1"]
     assert [group.topic for group in arm.workload.groups] == [f"{fault}-3" for fault in FAULTS]
 
 
