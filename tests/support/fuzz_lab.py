@@ -264,6 +264,17 @@ async def fuzz_ha_frames(folder: Path, random: Random, count: int) -> Counter[st
     return outcomes
 
 
+def feed(protocol: asyncio.BufferedProtocol, data: bytes) -> None:
+    """Bring ``data`` as reads of a socket would."""
+    at = 0
+    while at < len(data):
+        buffer = memoryview(protocol.get_buffer(-1))
+        part = data[at : at + len(buffer)]
+        buffer[: len(part)] = part
+        protocol.buffer_updated(len(part))
+        at += len(part)
+
+
 async def _fuzz_one_slave(
     folder: Path, master: MessageStore, random: Random, count: int, outcomes: Counter[str]
 ) -> None:
@@ -276,7 +287,7 @@ async def _fuzz_one_slave(
             data = mutated(sent, [sent], random) if random.random() < 0.9 else sent
             for piece in pieces(data, random):
                 if not transport.aborted:
-                    connection.data_received(piece)
+                    feed(connection, piece)
             after = slave.max_physical_offset
             start = before or max(slave.min_physical_offset, 0)  # an empty slave starts anywhere
             assert start <= after <= start + len(data)

@@ -11,7 +11,14 @@ from failback.broker.ha.stream import FRAME_HEADER
 from failback.protocol.codes import RequestCode
 from failback.protocol.frames import encode_frame
 from tests.support.broker_lab import broker_lab, pull_header, send_header
-from tests.support.fuzz_lab import FILE_BYTES, FuzzTransport, LoopErrors, filled_store, ha_config
+from tests.support.fuzz_lab import (
+    FILE_BYTES,
+    FuzzTransport,
+    LoopErrors,
+    feed,
+    filled_store,
+    ha_config,
+)
 
 pytestmark = pytest.mark.faults
 
@@ -53,7 +60,7 @@ async def test_a_log_that_ends_where_no_offset_is_left(
         for data in (FRAME_HEADER.pack(offset, size) + bytes(size), FRAME_HEADER.pack(0, 0)):
             connection = _MasterConnection(slave, ha_config("SLAVE", guarded=False))
             transport = FuzzTransport(connection)
-            connection.data_received(data)
+            feed(connection, data)
             transport.end()
         assert slave.max_physical_offset == 0
     errors.assert_none()

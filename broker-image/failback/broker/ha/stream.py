@@ -88,8 +88,11 @@ class SlaveStream:
         self._header = b""  # an incomplete header
         self._mapped_file_bytes = mapped_file_bytes
 
-    def receive_data(self, data: bytes) -> Received:
-        """Take in ``data``; never raises: a bad frame ends the result with its ``failure``."""
+    def receive_data(self, data: bytes | memoryview) -> Received:
+        """Take in ``data``; never raises: a bad frame ends the result with its ``failure``.
+
+        The runs are views of ``data``.
+        """
         runs: list[LogRun] = []
         view = memoryview(data)
         at, end = 0, len(data)
