@@ -147,6 +147,7 @@ def test_every_page_is_drawn_readable_and_open_to_everybody(
             assert overflow <= 0, f"{name} is wider than the window"
             assert serious(page) == [], name
             assert page.locator("h1").count() == 1
+            assert "object at 0x" not in page.content(), f"{name} shows something of Python's"
         assert (figures["run"], figures["queue"]) == (6, 1)
 
 
@@ -311,6 +312,9 @@ def test_a_real_cluster_is_shown_with_its_roles_and_offsets(
         keep_picture(page, "fleet-live-1280-dark", tmp_path)
         page.goto(lab.url + "/offsets?group=payments", wait_until="load")
         page.locator("#part-offsets tbody th a").first.click()
+        assert page.locator("ol.lineage b").all_inner_texts() == [
+            "client memory", "master, in memory", "master, consumerOffset.json", "slave, in memory",
+        ]  # fmt: skip
         values = page.locator("ol.lineage .value")
         values.first.wait_for()
         assert values.nth(1).inner_text() == "7", "the master's memory"

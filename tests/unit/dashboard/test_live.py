@@ -63,6 +63,23 @@ def test_deliveries_are_counted_once_each_and_repeats_by_their_offsets(tmp_path:
     assert live_data(live).seconds == [0.0, 1.0, 2.0], "run zero was set, and all moved with it"
 
 
+def test_run_zero_is_when_the_harness_said_so_long_before_run_json_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = open_run(tmp_path)
+    live.look(101 * SECOND)
+    monkeypatch.setattr("failback.client.consumelog.writer._wall_ns", lambda: 104 * SECOND)
+    with ConsumeLog(tmp_path / "hot", run="r", proc_no=0, role="harness", host="h",
+                    sync_seconds=0) as log:  # fmt: skip
+        log.write("life", state="STARTED")
+        live.look(105 * SECOND)
+        assert live.zero_ns == 100 * SECOND
+        log.write("life", state="RUN_ZERO")
+        ((_, counted),) = live.look(106 * SECOND)
+    assert counted["seconds"] == 2
+    assert live_data(live).seconds == [1.0, 2.0]
+
+
 def test_faults_go_from_intended_to_seen_to_healed(tmp_path: Path) -> None:
     live = open_run(tmp_path)
     first, second = live.faults.values()

@@ -146,6 +146,13 @@ def test_groups_of_an_unknown_rate_have_no_exposure_and_hide_no_other() -> None:
     assert pair["exposure"] > 0
 
 
+def test_a_group_that_consumes_nothing_has_nothing_at_stake_however_much_waits() -> None:
+    found = world(seen(MASTER, 7, file=7), seen(SLAVE, 7))
+    rates = {("demo.demo", "demo-0", KEY): 0.0}
+    (row,) = cluster_document(CLUSTER, found, rates, NOW)["pairs"][0]["groups"]
+    assert (row["after_return"], row["on_slave"], row["most"]) == (0, 0, 0)
+
+
 def test_rows_may_be_narrowed_down() -> None:
     found = world(seen(MASTER, 300), seen(SLAVE, 300))
     rows = offset_rows([CLUSTER], found)

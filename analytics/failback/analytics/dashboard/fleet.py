@@ -188,6 +188,8 @@ def _exposed(pair: PairSeen, key: GroupTopic, rate: float | None) -> Json:
     source, slave = pair.last_master, next(iter(pair.slaves), None)
     if rate is None or source is None or source.persist_age is None:
         return nothing
+    if not rate:  # nothing is consumed that could be forgotten
+        return {"after_return": 0, "on_slave": 0 if slave is not None else None, "most": 0}
     queues = max(1, len(source.offsets.get(key, {})))
     config = source.config
     try:

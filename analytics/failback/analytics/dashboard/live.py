@@ -28,10 +28,13 @@ MOST_BYTES: Final = 8 << 20
 """Of one hot file with one look; the rest comes with the next."""
 MOST_LINES: Final = 200
 HISTORY: Final = 3_600
-_DELIVER, _DELIVER_END, _PRODUCE = (
-    TABLES[name].code for name in ("deliver", "deliver_end", "produce")
+_DELIVER, _DELIVER_END, _PRODUCE, _LIFE = (
+    TABLES[name].code for name in ("deliver", "deliver_end", "produce", "life")
 )
 _HEAD: Final = 4
+_WALL: Final = 2
+"""Where a record has its Unix time in ns."""
+_RUN_ZERO: Final = "RUN_ZERO"
 _LINE: Final = re.compile(r"^(\S+ \S+) INFO \S+ failback\.chaos\.\S+ (.*)$")
 _END_PHASES: Final = ("closing the run",)
 
@@ -43,6 +46,7 @@ def _columns(table: str, *names: str) -> list[int]:
 
 _GRP, _BROKER, _TOPIC, _QID, _QOFF = _columns("deliver", "grp", "broker", "ptopic", "qid", "qoff")
 (_RES,) = _columns("produce", "res")
+(_STATE,) = _columns("life", "state")
 
 
 class Tail:
@@ -137,6 +141,7 @@ class LiveRun:
     """(Unix time in ns, acknowledged, delivered, dup), one per look: run zero may still move."""
     _seen: dict[tuple[str, str, str, int], IntervalSet] = field(default_factory=dict)
     _files: dict[Path, HotTail] = field(default_factory=dict)
+    _zero_ns: int = 0
     _stamp: int = 0
     _evidence: Tail | None = None
     _log: Tail | None = None
@@ -165,7 +170,8 @@ class LiveRun:
 
     @property
     def zero_ns(self) -> int:
-        return int((self.document.get("zero") or {}).get("wall_ns") or 0)
+        """Run zero: the harness logs it; run.json has the start until the run is closed."""
+        return self._zero_ns or int((self.document.get("zero") or {}).get("wall_ns") or 0)
 
     def look(self, now_ns: int) -> list[tuple[str, Json]]:
         """Read on; return the events (kind, data) of what is new. Blocks."""
@@ -190,7 +196,7 @@ class LiveRun:
         return events
 
     def _read_again(self) -> None:
-        """run.json is rewritten when more is known, run zero above all."""
+        """run.json is rewritten when more is known."""
         try:
             stamp = (self.path / "run.json").stat().st_mtime_ns
             if stamp != self._stamp:
@@ -226,6 +232,8 @@ class LiveRun:
                 if record[0] == _DELIVER:
                     key = (record[_GRP], record[_BROKER], record[_TOPIC], record[_QID])
                     offsets[key].append(record[_QOFF])
+                elif record[0] == _LIFE and record[_STATE] == _RUN_ZERO:
+                    self._zero_ns = int(record[_WALL])
                 elif record[0] == _DELIVER_END:
                     counted.handled += 1
                 elif record[0] == _PRODUCE:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import re
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -43,7 +44,7 @@ def _environment() -> jinja2.Environment:
     environment.globals.update(
         show=html.show, age=age, count=count, percent=html.percent, navigation=NAVIGATION,
         long_table=html.LONG_TABLE_ROWS, version=_static_version(), plotly=plotly_name(),
-        link=link, milliseconds=milliseconds, bytes_text=bytes_text,
+        link=link, milliseconds=milliseconds, bytes_text=bytes_text, is_command=is_command,
     )  # fmt: skip
     return environment
 
@@ -75,6 +76,11 @@ def bytes_text(value: int | None) -> str:
         if value >= size:
             return f"{value / size:,.1f} {unit}"
     return f"{value} B"
+
+
+def is_command(cell: object) -> bool:
+    """Whether a cell of a table can be typed as it is: a version cannot."""
+    return isinstance(cell, str) and re.match(r"failback [a-z]", cell) is not None
 
 
 def link(*parts: object) -> str:
