@@ -129,6 +129,8 @@ def test_optional_rights_come_with_their_feature(tmp_path: Path) -> None:
     mesh = ("podchaos", "networkchaos", "iochaos", "timechaos")
     extra = {("chaos-mesh.org", kind): {"get", "create", "delete"} for kind in mesh}
     assert rights(found, "Role", "failback-chaos", "failback") == {**CHAOS, **extra}
+    looks = {("failback.dev", kind): {"list"} for kind in ("nameservers", "brokerclusters")}
+    assert rights(found, "Role", "failback-dashboard", "failback") == looks
 
 
 @pytest.mark.parametrize("mode", sorted(MODES))

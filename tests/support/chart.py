@@ -34,6 +34,7 @@ MODES: Mapping[str, tuple[str, ...]] = {
         "podMonitors.enabled=true",
         "prometheusRule.enabled=true",
         "chaos.labelNamespace=true",
+        "dashboard.enabled=true",
         "chaos.chaosMesh.enabled=true",
         "spark.operator.enabled=true",
         "priorityClassName=system-cluster-critical",

@@ -95,3 +95,10 @@
   resources: [pods, configmaps, services, persistentvolumeclaims]
   verbs: [get, list, watch, create, delete, deletecollection]
 {{- end }}
+
+{{/* What a dashboard reads. Brokers it asks by themselves. */}}
+{{- define "failback.dashboardRules" -}}
+- apiGroups: [failback.dev]
+  resources: [nameservers, brokerclusters]
+  verbs: [list]
+{{- end }}
