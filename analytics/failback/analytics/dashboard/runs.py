@@ -119,7 +119,9 @@ class RunIndex:
         return sorted(found.values(), key=lambda each: (-each.started_ns, each.run))
 
     def _entry(self, folder: Path) -> RunEntry | None:
-        stamp = (*map(_mtime, (folder / name for name in _DOCUMENTS)), _is_held(folder))
+        times = [_mtime(folder / name) for name in _DOCUMENTS]
+        is_over = bool(times[1] and times[2])  # closed.json and manifest.json
+        stamp = (*times, not is_over and _is_held(folder))
         known = self._known.get(folder)
         if known is not None and known[0] == stamp:
             return known[1]
