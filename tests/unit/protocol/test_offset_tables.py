@@ -46,4 +46,6 @@ def test_quoting_changes_keys_and_nothing_else(table: dict[str, dict[int, int]])
 
 def test_a_reader_of_types_is_not_asked_about_what_has_escapes() -> None:
     assert fastjson.with_quoted_keys('{"a\\"{0:":1}') is None
-    assert fastjson.with_quoted_keys(b"{ 0 : {1:2},-3:4}") == '{ "0" : {"1":2},"-3":4}'
+    assert fastjson.with_quoted_keys(b"{0:{1:2},-3:4,word:5}") == '{"0":{"1":2},"-3":4,word:5}'
+    blanks = b'{"offsetTable": { "T@g": { 0 : 5} }}'
+    assert ConsumerOffsetTable.from_json(blanks).offset_table == {"T@g": {0: 5}}
