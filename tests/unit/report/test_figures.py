@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from failback.analytics import figures
 from failback.analytics.figure_types import (
+    MAX_POINTS_PER_TRACE,
     AgeData,
     ArmData,
     BoundData,
@@ -138,7 +139,7 @@ def test_a_million_points_are_thinned(name: str) -> None:
     figure = draw(data)
     traces = [trace for trace in figure.data if trace.type == "scatter"]
     assert max(len(trace.x) for trace in traces) > 1_000
-    assert all(len(trace.x) <= figures.MAX_POINTS_PER_TRACE for trace in traces)
+    assert all(len(trace.x) <= MAX_POINTS_PER_TRACE for trace in traces)
 
 
 def test_thinning_keeps_the_extremes() -> None:

@@ -10,7 +10,8 @@ from typing import Final
 import plotly.graph_objects as go
 
 from failback.analytics.dashboard.live import LiveFault, LiveRun
-from failback.analytics.figures import NS_PER_SECOND, Theme
+from failback.analytics.figure_types import NS_PER_SECOND
+from failback.analytics.figures import Theme
 
 MOST_LANES: Final = 12
 _LANE_PIXELS: Final = 34

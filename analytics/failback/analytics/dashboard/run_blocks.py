@@ -16,6 +16,7 @@ import plotly.graph_objects as go
 
 from failback.analytics import figure_data, figures, html
 from failback.analytics.figure_data import Point
+from failback.analytics.figure_types import NS_PER_SECOND
 
 Json = dict[str, Any]
 Draw = Callable[[figures.Theme], go.Figure]
@@ -145,7 +146,7 @@ def blocks_of(report: Json, drawn: Mapping[str, tuple[str, Draw]], base: str) ->
             figure_data.cause_data(report).rows, "No duplicate was delivered.")]),
         Block("intervals", "Consumed again", figures=named("intervals"), tables=[table(
             "Intervals", ("queue", "from", "to", "messages", "cause", "at (s)"),
-            [(queue, lo, hi, size, cause, at / figures.NS_PER_SECOND)
+            [(queue, lo, hi, size, cause, at / NS_PER_SECOND)
              for queue, lo, hi, size, cause, _, at
              in figure_data.interval_data(report).windows[: html.MAX_TABLE_ROWS]],
             "No interval was consumed again.")]),
