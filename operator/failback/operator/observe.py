@@ -61,6 +61,10 @@ class ClusterMemory:
     """What the name servers said of this cluster's brokers when they were looked at last."""
     members: tuple[Sequence[Object], str, dict[Member, MemberView]] | None = None
     """Children, uid of their cluster, and the members among them: decoded once."""
+    targets: dict[Member, Target] = field(default_factory=dict)
+    """Who can be asked, by ``targets_of``."""
+    targets_of: tuple[BrokerCluster, Mapping[Member, MemberView], object] | None = None
+    """Cluster, members and registrations."""
 
     def look_for_rivals(
         self, status: Mapping[str, Any], context: Context
@@ -94,7 +98,10 @@ class Observer:
 
     def memory(self, namespace: str, cluster: str) -> ClusterMemory:
         """Return what is remembered of a cluster."""
-        return self._memories.setdefault((namespace, cluster), ClusterMemory())
+        known = self._memories.get((namespace, cluster))
+        if known is None:
+            known = self._memories[namespace, cluster] = ClusterMemory()
+        return known
 
     def has_asked(self, namespace: str, cluster: str) -> bool:
         """Tell whether a cluster's brokers and name servers have been asked at all."""
@@ -172,9 +179,22 @@ class Observer:
         self, cluster: BrokerCluster, members: Mapping[Member, MemberView], context: Context
     ) -> dict[Member, Target]:
         """Return the brokers that can be asked now: members whose pod has an address."""
+        memory = self.memory(cluster.namespace, cluster.name)
+        of, registered = memory.targets_of, memory.registered
+        if of is None or of[0] is not cluster or of[1] is not members or of[2] != registered:
+            memory.targets = self._targets(cluster, members, context, registered)
+            memory.targets_of = (cluster, members, registered)
+        return memory.targets
+
+    def _targets(
+        self,
+        cluster: BrokerCluster,
+        members: Mapping[Member, MemberView],
+        context: Context,
+        registered: object,
+    ) -> dict[Member, Target]:
         engine = cluster.spec.engine
         version = common.engine_version(engine, context)
-        registered = self.memory(cluster.namespace, cluster.name).registered
         period = float(quirk("slaveSyncSeconds", engine.type, version))
         found = {}
         for member, view in members.items():
@@ -203,7 +223,6 @@ class Observer:
         servers = self.name_servers(cluster, context) or []
         members = self.members(cluster)
         targets = self.targets(cluster, members, context)
-        before = self._answers(targets)
         by_pair: dict[int, list[Target]] = {}
         for (pair, _), target in targets.items():
             by_pair.setdefault(pair, []).append(target)
@@ -214,8 +233,10 @@ class Observer:
         ]
         if any(self._peers.is_route_due(address, fast=fast) for address in servers):
             questions.append(self._peers.refresh_routes(servers, fast=fast))
+        before = self._answers(targets) if questions else None
         if questions:
             await asyncio.gather(*questions)
+        answered = before is not None and before != self._answers(targets)
         names = {pair: cluster.broker_name(pair) for pair in {member[0] for member in members}}
         routes = [self._peers.route(address) for address in servers]
         masters = memory.routes.recent_masters, memory.routes.masterless_since
@@ -225,7 +246,7 @@ class Observer:
         listed_anew = registered != memory.registered
         memory.registered = registered
         changed = await self._refresh_extras(cluster, servers, members, targets, fast)
-        return changed or listed_anew or masters != after or before != self._answers(targets)
+        return changed or listed_anew or masters != after or answered
 
     def _is_switching(self, cluster: BrokerCluster) -> bool:
         switches = self._store.of_cluster("RoleSwitch", cluster.namespace, cluster.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import signal
@@ -38,6 +39,8 @@ from failback.operator.store import Store
 logger = logging.getLogger(__name__)
 
 _POLL_SECONDS: Final = 5.0
+_THRESHOLDS: Final = (2_000, 10, 50)
+"""Of the garbage collector: new objects, and collections of the younger generation."""
 
 
 async def operate(settings: Settings) -> None:
@@ -181,9 +184,21 @@ def set_up_logging(settings: Settings) -> None:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
+def _collect_rarely() -> None:
+    """Have the garbage collector look seldom, and never at what the imports made.
+
+    Decoded objects of the API server live long and hold no cycles: with the interpreter's own
+    thresholds to look through them was a fifth of the CPU of a start with 200 clusters.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_THRESHOLDS)
+
+
 def main(settings: Settings) -> int:
     """Run the operator; return the exit code."""
     set_up_logging(settings)
     disable_created_metrics()  # type: ignore[no-untyped-call]
+    _collect_rarely()
     asyncio.run(operate(settings))
     return 0

@@ -6,7 +6,7 @@ process of a pair; its ordinal is its identity for ever, its role is configurati
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, Final, Literal, TypeVar
 
 from pydantic import Field
 
@@ -238,13 +238,17 @@ class BrokerCluster(Resource):
         return Pair(self, index)
 
 
+_NO_OVERRIDE: Final = PairOverride.model_validate({"index": 0})
+"""Of any pair that the spec does not override."""
+
+
 class Pair:
     """One pair as it is wanted: the override of its index over the cluster's values."""
 
     def __init__(self, cluster: BrokerCluster, index: int) -> None:
         spec = cluster.spec
         found = [override for override in spec.pair_overrides if override.index == index]
-        override = found[0] if found else PairOverride.model_validate({"index": index})
+        override = found[0] if found else _NO_OVERRIDE
         self.index = index
         self.broker_name = cluster.broker_name(index)
         self.slaves = _given(override.slaves_per_pair, spec.slaves_per_pair)
