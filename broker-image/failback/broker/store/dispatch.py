@@ -41,6 +41,8 @@ from failback.protocol.message import V1_MAGIC
 logger = logging.getLogger(__name__)
 
 _MOST_PENDING: Final = 8192  # entries; a recovery of many records must not gather them all
+_MOST_IN_ONE_GO: Final = 1 << 20
+"""Bytes of the log."""
 _HEAD: Final = struct.Struct(">iI4xi4xqqi16xq20xi")
 """Of a record with IPv4 hosts: size, magic, queue id, queue offset, physical offset, sysFlag,
 store timestamp, body length."""
@@ -204,11 +206,13 @@ class Dispatcher:
         to :func:`read_record` and :meth:`enter`, which do the same at twice the cost.
         """
         end, count = len(view), 0
-        last = min(stop, end - HEAD_BYTES)
-        unpack, pack, keyed = _HEAD.unpack_from, ENTRY.pack, self.keyed
-        queue, piece, queue_of = None, b"", -1
-        entries: list[bytes] = []  # of adjacent records in one queue, packed
-        next_offset = last_end = head = 0
+        last = min(stop, end - HEAD_BYTES, at + _MOST_IN_ONE_GO)
+        unpack, pack, keyed, touched = _HEAD.unpack_from, ENTRY.pack, self.keyed, self.touched
+        of_topic: dict[int, ConsumeQueue] = {}
+        queue: ConsumeQueue  # of the record before, and what goes with it
+        pending: list[bytes]
+        queue_of: int | None = None
+        piece, head = b"", 0
         timestamp = self.store_timestamp
         while at < last:
             size, magic, queue_id, queue_offset, own, flags, stored, body = unpack(view, at)
@@ -218,35 +222,38 @@ class Dispatcher:
             if not rest_start < record_end <= end:
                 break
             rest = bytes(view[rest_start:record_end])  # topic and properties, with their lengths
-            if queue is None or queue_id != queue_of or not rest.startswith(piece):
-                self._enter_run(queue, entries, last_end)
-                entries = []
-                queue, queue_of = self._queue_of(rest, queue_id), queue_id
-                if queue is None:
+            is_same_topic = rest.startswith(piece)
+            if queue_id != queue_of or not is_same_topic:
+                if not is_same_topic:
+                    of_topic = {}
+                found = of_topic.get(queue_id) or self._queue_of(rest, queue_id)
+                if found is None:
                     break
+                of_topic[queue_id] = queue = found
+                queue_of, pending = queue_id, queue.pending
                 piece, head = queue.topic_piece, len(queue.topic_piece) + 2
-                next_offset, last_end = queue.next_offset, queue.max_physical_offset
+                touched[queue] = None
             properties = rest[head:]
+            record_end_offset = own + size
             if (
                 head > len(rest)
                 or (rest[head - 2] << 8 | rest[head - 1]) != len(properties)
-                or queue_offset != next_offset
-                or own + size <= last_end
+                or queue_offset != queue.next_offset
+                or record_end_offset <= queue.max_physical_offset
             ):
                 break
             code = tags_code_of(properties) if TAGS in properties else 0
-            entries.append(pack(own, size, code))
+            pending.append(pack(own, size, code))
+            queue.next_offset = queue_offset + 1
+            queue.max_physical_offset = record_end_offset
             timestamp = stored
             if keyed is not None:
                 keyed.append((own, stored, piece, properties))
-            next_offset += 1
-            last_end = own + size
             at, count = record_end, count + 1
-            if len(entries) >= _MOST_PENDING:
-                self._enter_run(queue, entries, last_end)
-                entries = []
-        self._enter_run(queue, entries, last_end)
         self.store_timestamp = timestamp
+        self._pending_count += count
+        if self._pending_count >= _MOST_PENDING:
+            self.write_touched()
         return at, count
 
     def _queue_of(self, rest: bytes, queue_id: int) -> ConsumeQueue | None:
@@ -259,16 +266,6 @@ class Dispatcher:
         except MessageIllegal:
             return None
         return None if queue.is_schedule else queue
-
-    def _enter_run(self, queue: ConsumeQueue | None, entries: list[bytes], end: int) -> None:
-        """Give a queue the entries of adjacent records; the last one ends at ``end`` of the log."""
-        if queue is None or not entries:
-            return
-        queue.add_run(entries, [], end)
-        self.touched[queue] = None
-        self._pending_count += len(entries)
-        if self._pending_count >= _MOST_PENDING:
-            self.write_touched()
 
     def _beside_a_record(
         self, problem: Problem, view: memoryview, at: int, physical_offset: int
