@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
+from failback.broker.consumer_filters import ConsumerFilterManager
+from failback.broker.filter_bits import bits_of
+from failback.broker.subscription import of_heartbeat
 from failback.client.admin import AdminClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.headers import SendMessageRequestHeader
-from failback.protocol.route import TopicConfig
+from failback.protocol.route import ConsumerData, HeartbeatData, SubscriptionData, TopicConfig
 from tests.support.apache import Broker, Engine, NameServer, client_home, java
 from tests.support.java_lab import Lab
 from tests.support.polling import wait_until
@@ -90,3 +95,36 @@ async def test_without_filters_the_consumer_is_told_so_at_its_start(
     finally:
         consumer.dispose()
     assert "The broker does not support consumer to filter message by SQL92" in said
+
+
+async def test_the_file_of_filters_is_exchanged_with_apache(lab: Lab) -> None:
+    """An Apache broker keeps ours, which it drops if a bit is missing, and adds one like ours."""
+    broker = lab.broker("apache", lab.namesrv(), settings={"enablePropertyFilter": "true"})
+    path = broker.store / "config" / "consumerFilter.json"
+    data = SubscriptionData(TOPIC, "a > 2", sub_version=7, expression_type="SQL92")
+    ours = ConsumerFilterManager(path, now_ms)
+    ours.register("Ours", [of_heartbeat(data)])
+    ours.persist()
+    broker.start()
+    async with AdminClient([]) as admin:
+        consumer = ConsumerData("Theirs", subscription_data_set=[data])
+        beat = HeartbeatData("c1", [], [consumer]).to_json()
+        await admin.ask(broker.address, RequestCode.HEART_BEAT, None, beat)
+    await asyncio.to_thread(broker.stop)
+    theirs = ConsumerFilterManager(path, now_ms)
+    theirs.load()
+    kept, before = theirs.get(TOPIC, "Ours"), ours.get(TOPIC, "Ours")
+    added = theirs.get(TOPIC, "Theirs")
+    assert kept is not None
+    assert before is not None
+    assert added is not None
+    assert kept.is_dead
+    kept.dead_time = before.dead_time
+    assert kept == before
+    assert added.bloom_filter_data is not None
+    assert added.bloom_filter_data.bit_pos == bits_of("Theirs", TOPIC)
+    assert (added.expression, added.client_version) == ("a > 2", 7)
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
