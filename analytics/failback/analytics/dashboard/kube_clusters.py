@@ -85,7 +85,7 @@ def _cluster(
         name=str(spec.get("clusterName") or name),
         source=KUBERNETES,
         where=f"{namespace}/{name}",
-        engine=f"{kind} {engine.get('version') or _version(status)}".strip(),
+        engine=f"{kind} {engine.get('version') or ''}".strip(),
         namesrv=addresses.get(reference) or tuple(spec.get("nameServerAddresses") or ()),
         pairs=pairs,
         notes=tuple(notes_of(item)),
@@ -113,17 +113,6 @@ def _slaves_may_be_read(spec: Mapping[str, Any], index: int) -> bool:
         if override.get("index") == index and override.get("slaveReadEnable") is not None:
             return bool(override["slaveReadEnable"])
     return bool(spec.get("slaveReadEnable"))
-
-
-def _version(status: Mapping[str, Any]) -> str:
-    """The version that brokers said, if they agree."""
-    said = {
-        str(member["engineVersion"])
-        for pair in status.get("pairs") or ()
-        for member in pair.get("members") or ()
-        if member.get("engineVersion")
-    }
-    return said.pop() if len(said) == 1 else ""
 
 
 def notes_of(item: Mapping[str, Any]) -> list[str]:

@@ -26,6 +26,7 @@ _AGES: Final = {
     "persist_age": re.compile(rb"^rocketmq_offset_persist_age_seconds(?:\{[^}]*\})? (\S+)", re.M),
     "sync_age": re.compile(rb"^rocketmq_slave_metadata_sync_age_seconds(?:\{[^}]*\})? (\S+)", re.M),
 }
+CONFIG_SECONDS: Final = 5.0
 _HTTP_SECONDS: Final = 2.0
 _MOST_HTTP_BYTES: Final = 8 << 20
 
@@ -60,6 +61,8 @@ class BrokerSeen:
     sync_age: float | None = None
     ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
     """The offset that the next message of a (topic, queue id) gets."""
+    config_at: float = 0.0
+    """When it was asked for its configuration."""
 
     @property
     def answered(self) -> bool:
@@ -100,7 +103,7 @@ def table_of(offsets: Mapping[str, Mapping[int, int]]) -> Table:
 
 
 async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | None) -> BrokerSeen:
-    """Ask one broker. Its configuration is asked for again only when it is another process.
+    """Ask one broker. Its configuration, which changes live, is asked for every few seconds.
 
     A broker that is silent keeps what was known of it, with the problem and the time of now.
     """
@@ -111,10 +114,15 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
         )
         boot_ms = int(runtime.get("bootTimestamp") or 0)
         config: Mapping[str, str]
-        if known is not None and known.answered and known.boot_ms == boot_ms:
-            config = known.config
+        if (
+            known is not None
+            and known.answered
+            and known.boot_ms == boot_ms
+            and 0 <= began - known.config_at < CONFIG_SECONDS
+        ):
+            config, config_at = known.config, known.config_at
         else:
-            config = await admin.broker_config(member.address)
+            config, config_at = await admin.broker_config(member.address), began
         table = table_of(offsets)
         ends = await _ends(admin, member.address, table)
     except (FailbackError, OSError, ValueError, TimeoutError) as error:
@@ -137,6 +145,7 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
         persist_age=ages.persist_age,
         sync_age=ages.sync_age,
         ends=ends,
+        config_at=config_at,
     )
 
 

@@ -1,0 +1,60 @@
+"""What one broker is asked, and how often."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from failback.analytics.dashboard import observe
+from failback.analytics.dashboard.clusters import MemberRef
+from failback.analytics.dashboard.observe import look_at
+from failback.client.admin import AdminClient
+
+pytestmark = pytest.mark.unit
+
+MEMBER = MemberRef("orders-0-0", "orders-0", "127.0.0.1:1")
+
+
+class Broker:
+    """Answers as a broker does; its configuration may be changed live."""
+
+    def __init__(self) -> None:
+        self.config = {"brokerName": "orders-0", "brokerId": "0", "slaveReadEnable": "true"}
+        self.asked = 0
+        self.boot = 1_000
+
+    async def runtime_info(self, _: str) -> dict[str, str]:
+        return {"bootTimestamp": str(self.boot), "commitLogMaxOffset": "5"}
+
+    async def all_offsets(self, _: str) -> dict[str, dict[int, int]]:
+        return {"orders@billing": {0: 7}}
+
+    async def broker_config(self, _: str) -> dict[str, str]:
+        self.asked += 1
+        return dict(self.config)
+
+    async def topic_stats(self, _: str, topic: str) -> Any:
+        return SimpleNamespace(offset_table={})
+
+
+async def test_a_configuration_that_changed_live_is_seen_within_seconds() -> None:
+    broker = Broker()
+    admin = cast(AdminClient, broker)
+    seen = await look_at(admin, MEMBER, None)
+    broker.config["slaveReadEnable"] = "false"
+    again = await look_at(admin, MEMBER, seen)
+    assert (again.config["slaveReadEnable"], broker.asked) == ("true", 1), "not with every look"
+    late = replace(again, config_at=again.config_at - observe.CONFIG_SECONDS)
+    later = await look_at(admin, MEMBER, late)
+    assert (later.config["slaveReadEnable"], broker.asked) == ("false", 2)
+
+
+async def test_another_process_is_asked_at_once() -> None:
+    broker = Broker()
+    admin = cast(AdminClient, broker)
+    seen = await look_at(admin, MEMBER, None)
+    broker.boot, broker.config["brokerId"] = 2_000, "1"
+    assert (await look_at(admin, MEMBER, seen)).broker_id == 1
