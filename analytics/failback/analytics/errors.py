@@ -14,5 +14,12 @@ class ReportInputError(Exception):
         super().__init__(f"{path}: {problem}" if path is not None else problem)
 
 
+class StoreUnusable(ReportInputError, OSError):
+    """An object store did not do what it was asked: it is away, it refuses, or has no such bucket.
+
+    An ``OSError`` as well, which is what everything that stores files is prepared for.
+    """
+
+
 class EngineUnavailable(ReportInputError):
     """Spark was asked for and cannot start here; the message is what to install."""

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.errors import ReportInputError
+from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.analytics.lake_store import LakeStore, open_store
 from failback.client.consumelog.schema import SCHEMA_ID, SCHEMA_KEY, TABLES, arrow_schema
 from failback.client.consumelog.segments import SEGMENT_KEY
@@ -131,7 +131,7 @@ def open_lake(root: Path | str | LakeStore, run: str, tables: Iterable[str] = TA
 
     Raises:
         ReportInputError: A required column is missing, a column has another type, or the schema is
-            of a newer major version.
+            of a newer major version; or an object store cannot be used.
     """
     store = root if isinstance(root, LakeStore) else open_store(root)
     lake = Lake(store, run, {})
@@ -141,6 +141,8 @@ def open_lake(root: Path | str | LakeStore, run: str, tables: Iterable[str] = TA
                 with store.open(found.name) as source:
                     footer = pq.read_metadata(source)
                 schema = footer.schema.to_arrow_schema()
+            except StoreUnusable:
+                raise  # of the other files it would give no more
             except (OSError, pa.ArrowException) as error:
                 lake.unreadable.append(f"{found.name}: {error}")
                 continue

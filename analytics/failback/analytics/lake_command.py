@@ -19,7 +19,7 @@ from pathlib import Path
 from failback.analytics.collect.fsck import check_run
 from failback.analytics.compact import MIB, StoredCatalogue, compact_run
 from failback.analytics.convert import convert
-from failback.analytics.errors import ReportInputError
+from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.analytics.lake_store import LakeStore, open_store
 from failback.analytics.run_folder import read_run_folder
 from failback.analytics.run_source import put_documents
@@ -65,6 +65,7 @@ def _existing(named: str) -> LakeStore:
     store = open_store(named)
     if store.folder is not None and not store.folder.is_dir():
         raise ReportInputError("no such folder", store.folder)
+    store.check()
     return store
 
 
@@ -102,6 +103,8 @@ def _compact(options: argparse.Namespace) -> int:
                 most_bytes=round(options.most_mib * MIB),
                 also_open=options.also_open,
             )
+        except StoreUnusable:
+            raise
         except ReportInputError as error:
             if options.run:
                 raise

@@ -12,6 +12,7 @@ Amazon's ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``. A URI may name the las
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,10 +23,11 @@ from urllib.parse import parse_qs, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from failback.analytics.errors import ReportInputError
+from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.client.files import place, sync_folder
 
 _S3: Final = frozenset({"s3", "s3a"})
+_DENIED: Final = "ACCESS_DENIED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,11 @@ class Found:
 
 
 class LakeStore:
-    """One lake's files. Every method may block; all may be called from any thread."""
+    """One lake's files. Every method may block; all may be called from any thread.
+
+    An object store that cannot be used is a ``StoreUnusable`` that names what was asked for; a
+    folder raises the ``OSError`` of the system.
+    """
 
     def __init__(
         self,
@@ -122,6 +128,39 @@ class LakeStore:
 
     def spark_settings(self) -> dict[str, str]:
         return self.s3.spark_settings() if self.s3 is not None else {}
+
+    @contextlib.contextmanager
+    def _asked_for(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            if self.folder is not None:
+                raise
+            raise StoreUnusable(str(error).partition("\n")[0], self._uri(name)) from error
+
+    def _uri(self, name: str) -> str:
+        return f"{self}/{name}" if name else str(self)
+
+    def check(self) -> None:
+        """Ask an object store whether it can be used at all.
+
+        Raises:
+            StoreUnusable: It cannot be reached, or has no such bucket.
+        """
+        if self.folder is not None:
+            return
+        bucket = self._base.partition("/")[0]
+        try:
+            with self._asked_for(""):
+                found = self.fs.get_file_info(bucket)
+        except StoreUnusable as error:
+            if _DENIED in str(error):
+                return  # whom a policy lets into a prefix only may not ask for the bucket
+            raise
+        if found.type == fs.FileType.NotFound:
+            raise StoreUnusable(f"there is no bucket {bucket}", self._uri(""))
 
     def files(self, prefix: str, suffix: str = ".parquet") -> list[Found]:
         """The files right in a folder, by name. Hidden ones are unfinished and left out."""
@@ -159,30 +198,32 @@ class LakeStore:
                         yield table.removeprefix("table="), run.removeprefix("run=")
 
     def _below(self, prefix: str) -> list[fs.FileInfo]:
-        found: list[fs.FileInfo] = self.fs.get_file_info(
-            fs.FileSelector(self.path(prefix), allow_not_found=True)
-        )
+        selector = fs.FileSelector(self.path(prefix), allow_not_found=True)
+        with self._asked_for(prefix):
+            found: list[fs.FileInfo] = self.fs.get_file_info(selector)
         return found
 
     def size(self, name: str) -> int | None:
         """Bytes of a file, ``None`` if there is none."""
-        info = self.fs.get_file_info(self.path(name))
+        with self._asked_for(name):
+            info = self.fs.get_file_info(self.path(name))
         return info.size if info.type == fs.FileType.File else None
 
     def open(self, name: str) -> pa.NativeFile:
         """For reading anywhere in it. Raises ``FileNotFoundError``."""
-        return self.fs.open_input_file(self.path(name))
+        with self._asked_for(name):
+            return self.fs.open_input_file(self.path(name))
 
     def read(self, name: str) -> bytes:
         """A whole small file. Raises ``FileNotFoundError``."""
-        with self.open(name) as file:
+        with self._asked_for(name), self.fs.open_input_file(self.path(name)) as file:
             content: bytes = file.read()
         return content
 
     def write(self, name: str, content: bytes | memoryview | pa.Buffer) -> None:
         """Put a file there, instead of an older one; durable when this returns."""
         if self.folder is None:
-            with self.fs.open_output_stream(self.path(name)) as sink:
+            with self._asked_for(name), self.fs.open_output_stream(self.path(name)) as sink:
                 sink.write(content)
             return
         path = self.folder / name
@@ -201,17 +242,13 @@ class LakeStore:
 
     def delete(self, name: str) -> None:
         """Take a file away; it may be gone already."""
-        try:
+        with contextlib.suppress(FileNotFoundError), self._asked_for(name):
             self.fs.delete_file(self.path(name))
-        except FileNotFoundError:
-            return
 
     def delete_folder(self, prefix: str) -> None:
         """Take a folder away with all that is in it; it may be gone already."""
-        try:
+        with contextlib.suppress(FileNotFoundError), self._asked_for(prefix):
             self.fs.delete_dir(self.path(prefix))
-        except FileNotFoundError:
-            return
 
 
 def open_store(root: Path | str, *, scratch: Path | None = None) -> LakeStore:
@@ -237,7 +274,10 @@ def open_store(root: Path | str, *, scratch: Path | None = None) -> LakeStore:
     if not split.netloc:
         raise ReportInputError(f"{root}: no bucket is named")
     s3 = S3Place.of(split.query, os.environ)
-    return LakeStore(s3.file_system(), base, s3=s3)
+    try:
+        return LakeStore(s3.file_system(), base, s3=s3)
+    except (OSError, pa.ArrowException) as error:
+        raise StoreUnusable(str(error).partition("\n")[0], root) from error
 
 
 def _local(folder: Path, scratch: Path | None) -> LakeStore:

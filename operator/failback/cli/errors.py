@@ -50,6 +50,8 @@ _CODES: Final = {
     "Aborted": INCONCLUSIVE,
     "RunFolderError": USER_ERROR,
 }
+_OF_A_PATH: Final = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
+_PATH_WORDS: Final[dict[type[OSError], str]] = {FileNotFoundError: "no such file or folder"}
 _LONGEST: Final = 300
 _WORST_FIRST: Final = (NOT_HEALED, USER_ERROR, REFUSED, FAIL, INCONCLUSIVE, PASS)
 
@@ -111,8 +113,8 @@ def explain(error: Exception) -> tuple[str, int]:
         return str(error), exit_code
     if isinstance(error, FailbackError):
         return str(error), _CODES.get(type(error).__name__, FAIL)
-    if isinstance(error, FileNotFoundError) and error.filename:
-        return f"{error.filename}: no such file or folder", USER_ERROR
+    if isinstance(error, _OF_A_PATH) and error.filename:
+        return f"{error.filename}: {_PATH_WORDS.get(type(error), error.strerror)}", USER_ERROR
     text = f"{type(error).__name__}: {_shortened(str(error))}"
     return f"internal error: {text} (failback --debug shows where)", INCONCLUSIVE
 

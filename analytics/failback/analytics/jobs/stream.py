@@ -66,6 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     lake = open_store(options.lake)
     out = open_store(options.out)
+    for store in (lake, out):
+        store.check()  # Spark would say it in a hundred lines of Java
+    lake.folders("table=deliver")
     with session(options.master, [lake]) as spark:
         query = start(
             spark,
