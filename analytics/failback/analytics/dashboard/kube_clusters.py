@@ -181,12 +181,18 @@ class KubeReader:
             servers, clusters = self._list(SERVER_KINDS), self._list(CLUSTER_KINDS)
         except Exception as error:
             # Whatever the Kubernetes client raises: pages say it, and go on with what was read.
-            self._api = None  # credentials may have been replaced
+            self.close()  # credentials may have been replaced
             self._last = replace(self._last, problem=problem_of(error))
         else:
             namespace = self._settings.kube_namespace
             self._last = KubeView(clusters_of_resources(servers, clusters, namespace))
         return self._last
+
+    def close(self) -> None:
+        """Let go of the connection; the next look makes another."""
+        if self._api is not None:
+            self._api.api_client.close()
+            self._api = None
 
     def _list(self, plural: str) -> list[Json]:
         if self._api is None:

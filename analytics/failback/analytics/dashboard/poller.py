@@ -169,6 +169,7 @@ class Poller:
                     group.create_task(self._repeat(look, every), name=look.__name__)
         finally:
             await self._client.close()
+            self._kube.close()
 
     async def _repeat(self, look: Callable[[], Coroutine[Any, Any, None]], seconds: float) -> None:
         while True:
