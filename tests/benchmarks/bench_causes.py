@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import tempfile
 import time
@@ -27,6 +28,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="JSON file of results")
     parser.add_argument("--print", action="store_true", help="run nothing: print what is in --out")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without ending the cluster
     found = _read(options.out)
     chosen = [] if options.print else [named(name) for name in options.names] or RUNS
     failed = False

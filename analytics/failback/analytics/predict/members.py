@@ -2,8 +2,10 @@
 
 A restarted broker knows no members. The first heartbeat makes its sender the only one: it claims
 every queue, at the offset that the broker has, while the owners go on until they notice. Each
-owner either drops its queues at its next rebalance, or its own heartbeat comes first and the claim
-ends. One claimant is modelled, the first.
+owner either drops its queues at its next rebalance, or its own heartbeat comes first and makes it
+the next member. Until all are members the queues are parted among those that are, so an owner may
+have to leave some of its own to others; when they come back to it, they begin where those others
+are. Whoever claims in the meantime goes on where the first one is: one claimant is drawn.
 
 Without a slave, and with the topic on other brokers too, the route loses the broker: owners drop
 its queues, their last commits fail, and after the return they start from the master's file.
@@ -12,6 +14,7 @@ its queues, their last commits fail, and after the return they start from the ma
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from failback.analytics.predict.consumption import (
     Consumption,
@@ -122,9 +125,13 @@ def _add_claimed(
     fastest = min(s.most_rate, s.bound_rate) / s.members**2
     claimed = np.minimum(fastest * window, gap + np.maximum(own, consumption.rate * window))
 
-    repeated = np.where(keeps, claimed, np.minimum(claimed, gap + own))
-    lower = rng.random(beat.shape) < 0.5
-    again = np.where(~keeps & lower, np.maximum(0.0, gap + own - claimed), 0.0)
+    kept = np.where(keeps, _kept_share(s, beat, rng), 0.0)
+    repeated = kept * claimed + (1 - kept) * np.minimum(claimed, gap + own)
+    # An owner that drops its queues commits once more. The claimant's next commit is lower: in
+    # time, if it is a commit interval long until the owner returns; else theirs cross at the end.
+    away = np.where(keeps, 1.0, np.clip((beat - noticed) / commits, 0.0, 1.0))
+    lower = rng.random(beat.shape) < (1 + away) / 2
+    again = np.where(lower, (1 - kept) * np.maximum(0.0, gap + own - claimed), 0.0)
     rolled_back = np.where(committed, 0.0, np.minimum(repeated, np.maximum(0.0, gap - ragged)))
     from_file = np.minimum(rolled_back, np.maximum(0.0, np.broadcast_to(file - memory, beat.shape)))
     by_slave = rolled_back - from_file if slaves else np.zeros(beat.shape)
@@ -143,3 +150,29 @@ def _add_claimed(
         healthy = np.minimum(fastest * window, lag + consumption.rate * window)
         values = np.where(others & asked, healthy * (s.pairs - 1), 0.0)
         _add(found, "OVERLAP", values)
+
+
+def _kept_share(s: Settings, beat: Array, rng: np.random.Generator) -> Array:
+    """The share of its queues that each owner is given when its heartbeat makes it a member.
+
+    AVG parts neighbouring queues by the order of client ids; ``beat`` is in that order. How many
+    of those that are members already come before it in that order is drawn.
+    """
+    members, queues = beat.shape[1], int(s.queues)
+    places = np.broadcast_to(np.arange(members), beat.shape)
+    joined = np.argsort(np.argsort(beat, axis=1), axis=1) + 1
+    before = rng.hypergeometric(places, members - 1 - places, joined - 1)
+    begin, end = _part(places, members, queues)
+    its_begin, its_end = _part(before, joined, queues)
+    common = np.minimum(end, its_end) - np.maximum(begin, its_begin)
+    share: Array = np.where(end > begin, np.maximum(common, 0) / np.maximum(end - begin, 1), 1.0)
+    return share
+
+
+def _part(
+    place: NDArray[np.int64], parts: NDArray[np.int64] | int, queues: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First queue and end of the part at a place: the first ones get one more."""
+    least, more = np.divmod(queues, parts)
+    begin = place * least + np.minimum(place, more)
+    return begin, begin + least + (place < more)

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 
 from failback.analytics.labels import CAUSES
 from failback.analytics.predict import FAULTS, FaultPlan, Settings, Start, Stop, predict
+from failback.analytics.predict.members import _kept_share, _part
 from failback.analytics.predict.prediction import draw
 from failback.analytics.predict.worst import worst_case, worst_terms
+from failback.client.strategies import average
 from failback.protocol.errors import ConfigError
+from failback.protocol.route import MessageQueue
 
 pytestmark = pytest.mark.unit
 
@@ -114,11 +117,38 @@ def test_a_clean_stop_after_the_return_repeats_nothing() -> None:
 
 
 def test_whether_an_owner_drops_its_queues_depends_on_what_comes_first() -> None:
-    base = Settings(members=3, rate=100, backlog=0)
+    base = Settings(members=2, rate=100, backlog=0)
     drops = predict(base.with_values({"I_hb": 3_000, "I_rb": 20}), FAULTS["kill"])
     keeps = predict(base.with_values({"I_hb": 1, "I_rb": 3_000}), FAULTS["kill"])
     assert drops.causes["ROLLBACK_OVERWRITTEN"] > 0
     assert "ROLLBACK_OVERWRITTEN" not in keeps.causes
+
+
+def test_an_owner_that_returns_before_others_leaves_some_of_its_queues_to_members() -> None:
+    first_heartbeats = {"I_hb": 1, "I_rb": 3_000}
+    three = Settings(members=3, rate=100, backlog=0).with_values(first_heartbeats)
+    assert predict(three, FAULTS["kill"]).causes["ROLLBACK_OVERWRITTEN"] > 0
+    # Where there is no queue for a third member, the first two have theirs whatever comes first.
+    one_each = Settings(members=2, queues=2, rate=100, backlog=0).with_values(first_heartbeats)
+    assert "ROLLBACK_OVERWRITTEN" not in predict(one_each, FAULTS["kill"]).causes
+
+
+@pytest.mark.parametrize("members", range(1, 7))
+@pytest.mark.parametrize("queues", range(1, 10))
+def test_queues_are_parted_as_clients_do_it(members: int, queues: int) -> None:
+    ids = [f"client-{place}" for place in range(members)]
+    all_queues = [MessageQueue("t", "b", number) for number in range(queues)]
+    begin, end = _part(np.arange(members), members, queues)
+    for place, client in enumerate(ids):
+        mine = average(client, all_queues, ids)
+        assert mine == all_queues[begin[place] : end[place]]
+
+
+def test_the_last_to_return_is_given_all_of_its_own() -> None:
+    beat = np.array([[1.0, 2.0, 3.0], [3.0, 1.0, 2.0], [2.0, 3.0, 1.0]])
+    share = _kept_share(Settings(members=3, queues=8), beat, np.random.default_rng(1))
+    assert share.max(axis=1).tolist() == [1, 1, 1]
+    assert [row[place] for row, place in zip(share, (2, 0, 1), strict=True)] == [1, 1, 1]
 
 
 def test_the_same_seed_gives_the_same_figures() -> None:
