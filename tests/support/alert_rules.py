@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,14 @@ def alerts() -> dict[str, dict[str, Any]]:
     return {rule["alert"]: rule for group in rules()["groups"] for rule in group["rules"]}
 
 
-def hurried(factor: float, thresholds: dict[str, tuple[str, str]]) -> Rules:
+def hurried(factor: float, thresholds: Mapping[str, tuple[str, str]]) -> Rules:
     """Return the rules with all times divided by ``factor``, rounded up to milliseconds.
 
     Args:
         factor: Such as 10.
         thresholds: Alert to a text of its expression and what stands there instead: limits in
-            seconds are plain numbers, which only the caller can tell from others.
+            seconds are plain numbers, which only the caller can tell from others, and messages
+            and bytes that pile up in a scaled time are as many fewer.
     """
     spec = rules()
     for group in spec["groups"]:
@@ -64,7 +66,7 @@ def hurried(factor: float, thresholds: dict[str, tuple[str, str]]) -> Rules:
             rule["expr"] = _DURATION.sub(lambda found: _shorter(found, factor), rule["expr"])
             if rule["alert"] in thresholds:
                 before, after = thresholds[rule["alert"]]
-                assert rule["expr"].count(before) == 1, rule["expr"]
+                assert before in rule["expr"], rule["expr"]
                 rule["expr"] = rule["expr"].replace(before, after)
     return spec
 

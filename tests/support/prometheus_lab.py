@@ -1,7 +1,8 @@
-"""A real Prometheus that scrapes real brokers and a real exporter, and a pair of brokers for it.
+"""A real Prometheus that scrapes real processes, and a pair of brokers with an exporter for it.
 
 Brokers run at :data:`BROKER_SCALE` of their periods and the chart's rules at times that are
-shorter by :data:`RULES_FACTOR`, so that a minute of the rules passes in seconds.
+shorter by :data:`RULES_FACTOR`, so that a minute of the rules passes in seconds. Limits that are
+seconds, or messages and bytes that grow with them, are given for each lab.
 """
 
 from __future__ import annotations
@@ -11,16 +12,19 @@ import json
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 from failback.broker.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.admin import AdminClient
+from failback.client.settings import ClientSettings
 from failback.protocol.errors import FailbackError
 from tests.support.alert_rules import hurried, prometheus_home
 from tests.support.apache import Broker, NameServer
 from tests.support.polling import SCALE as PATIENCE
+from tests.support.polling import wait_until
 from tests.support.ports import free_port, free_port_block
 from tests.support.processes import TestProcess, failback_command, failback_environment
 
@@ -30,8 +34,9 @@ THRESHOLDS = {
     "SlaveSyncStale": ("> 30", "> 8"),
     "OffsetPersistStale": ("> 15", "> 6"),
     "OffsetOverwriteImminent": ("< 60", "< 30"),
+    "ReconsumeExposureHigh": ("> 10000", "> 2000"),
 }
-"""Limits in seconds for brokers of that scale, with room for a machine that is busy."""
+"""Limits for brokers of that scale, with room for a machine that is busy."""
 PERIOD = "500ms"
 KEY = "T@g"
 
@@ -39,12 +44,22 @@ KEY = "T@g"
 class Prometheus:
     """One server with the chart's rules, on its own port."""
 
-    def __init__(self, folder: Path, targets: dict[str, Sequence[int]]) -> None:
-        """``targets`` are jobs with the ports on 127.0.0.1 that they scrape."""
+    def __init__(
+        self,
+        folder: Path,
+        targets: Mapping[str, Sequence[int]],
+        thresholds: Mapping[str, tuple[str, str]] = THRESHOLDS,
+    ) -> None:
+        """Make it, not started.
+
+        Args:
+            targets: Jobs with the ports on 127.0.0.1 that they scrape.
+            thresholds: As of :func:`tests.support.alert_rules.hurried`.
+        """
         self.folder = folder
         self.port = free_port()
         folder.mkdir(parents=True)
-        (folder / "rules.json").write_text(json.dumps(hurried(RULES_FACTOR, THRESHOLDS)))
+        (folder / "rules.json").write_text(json.dumps(hurried(RULES_FACTOR, thresholds)))
         config = {
             "global": {
                 "scrape_interval": PERIOD,
@@ -87,6 +102,10 @@ class Prometheus:
         rows = self.query(f'max_over_time(ALERTS{{alertstate="firing"}}[{window}])')
         return {row["metric"]["alertname"] for row in rows}
 
+    def firing(self) -> set[str]:
+        """Return the alerts that fire now."""
+        return {row["metric"]["alertname"] for row in self.query('ALERTS{alertstate="firing"}')}
+
     def is_ready(self) -> bool:
         try:
             return bool(self.query("up"))
@@ -94,16 +113,51 @@ class Prometheus:
             return False
 
 
+@contextmanager
+def watching(
+    folder: Path,
+    targets: Mapping[str, Sequence[int]],
+    thresholds: Mapping[str, tuple[str, str]] = THRESHOLDS,
+) -> Iterator[Prometheus]:
+    """Run a Prometheus until the block ends; it has looked at its targets before it begins."""
+    found = Prometheus(folder, targets, thresholds)
+    try:
+        found.process.start()
+        wait_until(found.is_ready, "Prometheus", 60)
+        yield found
+    finally:
+        found.process.dispose()
+
+
+@contextmanager
+def exporting(folder: Path, *arguments: str) -> Iterator[int]:
+    """Run an exporter until the block ends; yield its port."""
+    port = free_port()
+    process = TestProcess(
+        "exporter",
+        failback_command("cli", "exporter", *arguments, "--port", str(port), "--interval", "0.3"),
+        folder,
+        environment=failback_environment(),
+    )
+    try:
+        process.start()
+        process.wait_for("exporter on")
+        yield port
+    finally:
+        process.dispose()
+
+
 class AlertLab:
     """Name server, master, slave, exporter and Prometheus; ends all of them."""
 
-    def __init__(self, folder: Path, runs: Path | None = None) -> None:
+    def __init__(self, folder: Path, **settings: object) -> None:
+        """``settings`` are more lines of both brokers' configuration."""
         self.folder = folder
         self.namesrv = NameServer("failback", folder / "namesrv")
         self.admin = AdminClient()
         self.nodes: list[Broker] = []
-        self._runs = runs
-        self._processes: list[TestProcess] = [self.namesrv.process]
+        self._more = settings
+        self._stack = ExitStack()
 
     async def __aenter__(self) -> Self:
         try:
@@ -114,29 +168,17 @@ class AlertLab:
         return self
 
     async def _begin(self) -> None:
+        self._stack.callback(self.namesrv.process.dispose)
         self.namesrv.start()
         self.nodes += [self._node(0, "ASYNC_MASTER"), self._node(1, "SLAVE")]
         for node in self.nodes:
             node.start()
-        self.exporter_port = free_port()
-        runs = ["--runs", str(self._runs)] if self._runs else []
-        arguments = ["--namesrv", self.namesrv.address, "--port", str(self.exporter_port)]
-        self.exporter = TestProcess(
-            "exporter",
-            failback_command("cli", "exporter", *arguments, "--interval", "0.3", *runs),
-            self.folder / "exporter",
-            environment=failback_environment(),
-        )
-        self._processes.append(self.exporter)
-        self.exporter.start()
-        self.exporter.wait_for("exporter on")
+        arguments = ["--namesrv", self.namesrv.address]
+        exporter_port = self._stack.enter_context(exporting(self.folder / "exporter", *arguments))
         ports = [int(str(node.settings["failbackHttpPort"])) for node in self.nodes]
-        self.prometheus = Prometheus(
-            self.folder / "prometheus", {"brokers": ports, "exporter": [self.exporter_port]}
+        self.prometheus = self._stack.enter_context(
+            watching(self.folder / "prometheus", {"brokers": ports, "exporter": [exporter_port]})
         )
-        self._processes.append(self.prometheus.process)
-        self.prometheus.process.start()
-        await self.comes(self.prometheus.is_ready, "Prometheus", seconds=60)
 
     def _node(self, number: int, role: str) -> Broker:
         return Broker(
@@ -150,7 +192,14 @@ class AlertLab:
             settings={
                 "failbackHttpPort": free_port(),
                 "failbackTimeScale": BROKER_SCALE,
+                **self._more,
             },
+        )
+
+    def settings(self, time_scale: float = 1.0) -> ClientSettings:
+        """Return the settings of producers and consumers of the pair."""
+        return ClientSettings(
+            namesrv_addrs=(self.namesrv.address,), client_ip="127.0.0.1", time_scale=time_scale
         )
 
     async def __aexit__(self, *_: object) -> None:
@@ -161,8 +210,7 @@ class AlertLab:
         for node in self.nodes:
             if hasattr(node, "process"):
                 node.process.dispose()
-        for process in reversed(self._processes):
-            process.dispose()
+        self._stack.close()
 
     @property
     def master(self) -> Broker:

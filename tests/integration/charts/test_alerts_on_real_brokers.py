@@ -1,21 +1,34 @@
 """Alerts of the chart fire in a real Prometheus because of what real brokers go through.
 
 A master is killed, its slave takes commits meanwhile, and the master comes back with its old file:
-the slave's progress is about to be overwritten, then it is.
+the slave's progress is about to be overwritten, then it is. A slave gets a history of its own; a
+group is fast and offsets are seldom written; a file can't be written; a master is away.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tools.dashboards import DASHBOARDS
 
-from tests.support.prometheus_lab import AlertLab
+from failback.client.admin import AdminClient
+from failback.client.consumer import PushConsumer
+from failback.client.model import ConsumeFrom, ConsumeResult, Message
+from failback.client.producer import Producer
+from failback.protocol.message import MessageExt
+from failback.protocol.route import TopicConfig
+from tests.support.apache import Broker
+from tests.support.collector_lab import running_collector, uploads_of, write_log
+from tests.support.polling import SCALE as PATIENCE
+from tests.support.polling import wait_until
+from tests.support.ports import free_port
+from tests.support.prometheus_lab import BROKER_SCALE, RULES_FACTOR, AlertLab, watching
 
 EMPTY = {
     "Overwrite countdown": "over once the slave has copied",
@@ -35,6 +48,8 @@ EMPTY = {
 ELSEWHERE = {"ingest.json", "operator.json"}
 """Pages about components that do not run here."""
 ROUNDS = 5
+WATCHED_MS = round(10 * 60_000 / RULES_FACTOR)
+"""The ten minutes within which a gap is news."""
 
 
 def expressions() -> list[tuple[str, str]]:
@@ -122,19 +137,96 @@ async def test_a_file_that_is_not_written_and_a_master_that_is_away_are_told(
 
 
 @pytest.mark.integration
+async def test_a_slave_with_messages_of_its_own_stops_and_is_told(tmp_path: Path) -> None:
+    """It was started as a master once, by hand, and took messages."""
+    async with AlertLab(tmp_path, failbackRules="guarded") as lab:
+        await send(lab, lab.master, "T", 20)
+        await follows(lab)
+        assert lab.slave.stop() == 0
+        alone = replace(lab.slave, name="stray", broker_id=0, role="ASYNC_MASTER")
+        lab.nodes.append(alone)
+        alone.start()
+        await send(lab, alone, "Own", 5)
+        assert alone.stop() == 0
+        await send(lab, lab.master, "T", 20)
+        assert "ReplicationStopped" not in await asyncio.to_thread(lab.prometheus.fired)
+        lab.slave.start()
+        await lab.fires("ReplicationStopped")
+
+
+async def send(lab: AlertLab, node: Broker, topic: str, count: int) -> None:
+    """Create a topic on one broker and send messages to it."""
+    async with AdminClient() as admin, Producer("shop", lab.settings()) as producer:
+        await admin.create_topic(node.address, TopicConfig(topic, 1, 1))
+        for number in range(count):
+            await producer.send(Message(topic, b"%d" % number))
+
+
+async def follows(lab: AlertLab) -> None:
+    """Wait until the slave's log ends where its master's does."""
+    async with asyncio.timeout(120 * PATIENCE):
+        while True:
+            ends = [
+                (await lab.admin.runtime_info(node.address))["commitLogMaxOffset"]
+                for node in (lab.master, lab.slave)
+            ]
+            if ends[0] == ends[1]:
+                return
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.integration
 @pytest.mark.soak
-async def test_a_fault_without_a_run_is_told(tmp_path: Path) -> None:
-    """The ledger is that of a run whose harness was killed."""
-    run = tmp_path / "runs" / "r1"
-    run.mkdir(parents=True)
-    (run / "run.json").write_text(json.dumps({"run": "r1", "experiment": "kill"}))
-    entry = {"id": "u0001", "call": "release", "args": {"pod": "pair-0"}, "fid": "f1"}
-    (run / "undo.jsonl").write_text(json.dumps(entry) + "\n")
-    async with AlertLab(tmp_path / "lab", runs=tmp_path / "runs") as lab:
-        await lab.fires("FaultLeftActive")
-        healed = json.dumps({"id": "u0001", "healed": {}})
-        with (run / "undo.jsonl").open("a") as ledger:
-            ledger.write(healed + "\n")
-        await lab.comes(
-            lambda: not lab.prometheus.query("failback_fault_active"), "the heal", seconds=60
+async def test_a_fast_group_whose_offsets_are_seldom_written_is_told(tmp_path: Path) -> None:
+    """The interval of the file is four times its default."""
+    async with AlertLab(tmp_path, flushConsumerOffsetInterval=20_000) as lab:
+        await lab.admin.create_topic(lab.master.address, TopicConfig("T", 4, 4))
+        busy = asyncio.create_task(keep_busy(lab))
+        try:
+            await lab.fires("ReconsumeExposureHigh", seconds=240)
+        finally:
+            busy.cancel()
+            with suppress(asyncio.CancelledError):
+                await busy
+
+
+async def keep_busy(lab: AlertLab) -> None:
+    """Send and consume as fast as the machine can, until this is cancelled."""
+
+    async def handle(messages: list[MessageExt]) -> ConsumeResult:
+        return ConsumeResult.SUCCESS
+
+    settings = lab.settings(BROKER_SCALE)
+    consumer = PushConsumer("g", settings, handle, consume_from=ConsumeFrom.FIRST_OFFSET)
+    consumer.subscribe("T")
+    async with consumer, Producer("shop", lab.settings()) as producer:
+        while True:
+            sends = (producer.send(Message("T", b"x")) for _ in range(64))
+            await asyncio.gather(
+                *sends, return_exceptions=True
+            )  # a busy machine lets some time out
+
+
+@pytest.mark.integration
+@pytest.mark.soak
+def test_a_log_that_a_machine_took_with_it_is_told(tmp_path: Path) -> None:
+    """A run of two processes is closed; of one the last hot file never came."""
+    port = free_port()
+    with (
+        running_collector(tmp_path / "collector", "--metrics-port", str(port)) as collector,
+        watching(tmp_path / "prometheus", {"collector": [port]}) as prometheus,
+    ):
+        last = {number: write_log(tmp_path / str(number), proc_no=number) for number in (1, 2)}
+        whole, torn = (uploads_of(tmp_path / str(number)) for number in last)
+        assert len(torn) > 2
+        for upload in (*whole, *torn[:-2]):
+            assert collector.send(upload)[0] == 201
+        wait_until(
+            lambda: prometheus.query(f"up offset {WATCHED_MS}ms"), "an old sample", seconds=120
         )
+        assert prometheus.fired() == set()
+        client = collector.client()
+        answer = client.close_run("lab", last)
+        client.close()
+        assert answer.document["gaps"]
+        wait_until(lambda: "LogGaps" in prometheus.fired(), "alert LogGaps", seconds=120)
