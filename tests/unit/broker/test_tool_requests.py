@@ -312,7 +312,9 @@ async def test_how_long_reads_of_a_queue_took_is_counted_in_whole_ms(tmp_path: P
         lab.controller.stats_items.sample()
         after = await stats(client, name, key)
         elsewhere = await stats(client, name, "1@TopicTest@CG")
+        logged = [await stats(client, f"GROUP_GET_FALL_{what}", key) for what in ("SIZE", "TIME")]
     assert before.code == elsewhere.code == 1
+    assert [answer.code for answer in logged] == [1, 1], "4.9 only logs these"
     minute = BrokerStatsData.from_json(after.body).stats_minute
     assert (minute.sum, minute.avgpt) == (6, 2.0)
 
