@@ -13,10 +13,13 @@ import pytest
 
 from failback.analytics import report as reports
 from failback.analytics.analysis import Analysis
+from failback.analytics.definitions import Definitions
 from failback.analytics.engines.local import LocalEngine
 from failback.analytics.engines.spark import SparkEngine, why_not
-from failback.analytics.report import read_report, report_many
+from failback.analytics.errors import ReportInputError
+from failback.analytics.report import read_report, report, report_many
 from failback.analytics.synthetic import Plan, generate
+from tests.support import bad_input
 from tests.support.agreement import assert_agrees
 from tests.support.cases import CASES
 from tests.support.histories import random_history
@@ -37,6 +40,18 @@ pytestmark = [
 
 HISTORIES = 60
 WARM = {"engine", "created", "timings"}
+WHERE_THE_ENGINE_MATTERS = {
+    "missing_segment", "corrupt_pages", "nullable_column_missing", "required_column_missing",
+    "newer_minor_version", "unknown_status", "unknown_end_reason", "unknown_send_result",
+    "impossible_rows", "foreign_rows_without_any_key", "one_offset_with_two_ids",
+    "order_within_the_clocks_error", "no_delivery", "offsets_of_62_bits",
+    "the_largest_small_integers",
+}  # fmt: skip
+"""Bad input that the passes over rows come across; the rest is met before and after them."""
+BAD_INPUT = [
+    pytest.param(name, marks=[] if name in WHERE_THE_ENGINE_MATTERS else [pytest.mark.soak])
+    for name in bad_input.CASES
+]
 
 
 @pytest.fixture(scope="module")
@@ -130,14 +145,7 @@ def test_engines_and_truth_agree_on_generated_runs(
     for engine in ("local", "spark"):
         (paths,) = report_many([tmp_path / "run"], engine, tmp_path / engine)
         found[engine] = read_report(paths.json)
-    kept = {
-        engine: {key: value for key, value in document.items() if key not in WARM}
-        for engine, document in found.items()
-    }
-    # How finely the batches were cut is the engine's own affair; everything else is the run's.
-    for document in kept.values():
-        document["quality"].pop("runs_per_row")
-    assert json.dumps(kept["local"]) == json.dumps(kept["spark"])
+    assert json.dumps(said(found["local"])) == json.dumps(said(found["spark"]))
     for group in found["spark"]["groups"]:
         wanted = truth["groups"][group["group"]]
         assert {name: group[name] for name in ("delivered", "dup", "causes")} == {
@@ -147,6 +155,46 @@ def test_engines_and_truth_agree_on_generated_runs(
     for group, row in truth["groups"].items():
         for number, queue in row["queues"].items():
             assert by_queue[group, number] == queue["dup"]
+
+
+@pytest.mark.parametrize("name", BAD_INPUT)
+def test_bad_input_gets_what_it_gets_on_the_local_engine(
+    name: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    run = tmp_path / "run"
+    told = bad_input.CASES[name](run)
+    if isinstance(told, bad_input.Refused):
+        with pytest.raises(ReportInputError, match=told.words):
+            report(run, "spark")
+        return
+    local = read_report(report(run, "local", tmp_path / "local").json)
+    found = read_report(report(run, "spark").json)
+    assert found["engine"] == "spark"
+    told(found)
+    assert json.dumps(said(found)) == json.dumps(said(local))
+
+
+OTHER = Definitions("messageId", 3 * 10**9, ignore_retry_topics=True, since_ns=0, until_ns=10**11)
+
+
+@pytest.mark.parametrize("definitions", [OTHER, Definitions("businessKey")])
+def test_other_definitions_give_equal_tables(
+    definitions: Definitions, spark: SparkSession, tmp_path: Path
+) -> None:
+    builders = [random_history(Random(seed), warmup=False) for seed in range(6)]
+    folder = merged(builders).write(tmp_path / "merged", manifest=False)
+    local = analysed(folder, LocalEngine, definitions)
+    on_spark = analysed(folder, lambda lake: SparkEngine(lake, spark), definitions)
+    assert local.repeats.num_rows > 0
+    assert "handed" in local.stage_a.depths
+    assert_equal_tables(local, on_spark)
+
+
+def said(document: dict[str, Any]) -> dict[str, Any]:
+    """What a report says of its run, whatever made it, and however finely batches were cut."""
+    kept = {key: value for key, value in document.items() if key not in WARM}
+    return {**kept, "quality": {**document["quality"], "runs_per_row": None}}
 
 
 def test_the_session_of_the_caller_is_borrowed(spark: SparkSession) -> None:

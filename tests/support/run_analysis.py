@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from failback.analytics.analysis import Analysis, analyse
+from failback.analytics.definitions import DEFAULT, Definitions
 from failback.analytics.engines.base import Engine
 from failback.analytics.engines.local import LocalEngine
 from failback.analytics.lake import Lake, open_lake
@@ -14,8 +16,10 @@ from failback.analytics.run_folder import read_run_folder
 MakeEngine = Callable[[Lake], Engine]
 
 
-def analysed(folder: Path, make: MakeEngine = LocalEngine) -> Analysis:
+def analysed(
+    folder: Path, make: MakeEngine = LocalEngine, definitions: Definitions = DEFAULT
+) -> Analysis:
     """The analysis of a run folder."""
-    run = read_run_folder(folder)
+    run = replace(read_run_folder(folder), definitions=definitions)
     lake = open_lake(run.lake, run.run_id)
     return analyse(run, lake, make(lake))

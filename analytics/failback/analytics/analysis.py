@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics import coverage, tables
-from failback.analytics.attribution import attributed
+from failback.analytics.attribution import as_defined, attributed
 from failback.analytics.classify import CauseInputs
 from failback.analytics.coverage import Distance, Progress
 from failback.analytics.engines.base import Engine, Forbidden, StageA
@@ -28,6 +28,7 @@ from failback.analytics.history import (
     History,
     add_events,
     read_history,
+    row_id,
     starts,
 )
 from failback.analytics.intervals import IntervalSet
@@ -103,7 +104,7 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
         assigned=coverage.assigned_table(history.assignments),
         cover=coverage.cover_table(history.assignments, progress),
         reset=coverage.reset_table(history, progress),
-        sent_back=coverage.sent_back_table(history.sendbacks),
+        sent_back=coverage.sent_back_table(history.sendbacks, folder.definitions.key),
         produced=tables.PRODUCED.empty_table(),
     )
     classified = engine.stage_b(
@@ -113,7 +114,7 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
         classified = evidence.unattributed(classified)
     order = engine.order(context, folder.ordered_topics, classified)
     clock.lap("stage_b")
-    repeats = attributed(history, classified)
+    repeats = attributed(history, as_defined(classified, folder.definitions))
     forbidden = [forbidden_of(stage_a.values, outage) for outage in outages]
     resumed = engine.resumed(context, forbidden).to_pylist() if forbidden else []
     wanted = phases_found(stage_a.values)
@@ -175,7 +176,7 @@ def _row_names(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], str]:
     found: dict[tuple[int, str], str] = {}
     for row in sorted(rows, key=lambda row: (row["n1"], row["grp"], row["n2"])):
         name, _, table = row["grp"].partition("/")
-        found.setdefault((row["n1"], name), f"{table}/{row['n2']}/{row['value']}")
+        found.setdefault((row["n1"], name), row_id(table, row["n2"], row["value"]))
     return found
 
 

@@ -8,12 +8,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from failback.analytics.classify import HOLDER, RETRY_PREFIX
+from failback.analytics.classify import HOLDER
 from failback.analytics.columns import Columns, match
 from failback.analytics.coverage import assigned_table, message_of
+from failback.analytics.definitions import BUSINESS_KEY, Definitions
 from failback.analytics.history import History, Row
 from failback.analytics.intervals import Ints
+from failback.analytics.labels import CAUSES
+from failback.protocol.message import RETRY_PREFIX
 
 
 def attributed(history: History, classified: pa.Table) -> pa.Table:
@@ -42,6 +46,45 @@ def attributed(history: History, classified: pa.Table) -> pa.Table:
     return table
 
 
+def as_defined(classified: pa.Table, definitions: Definitions) -> pa.Table:
+    """What other definitions than the default ones make of classes and causes."""
+    if definitions.key == BUSINESS_KEY:
+        classified = _without_causes(classified, "retry")
+    if definitions.window_ns is not None:
+        classified = _within(classified, definitions.window_ns)
+    return classified
+
+
+def _without_causes(classified: pa.Table, group: str) -> pa.Table:
+    """Causes of a report group made null: what would prove them is not known by this key."""
+    names = [name for name, of in CAUSES.items() if of == group]
+    cause = classified.column("cause")
+    kept = pc.if_else(pc.is_in(cause, pa.array(names)), pa.scalar(None, pa.utf8()), cause)
+    return classified.set_column(classified.schema.get_field_index("cause"), "cause", kept)
+
+
+def _within(classified: pa.Table, window_ns: int) -> pa.Table:
+    """A duplicate that begins too long after the delivery before it is a first one again."""
+    c = Columns(classified)
+    if not c.count:
+        return classified
+    bt, message = c.ints("bt"), c.dense("grp", "lane", "lseq", "fkey")
+    order = np.lexsort((c.ints("did"), bt, message))
+    apart = np.zeros(c.count, bool)
+    apart[order[1:]] = (np.diff(message[order]) == 0) & (np.diff(bt[order]) > window_ns)
+    first = pa.array(apart & c.one_of("cls", ["DUP"]))
+    for name, value in (
+        ("cls", pa.scalar("PRIMARY")),
+        ("cause", pa.scalar(None, pa.utf8())),
+        ("after_success", pa.scalar(False)),
+        ("ambiguous", pa.scalar(False)),
+    ):
+        changed = pc.if_else(first, value, classified.column(name))
+        at = classified.schema.get_field_index(name)
+        classified = classified.set_column(at, name, changed)
+    return classified
+
+
 def _faults_at(history: History, t: Ints, asked: Any) -> pa.Array:
     """The fault whose latest step is the latest at or before each instant."""
     times = np.array([step.t for step in history.faults], np.int64)  # steps come sorted
@@ -64,7 +107,7 @@ def _inherit(history: History, classified: pa.Table) -> tuple[pa.ChunkedArray, A
     inherited = np.zeros(classified.num_rows, bool)
     sent: dict[tuple[Any, ...], dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for back in history.sendbacks:
-        identity = message_of(back)
+        identity = message_of(back, history.folder.definitions.key)
         if identity is not None and back["ok"]:
             sent[back["grp"], *identity][back["rt_next"]].append(back)
     if not sent:

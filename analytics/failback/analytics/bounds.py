@@ -29,6 +29,7 @@ from failback.analytics.history import Assignment, GroupQueue
 from failback.analytics.labels import OFFSET_GROUPS, report_group
 from failback.analytics.measures import NS, Figures, Row, declared_group, group_names, ratio
 from failback.analytics.partials import Outage
+from failback.protocol.message import RETRY_PREFIX
 
 RATE_MARGIN_SECONDS: Final = 30
 HEARTBEAT_SECONDS: Final = 30.0
@@ -184,7 +185,7 @@ def _retry_rate(figures: Figures, group: str, first: int, last: int) -> int:
     window = range(first - RATE_MARGIN_SECONDS, last + RATE_MARGIN_SECONDS + 1)
     per_second: dict[int, int] = defaultdict(int)
     for key, seconds in figures.seconds.items():
-        if key.grp == group and key.ptopic.startswith("%RETRY%"):
+        if key.grp == group and key.ptopic.startswith(RETRY_PREFIX):
             for at, count in seconds.items():
                 if at in window:
                     per_second[at] += count
@@ -214,12 +215,15 @@ def handover_figures(figures: Figures) -> list[Row]:
     """
     found = []
     history = figures.analysis.history
+    no_retries = figures.analysis.context.definitions.ignore_retry_topics
     for outage in figures.analysis.context.outages:
         seen: set[GroupQueue] = set()
         for number, a in enumerate(history.assignments):
             if not _from_returned(a, outage) or a.key in seen:
                 continue
             seen.add(a.key)
+            if no_retries and a.key.ptopic.startswith(RETRY_PREFIX):
+                continue  # its repeats are left out
             earlier = [p for p in history.assignments if p.key == a.key and p.t < a.t]
             if not earlier or any(p.end_t is None or p.end_t > a.t for p in earlier):
                 continue

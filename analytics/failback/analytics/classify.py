@@ -28,8 +28,8 @@ from failback.analytics.align import Clocks
 from failback.analytics.columns import Columns, Flags, Ordered, dense_of, match, match_codes
 from failback.analytics.intervals import Ints
 from failback.client.consumelog.schema import FAILED_STATUSES
+from failback.protocol.message import RETRY_PREFIX
 
-RETRY_PREFIX: Final = "%RETRY%"
 HOLDER: Final = ("grp", "broker", "ptopic", "qid", "inc", "pqe")
 CLASSES: Final = ("PRIMARY", "RETRY", "DUP")
 _NEVER: Final = (1 << 63) - 1

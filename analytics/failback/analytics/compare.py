@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from failback.analytics.definitions import words_of
 from failback.analytics.status_summary import rule_set_of
 
 Report = Mapping[str, Any]
@@ -92,21 +93,23 @@ def compare_reports(reports: Sequence[Report], against: Sequence[Report] = ()) -
 
 
 def _names(reports: Sequence[Report]) -> list[str]:
-    """An arm's name, and of experiment, engine and rules what not all runs share."""
+    """An arm's name, and of experiment, engine, rules and counting what not all runs share."""
     parts = [
         (
             str(each["experiment"] or each["run"]),
             f"{each['system']['engine']}",
             f"rules {rule_set_of(each)}",
+            "; ".join(words_of(each.get("definitions"))) or "counted as usual",
         )
         for each in reports
     ]
-    experiments, engines, rules = ({part[at] for part in parts} for at in range(3))
+    experiments, engines, rules, countings = ({part[at] for part in parts} for at in range(4))
     found = []
-    for each, (experiment, engine, rule) in zip(reports, parts, strict=True):
+    for each, (experiment, engine, rule, counting) in zip(reports, parts, strict=True):
         arm = str(each["arm"] or "-")
         name = f"{experiment}/{arm}" if len(experiments) > 1 else arm
-        more = [text for text, all_ in ((engine, engines), (rule, rules)) if len(all_) > 1]
+        pairs = ((engine, engines), (rule, rules), (counting, countings))
+        more = [text for text, all_ in pairs if len(all_) > 1]
         found.append(f"{name} ({', '.join(more)})" if more else name)
     return found
 

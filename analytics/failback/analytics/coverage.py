@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from failback.analytics import tables
+from failback.analytics.definitions import BUSINESS_KEY, LID
 from failback.analytics.history import UNKNOWN, Assignment, GroupQueue, History
 from failback.analytics.partials import NULL_NUMBER
 from failback.analytics.xxh64 import surrogates
@@ -189,7 +190,7 @@ def _first_after_cut(history: History, a: Assignment, epoch: int) -> bool:
     return not any(t >= cut_at for t in earlier)
 
 
-def sent_back_table(sendbacks: Iterable[Mapping[str, Any]]) -> pa.Table:
+def sent_back_table(sendbacks: Iterable[Mapping[str, Any]], key: str = LID) -> pa.Table:
     """Send-backs per message and next attempt.
 
     ``stored`` counts those that were stored; of rows that repeat one way of sending one failed
@@ -198,13 +199,13 @@ def sent_back_table(sendbacks: Iterable[Mapping[str, Any]]) -> pa.Table:
     ways: dict[tuple[str, int, int, int], set[tuple[Any, ...]]] = defaultdict(set)
     expired: dict[tuple[str, int, int, int], bool] = defaultdict(bool)
     for row in sendbacks:
-        identity = message_of(row)
+        identity = message_of(row, key)
         if identity is None:
             continue
-        key = (row["grp"], *identity, row["rt_next"])
-        expired[key] |= row["reason"] == "EXPIRE"
+        attempt = (row["grp"], *identity, row["rt_next"])
+        expired[attempt] |= row["reason"] == "EXPIRE"
         if row["ok"]:
-            ways[key].add((row["proc_no"], row["omid"], row["reason"], row["path"]))
+            ways[attempt].add((row["proc_no"], row["omid"], row["reason"], row["path"]))
     return pa.Table.from_pylist(
         [
             {
@@ -221,8 +222,13 @@ def sent_back_table(sendbacks: Iterable[Mapping[str, Any]]) -> pa.Table:
     )
 
 
-def message_of(row: Mapping[str, Any]) -> tuple[int, int] | None:
-    """(lane, lseq) of a send-back: the LAB_ID's, else the surrogate of UNIQ_KEY."""
-    if row["lane"] is not None and row["lseq"] is not None:
+def message_of(row: Mapping[str, Any], key: str = LID) -> tuple[int, int] | None:
+    """(lane, lseq) of a send-back: the LAB_ID's, else the surrogate of UNIQ_KEY.
+
+    By message id it is the latter alone. A send-back does not tell KEYS.
+    """
+    if key == BUSINESS_KEY:
+        return None
+    if key == LID and row["lane"] is not None and row["lseq"] is not None:
         return row["lane"], row["lseq"]
     return (-1, int(surrogates([row["ukey"]])[0])) if row["ukey"] else None

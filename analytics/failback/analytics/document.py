@@ -72,6 +72,7 @@ def build_report(analysis: Analysis, engine: str) -> tuple[Row, pa.Table]:
             "time_scale": analysis.folder.time_scale,
             "log_mode": run.get("log_mode", "full"),
         },
+        "definitions": analysis.folder.definitions.row,
         "system": _system(run),
         "window": _window(analysis.folder),
         "clock": _clock(figures),

@@ -59,7 +59,7 @@ def instants_of(figures: Figures) -> Curve:
     if not seconds:
         return np.empty(0, np.int64)
     begin = max(min(seconds), -(-figures.warmup_end_ns // NS))
-    end = max(seconds) + 1
+    end = min(max(seconds) + 1, figures.until_ns // NS)
     step = max(1, -(-(end - begin) // MAX_INSTANTS))
     return np.arange(begin, end + 1, step, dtype=np.int64) * NS
 

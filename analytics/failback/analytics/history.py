@@ -120,6 +120,7 @@ class OffsetSample(NamedTuple):
     addr: str
     broker: str
     bid: int
+    row: str
 
 
 class Reset(NamedTuple):
@@ -127,6 +128,12 @@ class Reset(NamedTuple):
 
     t: int
     off: int
+    row: str
+
+
+def row_id(table: str, proc_no: int, seq: int) -> str:
+    """How reports name a row of the lake."""
+    return f"{table}/{proc_no}/{seq}"
 
 
 @dataclass(slots=True)
@@ -339,15 +346,17 @@ def _samples(
         if row["qid"] >= 0:  # -1 only says how many entries the table had
             key = GroupQueue(row["grp"], row["broker"], row["ptopic"], row["qid"])
             sample = OffsetSample(
-                row["t"], row["off"], row["binc"], row["addr"], row["broker"], row["bid"]
-            )
+                row["t"], row["off"], row["binc"], row["addr"], row["broker"], row["bid"],
+                row_id("broker_offset_sample", row["proc_no"], row["seq"]),
+            )  # fmt: skip
             found[key, row["source"], row["bid"]].append(sample)
     return {key: sorted(samples) for key, samples in sorted(found.items())}
 
 
 def _resets(history: History) -> dict[GroupQueue, list[Reset]]:
     found: dict[GroupQueue, list[Reset]] = defaultdict(list)
-    columns = ("host", "grp", "client_id", "broker", "ptopic", "qid", "off", "kind", "t", "sent")
+    columns = ("host", "proc_no", "seq", "grp", "client_id", "broker", "ptopic", "qid", "off",
+               "kind", "t")  # fmt: skip
     for chunk in history.lake.chunks("commit", columns):
         kinds = chunk.column("kind").to_pylist()
         for at in [index for index, kind in enumerate(kinds) if kind == "ADMIN_RESET"]:
@@ -355,7 +364,8 @@ def _resets(history: History) -> dict[GroupQueue, list[Reset]]:
             grp = history.group_name(row["grp"], row["client_id"])
             key = GroupQueue(grp, row["broker"], row["ptopic"], row["qid"])
             t = row["t"] + history.clocks.shift_of(row["host"])
-            found[key].append(Reset(t, row["off"]))
+            name = row_id("commit", row["proc_no"], row["seq"])
+            found[key].append(Reset(t, row["off"], name))
     return {key: sorted(resets) for key, resets in found.items()}
 
 

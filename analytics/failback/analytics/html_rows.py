@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from failback.analytics import figure_data
+from failback.analytics.definitions import words_of
 from failback.analytics.figure_data import Report
 from failback.analytics.figure_types import NS_PER_SECOND
 from failback.analytics.status_summary import rule_set_of
@@ -116,6 +117,7 @@ def card_rows(report: Report) -> list[Row]:
         ("rule set", rule_set_of(report)),
         ("failback", report["failback_version"]),
         ("time scale", f"{source['time_scale']:g}"),
+        *(("counted otherwise", words) for words in words_of(report.get("definitions"))),
     ]
     labels = {
         "slave_read_enable": "slaveReadEnable",

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.history import DOWN_KINDS, GroupQueue, History
+from failback.analytics.history import DOWN_KINDS, GroupQueue, History, row_id
 from failback.analytics.partials import TAKEN_RESULTS
 
 Row = Mapping[str, Any]
@@ -120,7 +120,7 @@ def _rows(
 
 
 def _id(table: str, row: Row) -> str:
-    return f"{table}/{row['proc_no']}/{row['seq']}"
+    return row_id(table, row["proc_no"], row["seq"])
 
 
 def _who(bid: int | None, binc: int | None) -> str:

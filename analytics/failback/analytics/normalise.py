@@ -1,4 +1,4 @@
-"""Stage N in numpy: raw ``deliver`` rows to normalised ones. The Spark engine says it in SQL."""
+"""Stage N in numpy: raw ``deliver`` rows to normalised ones, for both engines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from failback.analytics.definitions import BUSINESS_KEY, LID, Definitions
 from failback.analytics.epochs import FOREVER, Queue
 from failback.analytics.intervals import Ints
 from failback.analytics.lake import Lake
 from failback.analytics.partials import Context, Rows
 from failback.analytics.xxh64 import surrogates
 from failback.client.consumelog.schema import DELIVER_STATUSES
+from failback.protocol.message import RETRY_PREFIX
 
 BASE_COLUMNS: Final = (
     "host", "did", "grp", "client_id", "inc", "pqe", "broker", "ptopic", "qid", "qoff", "lane",
@@ -54,19 +56,12 @@ def read_ends(lake: Lake) -> Ends:
     )
 
 
-def deliver_columns(lake: Lake, *, full: bool) -> list[str]:
-    """The columns stage N needs: text keys only where there are rows without a LAB_ID."""
+def deliver_columns(lake: Lake, definitions: Definitions, *, full: bool) -> list[str]:
+    """The columns stage N needs: text keys only where a message is known by one of them."""
     names = list(FULL_COLUMNS if full else BASE_COLUMNS)
-    return (
-        [*names, *(name for name in FOREIGN_COLUMNS if name not in names)]
-        if has_foreign(lake)
-        else names
-    )
-
-
-def has_foreign(lake: Lake) -> bool:
-    """Whether some delivery has no LAB_ID, from the files' statistics."""
-    return lake.has_foreign
+    if definitions.key == LID and not lake.has_foreign:
+        return names
+    return [*names, *(name for name in FOREIGN_COLUMNS if name not in names)]
 
 
 def normalise(batch: pa.Table, context: Context, ends: Ends, dropped: Dropped) -> pa.Table:
@@ -80,7 +75,10 @@ def normalise(batch: pa.Table, context: Context, ends: Ends, dropped: Dropped) -
     bt = rows["bt"] + shift
     et, ended, status = _ends(rows, rows["et"] + shift, ends, context)
     status, unknown = _known_status(status)
-    lane, lseq, fkey = _identity(rows)
+    sent_lane, sent_lseq, fkey = _identity(rows, LID)
+    lane, lseq = sent_lane, sent_lseq
+    if context.definitions.key != LID:
+        lane, lseq, fkey = _identity(rows, context.definitions.key)
     rows.rename_broadcast(context.broadcasting)
     epoch, epoch_end = _epochs(rows, context)
     backwards = ended & (et < bt)
@@ -103,6 +101,8 @@ def normalise(batch: pa.Table, context: Context, ends: Ends, dropped: Dropped) -
         "qoff": rows["qoff"],
         "lane": lane,
         "lseq": lseq,
+        "sent_lane": sent_lane,
+        "sent_lseq": sent_lseq,
         "inc": rows["inc"],
         "pqe": rows["pqe"],
         "bt": bt,
@@ -111,6 +111,8 @@ def normalise(batch: pa.Table, context: Context, ends: Ends, dropped: Dropped) -
         "done": _is(status, "SUCCESS"),
         "store_ms": rows["store_ms"],
     }
+    if context.definitions.ignore_retry_topics:
+        columns["left_out"] = rows.starts_with("ptopic", RETRY_PREFIX)
     if "rt" in batch.schema.names:
         columns |= {
             "proc_no": rows["proc_no"],
@@ -163,36 +165,39 @@ def _known_status(status: pa.Array) -> tuple[pa.Array, NDArray[np.bool_]]:
     return pa.array(texts, pa.utf8()).take(status.indices).dictionary_encode(), found
 
 
-def _identity(rows: Rows) -> tuple[Ints, Ints, list[str] | None]:
-    """(lane, lseq, fkey): the LAB_ID, else UNIQ_KEY, else KEYS, else the copy."""
+def _identity(rows: Rows, by: str) -> tuple[Ints, Ints, list[str] | None]:
+    """(lane, lseq, fkey): the LAB_ID, else UNIQ_KEY, else KEYS, else the copy.
+
+    By another key than the LAB_ID that one is left out, and by business key KEYS come first.
+    """
     known = rows.valid("lane") & rows.valid("lseq")
+    if by != LID:
+        known[:] = False
     lane, lseq = rows["lane"], rows["lseq"]
     if known.all():
         return lane, lseq, None
     lane, lseq = lane.copy(), lseq.copy()
     fkey = [""] * rows.count
-    foreign = np.flatnonzero(~known)
-    ukeys, keys = rows.texts("ukey", foreign), rows.texts("keys", foreign)
-    for number, texts in (
-        (-1, ukeys),
-        (-2, [k if not u else None for u, k in zip(ukeys, keys, strict=True)]),
-    ):
-        chosen = [index for index, text in enumerate(texts) if text]
-        if chosen:
-            at = foreign[chosen]
-            named = [texts[index] or "" for index in chosen]
+    open_ = np.flatnonzero(~known)
+    names = (("ukey", -1), ("keys", -2))
+    for name, number in reversed(names) if by == BUSINESS_KEY else names:
+        texts = rows.texts(name, open_)
+        has = np.array([bool(text) for text in texts], bool)
+        named = [text for text in texts if text]
+        at = open_[has]
+        if named:
             lane[at], lseq[at] = number, surrogates(named)
             for row, text in zip(at.tolist(), named, strict=True):
                 fkey[row] = text
-    alone = [row for index, row in enumerate(foreign.tolist()) if not (ukeys[index] or keys[index])]
-    if alone:
+        open_ = open_[~has]
+    if open_.size:
         broker, topic = rows.codes("broker"), rows.codes("ptopic")
         omid, qid = rows.column("omid"), rows["qid"]
-        for row in alone:
+        for row in open_.tolist():
             place = f"{broker.names[broker.codes[row]]}/{topic.names[topic.codes[row]]}/{qid[row]}"
             fkey[row] = f"{place}/{rows['qoff'][row]}/{omid[row].as_py().hex()}"
-        lane[alone] = -3
-        lseq[alone] = surrogates([fkey[row] for row in alone])
+        lane[open_] = -3
+        lseq[open_] = surrogates([fkey[row] for row in open_.tolist()])
     return lane, lseq, fkey
 
 

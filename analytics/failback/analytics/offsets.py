@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from failback.analytics.partials import NULL_NUMBER
 
 MAX_ROLLBACKS: Final = 10_000
 MAX_UNEXPLAINED: Final = 100
+MAX_ROWS: Final = 8
 NEXT_SAMPLE_NS: Final = 2_000_000_000
 
 
@@ -26,7 +27,7 @@ def rollback_figures(figures: Figures) -> tuple[list[Row], list[Row]]:
     for number, (a, distance) in enumerate(
         zip(history.assignments, figures.analysis.distances, strict=True)
     ):
-        if a.t < figures.warmup_end_ns or a.start_off < 0:
+        if not figures.warmup_end_ns <= a.t < figures.until_ns or a.start_off < 0:
             continue
         place = {
             "group": a.key.grp,
@@ -39,6 +40,7 @@ def rollback_figures(figures: Figures) -> tuple[list[Row], list[Row]]:
             truncated.append({**place, "messages": distance.truncated})
         if distance.d_commit or distance.d_proc:
             repeated, *_ = figures.analysis.redelivered.get(number, (0, 0, 0))
+            explained = explain(figures, number, a)
             rollbacks.append(
                 {
                     **place,
@@ -53,7 +55,8 @@ def rollback_figures(figures: Figures) -> tuple[list[Row], list[Row]]:
                     "d_proc": distance.d_proc,
                     "redelivered": repeated,
                     "age_seconds": _age(figures, number, distance.committed),
-                    "explained_by": explain(figures, number, a)[0],
+                    "explained_by": explained.by,
+                    "explained_rows": list(explained.rows),
                     "fid": history.fault_at(a.t),
                 }
             )
@@ -93,7 +96,7 @@ def resume_figures(figures: Figures) -> Row:
     for number, a in enumerate(figures.analysis.history.assignments):
         if a.src not in ("STORE", "NO_ENTRY") or a.start_off < 0:
             continue
-        by, legal = explain(figures, number, a)
+        by, legal, _ = explain(figures, number, a)
         kind = "unexplained" if by is None else "unknown" if by == "unknown" else "explained"
         counts[kind] += 1
         if kind == "unexplained":
@@ -119,46 +122,59 @@ def resume_figures(figures: Figures) -> Row:
     }
 
 
-def explain(figures: Figures, number: int, a: Assignment) -> tuple[str | None, set[int]]:
-    """What made an answer legal: ``commit``, ``file``, ``sync``, ``reset``, ``no_entry``,
-    ``illegal``; ``unknown`` when it cannot be told; ``None`` when nothing known gives it.
+class Explained(NamedTuple):
+    """What made an answer legal, all that would have been, and the rows that say so."""
+
+    by: str | None
+    """``commit``, ``file``, ``sync``, ``reset``, ``no_entry``; ``unknown`` when it
+    cannot be told; ``None`` when nothing known gives it."""
+    legal: set[int]
+    rows: tuple[str, ...] = ()
+
+
+def explain(figures: Figures, number: int, a: Assignment) -> Explained:
+    """What made the answer that an assignment started from legal.
 
     Legal are the values around the answer in the answering incarnation's own table, everything
     committed to it since the last look into that table, and resets. The table as it was first seen
     is the file it loaded; a slave's table changes by sync.
     """
     if a.src == "NO_ENTRY":
-        return "no_entry", {0}
+        return Explained("no_entry", {0})
     if a.src not in ("STORE",) or a.src_bid is None or a.src_binc is None:
-        return "unknown", set()
+        return Explained("unknown", set())
     history = figures.analysis.history
     samples = [
         sample
         for sample in history.samples.get((a.key, "code43", a.src_bid), ())
         if sample.binc == a.src_binc and (a.src_addr is None or sample.addr == a.src_addr)
     ]
-    committed = {
-        off
-        for bid, binc, off in figures.told.get(number, ())
-        if bid == a.src_bid and binc in (a.src_binc, NULL_NUMBER)
-    }
+    committed = [
+        told
+        for told in figures.told.get(number, ())
+        if told.bid == a.src_bid and told.binc in (a.src_binc, NULL_NUMBER)
+    ]
     before = [sample for sample in samples if sample.t <= a.t]
     after = [sample for sample in samples if sample.t > a.t]
-    if a.start_off in committed:
-        return "commit", committed
-    resets = {reset.off for reset in history.resets.get(a.key, ()) if reset.t <= a.t}
-    if a.start_off in resets:
-        return "reset", resets
+    resets = [reset for reset in history.resets.get(a.key, ()) if reset.t <= a.t]
     looked = [*before[-1:], *after[:1]]
-    legal = committed | resets | {sample.off for sample in looked}
-    if a.start_off in {sample.off for sample in looked}:
-        changed = "sync" if a.src_bid > 0 else "commit"
-        return ("file" if a.start_off == samples[0].off and a.src_bid == 0 else changed), legal
+    changed = "sync" if a.src_bid > 0 else "commit"
+    loaded = samples and a.start_off == samples[0].off and a.src_bid == 0
+    legal: set[int] = set()
+    for by, found in (
+        ("commit", committed),
+        ("reset", resets),
+        ("file" if loaded else changed, looked),
+    ):
+        legal |= {each.off for each in found}
+        rows = tuple(each.row for each in found if each.off == a.start_off)
+        if rows:
+            return Explained(by, legal, rows[:MAX_ROWS])
     if not before or not after or after[0].t - a.t > NEXT_SAMPLE_NS:
-        return "unknown", legal
+        return Explained("unknown", legal)
     if a.src_bid > 0 and min(legal) <= a.start_off <= max(legal):
-        return "unknown", legal  # a sync between two looks may have carried it
-    return None, legal
+        return Explained("unknown", legal)  # a sync between two looks may have carried it
+    return Explained(None, legal)
 
 
 def drop_figures(figures: Figures) -> list[Row]:

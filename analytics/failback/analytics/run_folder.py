@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.analytics.collect.catalogue import CHANGED, mark_name
+from failback.analytics.definitions import DEFAULT, FOREVER, Definitions
 from failback.analytics.errors import ReportInputError
 
 RUN_SCHEMA: Final = "failback.run/1"
@@ -50,6 +51,7 @@ class RunFolder:
     closed: Mapping[str, Any]
     evidence: Evidence
     groups: tuple[Group, ...] = field(default=())
+    definitions: Definitions = DEFAULT
 
     @property
     def run_id(self) -> str:
@@ -79,7 +81,15 @@ class RunFolder:
         value = self.phases.get("warmup_end_ns")
         if value is None:
             value = self.run.get("warmup_end_ns")
-        return -(1 << 62) if value is None else int(value)
+        warm = -(1 << 62) if value is None else int(value)
+        since = self.definitions.since_ns
+        return warm if since is None else max(warm, since)
+
+    @property
+    def until_ns(self) -> int:
+        """Rows that begin at or after this instant are in no figure."""
+        until = self.definitions.until_ns
+        return FOREVER if until is None else until
 
     @property
     def time_scale(self) -> float:

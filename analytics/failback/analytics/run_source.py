@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
 
 from failback.analytics.collect.catalogue import CHANGED, CLOSED, mark_name
-from failback.analytics.errors import ReportInputError
+from failback.analytics.definitions import Wanted
+from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.analytics.lake import Lake, open_lake
 from failback.analytics.lake_store import LakeStore, open_store
 from failback.analytics.run_folder import (
@@ -36,6 +37,11 @@ class RunSource:
 
     folder: RunFolder
     lake: Lake
+
+    def counted_as(self, wanted: Wanted) -> RunSource:
+        """The same run by other definitions. Raises ``ReportInputError``."""
+        definitions = wanted.of_run(self.folder.zero_wall_ns)
+        return replace(self, folder=replace(self.folder, definitions=definitions))
 
 
 def source_at(run_dir: Path | str) -> RunSource:
@@ -64,6 +70,7 @@ def source_in_lake(
         raise ReportInputError(f"{store}: name a run of it: --run ID")
     if given is not None and given.run_id != named:
         raise ReportInputError(f"is of run {given.run_id}, not {named}", documents)
+    store.check()
     found = open_lake(store, named)
     if not any(found.parts.values()) and not found.unreadable:
         raise ReportInputError(f"{store} has no rows of run {named}")
@@ -88,6 +95,8 @@ def _document(store: LakeStore, run: str, name: str) -> dict[str, Any] | None:
         content = json.loads(store.read(where))
     except FileNotFoundError:
         return None
+    except StoreUnusable:
+        raise
     except (OSError, ValueError) as error:
         raise ReportInputError(f"cannot be read: {error}", f"{store}/{where}") from error
     wanted = RUN_SCHEMA if name == "run.json" else CLOSED_SCHEMA

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from failback.analytics.definitions import words_of
 from failback.analytics.labels import cause_words
 from failback.analytics.measures import Row
 
@@ -63,6 +64,7 @@ def render(report: Row) -> str:
         "",
         verdict["sentence"].replace("<", "&lt;"),
         "",
+        *_definition_lines(report),
         *(
             f"* {reason['code']}: {_name(reason['detail'], 200)}"
             for reason in verdict["reasons"][:10]
@@ -82,6 +84,13 @@ def render(report: Row) -> str:
         f"evidence `{(report['evidence']['run_sha256'] or 'none')[:16]}`",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _definition_lines(report: Row) -> list[str]:
+    words = words_of(report.get("definitions"))
+    if not words:
+        return []
+    return [f"Counted otherwise than usual, not to be compared: {'; '.join(words)}.", ""]
 
 
 def _cause_lines(report: Row) -> list[str]:

@@ -46,7 +46,10 @@ def redelivered_of(repeats: pa.Table) -> dict[int, tuple[int, int, int]]:
 def windows_of(history: History, repeats: pa.Table) -> list[Window]:
     """Runs of repeated offsets per assignment, cause and previous holder, of rows in figures."""
     found = _same_copy_repeats(repeats)
-    in_figures = pc.greater_equal(found.column("bt"), history.folder.warmup_end_ns)
+    in_figures = pc.and_(
+        pc.greater_equal(found.column("bt"), history.folder.warmup_end_ns),
+        pc.less(found.column("bt"), history.folder.until_ns),
+    )
     found = found.filter(pc.and_(in_figures, pc.equal(found.column("cls"), "DUP")))
     c = Columns(found)
     if not c.count:

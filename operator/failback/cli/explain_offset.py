@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -90,19 +89,14 @@ def _chosen(history: History, group: str, topic: str, queue: int, broker: str) -
 
 def _instant(text: str, zero_wall_ns: int) -> int:
     """Nanoseconds after run zero."""
+    from failback.analytics.definitions import instant_ns
+
     if not text:
         return (1 << 62) - 1
     try:
-        return round(float(text) * NS)
-    except ValueError:
-        pass
-    try:
-        moment = datetime.fromisoformat(text)
+        return instant_ns(text, zero_wall_ns)
     except ValueError as error:
-        raise ConfigError("--at", f"neither seconds nor an ISO time: {text!r}") from error
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1_000_000) * 1000 - zero_wall_ns
+        raise ConfigError("--at", str(error)) from error
 
 
 def _document(found: Lineage, folder: Path) -> dict[str, Any]:

@@ -99,6 +99,34 @@ def report(
         str | None,
         typer.Option("--master", help="Spark's: local[*], spark://HOST:PORT or k8s://URL."),
     ] = None,
+    key: Annotated[
+        str,
+        typer.Option(
+            "--key",
+            help="What messages are the same by: lid (the workload's), messageId (UNIQ_KEY),"
+            " businessKey (KEYS).",
+        ),
+    ] = "lid",
+    window: Annotated[
+        str | None,
+        typer.Option("--window", help="Deliveries further apart are no duplicates: 90s, 15m."),
+    ] = None,
+    ignore_retry_topics: Annotated[
+        bool,
+        typer.Option("--ignore-retry-topics", help="Leave deliveries from retry topics out."),
+    ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", help="Figures from then on: second after run zero, or ISO time."),
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Figures until then.")] = None,
+    allow_changed: Annotated[
+        bool,
+        typer.Option(
+            "--allow-changed",
+            help="Replace a report made before files of the run changed; it stays Inconclusive.",
+        ),
+    ] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of report.json.")
     ] = False,
@@ -108,6 +136,7 @@ def report(
     Beside report.json, summary.md and report.html the folder has every table behind a figure, as
     CSV and Parquet, in tables/.
     """
+    from failback.analytics.definitions import Wanted
     from failback.analytics.report import report_many, report_schema
 
     if schema:
@@ -115,7 +144,11 @@ def report(
         return
     sources = _sources(run or [], lake, run_id or [])
     compared = _run_folders(compare or [])
-    done = report_many(sources, engine, out, compare=compared, master=master)
+    wanted = Wanted(key, window, ignore_retry_topics, since, until)
+    done = report_many(
+        sources, engine, out, compare=compared, master=master, wanted=wanted,
+        allow_changed=allow_changed,
+    )  # fmt: skip
     if summary is not None:
         _write_summary(summary, [each.json for each in done])
     if textfile is not None:

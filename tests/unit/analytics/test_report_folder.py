@@ -221,6 +221,38 @@ def test_an_unexplained_start_is_a_finding(tmp_path: Path) -> None:
     assert explained["resume_points"]["unexplained"] == []
 
 
+def test_a_report_of_changed_files_takes_no_better_ones_place(tmp_path: Path) -> None:
+    folder = clean().write(tmp_path / "r")
+    paths = report(folder, "local")
+    before = paths.json.read_bytes()
+    closed = folder / "closed.json"
+    closed.write_text(closed.read_text() + " ")
+    with pytest.raises(ReportInputError, match=r"made before closed\.json changed; --allow-ch"):
+        report(folder, "local")
+    assert paths.json.read_bytes() == before
+    assert report(folder, "local", tmp_path / "elsewhere").verdict == "Inconclusive"
+    (allowed,) = report_many([folder], "local", allow_changed=True)
+    assert allowed.verdict == "Inconclusive"
+    assert report(folder, "local").verdict == "Inconclusive", "no better one is left"
+
+
+def test_what_explains_a_start_is_named_by_its_rows(tmp_path: Path) -> None:
+    document = made(handover(consumed=20, loaded=6), tmp_path / "file")
+    (row,) = document["rollbacks"]
+    assert row["explained_by"] == "file"
+    assert row["explained_rows"] == ["broker_offset_sample/99/4"]  # after three rows of the fault
+    b = clean()
+    b.commit(5, 3)
+    b.commit(94, 1)
+    b.commit(95, 1)
+    b.commit(96, 1, proc=2)
+    b.assign(100, 1, pqe=2)
+    (row,) = made(b, tmp_path / "commit")["rollbacks"]
+    assert row["explained_by"] == "commit"
+    own = b.rows["commit"][2]["seq"]
+    assert row["explained_rows"] == [f"commit/1/{own}", "commit/2/1"]  # the last of each process
+
+
 def test_times_of_two_hosts_are_brought_together(tmp_path: Path) -> None:
     b = RunBuilder("hosts")
     b.assign(0, 0, end=(50, "SHUTDOWN"))

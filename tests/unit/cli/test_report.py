@@ -64,10 +64,29 @@ def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(capsys.readouterr().out) == report_schema()
 
 
+def test_definitions_are_those_of_the_command_line(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["report", str(runs[0]), "--engine", "local", "--key", "messageId", "--window", "1h"]
+    words += ["--ignore-retry-topics", "--since", "0", "--until", "1e3"]
+    assert main(words) in (0, 1, 3)
+    found = read_report(runs[0] / "report" / "report.json")["definitions"]
+    assert found == {
+        "key": "messageId", "window_ns": 3600 * 10**9, "ignore_retry_topics": True, "since_ns": 0,
+        "until_ns": 10**12,
+    }  # fmt: skip
+    closed = runs[0] / "closed.json"
+    closed.write_text(closed.read_text() + " ")
+    assert main(words) == 2
+    assert "--allow-changed" in capsys.readouterr().err
+    assert main([*words, "--allow-changed"]) == 3
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         ([], "RUN: name"),
+        (["{run}", "--key", "name"], "key must be one of lid, messageId, businessKey"),
         (["{run}", "--compare", "/nowhere"], "/nowhere"),
         (["{run}", "--compare", "{run}/run.json"], "schema is 'failback.run/1'"),
     ],

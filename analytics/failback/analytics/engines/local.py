@@ -64,7 +64,7 @@ class LocalEngine:
         self, context: Context, dropped: Dropped, *, full: bool = False
     ) -> Iterable[pa.Table]:
         """Normalised deliveries, chunk by chunk; ``full`` with everything stage B needs."""
-        columns = deliver_columns(self._lake, full=full)
+        columns = deliver_columns(self._lake, context.definitions, full=full)
         for chunk in self._lake.chunks("deliver", columns):
             yield normalise(chunk, context, self._late_ends, dropped)
 
@@ -106,7 +106,7 @@ class LocalEngine:
         ]
         wanted = passes.lanes_of(repeated)
         attempts = [
-            passes.attempts_of(chunk, wanted)
+            passes.attempts_of(chunk, wanted, context.definitions.key)
             for chunk in self._lake.chunks("produce", passes.ATTEMPT_COLUMNS)
         ]
         produced = produced_of(pa.concat_tables([passes.ATTEMPTS.empty_table(), *attempts]))
@@ -123,7 +123,7 @@ class LocalEngine:
             for chunk in self._lake.chunks("deliver", passes.ORDER_COLUMNS)
         ]
         rows = pa.concat_tables([passes.INVERSION_ROWS.empty_table(), *found])
-        return inversions(rows, context.warmup_end_ns)
+        return inversions(rows, context)
 
 
 def produced_of(attempts: pa.Table) -> pa.Table:
@@ -160,7 +160,7 @@ def produced_of(attempts: pa.Table) -> pa.Table:
     ).cast(tables.PRODUCED)
 
 
-def inversions(rows: pa.Table, warmup_end_ns: int) -> pa.Table:
+def inversions(rows: pa.Table, context: Context) -> pa.Table:
     """Deliveries whose key had a greater ``kseq`` begun before: of firsts, and of repeats."""
     c = Columns(rows)
     if not c.count:
@@ -175,7 +175,7 @@ def inversions(rows: pa.Table, warmup_end_ns: int) -> pa.Table:
     before = np.concatenate(([-1], np.maximum.accumulate(lifted)[:-1]))
     late = np.empty(c.count, bool)
     late[order] = lifted < before
-    late &= bt >= warmup_end_ns
+    late &= context.in_figures(bt)
     repeat = np.asarray(rows.column("later").to_numpy(), bool)
     counted = rows.append_column("first", pa.array((late & ~repeat).astype(np.int64)))
     counted = counted.append_column("replay", pa.array((late & repeat).astype(np.int64)))

@@ -10,9 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics import partials, tables
+from failback.analytics.definitions import BUSINESS_KEY, MESSAGE_ID
 from failback.analytics.intervals import IntervalSet, Ints
 from failback.analytics.partials import Context, Rows
+from failback.analytics.xxh64 import surrogates
 from failback.client.consumelog.schema import SEND_RESULTS
+from failback.protocol.message import RETRY_PREFIX
 
 KNOWN_COLUMNS: Final = {
     "deliver": ("broker", "ptopic", "qid", "qoff", "store_ms"),
@@ -21,7 +24,7 @@ KNOWN_COLUMNS: Final = {
 RESUMED_COLUMNS: Final = ("host", "broker", "res", "t0", "t1")
 ATTEMPT_COLUMNS: Final = ("lane", "lseq", "att", "ukey", "res")
 ORDER_COLUMNS: Final = (
-    "host", "did", "grp", "client_id", "ltopic", "okey", "kseq", "bt", "et", "qoff",
+    "host", "did", "grp", "client_id", "ptopic", "ltopic", "okey", "kseq", "bt", "et", "qoff",
 )  # fmt: skip
 ATTEMPTS: Final = pa.schema(
     [
@@ -90,12 +93,21 @@ def candidates_of(
             if again is not None:
                 here = where[rows["epoch"][where] == epoch]
                 chosen[here] |= again.contains(rows["qoff"][here])
+    if rows.has("left_out"):
+        chosen &= ~rows.true("left_out")
     kept = chunk.filter(pa.array(chosen)).select(tables.DELIVERY.names)
     return kept.cast(tables.DELIVERY)
 
 
-def attempts_of(chunk: pa.Table, wanted: Mapping[int, IntervalSet]) -> pa.Table:
-    """Send attempts of some messages, given per lane."""
+def attempts_of(chunk: pa.Table, wanted: Mapping[int, IntervalSet], key: str) -> pa.Table:
+    """Send attempts of some messages, given per lane of what ``key`` says they are the same by.
+
+    Attempts do not tell KEYS, so there are none of messages that are the same by business key.
+    """
+    if key == BUSINESS_KEY:
+        return ATTEMPTS.empty_table()
+    if key == MESSAGE_ID:
+        chunk = _by_message_id(chunk)
     rows = Rows(chunk)
     chosen = np.zeros(rows.count, bool)
     lane, lseq = rows["lane"], rows["lseq"]
@@ -110,12 +122,21 @@ def attempts_of(chunk: pa.Table, wanted: Mapping[int, IntervalSet]) -> pa.Table:
     return found.set_column(ATTEMPTS.get_field_index("res"), "res", known)
 
 
+def _by_message_id(chunk: pa.Table) -> pa.Table:
+    """Attempts with the identity that a delivery has by UNIQ_KEY; those without one left out."""
+    chunk = chunk.filter(chunk.column("ukey").is_valid())
+    lseq = pa.array(surrogates(chunk.column("ukey").to_pylist()))
+    lane = pa.array(np.full(chunk.num_rows, -1, np.int64))
+    for name, column in (("lane", lane), ("lseq", lseq)):
+        chunk = chunk.set_column(chunk.schema.get_field_index(name), name, column)
+    return chunk
+
+
 def lanes_of(messages: Mapping[Any, IntervalSet]) -> dict[int, IntervalSet]:
-    """What any group got twice, per lane of messages that have a LAB_ID."""
+    """What any group got twice, per lane."""
     found: dict[int, IntervalSet] = {}
     for (_, lane), members in messages.items():
-        if lane >= 0:
-            found[lane] = found[lane] | members if lane in found else members
+        found[lane] = found[lane] | members if lane in found else members
     return found
 
 
@@ -136,6 +157,8 @@ def inversion_rows(
     rows.rename_broadcast(context.broadcasting)
     keep = rows.one_of("ltopic", topics) & rows.valid("okey") & rows.valid("kseq")
     keep &= (rows["qoff"] >= 0) & ~(rows.valid("et") & (et < bt))
+    if context.definitions.ignore_retry_topics:
+        keep &= ~rows.starts_with("ptopic", RETRY_PREFIX)
     names = {}
     for name, column in (("grp", "grp"), ("topic", "ltopic"), ("okey", "okey")):
         codes = rows.codes(column)

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from failback.analytics import partials
 from failback.analytics.analysis import analyse, prepare
+from failback.analytics.definitions import DEFAULT
 from failback.analytics.engines.base import Engine
 from failback.analytics.engines.joins import join_depths
 from failback.analytics.engines.local import LocalEngine
@@ -111,7 +112,7 @@ def read(folder: Path, _: SparkSession | None) -> Answer:
     lake = _lake(folder)
     sends = {*partials.PRODUCE_COLUMNS, *ATTEMPT_COLUMNS}
     columns = {
-        "deliver": deliver_columns(lake, full=True),
+        "deliver": deliver_columns(lake, DEFAULT, full=True),
         "produce": sorted(sends),
         "pull": partials.PULL_COLUMNS,
         "commit": partials.COMMIT_COLUMNS,

@@ -56,12 +56,13 @@ def _run(options: argparse.Namespace) -> int:
         raise EngineUnavailable(problem)
     source = source_in_lake(options.lake, options.run, options.documents)
     out = open_store(options.out)
+    out.check()
     with session(options.master, [out]) as spark:
         history, context = context_in(source, SparkEngine(source.lake, spark))
         ends = read_ends(source.lake)
         rows = Pass(
             "deliver",
-            deliver_columns(source.lake, full=True),
+            deliver_columns(source.lake, context.definitions, full=True),
             lambda chunk: aligned_deliveries(chunk, context, ends),
         )
         found = mapped(spark, source.lake, [rows], ALIGNED)

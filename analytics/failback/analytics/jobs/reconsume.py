@@ -1,6 +1,7 @@
 """From the rows of runs to result tables: what was consumed again, and why.
 
     python -m failback.analytics.jobs.reconsume --lake URI --run ID --out URI [--documents RUN]
+        [--key lid|messageId|businessKey] [--since T] [--until T]
 
 Writes ``OUT/result/run=ID/``: a Parquet file per table (copy_depth, msg_depth, class, rollback,
 windows, loss, order, rto, counters), and ``report.json`` and ``points.parquet``, from which
@@ -23,11 +24,14 @@ import pyarrow.parquet as pq
 
 from failback.analytics import tables
 from failback.analytics.analysis import Analysis, analyse
+from failback.analytics.definitions import KEYS, LID, Wanted
 from failback.analytics.engines.spark import SparkEngine, session, why_not
 from failback.analytics.errors import EngineUnavailable
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.lake_store import LakeStore, open_store
-from failback.analytics.report import build_report, check_report
+from failback.analytics.measures import Row
+from failback.analytics.report import build_report
+from failback.analytics.report_schema import report_bytes
 from failback.analytics.run_source import RunSource, source_in_lake
 
 CANDIDATES: Final = "candidates"
@@ -49,6 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         default=CANDIDATES,
         help="whether the table class has the repeated deliveries one by one",
     )
+    parser.add_argument("--key", choices=KEYS, default=LID, help="what messages are the same by")
+    parser.add_argument("--since", metavar="T", help="second after run zero, or an ISO time")
+    parser.add_argument("--until", metavar="T", help="the same; figures are of what begins between")
     return guarded(lambda: _run(parser, parser.parse_args(argv)))
 
 
@@ -60,7 +67,10 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
         raise EngineUnavailable(problem)
     sources = [source_in_lake(options.lake, each) for each in options.run]
     sources += [source_in_lake(options.lake, documents=each) for each in options.documents]
+    wanted = Wanted(key=options.key, since=options.since, until=options.until)
+    sources = [source.counted_as(wanted) for source in sources]
     out = open_store(options.out)
+    out.check()
     with session(options.master) as spark:
         for source in sources:
             engine = SparkEngine(source.lake, spark)
@@ -80,17 +90,16 @@ def result_of(run: str) -> str:
 
 
 def write_result(
-    out: LakeStore, source: RunSource, document: Mapping[str, Any], found: Mapping[str, pa.Table]
+    out: LakeStore, source: RunSource, document: Row, found: Mapping[str, pa.Table]
 ) -> str:
     """Write the tables and then the report; returns the folder."""
-    check_report(dict(document))
+    content = report_bytes(document)
     where = result_of(source.folder.run_id)
     for name, table in found.items():
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd")
         out.write(f"{where}/{name}.parquet", sink.getvalue())
-    text = json.dumps(document, ensure_ascii=False, indent=1).encode()
-    out.write(f"{where}/report.json", text + b"\n")
+    out.write(f"{where}/report.json", content)
     return where
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from failback.analytics import tables
 from failback.analytics.analysis import Analysis
 from failback.analytics.attribution import columns_of
-from failback.analytics.history import GroupQueue
+from failback.analytics.history import GroupQueue, row_id
 from failback.analytics.intervals import IntervalSet
 from failback.analytics.measures.numbers import Row
 
@@ -49,14 +49,26 @@ class Dup(NamedTuple):
         return GroupQueue(self.grp, self.broker, self.ptopic, self.qid)
 
 
+class Told(NamedTuple):
+    """A commit as it was sent: broker id, incarnation, offset, and its row."""
+
+    bid: int
+    binc: int
+    off: int
+    row: str
+
+
 class Figures:
     """Lookups shared by the parts of a report."""
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
         self.warmup_end_ns = analysis.folder.warmup_end_ns
-        in_figures = pc.greater_equal(analysis.repeats.column("bt"), self.warmup_end_ns)
-        shown = analysis.repeats.filter(in_figures)
+        self.until_ns = analysis.folder.until_ns
+        bt = analysis.repeats.column("bt")
+        shown = analysis.repeats.filter(
+            pc.and_(pc.greater_equal(bt, self.warmup_end_ns), pc.less(bt, self.until_ns))
+        )
         self.outside_assignment: int = shown.column("a_no").null_count
         retries = shown.filter(pc.equal(shown.column("cls"), "RETRY"))
         self.retries: Counter[str] = Counter(retries.column("grp").to_pylist())
@@ -85,11 +97,12 @@ class Figures:
         return found
 
     @cached_property
-    def told(self) -> dict[int, set[tuple[int, int, int]]]:
-        """Per assignment the commits near its answer: (broker id, incarnation, offset)."""
-        found: dict[int, set[tuple[int, int, int]]] = defaultdict(set)
+    def told(self) -> dict[int, list[Told]]:
+        """Per assignment the commits near its answer, of equal ones of a process the last."""
+        found: dict[int, list[Told]] = defaultdict(list)
         for row in self.values("told"):
-            found[row["n2"]].add((row["n4"], row["n5"], row["n3"]))
+            name = row_id("commit", row["n6"], row["value"])
+            found[row["n2"]].append(Told(row["n4"], row["n5"], row["n3"], name))
         return found
 
     def depths(self, family: str) -> pa.Table:

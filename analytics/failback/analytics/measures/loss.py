@@ -31,7 +31,10 @@ def losses_of(figures: Figures) -> tuple[dict[str, Row], Row]:
     acked = union_of(figures, "acked", "degraded")
     lanes = {lane for _, lane in sent}
     done = figures.sets("done", "grp", "n1", lanes=lanes)
-    delivered = figures.sets("message", "grp", "n1", lanes=lanes)
+    # Of the message that was sent, whatever counts as the same one elsewhere.
+    all_by_lid = figures.analysis.context.definitions.counts_all_by_lid
+    family = "message" if all_by_lid else "handed"
+    delivered = figures.sets(family, "grp", "n1", lanes=lanes)
     stored = figures.sets("stored", "topic", "n1", lanes=lanes)
     empty = IntervalSet()
     counts: dict[str, Row] = {}

@@ -15,8 +15,8 @@ from failback.client.consumelog.schema import COMMIT_KINDS
 TAKEN_RESULTS: Final = frozenset({"OK", "SENT", *COMMIT_KINDS})
 """Results of commits that nothing contradicts: one-way ones are only known to have been sent."""
 COMMIT_COLUMNS: Final = (
-    "host", "grp", "client_id", "broker", "ptopic", "qid", "off", "addr", "bid", "binc", "t",
-    "sent", "result",
+    "host", "proc_no", "seq", "grp", "client_id", "broker", "ptopic", "qid", "off", "addr", "bid",
+    "binc", "t", "sent", "result",
 )  # fmt: skip
 
 
@@ -53,5 +53,6 @@ def commit_partials(batch: pa.Table, context: Context) -> pa.Table:
         which, number = windows
         near = sent[which]
         key = queue.at(which).and_(n2=number, n3=off[which], n4=bid[which], n5=binc[which])
-        out.values(SUM, "told", key.at(near), np.ones(int(near.sum()), np.int64))
+        key = key.and_(n6=rows["proc_no"][which])
+        out.values(MAX, "told", key.at(near), rows["seq"][which][near])
     return out.table()

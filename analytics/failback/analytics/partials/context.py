@@ -6,9 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from failback.analytics.align import Clocks
+from failback.analytics.definitions import DEFAULT, FOREVER, Definitions
 from failback.analytics.epochs import Queue, QueueEvents
 from failback.analytics.history import GroupQueue, History
+from failback.analytics.intervals import Ints
 
 OK_BIN_NS: Final = 10_000_000
 MAX_OK_BINS: Final = 1 << 16
@@ -43,6 +48,12 @@ class Context:
         default_factory=dict
     )
     """Per queue: (assignment number, from, to): commits in between may explain its start."""
+    until_ns: int = FOREVER
+    definitions: Definitions = DEFAULT
+
+    def in_figures(self, begin: Ints) -> NDArray[np.bool_]:
+        """Which rows, by their begin, are in figures."""
+        return (begin >= self.warmup_end_ns) & (begin < self.until_ns)
 
 
 def context_of(
@@ -64,4 +75,6 @@ def context_of(
         ok_bin_ns=max(OK_BIN_NS, -(-end_ns // MAX_OK_BINS)),
         outages=tuple(outages),
         resume_windows=resume_windows,
+        until_ns=history.folder.until_ns,
+        definitions=history.folder.definitions,
     )

@@ -13,13 +13,16 @@ from failback.analytics.partials.rows import Rows, buckets
 from failback.analytics.partials.sums import MAX, MIN, NS, SUM, Key, Partials
 
 DELIVER_COLUMNS: Final = (
-    "grp", "broker", "ptopic", "qid", "epoch", "qoff", "lane", "lseq", "inc", "pqe", "bt", "et",
-    "done",
+    "grp", "broker", "ptopic", "qid", "epoch", "qoff", "lane", "lseq", "sent_lane", "sent_lseq",
+    "inc", "pqe", "bt", "et", "done",
 )  # fmt: skip
 
 
 def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
-    """Of normalised deliveries (:data:`DELIVER_COLUMNS`): copies, messages, progress, rates."""
+    """Of normalised deliveries (:data:`DELIVER_COLUMNS`): copies, messages, progress, rates.
+
+    Rows with the flag ``left_out``, where there is one, are of no figure of duplicates.
+    """
     rows = Rows(batch)
     out = Partials()
     if not rows.count:
@@ -28,7 +31,8 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
     qoff, bt, et = rows["qoff"], rows["bt"], rows["et"]
     ended = rows.valid("et")
     done = ended & rows.true("done")
-    figure = bt >= context.warmup_end_ns
+    counted = ~rows.true("left_out") if rows.has("left_out") else np.ones(rows.count, bool)
+    figure = context.in_figures(bt)
     # What a batch has few of: queues, holders, lanes. Found once, for all the keys below.
     of = Key(
         grp=grp, broker=broker, topic=topic, n1=rows["qid"], n2=rows["epoch"], n3=rows["inc"],
@@ -38,10 +42,18 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
     epoch_queue = of.key(grp="grp", broker="broker", topic="topic", n1="n1", n2="n2")
     holder = of.key(grp="grp", broker="broker", topic="topic", n1="n1", n2="n3", n3="n4")
     group = of.key(grp="grp")
-    lane = group.and_(n1=rows["lane"])
-    out.intervals("copy", epoch_queue, qoff, figure)
-    out.intervals("message", lane, rows["lseq"], figure)
-    out.intervals("done", lane.at(done), rows["lseq"][done], figure[done])
+    here = slice(None) if counted.all() else counted
+    for family, key, values in (
+        ("copy", epoch_queue, qoff),
+        ("message", group.and_(n1=rows["lane"]), rows["lseq"]),
+    ):
+        out.intervals(family, key.at(counted), values[here], figure[here])
+    # What became of a message is told by the identity that its producer gave it.
+    sent_lane, sent_seq = rows["sent_lane"], rows["sent_lseq"]
+    sent = group.and_(n1=sent_lane)
+    if not context.definitions.counts_all_by_lid:
+        out.intervals("handed", sent, sent_seq, figure)
+    out.intervals("done", sent.at(done), sent_seq[done], figure[done])
     bucket = buckets(rows, ("grp", "broker", "ptopic"), et, context.boundaries)
     out.values(MAX, "progress", epoch_queue.and_(n3=bucket).at(done), (qoff + 1)[done])
     by_second = queue.and_(n2=bt // NS)
@@ -56,6 +68,8 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
         step = np.arange(which.size) - np.repeat(np.cumsum(length) - length, length)
         second = bt[which] // NS + step
         out.values(MIN, "open", holder.at(which).and_(n4=second), qoff[which])
+    figure &= counted
+    done &= counted
     out.values(
         SUM,
         "ok_bin",
@@ -66,7 +80,7 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
         ("delivered", figure.astype(np.int64)),
         ("handler_ns", np.where(figure & ended, et - bt, 0)),
         ("abandoned", (figure & ~ended).astype(np.int64)),
-        ("foreign", (figure & (rows["lane"] < 0)).astype(np.int64)),
+        ("foreign", (figure & (sent_lane < 0)).astype(np.int64)),
     ):
         out.values(SUM, name, group, each)
     return out.table()

@@ -55,6 +55,9 @@ class Rows:
             self._numbers[name] = found
         return found
 
+    def has(self, name: str) -> bool:
+        return name in self._batch.schema.names
+
     def valid(self, name: str) -> NDArray[np.bool_]:
         if not self.column(name).null_count:
             return np.ones(self.count, bool)
@@ -82,7 +85,7 @@ class Rows:
 
     def texts(self, name: str, rows: Ints) -> list[str | None]:
         """A text column's values of some rows; all null where the batch lacks the column."""
-        if name not in self._batch.schema.names:
+        if not self.has(name):
             return [None] * rows.size
         found: list[str | None] = self.column(name).take(pa.array(rows)).to_pylist()
         return found

@@ -34,7 +34,7 @@ def produce_partials(batch: pa.Table, context: Context) -> pa.Table:
     shift = rows.shifts(context.clocks)
     due, t0, t1 = rows["due"] + shift, rows["t0"] + shift, rows["t1"] + shift
     topic, broker = rows.codes("topic"), rows.codes("broker")
-    figure = t0 >= context.warmup_end_ns
+    figure = context.in_figures(t0)
     unknown = rows.rename_unknown("res", frozenset(SEND_RESULTS), "UNKNOWN")
     good = rows.one_of("res", GOOD_RESULTS)
     known = rows.valid("lane") & rows.valid("lseq")

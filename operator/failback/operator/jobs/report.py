@@ -72,9 +72,6 @@ def plan_report(
 
 
 def _input(report: ReconsumptionReport, observed: ObservedReport, context: JobContext) -> _Input:
-    unsupported = _unsupported(report)
-    if unsupported:
-        return _Input(reason="JobFailed", message=unsupported, final=True)
     if _needs_spark_operator(report) and "SparkApplication" not in observed.served_kinds:
         text = "the API server serves no SparkApplication"
         return _Input(reason="SparkOperatorMissing", message=text)
@@ -89,16 +86,6 @@ def _input(report: ReconsumptionReport, observed: ObservedReport, context: JobCo
 
 def _needs_spark_operator(report: ReconsumptionReport) -> bool:
     return report.spec.engine == "spark" and report.spec.spark.mode == "sparkApplication"
-
-
-def _unsupported(report: ReconsumptionReport) -> str:
-    """Say which definition nobody here counts by; a report by another one would mislead."""
-    wanted = report.spec.definitions
-    if wanted.key != "lid":
-        return f"definitions.key: {wanted.key} is not supported, lid is"
-    if wanted.window is not None or wanted.ignore_retry_topics:
-        return "definitions: window and ignoreRetryTopics are not supported"
-    return ""
 
 
 def _from_experiment(report: ReconsumptionReport, observed: ObservedReport) -> _Input:

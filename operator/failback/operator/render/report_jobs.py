@@ -25,7 +25,16 @@ def report_arguments(report: ReconsumptionReport, runs: Sequence[str], engine: s
     """Return the words behind ``failback`` that count ``runs``."""
     out = report.spec.artifact_uri
     where = ["--out", out.removeprefix("file://")] if out else []
-    return ["report", *runs, "--engine", engine, *where, "--summary", "/dev/termination-log"]
+    words = ["report", *runs, "--engine", engine, *where, *_definition_words(report)]
+    return [*words, "--summary", "/dev/termination-log"]
+
+
+def _definition_words(report: ReconsumptionReport) -> list[str]:
+    """What differs from the default definitions."""
+    wanted = report.spec.definitions
+    found = [] if wanted.key == "lid" else ["--key", wanted.key]
+    found += [] if wanted.window is None else ["--window", wanted.window]
+    return [*found, "--ignore-retry-topics"] if wanted.ignore_retry_topics else found
 
 
 def spark_submit_arguments(report: ReconsumptionReport) -> list[str]:

@@ -235,10 +235,11 @@ def test_the_spark_operator_is_needed_where_it_is_asked_for() -> None:
     assert condition(over, "Complete")[1:] == ("JobFailed", "FAILED: no driver")
 
 
-def test_a_definition_nobody_counts_by_is_refused() -> None:
-    plan = plan_report(report(definitions={"key": "messageId"}), {}, SEEN, CONTEXT, NOW)
-    assert plan.status["phase"] == "Failed"
-    assert condition(plan, "Complete")[2] == "definitions.key: messageId is not supported, lid is"
+def test_definitions_are_passed_on_to_the_job() -> None:
+    definitions = {"key": "messageId", "window": "15m", "ignoreRetryTopics": True}
+    (job,) = jobs(plan_report(report(definitions=definitions), {}, SEEN, CONTEXT, NOW))
+    words = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert words[-7:-2] == ["--key", "messageId", "--window", "15m", "--ignore-retry-topics"]
 
 
 def test_an_image_that_cannot_be_pulled_is_named() -> None:

@@ -68,7 +68,7 @@ class SparkEngine:
         found = self._partials(
             Pass(
                 "deliver",
-                deliver_columns(self._lake, full=False),
+                deliver_columns(self._lake, context.definitions, full=False),
                 lambda chunk: _deliver_partials(chunk, context, ends),
             ),
             *(
@@ -128,13 +128,14 @@ class SparkEngine:
         ends, wanted = self._late_ends, passes.lanes_of(repeated)
         rows = Pass(
             "deliver",
-            deliver_columns(self._lake, full=True),
+            deliver_columns(self._lake, context.definitions, full=True),
             lambda chunk: passes.candidates_of(
                 normalise(chunk, context, ends, Dropped()), repeated, copied
             ),
         )
+        key = context.definitions.key
         sends = Pass(
-            "produce", passes.ATTEMPT_COLUMNS, lambda chunk: passes.attempts_of(chunk, wanted)
+            "produce", passes.ATTEMPT_COLUMNS, lambda chunk: passes.attempts_of(chunk, wanted, key)
         )
         candidates = mapped(self._spark, self._lake, [rows], tables.DELIVERY)
         attempts = mapped(self._spark, self._lake, [sends], passes.ATTEMPTS)
@@ -195,8 +196,10 @@ class SparkEngine:
             .orderBy("bt", "did")
             .rowsBetween(Window.unboundedPreceding, -1)
         )
-        late = (fn.col("kseq") < fn.max("kseq").over(before)) & (
-            fn.col("bt") >= fn.lit(context.warmup_end_ns)
+        late = (
+            (fn.col("kseq") < fn.max("kseq").over(before))
+            & (fn.col("bt") >= fn.lit(context.warmup_end_ns))
+            & (fn.col("bt") < fn.lit(context.until_ns))
         )
         rows = rows.withColumn("late", fn.coalesce(late, fn.lit(False)))
         first = fn.col("late") & ~fn.col("later")

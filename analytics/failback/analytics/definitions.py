@@ -1,0 +1,142 @@
+"""What counts as the same message, and which of its deliveries count. Pure.
+
+Figures by other definitions than the default ones cannot be compared with others, so a report names
+what differs.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from failback.analytics.errors import ReportInputError
+
+LID: Final = "lid"
+MESSAGE_ID: Final = "messageId"
+BUSINESS_KEY: Final = "businessKey"
+KEYS: Final = (LID, MESSAGE_ID, BUSINESS_KEY)
+FOREVER: Final = (1 << 63) - 1
+
+_DURATION: Final = re.compile(r"([0-9]{1,32})(ms|s|m|h)")
+_NS_OF: Final = {"ms": 1_000_000, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """The definitions of one report; times are ns after run zero."""
+
+    key: str = LID
+    """``lid``: the identity that the workload writes; ``messageId``: UNIQ_KEY, else KEYS;
+    ``businessKey``: KEYS, else UNIQ_KEY. A message that has none is known by its copy."""
+    window_ns: int | None = None
+    """A delivery that begins later than this after the one before is no duplicate of it."""
+    ignore_retry_topics: bool = False
+    """Whether deliveries from retry topics are left out."""
+    since_ns: int | None = None
+    until_ns: int | None = None
+    """Figures are of what begins in [since, until); what lies outside still explains it."""
+
+    @property
+    def counts_all_by_lid(self) -> bool:
+        """Whether every delivery counts, as a delivery of the message that was sent."""
+        return self.key == LID and not self.ignore_retry_topics
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """As ``report.json`` has it."""
+        return {
+            "key": self.key,
+            "window_ns": self.window_ns,
+            "ignore_retry_topics": self.ignore_retry_topics,
+            "since_ns": self.since_ns,
+            "until_ns": self.until_ns,
+        }
+
+
+DEFAULT: Final = Definitions()
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The same as a user says it: instants may be of the wall clock, so they need a run's zero."""
+
+    key: str = LID
+    window: str | None = None
+    ignore_retry_topics: bool = False
+    since: str | None = None
+    until: str | None = None
+
+    def of_run(self, zero_wall_ns: int) -> Definitions:
+        """For a run that began at ``zero_wall_ns``.
+
+        Raises:
+            ReportInputError: Names what cannot be read.
+        """
+        if self.key not in KEYS:
+            raise ReportInputError(f"key must be one of {', '.join(KEYS)}, not {self.key!r}")
+        since = _instant(self.since, zero_wall_ns, "since")
+        until = _instant(self.until, zero_wall_ns, "until")
+        if since is not None and until is not None and until <= since:
+            raise ReportInputError(f"until: {self.until} is not after since, {self.since}")
+        window = None if self.window is None else duration_ns(self.window)
+        return Definitions(self.key, window, self.ignore_retry_topics, since, until)
+
+
+def duration_ns(text: str) -> int:
+    """``90s``, ``15m``, ``250ms``, ``1h`` in ns, at most :data:`FOREVER`.
+
+    Raises:
+        ReportInputError: It is none.
+    """
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise ReportInputError(f"window: {text!r} is no time such as 90s, 15m or 1h")
+    return min(FOREVER, int(found[1]) * _NS_OF[found[2]])
+
+
+def _instant(text: str | None, zero_wall_ns: int, name: str) -> int | None:
+    if text is None:
+        return None
+    try:
+        return instant_ns(text, zero_wall_ns)
+    except ValueError as error:
+        raise ReportInputError(f"{name}: {error}") from error
+
+
+def instant_ns(text: str, zero_wall_ns: int) -> int:
+    """Seconds after run zero, or an ISO time (UTC unless it says otherwise), as ns after run zero.
+
+    Raises:
+        ValueError: It is neither.
+    """
+    try:
+        return round(float(text) * 10**9)
+    except (ValueError, OverflowError):
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"neither seconds nor an ISO time: {text!r}") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1_000_000) * 1000 - zero_wall_ns
+
+
+def words_of(row: dict[str, Any] | None) -> list[str]:
+    """How a report (its ``definitions``) differs from the default ones, in words."""
+    if not row:
+        return []
+    found = []
+    if row["key"] != LID:
+        found.append(f"messages are the same by {row['key']}")
+    if row["window_ns"] is not None:
+        found.append(f"deliveries more than {row['window_ns'] / 1e9:g} s apart are no duplicates")
+    if row["ignore_retry_topics"]:
+        found.append("deliveries from retry topics are left out")
+    if row["since_ns"] is not None:
+        found.append(f"from second {row['since_ns'] / 1e9:g} on")
+    if row["until_ns"] is not None:
+        found.append(f"until second {row['until_ns'] / 1e9:g}")
+    return found

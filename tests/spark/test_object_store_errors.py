@@ -1,0 +1,86 @@
+"""An object store that is away, refuses or has no such bucket: exit code 2, said in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from failback.analytics.jobs import reconsume, stream
+from failback.analytics.lake_command import main as lake_main
+from failback.analytics.lake_store import open_store
+from failback.cli.__main__ import main
+from tests.support.ports import free_port
+from tests.support.s3_server import BUCKET, S3Server, s3_server
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    with s3_server(tmp_path_factory.mktemp("s3")) as found:
+        yield found
+
+
+@pytest.fixture
+def s3(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    for name, value in server.environment.items():
+        monkeypatch.setenv(name, value)
+    return server
+
+
+def away(patch: pytest.MonkeyPatch) -> str:
+    patch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{free_port()}")
+    return f"s3://{BUCKET}/lake"
+
+
+def denied(patch: pytest.MonkeyPatch) -> str:
+    patch.setenv("AWS_SECRET_ACCESS_KEY", "of-somebody-else")
+    return f"s3://{BUCKET}/lake"
+
+
+def without_bucket(_: pytest.MonkeyPatch) -> str:
+    return "s3://nosuch/lake"
+
+
+PROBLEMS = [
+    (away, "NETWORK_CONNECTION"),
+    (denied, "ACCESS_DENIED"),
+    (without_bucket, "no bucket nosuch"),
+]
+
+
+@pytest.mark.parametrize(("make", "why"), PROBLEMS)
+def test_every_command_that_reads_a_lake_says_which_and_why(
+    make: Callable[[pytest.MonkeyPatch], str],
+    why: str,
+    s3: S3Server,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    lake = make(monkeypatch)
+    here = ["--out", str(tmp_path / "out")]
+    for code in (
+        main(["report", "--lake", lake, "--run", "r", *here]),
+        reconsume.main(["--lake", lake, "--run", "r", *here]),
+        stream.main(["--lake", lake, "--checkpoint", str(tmp_path / "c"), "--once", *here]),
+        lake_main(["compact", lake]),
+    ):
+        said = capsys.readouterr().err
+        assert code == 2, said
+        assert said.count("\n") == 1
+        assert said.startswith(f"error: {lake}")
+        assert why in said
+
+
+def test_a_store_that_refuses_what_is_written_names_the_object(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied(monkeypatch)
+    store = open_store(f"s3://{BUCKET}/results")
+    with pytest.raises(OSError, match=rf"s3://{BUCKET}/results/a/b: .*ACCESS_DENIED"):
+        store.write("a/b", b"content")
+    with pytest.raises(OSError, match=rf"s3://{BUCKET}/results/a/b: "):
+        store.read("a/b")
