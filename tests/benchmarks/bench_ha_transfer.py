@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks.bench_ha_transfer [--megabytes 600] [--rounds 3]
 
-Prints MB/s and the CPU seconds of both processes per round; the bytes are compared afterwards.
+Prints per round MB/s until the log is there, after how many seconds its queues and index are, and
+the CPU seconds of both processes until then; the bytes are compared afterwards.
 """
 
 from __future__ import annotations
@@ -88,13 +89,18 @@ def run_slave(root: Path, port: int, end: int, pipe: Connection) -> None:
         store.add_append_listener(
             lambda: complete.set() if store.max_physical_offset >= end else None
         )
+        store_task = asyncio.create_task(store.run(shutdown))
         before, started = _cpu_seconds(), time.monotonic()
         task = asyncio.create_task(service.run(shutdown))
         async with asyncio.timeout(_DEADLINE_SECONDS):
             await complete.wait()
-        pipe.send((time.monotonic() - started, _cpu_seconds() - before))
+            copied = time.monotonic() - started
+            while store.dispatch_behind_bytes or store.index_behind_bytes:  # noqa: ASYNC110 - no event tells of it
+                await asyncio.sleep(0.005)
+        pipe.send((copied, time.monotonic() - started, _cpu_seconds() - before))
         shutdown.set()
         await task
+        await store_task
 
     uvloop.run(follow())
     store.close()
@@ -126,13 +132,14 @@ def measure(folder: Path, megabytes: int) -> dict[str, float | bool]:
     port, end = master_pipe[0].recv()
     slave = context.Process(target=run_slave, args=(folder / "slave", port, end, slave_pipe[1]))
     slave.start()
-    seconds, slave_cpu = slave_pipe[0].recv()
+    seconds, entered_seconds, slave_cpu = slave_pipe[0].recv()
     master_pipe[0].send("done")
     master_cpu = master_pipe[0].recv()
     slave.join()
     master.join()
     return {
         "megabytes_per_second": end / 1e6 / seconds,
+        "entered_after_seconds": entered_seconds,
         "master_cpu_seconds": master_cpu,
         "slave_cpu_seconds": slave_cpu,
         "equal": equal_logs(folder / "master", folder / "slave", end),
@@ -152,7 +159,8 @@ def main() -> int:
         finally:
             shutil.rmtree(folder)
         print(
-            f"round {number + 1}: {result['megabytes_per_second']:.0f} MB/s, CPU master "
+            f"round {number + 1}: {result['megabytes_per_second']:.0f} MB/s, entered after "
+            f"{result['entered_after_seconds']:.1f} s, CPU master "
             f"{result['master_cpu_seconds']:.1f} s, slave {result['slave_cpu_seconds']:.1f} s, "
             f"bytes {'equal' if result['equal'] else 'DIFFER'}"
         )
