@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from failback.analytics.jobs.laps import duckdb_counts, is_right, local_counts
@@ -73,6 +74,18 @@ def test_equal_plans_give_equal_bytes(tmp_path: Path) -> None:
         )
     assert files[0] == files[1]
     assert Plan(seed=1).run != Plan(seed=2).run
+
+
+def test_a_process_writes_the_rows_of_many_queues_into_one_file(tmp_path: Path) -> None:
+    generate(Plan(rows=4_000, queues=100, seed=2), tmp_path / "run")
+    for table in ("deliver", "produce", "scan"):
+        files = sorted((tmp_path / "run" / "lake" / f"table={table}").rglob("*.parquet"))
+        assert len({path.name.split("-")[1] for path in files}) == len(files)
+        rows = [pq.read_table(path, columns=["qid", "seq"], partitioning=None) for path in files]
+        assert all(len(set(found.column("qid").to_pylist())) > 1 for found in rows)
+        for found in rows:
+            seq = sorted(found.column("seq").to_pylist())
+            assert seq == list(range(seq[0], seq[0] + len(seq)))
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ def generate(plan: Plan, out: Path) -> dict[str, Any]:
             for proc, rows in deliveries(plan, story, group):
                 writer.add("deliver", proc, rows)
     _write_small(plan, told, writer)
+    writer.close()
     truth = truth_of(plan, told)
     last = max((story.delivered + 2 * PAUSE_STEPS) * STEP_NS for story in told)
     for name, document in (

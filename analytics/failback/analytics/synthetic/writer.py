@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,10 +18,14 @@ from failback.client.consumelog.segments import SEGMENT_KEY
 
 ZERO_WALL_NS: Final = 1_700_000_000_000_000_000
 HOST: Final = "h1"
+FILE_ROWS: Final = 1 << 18
+"""A file is written when it has at least so many rows."""
+WAITING_ROWS: Final = 1 << 20
+"""No more rows than this wait; the fullest file goes first."""
 
 
 class Writer:
-    """The files of one generated run; one file per call of :meth:`add`."""
+    """The files of one generated run: as a process writes them, rows of many queues in each."""
 
     def __init__(self, lake: Path, run: str, hosts: Mapping[int, str]) -> None:
         """Write below ``lake``; ``hosts`` names the host of processes that are not on the first."""
@@ -30,12 +34,36 @@ class Writer:
         self._hosts = hosts
         self.seq: Counter[int] = Counter()
         self._index: Counter[tuple[str, int]] = Counter()
+        self._waiting: dict[tuple[str, int], list[pa.Table]] = defaultdict(list)
+        self._rows: Counter[tuple[str, int]] = Counter()
 
     def add(self, table: str, proc: int, columns: Mapping[str, Any]) -> None:
         """Add rows of one process; columns that are not given are null."""
         count = len(next(iter(columns.values())))
         if not count:
             return
+        schema = arrow_schema(table)
+        arrays = [
+            pa.nulls(count, f.type) if f.name not in columns else _cast(columns[f.name], f.type)
+            for f in schema
+        ]
+        key = (table, proc)
+        self._waiting[key].append(pa.table(arrays, names=schema.names))
+        self._rows[key] += count
+        if self._rows[key] >= FILE_ROWS:
+            self._write(key)
+        while self._rows.total() > WAITING_ROWS:
+            self._write(max(self._rows, key=lambda key: (self._rows[key], key)))
+
+    def close(self) -> None:
+        """Write what waits; until then ``seq`` is not what it will be."""
+        for key in sorted(self._waiting):
+            self._write(key)
+
+    def _write(self, key: tuple[str, int]) -> None:
+        table, proc = key
+        rows = pa.concat_tables(self._waiting.pop(key)).unify_dictionaries().combine_chunks()
+        count = self._rows.pop(key)
         schema = arrow_schema(table)
         first = self.seq[proc] + 1
         self.seq[proc] += count
@@ -50,13 +78,12 @@ class Writer:
             "mono_ns": np.zeros(count, np.int64),
             "host": repeat(host, count),
         }
-        given = {**common, **columns}
         arrays = [
-            pa.nulls(count, f.type) if f.name not in given else _cast(given[f.name], f.type)
+            _cast(common[f.name], f.type) if f.name in common else rows.column(f.name)
             for f in schema
         ]
-        index = self._index[table, proc]
-        self._index[table, proc] += 1
+        index = self._index[key]
+        self._index[key] += 1
         segment = {
             "run": self._run, "proc": proc_id.hex(), "proc_no": proc, "role": "bench",
             "host": host, "index": index, "seq_lo": first, "seq_hi": first + count - 1,
