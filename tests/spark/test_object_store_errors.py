@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -44,9 +45,11 @@ def without_bucket(_: pytest.MonkeyPatch) -> str:
     return "s3://nosuch/lake"
 
 
+REFUSED = "ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH|403"
+"""How a store says no depends on the request: an answer to HEAD has no body."""
 PROBLEMS = [
     (away, "NETWORK_CONNECTION"),
-    (denied, "ACCESS_DENIED"),
+    (denied, REFUSED),
     (without_bucket, "no bucket nosuch"),
 ]
 
@@ -72,7 +75,7 @@ def test_every_command_that_reads_a_lake_says_which_and_why(
         assert code == 2, said
         assert said.count("\n") == 1
         assert said.startswith(f"error: {lake}")
-        assert why in said
+        assert re.search(why, said)
 
 
 def test_a_store_that_refuses_what_is_written_names_the_object(
@@ -80,7 +83,7 @@ def test_a_store_that_refuses_what_is_written_names_the_object(
 ) -> None:
     denied(monkeypatch)
     store = open_store(f"s3://{BUCKET}/results")
-    with pytest.raises(OSError, match=rf"s3://{BUCKET}/results/a/b: .*ACCESS_DENIED"):
+    with pytest.raises(OSError, match=rf"s3://{BUCKET}/results/a/b: .*({REFUSED})"):
         store.write("a/b", b"content")
     with pytest.raises(OSError, match=rf"s3://{BUCKET}/results/a/b: "):
         store.read("a/b")

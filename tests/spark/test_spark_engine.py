@@ -41,8 +41,8 @@ pytestmark = [
 HISTORIES = 60
 WARM = {"engine", "created", "timings"}
 WHERE_THE_ENGINE_MATTERS = {
-    "missing_segment", "corrupt_pages", "nullable_column_missing", "required_column_missing",
-    "newer_minor_version", "unknown_status", "unknown_end_reason", "unknown_send_result",
+    "corrupt_pages", "nullable_column_missing", "required_column_missing",
+    "unknown_status", "unknown_end_reason", "unknown_send_result",
     "impossible_rows", "foreign_rows_without_any_key", "one_offset_with_two_ids",
     "order_within_the_clocks_error", "no_delivery", "offsets_of_62_bits",
     "the_largest_small_integers",

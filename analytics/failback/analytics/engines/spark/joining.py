@@ -21,7 +21,12 @@ def joined_values(rows: DataFrame) -> dict[str, pa.Table]:
     joined = (
         rows.where(op != partials.INTERVAL)
         .groupBy("op", *tables.KEY)
-        .agg(fn.sum("lo").alias("sum"), fn.max("lo").alias("max"), fn.min("lo").alias("min"))
+        .agg(
+            # Of sums only: maxima are offsets, of which a few may be more than a number holds.
+            fn.sum(fn.when(op == partials.SUM, fn.col("lo"))).alias("sum"),
+            fn.max("lo").alias("max"),
+            fn.min("lo").alias("min"),
+        )
         .select(
             *tables.KEY,
             fn.when(op == partials.SUM, fn.col("sum"))
