@@ -150,7 +150,7 @@ RUNS: Final = (
     CauseRun(
         "TAIL_CRASH",
         "SIGKILL of a consumer that had a backlog cached and did not commit",
-        ({"id": "f1", "fault": "kill-consumer", "at": 40, "target": ALL},),
+        ({"id": "f1", "fault": "kill-consumer", "at": 20, "target": ALL},),
         load=ALL_CACHED,
         group={"threads": 2, "pullThresholdForQueue": 5000, "handler": {"meanMs": 4}},
         switches=UNCOMMITTED,
@@ -185,7 +185,7 @@ RUNS: Final = (
         "TAIL_REBALANCE",
         "one of two masters without slaves was killed; its queues left the route, were dropped"
         " and taken again at its return, by a consumer that had not committed",
-        (_kill("f1", 50, downSeconds=120),),
+        (_kill("f1", 20, downSeconds=120),),
         load=ALL_CACHED,
         group={"threads": 2, "pullThresholdForQueue": 5000, "handler": {"meanMs": 4}},
         switches=UNCOMMITTED,

@@ -34,7 +34,6 @@ def reset_to_run_zero(cluster: LocalCluster, run_dir: Path) -> None:
 
 def freeze_a_member(cluster: LocalCluster, run_dir: Path) -> None:
     """Member 0 stops for longer than a broker believes in a silent client, then goes on."""
-    time.sleep(2)
     pid = int(json.loads(_note_of(run_dir, "group-orders-0").read_text())["pid"])
     os.kill(pid, signal.SIGSTOP)
     try:
