@@ -1,6 +1,6 @@
 """The predictor's grid: what faults repeat on real brokers, beside what was predicted.
 
-Run: ``python -m tests.benchmarks.bench_predictor [SETTING ...] [--out FILE]``. A run takes some two
+Run: ``python -m tests.benchmarks.bench_predictor [SETTING ...] [--out FILE]``. A run takes three
 minutes and gives one number for each of four faults; every setting is run five times, on a cluster
 of its own, several settings at a time. ``--out`` adds the result of every run to a JSON file as
 soon as it is there and goes on with what is in it, so a grid can be made piece by piece. Prints the
@@ -49,7 +49,8 @@ def main() -> int:
         kept.save()
     print(f"\n{table(kept.results)}")
     wrong = [*failures, *shortcomings(kept.results)]
-    print("\n".join(wrong), file=sys.stderr)
+    for line in wrong:
+        print(line, file=sys.stderr)
     return 1 if wrong else 0
 
 
