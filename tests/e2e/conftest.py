@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from failback.analytics.engines.spark import why_not
 from tests.support.demo_run import Demo, run_demo
+from tests.support.exposure_watch import Look, watched_runs
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
-    """``failback demo --quick``, ended; its report engine is the default one, Spark."""
+def watched_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Demo, Sequence[Look]]:
+    """The demo below, and what a dashboard showed of it meanwhile."""
     if missing := why_not():
         pytest.skip(missing)
-    return run_demo(tmp_path_factory.mktemp("demo") / "runs", "--quick")
+    with watched_runs(tmp_path_factory.mktemp("demo")) as (runs, looks):
+        return run_demo(runs, "--quick"), looks
+
+
+@pytest.fixture(scope="session")
+def demo(watched_demo: tuple[Demo, Sequence[Look]]) -> Demo:
+    """``failback demo --quick``, ended; its report engine is the default one, Spark."""
+    return watched_demo[0]
