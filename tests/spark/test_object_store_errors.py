@@ -65,12 +65,13 @@ def test_every_command_that_reads_a_lake_says_which_and_why(
 ) -> None:
     lake = make(monkeypatch)
     here = ["--out", str(tmp_path / "out")]
-    for code in (
-        main(["report", "--lake", lake, "--run", "r", *here]),
-        reconsume.main(["--lake", lake, "--run", "r", *here]),
-        stream.main(["--lake", lake, "--checkpoint", str(tmp_path / "c"), "--once", *here]),
-        lake_main(["compact", lake]),
+    for command, words in (
+        (main, ["report", "--lake", lake, "--run", "r", *here]),
+        (reconsume.main, ["--lake", lake, "--run", "r", *here]),
+        (stream.main, ["--lake", lake, "--checkpoint", str(tmp_path / "c"), "--once", *here]),
+        (lake_main, ["compact", lake]),
     ):
+        code = command(words)
         said = capsys.readouterr().err
         assert code == 2, said
         assert said.count("\n") == 1
