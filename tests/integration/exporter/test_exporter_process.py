@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -9,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from failback.client.admin import AdminClient
+from failback.client.model import Message
+from failback.client.producer import Producer
+from failback.client.settings import ClientSettings
+from failback.protocol.route import TopicConfig
 from tests.support.apache import Broker, NameServer
 from tests.support.polling import SCALE, wait_until
 from tests.support.ports import free_port
@@ -107,6 +113,38 @@ def test_a_broker_is_up_until_it_is_killed(tmp_path: Path) -> None:
         broker.start()
         processes.append(broker.process)
         exporter.wait("failback_exporter_up", [1.0])
+    finally:
+        for process in reversed(processes):
+            process.dispose()
+
+
+async def test_how_late_a_group_is_and_who_produces_is_shown(tmp_path: Path) -> None:
+    namesrv = NameServer("failback", tmp_path / "namesrv")
+    broker = Broker("failback", tmp_path / "broker", namesrv.address)
+    processes = [namesrv.process]
+    try:
+        namesrv.start()
+        broker.start()
+        processes.append(broker.process)
+        settings = ClientSettings(namesrv_addrs=(namesrv.address,), client_ip="127.0.0.1")
+        async with AdminClient() as admin, Producer("shop", settings) as producer:
+            await admin.create_topic(broker.address, TopicConfig("T", 1, 1))
+            for _ in range(3):
+                await producer.send(Message("T", b"x"))
+            await admin.update_offset(broker.address, "late", "T", 0, 1)
+            await admin.update_offset(broker.address, "done", "T", 0, 3)
+            exporter = Exporter(tmp_path, namesrv.address)
+            processes.append(exporter.process)
+            shop = 'rocketmq_producer_count{broker="broker-a",cluster="bench",group="shop"}'
+            await asyncio.to_thread(exporter.wait, shop, [1.0])
+        latency = "rocketmq_group_get_latency_by_storetime"
+        place = f'{latency}{{broker="broker-a",cluster="bench",group="%s",topic="T"}}'
+        assert exporter.values(place % "done") == [0.0]
+        first = exporter.values(place % "late")
+        assert first[0] > 0
+        wait_until(lambda: exporter.values(place % "late") > first, "it gets later", 60)
+        assert exporter.values("rocketmq_brokeruntime_commitlogdir_capacity_total")[0] > 1e6
+        assert len(exporter.values("rocketmq_brokeruntime_pmdt_0ms")) == 1
     finally:
         for process in reversed(processes):
             process.dispose()
