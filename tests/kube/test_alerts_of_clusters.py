@@ -26,11 +26,13 @@ from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator_process import OperatorProcess, condition_of
 from tests.support.polling import wait_until
-from tests.support.prometheus_lab import Prometheus, watching
+from tests.support.prometheus_lab import RULES_FACTOR, Prometheus, watching
 from tests.support.quick_pair import QuickPair, hasty_operator
 
 pytestmark = pytest.mark.kube
 
+WATCHED_MS = round(2 * 60_000 / RULES_FACTOR)
+"""Two of the minutes at which a rule looks back."""
 TOPIC, MASTER, SLAVE = "PAID", 0, 1
 LAG_BYTES, PART_BYTES = 1 << 20, 64 << 10
 THRESHOLDS = {
@@ -142,6 +144,18 @@ async def test_a_slave_with_another_log_is_told(lab: Lab, node: NodeProcess) -> 
     uid = lab.pair.api.get("PersistentVolumeClaim", claim)["metadata"]["uid"]
     lab.pair.annotate(force_resync_member=uid)
     lab.ends("FailbackSlaveDiverged")
+
+
+@pytest.mark.soak
+def test_an_operator_that_hangs_is_told(lab: Lab) -> None:
+    age = "failback_operator_pass_age_seconds"
+    wait_until(lambda: lab.prometheus.query(f"{age} offset {WATCHED_MS}ms"), "what it did before")
+    os.kill(lab.running.process.pid, signal.SIGSTOP)
+    try:
+        lab.fires("FailbackOperatorStalled")
+    finally:
+        os.kill(lab.running.process.pid, signal.SIGCONT)
+    lab.ends("FailbackOperatorStalled")
 
 
 @pytest.mark.soak
