@@ -7,6 +7,7 @@ series. Each case says at which minute which alerts fire; every other alert must
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -328,3 +329,18 @@ def test_every_alert_has_a_case_that_fires_it_and_one_that_does_not(alert: str) 
         if alert not in case[3] and inputs & {name.partition("{")[0] for name in case[1]}
     ]
     assert silent, "a silent case with the same metrics"
+
+
+@pytest.mark.parametrize("alert", sorted(alerts()))
+def test_every_alert_is_caused_on_real_processes(alert: str) -> None:
+    """Where they fire; what is not provoked there is a promise that nobody has seen kept."""
+    tests = Path(__file__).parents[2]
+    files = [
+        *tests.glob("integration/charts/test_alerts_*.py"),
+        tests / "kube" / "test_alerts_of_clusters.py",
+    ]
+    waits = re.compile(
+        rf'fires\("{alert}"|"{alert}" in \S*prometheus\.(fired|firing)|'
+        rf'"{alert}" in await asyncio\.to_thread'
+    )
+    assert any(waits.search(file.read_text()) for file in files)
