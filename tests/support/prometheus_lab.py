@@ -150,18 +150,12 @@ def exporting(folder: Path, *arguments: str) -> Iterator[int]:
 class AlertLab:
     """Name server, master, slave, exporter and Prometheus; ends all of them."""
 
-    def __init__(self, folder: Path, runs: Path | None = None, **settings: object) -> None:
-        """Make it, nothing started.
-
-        Args:
-            runs: A folder of run folders that the exporter shows, too.
-            settings: More lines of both brokers' configuration.
-        """
+    def __init__(self, folder: Path, **settings: object) -> None:
+        """``settings`` are more lines of both brokers' configuration."""
         self.folder = folder
         self.namesrv = NameServer("failback", folder / "namesrv")
         self.admin = AdminClient()
         self.nodes: list[Broker] = []
-        self._runs = runs
         self._more = settings
         self._stack = ExitStack()
 
@@ -179,8 +173,7 @@ class AlertLab:
         self.nodes += [self._node(0, "ASYNC_MASTER"), self._node(1, "SLAVE")]
         for node in self.nodes:
             node.start()
-        runs = ["--runs", str(self._runs)] if self._runs else []
-        arguments = ["--namesrv", self.namesrv.address, *runs]
+        arguments = ["--namesrv", self.namesrv.address]
         exporter_port = self._stack.enter_context(exporting(self.folder / "exporter", *arguments))
         ports = [int(str(node.settings["failbackHttpPort"])) for node in self.nodes]
         self.prometheus = self._stack.enter_context(

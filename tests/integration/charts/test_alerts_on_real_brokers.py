@@ -8,7 +8,6 @@ group is fast and offsets are seldom written; a file can't be written; a master 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from contextlib import suppress
 from dataclasses import replace
@@ -231,22 +230,3 @@ def test_a_log_that_a_machine_took_with_it_is_told(tmp_path: Path) -> None:
         client.close()
         assert answer.document["gaps"]
         wait_until(lambda: "LogGaps" in prometheus.fired(), "alert LogGaps", seconds=120)
-
-
-@pytest.mark.integration
-@pytest.mark.soak
-async def test_a_fault_without_a_run_is_told(tmp_path: Path) -> None:
-    """The ledger is that of a run whose harness was killed."""
-    run = tmp_path / "runs" / "r1"
-    run.mkdir(parents=True)
-    (run / "run.json").write_text(json.dumps({"run": "r1", "experiment": "kill"}))
-    entry = {"id": "u0001", "call": "release", "args": {"pod": "pair-0"}, "fid": "f1"}
-    (run / "undo.jsonl").write_text(json.dumps(entry) + "\n")
-    async with AlertLab(tmp_path / "lab", runs=tmp_path / "runs") as lab:
-        await lab.fires("FaultLeftActive")
-        healed = json.dumps({"id": "u0001", "healed": {}})
-        with (run / "undo.jsonl").open("a") as ledger:
-            ledger.write(healed + "\n")
-        await lab.comes(
-            lambda: not lab.prometheus.query("failback_fault_active"), "the heal", seconds=60
-        )
