@@ -5,15 +5,16 @@ from __future__ import annotations
 import copy
 import functools
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from failback.operator.planning.cluster import plan_cluster
-from failback.operator.planning.encoding import operation_from_status
+from failback.operator.planning.encoding import difference, operation_from_status
 from failback.operator.planning.memory import Memory
 from failback.operator.planning.observed import ObservedCluster
 from failback.operator.planning.types import Plan, SetConfig
 from failback.operator.render.context import Context, kubernetes_context
+from tests.support.merge_patch import merged
 from tests.support.planning_world import Refused, World
 
 CONTEXT = kubernetes_context("shop", "0.1.0")
@@ -57,7 +58,7 @@ class Run:
     ) -> None:
         self.world = world
         self.context = context
-        self.crashes = frozenset(crashes)
+        self.crashes = crashes
         self.late = late
         self.seen: list[ObservedCluster] = []
         self.writes = 0
@@ -80,7 +81,7 @@ class Run:
         self.check(plan)
         try:
             self._carry_out(plan)
-        except (Refused, Crashed):
+        except Crashed:
             return plan
         finally:
             self._note()
@@ -94,19 +95,23 @@ class Run:
     def _carry_out(self, plan: Plan) -> None:
         world = self.world
         if plan.operation_first:
-            self._write()
-            world.status = {**world.status, **_operation(plan)}
-            if "currentOperation" not in plan.status:
-                world.status.pop("currentOperation", None)  # a dict of its own
-            self._written()
+            self._patch(_operation(world.status), _operation(plan.status))
         world.events += plan.events
         for action in plan.actions:
             self._write()
-            world.carry_out(action)
+            try:
+                world.carry_out(action)
+            except Refused:
+                break  # what comes after it is left out; the status is written all the same
             self._written()
-        if plan.status != world.status:
+        self._patch(world.status, plan.status)
+
+    def _patch(self, have: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+        """Write the difference, if there is one, as the server takes it."""
+        patch = difference(have, wanted)
+        if patch:
             self._write()
-            world.status = json.loads(json.dumps(plan.status))
+            self.world.status = merged(self.world.status, json.loads(json.dumps(patch)))
             self._written()
 
     def _write(self) -> None:
@@ -114,6 +119,7 @@ class Run:
 
     def _written(self) -> None:
         if self.writes in self.crashes:
+            self.memory = Memory()
             raise Crashed
 
     def _note(self) -> None:
@@ -160,8 +166,8 @@ def _pause(plan: Plan, same: bool) -> float:
     return 10.0 if same else min(plan.wake_after or 5.0, 5.0) + 0.2
 
 
-def _operation(plan: Plan) -> dict[str, object]:
-    found = plan.status.get("currentOperation")
+def _operation(status: Mapping[str, Any]) -> dict[str, Any]:
+    found = status.get("currentOperation")
     return {} if found is None else {"currentOperation": found}
 
 

@@ -115,7 +115,7 @@ def plan_cluster(
     return Plan(
         actions=every,
         status=new,
-        operation_first=moved and bool(every),
+        operation_first=moved and bool(every) and not advance.counts,
         events=(*advance.events, *_operation_events(running, advance), *_events(view, new)),
         wake_after=_wake_after(view, advance, moved, new),
     )

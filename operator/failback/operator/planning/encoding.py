@@ -113,11 +113,14 @@ def merge_conditions(
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     """Return the merge patch that turns ``old`` into ``new``; empty when they are equal.
 
-    Lists are replaced whole; a key that is gone becomes ``None``.
+    Lists are replaced whole; a key that is gone becomes ``None``. A ``None`` in ``new`` is a key
+    that is not there, as no stored status holds one: to write it would be a write for nothing.
     """
-    patch: dict[str, Any] = {key: None for key in old if key not in new}
+    patch: dict[str, Any] = {key: None for key in old if new.get(key) is None}
     for key, value in new.items():
         have = old.get(key)
+        if value is None:
+            continue
         if isinstance(value, Mapping) and isinstance(have, Mapping):
             if inner := difference(have, value):
                 patch[key] = inner

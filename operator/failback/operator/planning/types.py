@@ -246,14 +246,17 @@ class Operation:
 
     def at_step(self, step: str, now: float, **data: Any) -> Operation:
         """Return the operation at another step, with ``data`` merged in."""
-        return replace(
-            self,
-            step=step,
-            step_started_at=now,
-            attempts=0,
-            blocked_by=(),
-            data={**self.data, **data},
-        )
+        moved = replace(self, step=step, step_started_at=now, attempts=0, blocked_by=())
+        return moved.remembering(data)
+
+    def remembering(self, data: Mapping[str, Any]) -> Operation:
+        """Return the operation with ``data`` merged in; ``None`` takes a key out.
+
+        It equals what is read back from the status, which holds no ``None``.
+        """
+        merged = {**self.data, **data}
+        kept = {key: value for key, value in merged.items() if value is not None}
+        return replace(self, data=kept)
 
     def blocked(self, *predicates: str) -> Operation:
         """Return the operation waiting at its step for named predicates."""
@@ -278,6 +281,9 @@ class Advance:
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     wake_after: float = 2.0
+    counts: bool = False
+    """What changed in the operation only says what these actions did: it is written after them. An
+    operator that dies before them has not tried, and the next one must not take it for a try."""
 
 
 # --- the plan -----------------------------------------------------------------------------------

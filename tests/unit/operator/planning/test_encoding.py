@@ -19,6 +19,7 @@ from failback.operator.planning.encoding import (
     to_time,
 )
 from failback.operator.planning.types import Operation
+from tests.support.merge_patch import merged
 
 pytestmark = pytest.mark.unit
 
@@ -89,19 +90,6 @@ json_values = st.recursive(
 statuses = st.dictionaries(words, json_values, max_size=4)
 
 
-def merged(have: Any, patch: Any) -> Any:
-    """Apply a merge patch (RFC 7396)."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(have) if isinstance(have, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            found.pop(key, None)
-        else:
-            found[key] = merged(found.get(key), value)
-    return found
-
-
 @given(old=statuses, new=statuses)
 def test_the_difference_turns_one_status_into_the_other(
     old: dict[str, Any], new: dict[str, Any]
@@ -109,6 +97,18 @@ def test_the_difference_turns_one_status_into_the_other(
     patch = difference(old, new)
     assert merged(old, patch) == new
     assert (patch == {}) == (old == new)
+
+
+with_nothings = st.recursive(
+    st.none() | st.integers(),
+    lambda inner: st.dictionaries(words, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(old=statuses, new=st.dictionaries(words, with_nothings, max_size=4))
+def test_what_was_written_differs_no_more(old: dict[str, Any], new: dict[str, Any]) -> None:
+    assert difference(merged(old, difference(old, new)), new) == {}
 
 
 def test_a_list_in_a_message_is_short() -> None:

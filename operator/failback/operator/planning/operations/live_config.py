@@ -129,6 +129,7 @@ def _send(turn: Turn, changes: tuple[Change, ...], blocked: tuple[str, ...]) -> 
     return turn.stay(
         *blocked,
         actions=_actions(turn, changes),
+        counts=True,
         sent={"first": first, "at": turn.now, "attempts": attempts},
         changes=told,
     )

@@ -140,7 +140,8 @@ def _resize(turn: Turn) -> Advance:
     if turn.now - last < AGAIN_SECONDS:
         return turn.stay(wake=AGAIN_SECONDS)
     actions = tuple(ResizeClaim(claim.name, claim.uid, _size(turn)) for claim in claims)
-    return turn.stay(actions=actions, sent={"since": since, "at": turn.now, "times": times + 1})
+    sent = {"since": since, "at": turn.now, "times": times + 1}
+    return turn.stay(actions=actions, counts=True, sent=sent)
 
 
 def _wait(turn: Turn) -> Advance:

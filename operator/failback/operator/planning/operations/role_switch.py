@@ -142,9 +142,7 @@ def _carry(view: PairView, outcome: Outcome) -> Advance:
     if outcome.done:
         return _next(view, outcome.evidence)
     if outcome.data:
-        kept = {**operation.data, **outcome.data}
-        data = {key: value for key, value in kept.items() if value is not None}
-        return Advance(dataclasses.replace(operation, data=data), wake_after=_SOON)
+        return Advance(operation.remembering(outcome.data), wake_after=_SOON)
     if operation.step == PLANNED[0]:  # nothing was written yet: it waits as a Pending object
         return Advance(None)
     actions = (*_renewal(view), *outcome.actions)

@@ -154,7 +154,7 @@ def give_way(
     if not operation.data.get("closed") or broker is None or broker.config is None:
         return None
     if operation.step == "OpenWrites":
-        return dataclasses.replace(operation, data={**operation.data, "giveWay": True})
+        return operation.remembering({"giveWay": True})
     return operation.at_step("OpenWrites", now, giveWay=True)
 
 

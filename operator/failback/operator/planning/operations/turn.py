@@ -153,13 +153,18 @@ class Turn:
         actions: tuple[Action, ...] = (),
         events: tuple[Event, ...] = (),
         wake: float = 2.0,
+        counts: bool = False,
         **data: Any,
     ) -> Advance:
-        """Return that the operation stays at its step; ``data`` is merged in."""
+        """Return that the operation stays at its step; ``data`` is merged in.
+
+        Args:
+            counts: ``data`` says no more than what the actions did.
+        """
         operation = self.operation.blocked(*blocked)
         if data:
-            operation = dataclasses.replace(operation, data={**operation.data, **data})
-        return Advance(operation, actions, events, wake)
+            operation = operation.remembering(data)
+        return Advance(operation, actions, events, wake, counts)
 
     def go(self, step: str, member: int | None = None, **data: Any) -> Advance:
         """Return that the operation moves to another step; its actions come with the next pass."""
@@ -181,7 +186,7 @@ def timed(turn: Turn, advance: Advance) -> Advance:
         event = Event("OperationTimedOut", text, warning=True)
         return dataclasses.replace(
             advance,
-            operation=dataclasses.replace(operation, data={**operation.data, "timedOut": True}),
+            operation=operation.remembering({"timedOut": True}),
             events=(*advance.events, event),
         )
     if advance.actions or operation.step != turn.operation.step:

@@ -7,7 +7,7 @@ is run undisturbed once, and then once per write with an end right after it.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -72,10 +72,16 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Callable[[World], None]]] = {
 }
 
 
-def finish(begun: World, crash_after: int | None) -> tuple[World, Run]:
+EVERY_WRITE = range(1, 1_000_000)
+
+
+def finish(begun: World, *crash_after: int) -> tuple[World, Run]:
+    return finish_crashing(begun, crash_after)
+
+
+def finish_crashing(begun: World, crashes: Collection[int]) -> tuple[World, Run]:
     world = copy.deepcopy(begun)
-    run = Run(world, crashes=() if crash_after is None else {crash_after})
-    return world, run.until_steady()
+    return world, Run(world, crashes=crashes).until_steady()
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -83,7 +89,7 @@ def test_every_interruption_ends_as_the_undisturbed_run(name: str) -> None:
     spec, begin = SCENARIOS[name]
     begun = steady(**spec)
     begin(begun)
-    undisturbed, run = finish(begun, None)
+    undisturbed, run = finish(begun)
     assert run.writes > 3
     assert not undisturbed.violations
     for write in range(1, run.writes + 1):
@@ -93,8 +99,20 @@ def test_every_interruption_ends_as_the_undisturbed_run(name: str) -> None:
         assert len(world.taken_away()) == len(undisturbed.taken_away()), f"write {write}"
 
 
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_lives_of_one_write_each_end_as_the_undisturbed_run(name: str) -> None:
+    spec, begin = SCENARIOS[name]
+    begun = steady(**spec)
+    begin(begun)
+    undisturbed, _ = finish(begun)
+    world, _ = finish_crashing(begun, EVERY_WRITE)
+    assert world.settled() == undisturbed.settled()
+    assert not world.violations
+    assert len(world.taken_away()) == len(undisturbed.taken_away())
+
+
 def test_the_first_creation_survives_every_interruption() -> None:
-    undisturbed, run = finish(World(pairs=2), None)
+    undisturbed, run = finish(World(pairs=2))
     for write in range(1, run.writes + 1):
         world, _ = finish(World(pairs=2), write)
         assert world.settled() == undisturbed.settled(), f"ended after write {write}"
