@@ -102,6 +102,9 @@ class World:
         self.jobs: dict[str, dict[str, Any]] = {}
         self.pods: dict[str, dict[str, Any]] = {}
         self.progress: dict[str, Any] | None = None
+        self.settings: dict[str, Any] | None = None
+        self.writes_per_life: int | None = None
+        """After so many writes the operator dies in a pass; ``None`` = never."""
         self.events: list[tuple[str, str]] = []
         self.applied: list[tuple[str, str]] = []
         self.finished = False
@@ -110,6 +113,7 @@ class World:
     def plan(self, *, deleting: bool = False) -> Plan:
         observed = ObservedExperiment(
             at=self.now,
+            settings=self.settings,
             namespace_labels=self.labels,
             cluster=self.cluster,
             config_maps=self.config_maps,
@@ -133,7 +137,9 @@ class World:
     def step(self, *, deleting: bool = False) -> Plan:
         """Plan once and carry it out, as an operator and the API server would."""
         found = self.plan(deleting=deleting)
-        for action in found.actions:
+        for number, action in enumerate(found.actions):
+            if number == self.writes_per_life:
+                return found
             match action:
                 case Apply(manifest):
                     self._apply(dict(manifest))
@@ -145,6 +151,8 @@ class World:
                         del self.jobs[name]
                 case _:
                     raise AssertionError(action)
+        if len(found.actions) == self.writes_per_life:
+            return found
         self.events += [(each.reason, each.message) for each in found.events]
         self.status = json.loads(json.dumps(found.status))
         self.finished = found.finish
@@ -169,6 +177,8 @@ class World:
             self.jobs[name] = manifest
         elif kind == "PersistentVolumeClaim":
             self.claim = manifest
+        elif kind == "ConfigMap":
+            self.settings = manifest
 
     # --- what happens to Jobs --------------------------------------------------------------------
 

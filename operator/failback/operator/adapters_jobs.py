@@ -21,6 +21,7 @@ from failback.operator.passes import Decision
 from failback.operator.planning.decode import is_owned
 from failback.operator.planning.observed import Key, Object
 from failback.operator.planning.types import Plan
+from failback.operator.render.experiment_jobs import config_map_name
 from failback.operator.render.jobs import JobContext
 from failback.operator.render.report_jobs import report_job_name
 from failback.operator.store import Store
@@ -124,6 +125,7 @@ class ExperimentKind(_JobKind):
         claim = model.spec.job.run_volume.claim_name
         return ObservedExperiment(
             at=now,
+            settings=self._known(resource).get(("ConfigMap", config_map_name(model.name))),
             namespace_labels=await self._namespace_labels(namespace),
             cluster=cluster,
             config_maps={

@@ -25,6 +25,7 @@ from failback.operator.jobs.runs import (
     worst,
 )
 from failback.operator.kinds.chaos_experiment import Arm, ChaosExperiment
+from failback.operator.planning.children import drift, finished
 from failback.operator.planning.encoding import (
     condition,
     find_condition,
@@ -178,10 +179,10 @@ def _begin(
         claim = experiment.spec.job.run_volume.claim_name
         draft.actions.append(Apply(run_claim(claim, context)))
     seed = int(draft.before["seed"])
-    draft.actions += [
-        Apply(experiment_config_map(experiment, seed, context)),
-        Apply(experiment_job(experiment, arm.name, repetition, context)),
-    ]
+    settings = finished(experiment_config_map(experiment, seed, context))
+    if drift(settings, observed.settings) is not None:
+        draft.actions.append(Apply(settings))
+    draft.actions.append(Apply(experiment_job(experiment, arm.name, repetition, context)))
     draft.status.pop("blockedBy", None)
     if "startedAt" not in draft.before:
         draft.status["startedAt"] = to_time(draft.now)

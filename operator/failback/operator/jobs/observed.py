@@ -27,6 +27,8 @@ class ObservedExperiment:
     """Lease ``failback-<cluster>-chaos``."""
     jobs: Mapping[str, Object] = field(default_factory=dict)
     """Jobs that the experiment owns, by name."""
+    settings: Object | None = None
+    """The ConfigMap that its Jobs read."""
     pods: Mapping[str, Object] = field(default_factory=dict)
     """Newest pod of each of those Jobs, by the Job's name."""
     claim: Object | None = None

@@ -51,6 +51,28 @@ def test_one_job_after_the_other_and_the_results_of_all() -> None:
     assert [reason for reason, _ in world.events] == ["ExperimentStarted", "ExperimentFinished"]
 
 
+def test_an_operator_that_dies_after_every_write_gets_to_the_job() -> None:
+    world = World(experiment())
+    world.writes_per_life = 1
+    world.run()
+    assert world.applied == [
+        ("PersistentVolumeClaim", "failback-runs"),
+        ("ConfigMap", "fbx-kill"),
+        ("Job", "fbx-kill-stay-0"),
+    ]
+
+
+def test_settings_that_somebody_changed_are_put_right_before_a_job() -> None:
+    world = World(experiment())
+    world.run()
+    assert world.settings is not None
+    kept = world.settings["data"]
+    world.jobs.clear()
+    world.settings["data"] = {"experiment.yaml": "spec: {}"}
+    world.run()
+    assert world.settings["data"] == kept
+
+
 def test_arms_rotate_by_repetition() -> None:
     world = World(experiment(repetitions=2))
     for name in (STAY, HANDOVER, "fbx-kill-handover-1", "fbx-kill-stay-1"):
