@@ -100,7 +100,6 @@ def report_many(
     compare: Iterable[Path | str] = (),
     master: str | None = None,
     wanted: Wanted | None = None,
-    allow_changed: bool = False,
 ) -> list[ReportPaths]:
     """Analyse several runs with one Spark session, if Spark it is, and compare them.
 
@@ -116,8 +115,6 @@ def report_many(
             ``auto`` take it.
         wanted: What counts as the same message, and when; also for runs of ``compare`` whose
             report is made.
-        allow_changed: Whether a report may take the place of one that was made before files of
-            the run changed; it is Inconclusive in any case.
 
     Raises:
         ReportInputError: As for :func:`report`; nothing has been written then.
@@ -130,8 +127,6 @@ def report_many(
     sources = [opened(each) for each in run_dirs]
     several = len(sources) > 1
     targets = [(each, _target(each.folder, out, several=several)) for each in sources]
-    for source, target in targets if not allow_changed else ():
-        _keep_what_was_said_before(source.folder, target / "report.json")
     against: list[Row] = []
     for path in map(Path, compare):
         known = path if path.is_file() else path / "report" / "report.json"
@@ -140,20 +135,6 @@ def report_many(
             known = made.json
         against.append(read_report(known))
     return [paths for paths, _ in _built(targets, engine, against, master=master)]
-
-
-def _keep_what_was_said_before(folder: RunFolder, old: Path) -> None:
-    """Refuse to replace a report of the whole evidence by one of what was changed since."""
-    changed = folder.evidence.changed
-    if not changed or not old.exists():
-        return
-    known = read_report(old)
-    if known["run"] == folder.run_id and not known["evidence"].get("changed"):
-        problem = (
-            f"was made before {changed[0]} changed; --allow-changed puts a new report in its place,"
-            " Inconclusive"
-        )
-        raise ReportInputError(problem, old)
 
 
 def _target(folder: RunFolder, out: Path | str | None, *, several: bool) -> Path:

@@ -120,13 +120,6 @@ def report(
         typer.Option("--since", help="Figures from then on: second after run zero, or ISO time."),
     ] = None,
     until: Annotated[str | None, typer.Option("--until", help="Figures until then.")] = None,
-    allow_changed: Annotated[
-        bool,
-        typer.Option(
-            "--allow-changed",
-            help="Replace a report made before files of the run changed; it stays Inconclusive.",
-        ),
-    ] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of report.json.")
     ] = False,
@@ -145,10 +138,7 @@ def report(
     sources = _sources(run or [], lake, run_id or [])
     compared = _run_folders(compare or [])
     wanted = Wanted(key, window, ignore_retry_topics, since, until)
-    done = report_many(
-        sources, engine, out, compare=compared, master=master, wanted=wanted,
-        allow_changed=allow_changed,
-    )  # fmt: skip
+    done = report_many(sources, engine, out, compare=compared, master=master, wanted=wanted)
     if summary is not None:
         _write_summary(summary, [each.json for each in done])
     if textfile is not None:
