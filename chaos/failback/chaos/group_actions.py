@@ -13,6 +13,7 @@ from failback.chaos import consumer_faults, faults, handler_faults, healing, sub
 from failback.chaos.acting import await_assigned, evidence_of, guarded, session_of
 from failback.chaos.fault_record import FaultRecord
 from failback.chaos.ledger import RESET_HANDLERS, SUBSCRIBE
+from failback.chaos.session import Session
 
 
 def restart_consumers(
@@ -90,11 +91,7 @@ def set_handler(
 
     def act() -> dict[str, Any]:
         intended = faults.wait_for_time(session, fid, at_seconds, after, group=group)
-        record = FaultRecord(
-            fid, "slow-handler", f"group={group} mode=all", session.schedule.seeds["victims"]
-        )
-        record.intended_ns = intended
-        record.victims = [{"group": group}]
+        record = _record_of_all(session, fid, "slow-handler", group, intended)
         knobs = {"delay_ms": delay_ms, "fail_ratio": fail_ratio, "throw_ratio": throw_ratio}
         handler_faults.set_handlers(session, record, group, knobs, duration_seconds)
         return evidence_of(session, record)
@@ -105,6 +102,16 @@ def set_handler(
 def reset_handlers(configuration: Configuration = None, secrets: Secrets = None) -> dict[str, Any]:
     """Undo of :func:`set_handler` for every group; safe to repeat."""
     return _undo(configuration, RESET_HANDLERS)
+
+
+def _record_of_all(
+    session: Session, fid: str, fault: str, group: str, intended_ns: int
+) -> FaultRecord:
+    """A fault of all members of a group."""
+    record = FaultRecord(fid, fault, f"group={group} mode=all", session.schedule.seeds["victims"])
+    record.intended_ns = intended_ns
+    record.victims = [{"group": group}]
+    return record
 
 
 def unsubscribe_consumers(
@@ -128,11 +135,7 @@ def unsubscribe_consumers(
 
     def act() -> dict[str, Any]:
         intended = faults.wait_for_time(session, fid, at_seconds, after, group=group)
-        record = FaultRecord(
-            fid, "unsubscribe", f"group={group} mode=all", session.schedule.seeds["victims"]
-        )
-        record.intended_ns = intended
-        record.victims = [{"group": group}]
+        record = _record_of_all(session, fid, "unsubscribe", group, intended)
         subscription_faults.unsubscribe(session, record, group, duration_seconds)
         return evidence_of(session, record)
 
