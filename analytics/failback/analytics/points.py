@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 
+from failback.analytics.figure_data.points import Point
 from failback.analytics.history import GroupQueue
 from failback.analytics.labels import report_group
 from failback.analytics.measures import NS, Figures
@@ -45,17 +46,6 @@ _SAMPLE_KINDS: Final = {("code43", True): "master_table", ("code43", False): "sl
                         ("file", True): "master_file"}  # fmt: skip
 
 
-class _Point(NamedTuple):
-    kind: str
-    group: str | None
-    broker: str | None
-    topic: str | None
-    qid: int | None
-    t_ns: int
-    value: float
-    label: str | None
-
-
 def points_table(figures: Figures) -> pa.Table:
     """All points, sorted by kind, queue and time."""
     found = [
@@ -74,22 +64,22 @@ def points_table(figures: Figures) -> pa.Table:
     )
 
 
-def _order(point: _Point) -> tuple[Any, ...]:
+def _order(point: Point) -> tuple[Any, ...]:
     names = ("" if value is None else str(value) for value in point[:4])
     return (*names, point.qid or 0, point.t_ns, point.label or "")
 
 
-def _rates(figures: Figures) -> Iterator[_Point]:
+def _rates(figures: Figures) -> Iterator[Point]:
     for row in figures.values("send_rate"):
-        yield _Point("produce_rate", None, None, None, None, row["n1"] * NS, row["value"], None)
+        yield Point("produce_rate", None, None, None, None, row["n1"] * NS, row["value"], None)
     total: Counter[int] = Counter()
     for seconds in figures.seconds.values():
         total.update(seconds)
     for at, count in total.items():
-        yield _Point("deliver_rate", None, None, None, None, at * NS, count, None)
+        yield Point("deliver_rate", None, None, None, None, at * NS, count, None)
 
 
-def _sends(figures: Figures) -> Iterator[_Point]:
+def _sends(figures: Figures) -> Iterator[Point]:
     """The slowest send of every tenth of a second, per result, from its due time."""
     rows = figures.values("send_point")
     step = max(1, -(-len(rows) // MAX_POINTS))
@@ -99,10 +89,10 @@ def _sends(figures: Figures) -> Iterator[_Point]:
         slowest[key] = max(slowest.get(key, (-1, 0)), (row["value"], row["n1"]))
     for (result, _), (latency, at) in slowest.items():
         t = at * LATENCY_POINT_NS
-        yield _Point("send_latency", None, None, None, None, t, latency / 1e6, result)
+        yield Point("send_latency", None, None, None, None, t, latency / 1e6, result)
 
 
-def _duplicates(figures: Figures) -> Iterator[_Point]:
+def _duplicates(figures: Figures) -> Iterator[Point]:
     total: Counter[int] = Counter()
     grouped: Counter[tuple[str, str, int]] = Counter()
     for dup in figures.dups:
@@ -110,12 +100,12 @@ def _duplicates(figures: Figures) -> Iterator[_Point]:
         total[at] += 1
         grouped[dup.grp, report_group(dup.cause), at] += 1
     for at, count in total.items():
-        yield _Point("dup_rate", None, None, None, None, at * NS, count, None)
+        yield Point("dup_rate", None, None, None, None, at * NS, count, None)
     for (group, label, at), count in grouped.items():
-        yield _Point("dup_by_group", group, None, None, None, at * NS, count, label)
+        yield Point("dup_by_group", group, None, None, None, at * NS, count, label)
 
 
-def _staircases(figures: Figures) -> Iterator[_Point]:
+def _staircases(figures: Figures) -> Iterator[Point]:
     """Every copy of an offset over time, for the queues with most duplicates."""
     dups = Counter(dup.queue for dup in figures.dups)
     shown = set(sorted(figures.seconds, key=lambda key: (-dups[key], key))[:MAX_QUEUES])
@@ -123,7 +113,7 @@ def _staircases(figures: Figures) -> Iterator[_Point]:
         for row in figures.values(family):
             key = GroupQueue(row["grp"], row["broker"], row["topic"], row["n1"])
             if key in shown:
-                yield _Point(kind, *key, (row["n2"] + 1) * NS, row["value"], None)
+                yield Point(kind, *key, (row["n2"] + 1) * NS, row["value"], None)
     for (key, source, bid), samples in figures.analysis.history.samples.items():
         name = _SAMPLE_KINDS.get((source, bid == 0))
         if key in shown and name:
@@ -132,15 +122,15 @@ def _staircases(figures: Figures) -> Iterator[_Point]:
                 # Flat stretches need their two ends only.
                 following = samples[at + 1].off if at + 1 < len(samples) else None
                 if not last == sample.off == following:
-                    yield _Point(name, *key, sample.t, sample.off, None)
+                    yield Point(name, *key, sample.t, sample.off, None)
                 last = sample.off
 
 
-def _events(figures: Figures) -> Iterator[_Point]:
+def _events(figures: Figures) -> Iterator[Point]:
     seen: dict[str, set[str]] = defaultdict(set)
     for step in figures.analysis.history.faults:
         word = _EVENTS.get(step.kind)
         if word and step.observed is not None and step.kind not in seen[step.fid]:
             seen[step.fid].add(step.kind)
             who = f"{step.broker}/{step.bid} " if step.broker else ""
-            yield _Point("event", None, step.broker, None, None, step.t, 0.0, f"{who}{word}")
+            yield Point("event", None, step.broker, None, None, step.t, 0.0, f"{who}{word}")
