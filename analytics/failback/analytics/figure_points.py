@@ -8,48 +8,43 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 
 from failback.analytics.exposures import exposure_curves, instants_of
+from failback.analytics.figure_data.points import Point
 from failback.analytics.history import GroupQueue
 from failback.analytics.measures import NS, Figures
-from failback.analytics.points import SCHEMA
+from failback.analytics.points import table_of
 
 MAX_QUEUES: Final = 200
 MAX_EVENTS: Final = 200
 WITNESS: Final = "WITNESS:"
 """How triggers of route rows begin that a watcher of name servers wrote."""
 
-_Row = tuple[str, str | None, str | None, str | None, int | None, int, float, str | None]
-
 
 def figure_points(figures: Figures) -> pa.Table:
     """Further points, each kind sorted by queue and time."""
-    found = [*_repeats(figures), *_exposure(figures), *_owners(figures), *_routes(figures)]
-    columns: Any = zip(*found, strict=True) if found else [[] for _ in SCHEMA]
-    return pa.table(
-        [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
-    )
+    return table_of([*_repeats(figures), *_exposure(figures), *_owners(figures), *_routes(figures)])
 
 
-def _repeats(figures: Figures) -> Iterator[_Row]:
+def _repeats(figures: Figures) -> Iterator[Point]:
     totals = Counter(dup.queue for dup in figures.dups)
     shown = set(sorted(totals, key=lambda key: (-totals[key], key))[:MAX_QUEUES])
     counts = Counter((dup.queue, dup.bt // NS) for dup in figures.dups if dup.queue in shown)
     for (queue, second), count in sorted(counts.items()):
-        yield ("dup_by_queue", *queue, second * NS, float(count), None)
+        yield Point("dup_by_queue", *queue, second * NS, count, None)
 
 
-def _exposure(figures: Figures) -> Iterator[_Row]:
+def _exposure(figures: Figures) -> Iterator[Point]:
     instants = instants_of(figures)
     for (group, broker), curve in sorted(exposure_curves(figures, instants).items()):
         for at, value in zip(instants.tolist(), curve.tolist(), strict=True):
-            yield ("exposure", group, broker, None, None, at, float(value), None)
+            yield Point("exposure", group, broker, None, None, at, value, None)
 
 
-def _owners(figures: Figures) -> Iterator[_Row]:
+def _owners(figures: Figures) -> Iterator[Point]:
     """One event per client and second in which it was given queues of a group."""
     taken: dict[tuple[int, str, str], set[GroupQueue]] = defaultdict(set)
     for a in figures.analysis.history.assignments:
@@ -59,10 +54,10 @@ def _owners(figures: Figures) -> Iterator[_Row]:
     for (second, group, client), queues in sorted(taken.items())[:MAX_EVENTS]:
         number = "1 queue" if len(queues) == 1 else f"{len(queues)} queues"
         text = f"{number} of {group} to {_short(client)}"
-        yield ("event", group, None, None, None, second * NS, 0.0, text)
+        yield Point("event", group, None, None, None, second * NS, 0.0, text)
 
 
-def _routes(figures: Figures) -> Iterator[_Row]:
+def _routes(figures: Figures) -> Iterator[Point]:
     """When name servers showed another route, and when clients took one over."""
     shown: dict[int, set[str]] = defaultdict(set)
     taken: dict[int, set[int]] = defaultdict(set)
@@ -82,7 +77,7 @@ def _routes(figures: Figures) -> Iterator[_Row]:
         text = f"{number} took the new route"
         found[second] = f"{found[second]}; {text}" if second in found else text
     for second, text in sorted(found.items())[:MAX_EVENTS]:
-        yield ("event", None, None, None, None, second * NS, 0.0, text)
+        yield Point("event", None, None, None, None, second * NS, 0.0, text)
 
 
 def _differences(before: str, after: str | None) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ SCHEMA: Final = pa.schema(
         ("t_ns", pa.int64()),
         ("value", pa.float64()),
         ("label", pa.utf8()),
+        ("exact", pa.int64()),
     ]
 )
 MAX_QUEUES: Final = 64
@@ -56,12 +57,20 @@ def points_table(figures: Figures) -> pa.Table:
         *_events(figures),
     ]
     found.sort(key=_order)
-    # A plot needs no more digits of an offset than a double has.
-    rows = (point._replace(value=float(point.value)) for point in found)
-    columns: Iterable[Any] = zip(*rows, strict=True) if found else [[] for _ in SCHEMA]
+    return table_of(found)
+
+
+def table_of(points: Sequence[Point]) -> pa.Table:
+    """Points as rows of :data:`SCHEMA`."""
+    rows = [(*point._replace(value=float(point.value)), _integer(point.value)) for point in points]
+    columns: Any = zip(*rows, strict=True) if rows else [[] for _ in SCHEMA]
     return pa.table(
         [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
     )
+
+
+def _integer(value: float) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _order(point: Point) -> tuple[Any, ...]:

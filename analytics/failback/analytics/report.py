@@ -25,7 +25,7 @@ from failback.analytics.definitions import Wanted
 from failback.analytics.document import build_report
 from failback.analytics.engines.base import Engine
 from failback.analytics.errors import EngineUnavailable, ReportInputError
-from failback.analytics.figure_data import Point
+from failback.analytics.figure_data import points_of
 from failback.analytics.figure_tables import csv_bytes, figure_tables
 from failback.analytics.lake import Lake
 from failback.analytics.measures import Row
@@ -223,7 +223,7 @@ def write_outputs(document: Row, points: pa.Table, out: Path, *, run_dir: Path) 
         paths.summary: summary.render(document).encode(),
         paths.json: content,
     }
-    rows = [Point(**row) for row in points.to_pylist()]
+    rows = points_of(points)
     for name, table in figure_tables(document, rows).items():
         written[tables / f"{name}.csv"] = csv_bytes(table)
         written[tables / f"{name}.parquet"] = _parquet_bytes(table.to_arrow())

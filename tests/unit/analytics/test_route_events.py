@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.document import build_report
-from failback.analytics.figure_data import Point, timeline_data
+from failback.analytics.figure_data import points_of, timeline_data
 from tests.support.bad_input import clean
 from tests.support.run_analysis import analysed
 from tests.support.run_builder import MS, ZERO_MONO_NS
@@ -35,8 +35,7 @@ def test_changes_of_routes_are_events(tmp_path: Path) -> None:
     route(5200, SLAVE, FULL, "WITNESS:ns-0", 99)
     route(9000, "y", "x", "POLL:T", 1)
     document, points = build_report(analysed(b.write(tmp_path / "run")), "local")
-    rows = [Point(**row) for row in points.to_pylist()]
-    events = timeline_data(document, rows).events
+    events = timeline_data(document, points_of(points)).events
     assert [event for event in events if "route" in event[1]] == [
         (2_000 * MS, "route: -broker-a/0; 2 clients took the new route"),
         (5_000 * MS, "route: +broker-a/0"),

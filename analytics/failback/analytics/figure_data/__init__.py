@@ -22,6 +22,7 @@ from failback.analytics.figure_data.points import (
     Point,
     QueueKey,
     Report,
+    points_of,
 )
 from failback.analytics.figure_data.repeats import (
     age_data,
@@ -52,6 +53,7 @@ __all__ = [
     "interval_data",
     "knob_data",
     "loss_data",
+    "points_of",
     "prediction_data",
     "report_group",
     "staircases",

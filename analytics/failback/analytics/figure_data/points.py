@@ -4,7 +4,9 @@ Points are a table in long form, one row per point, that the engines write as
 ``figures-data.parquet``::
 
     kind string, group string?, broker string?, topic string?, qid int32?, t_ns int64,
-    value double, label string?
+    value double, label string?, exact int64?
+
+``exact`` is the value where that is an integer: a double has no more than 53 bits of an offset.
 
 ``kind`` is one of ``produce_rate``, ``deliver_rate``, ``dup_rate`` (messages/s, one point per
 second), ``dup_by_group`` (the same by report group: the label), ``dup_by_queue``, ``send_latency``
@@ -15,7 +17,10 @@ second), ``dup_by_group`` (the same by report group: the label), ``dup_by_queue`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Report = Mapping[str, Any]
 
@@ -33,7 +38,19 @@ class Point(NamedTuple):
     qid: int | None
     t_ns: int
     value: float
+    """An ``int`` where it is one: offsets and counts."""
     label: str | None
+
+
+def points_of(table: pa.Table) -> list[Point]:
+    """The rows of a points table; older reports have no column ``exact``."""
+    columns = table.to_pydict()
+    exact = columns.get("exact") or [None] * table.num_rows
+    columns["value"] = [
+        value if integer is None else integer
+        for value, integer in zip(columns["value"], exact, strict=True)
+    ]
+    return [Point(*row) for row in zip(*(columns[name] for name in Point._fields), strict=True)]
 
 
 class QueueKey(NamedTuple):
