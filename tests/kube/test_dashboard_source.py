@@ -145,9 +145,10 @@ def test_each_right_of_the_chart_is_needed(namespace: Namespace) -> None:
         with closing(_reader(namespace, identity)) as reader:
             view = reader.look()
         assert view.clusters == ()
-        assert view.problem.startswith(f"Kubernetes refuses (403): {right[1]}.{right[0]}"), right
+        (problem,) = view.problems
+        assert problem.startswith(f"Kubernetes refuses (403): {right[1]}.{right[0]}"), right
     with closing(_reader(namespace, looker(namespace, rules))) as reader:
-        assert reader.look().problem == ""
+        assert reader.look().problems == ()
 
 
 def test_credentials_that_became_invalid_are_read_again(namespace: Namespace) -> None:
@@ -155,13 +156,14 @@ def test_credentials_that_became_invalid_are_read_again(namespace: Namespace) ->
     content = identity.kubeconfig.read_text()
     with closing(_reader(namespace, identity)) as reader:
         identity.kubeconfig.write_text(content.replace(identity.token, "nonsense"))
-        assert reader.look().problem.startswith("Kubernetes refuses (401): ")
+        (problem,) = reader.look().problems
+        assert problem.startswith("Kubernetes refuses (401): ")
         identity.kubeconfig.write_text(content)
-        assert reader.look().problem == ""
+        assert reader.look().problems == ()
 
 
 def _reader(namespace: Namespace, identity: Identity) -> KubeReader:
     settings = DashboardSettings(
-        namespace.folder, kubeconfig=identity.kubeconfig, kube_namespace=namespace.name
+        namespace.folder, kubeconfig=identity.kubeconfig, kube_namespaces=(namespace.name,)
     )
     return KubeReader(settings)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry, start_http_server
 
 from failback.protocol.errors import ConfigError
 
@@ -31,7 +33,12 @@ class WebServer(uvicorn.Server):
         """``drain_seconds`` is how long requests under way may take after the signal.
 
         ``settings`` are more of uvicorn's own.
+
+        Raises:
+            ConfigError: The certificate or its key cannot be used.
         """
+        if tls_cert and tls_key:
+            _check_tls(tls_cert, tls_key)
         self._name = name
         self._scheme = "https" if tls_cert else "http"
         super().__init__(
@@ -64,6 +71,27 @@ class WebServer(uvicorn.Server):
             shown = f"[{host}]" if ":" in host else host
             with suppress(OSError):  # nobody reads it, or it goes to a disk that is full
                 print(f"{self._name} listens on {self._scheme}://{shown}:{port}", flush=True)
+
+
+def _check_tls(certificate: str | Path, key: str | Path) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except OSError as error:  # files and what is in them
+        what = f"{certificate} with --tls-key {key}: {error.strerror or error}"
+        raise ConfigError("--tls-cert", what) from error
+
+
+def serve_metrics(host: str, port: int, registry: CollectorRegistry) -> None:
+    """Serve ``/metrics`` on a port of its own, in a thread that ends with the process.
+
+    Raises:
+        ConfigError: The address is taken, or not this machine's.
+    """
+    try:
+        start_http_server(port, host, registry)
+    except OSError as error:
+        what = f"cannot listen on {host}:{port}: {error.strerror}"
+        raise ConfigError("--metrics-port", what) from error
 
 
 def listen(host: str, port: int, backlog: int) -> socket.socket:

@@ -36,8 +36,11 @@ def dashboard(
         str, typer.Option("--namesrv", help="Name servers of a cluster: HOST:PORT;HOST:PORT.")
     ] = "",
     kube_namespace: Annotated[
-        str, typer.Option("--kube-namespace", help="Show the BrokerClusters of this namespace.")
-    ] = "",
+        list[str] | None,
+        typer.Option(
+            "--kube-namespace", help="Show the BrokerClusters of this namespace; repeatable."
+        ),
+    ] = None,
     kubeconfig: Annotated[
         Path | None, typer.Option("--kubeconfig", help="With --kube-namespace: not the usual one.")
     ] = None,
@@ -88,8 +91,11 @@ def dashboard(
         int, typer.Option("--writes-per-minute", min=1, help="Logins, starts, aborts of one.")
     ] = 20,
     metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", help="Serve /metrics on loopback here.")
+        int | None, typer.Option("--metrics-port", help="Serve /metrics without a token here.")
     ] = None,
+    metrics_host: Annotated[
+        str, typer.Option("--metrics-host", help="Address for --metrics-port.")
+    ] = "127.0.0.1",
 ) -> None:
     """Show clusters, offsets and runs on a web page; start experiments and watch them."""
     import logging
@@ -108,7 +114,7 @@ def dashboard(
             roots=(local,),
             namesrv=tuple(each for each in namesrv.split(";") if each),
             kubeconfig=kubeconfig,
-            kube_namespace=kube_namespace,
+            kube_namespaces=tuple(dict.fromkeys(filter(None, kube_namespace or ()))),
             collector=CollectorAddress(collector, collector_token, collector_ca)
             if collector
             else None,
@@ -122,6 +128,7 @@ def dashboard(
             tls_cert=tls_cert,
             tls_key=tls_key,
             metrics_port=metrics_port,
+            metrics_host=metrics_host,
             poll_seconds=poll_seconds,
             requests_per_minute=requests_per_minute,
             writes_per_minute=writes_per_minute,

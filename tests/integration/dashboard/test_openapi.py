@@ -26,7 +26,7 @@ PLACES = {
 }  # fmt: skip
 # Left out: whether a fault's name and a setting's range are valid is not in the document.
 NOT_CHECKED = "positive_data_acceptance"
-OPEN_PAGES = {"/login", "/static/{version}/{name}"}
+OPEN_PAGES = {"/livez", "/readyz", "/login", "/static/{version}/{name}"}
 
 
 @pytest.fixture(scope="module")

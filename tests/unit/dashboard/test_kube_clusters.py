@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from failback.analytics.dashboard import kube_clusters
 from failback.analytics.dashboard.fleet import cluster_document
 from failback.analytics.dashboard.kube_clusters import (
+    KubeReader,
     clusters_of_resources,
     notes_of,
     problem_of,
@@ -135,4 +137,61 @@ def test_where_the_kubernetes_client_is_missing_the_option_says_so(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ConfigError, match=r"--kube-namespace: .*failback\[serve\]"):
-        make_app(DashboardSettings(tmp_path, kube_namespace="shop"), [], lambda _: None)
+        make_app(DashboardSettings(tmp_path, kube_namespaces=("shop",)), [], lambda _: None)
+
+
+class Server:
+    """An API server's answers by namespace; an exception is raised."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[str] = []
+        self.api_client = self
+
+    def close(self) -> None:
+        """The reader lets go of it."""
+
+    def list_namespaced_custom_object(
+        self, group: str, version: str, namespace: str, plural: str, **_: Any
+    ) -> dict[str, Any]:
+        self.asked.append(namespace)
+        answer = self.answers[namespace]
+        if isinstance(answer, Exception):
+            raise answer
+        return {"items": [SERVER] if plural == "nameservers" else answer}
+
+
+def reader_of(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> KubeReader:
+    monkeypatch.setattr(kube_clusters, "_connect", lambda _: server)
+    return KubeReader(DashboardSettings(path, kube_namespaces=tuple(server.answers)))
+
+
+def test_clusters_of_equal_name_in_two_namespaces_are_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(shop=[resource(member(0))], stock=[resource(member(0))])
+    view = reader_of(server, tmp_path, monkeypatch).look()
+    assert [each.where for each in view.clusters] == ["shop/orders", "stock/orders"]
+    assert [each.key for each in view.clusters] == ["shop.orders", "stock.orders"]
+    assert view.problems == ()
+
+
+def test_a_namespace_that_is_refused_hides_no_other_and_keeps_what_was_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(shop=[resource(member(0))], stock=[resource(member(0))])
+    reader = reader_of(server, tmp_path, monkeypatch)
+    reader.look()
+    server.answers |= {"shop": Refusal(403, "Forbidden", "{}"), "stock": []}
+    view = reader.look()
+    assert [each.where for each in view.clusters] == ["shop/orders"]
+    assert view.problems == ("Kubernetes refuses (403): Forbidden",)
+
+
+def test_a_server_that_does_not_answer_is_asked_once_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(shop=OSError("no route"), stock=OSError("no route"))
+    view = reader_of(server, tmp_path, monkeypatch).look()
+    assert view.problems == ("Kubernetes cannot be asked: no route",)
+    assert server.asked == ["shop"]

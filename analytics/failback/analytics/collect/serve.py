@@ -13,14 +13,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import Any, Final
 
 from fastapi import FastAPI
-from prometheus_client import start_http_server
 
 from failback.analytics.collect.app import Collector, create_app
 from failback.analytics.collect.metrics import CollectorMetrics
 from failback.analytics.collect.settings import CollectorSettings
 from failback.analytics.collect.store import Store
 from failback.analytics.collect.tokens import TokenFile
-from failback.analytics.web_server import WebServer, listen
+from failback.analytics.web_server import WebServer, listen, serve_metrics
 from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -54,7 +53,7 @@ def serve(settings: CollectorSettings) -> None:
             timeout_keep_alive=_IDLE_SECONDS,
         )
         if settings.metrics_port is not None:
-            start_http_server(settings.metrics_port, settings.metrics_host, metrics.registry)
+            serve_metrics(settings.metrics_host, settings.metrics_port, metrics.registry)
         with listener:
             server.run([listener])
 

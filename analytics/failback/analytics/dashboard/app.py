@@ -18,6 +18,7 @@ from failback.analytics.collect.problems import MEDIA_TYPE, Problem
 from failback.analytics.dashboard import api, documents, pages
 from failback.analytics.dashboard.access import SAFE
 from failback.analytics.dashboard.context import Shared
+from failback.analytics.dashboard.health import HEALTH, health_routes
 from failback.analytics.dashboard.metrics import DashboardMetrics
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.rendering import problem_page
@@ -42,6 +43,7 @@ def create_app(shared: Shared, metrics: DashboardMetrics) -> FastAPI:
     app = FastAPI(title="Failback dashboard", version="1", openapi_url=None)
     app.state.shared = shared
     _refusals(app, shared)
+    health_routes(app)
     api.routes(app)
     pages.routes(app)
     app.openapi = partial(documents.document_of, app)  # type: ignore[method-assign]
@@ -73,11 +75,13 @@ class Guard:
                 self._metrics.answered(scope["method"], message["status"])
             await send(message)
 
+        path = scope["path"]
         try:
-            self._shared.access.check_host(connection)
-            if not scope["path"].startswith("/static/"):
-                writes = scope["method"] not in SAFE and scope["path"] != "/api/v1/predict"
-                self._shared.access.check_rate(connection, writes=writes)
+            if path not in HEALTH:
+                self._shared.access.check_host(connection)
+                if not path.startswith("/static/"):
+                    writes = scope["method"] not in SAFE and path != "/api/v1/predict"
+                    self._shared.access.check_rate(connection, writes=writes)
         except DashboardProblem as problem:
             await problem_response(problem)(scope, receive, with_headers)
             return

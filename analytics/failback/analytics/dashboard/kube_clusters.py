@@ -1,4 +1,4 @@
-"""Clusters as the custom resources of a namespace have them, and what reads the resources.
+"""Clusters as the custom resources of namespaces have them, and what reads the resources.
 
 Pairs and members come from the status of each BrokerCluster, so that a pair without any broker is
 shown too; what the status leaves out comes from the name servers' table. All but
@@ -12,6 +12,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,10 +43,10 @@ _TOKEN_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 @dataclass(frozen=True, slots=True)
 class KubeView:
-    """What was read last. ``problem`` is one sentence, empty when everything was read."""
+    """What was read last. ``problems`` are sentences; none when everything was read."""
 
     clusters: tuple[ClusterRef, ...] = ()
-    problem: str = ""
+    problems: tuple[str, ...] = ()
 
 
 def clusters_of_resources(
@@ -168,25 +169,30 @@ def _with_address(member: MemberRef, addresses: Mapping[int, str]) -> MemberRef:
 
 
 class KubeReader:
-    """Reads the resources of a namespace; keeps its connection and what it read last."""
+    """Reads the resources of some namespaces; keeps its connection and what it read last."""
 
     def __init__(self, settings: DashboardSettings) -> None:
         self._settings = settings
         self._api: Any = None
-        self._last = KubeView()
+        self._read: dict[str, tuple[ClusterRef, ...]] = {}
 
     def look(self) -> KubeView:
-        """Read them now. Blocks, for one thread at a time; what fails is in ``problem``."""
-        try:
-            servers, clusters = self._list(SERVER_KINDS), self._list(CLUSTER_KINDS)
-        except Exception as error:
-            # Whatever the Kubernetes client raises: pages say it, and go on with what was read.
-            self.close()  # credentials may have been replaced
-            self._last = replace(self._last, problem=problem_of(error))
-        else:
-            namespace = self._settings.kube_namespace
-            self._last = KubeView(clusters_of_resources(servers, clusters, namespace))
-        return self._last
+        """Read them now. Blocks, for one thread at a time; what fails is in ``problems``."""
+        problems: dict[str, None] = {}
+        for namespace in self._settings.kube_namespaces:
+            try:
+                servers = self._list(namespace, SERVER_KINDS)
+                clusters = self._list(namespace, CLUSTER_KINDS)
+            except Exception as error:
+                # Whatever the Kubernetes client raises: pages say it, and go on with what was read.
+                self.close()  # credentials may have been replaced
+                problems[problem_of(error)] = None
+                if not is_refusal(error):
+                    break  # nobody answered: not for the next namespace either
+            else:
+                self._read[namespace] = clusters_of_resources(servers, clusters, namespace)
+        read = (self._read.get(each, ()) for each in self._settings.kube_namespaces)
+        return KubeView(tuple(chain.from_iterable(read)), tuple(problems))
 
     def close(self) -> None:
         """Let go of the connection; the next look makes another."""
@@ -194,15 +200,11 @@ class KubeReader:
             self._api.api_client.close()
             self._api = None
 
-    def _list(self, plural: str) -> list[Json]:
+    def _list(self, namespace: str, plural: str) -> list[Json]:
         if self._api is None:
             self._api = _connect(self._settings.kubeconfig)
         found = self._api.list_namespaced_custom_object(
-            _GROUP,
-            _VERSION,
-            self._settings.kube_namespace,
-            plural,
-            _request_timeout=_ANSWER_SECONDS,
+            _GROUP, _VERSION, namespace, plural, _request_timeout=_ANSWER_SECONDS
         )
         listed: list[Json] = found["items"]
         return listed
@@ -223,10 +225,15 @@ def _connect(kubeconfig: Path | None) -> Any:
     return client.CustomObjectsApi(client.ApiClient(configuration))
 
 
+def is_refusal(error: Exception) -> bool:
+    """Whether the API server answered."""
+    return bool(getattr(error, "status", None))
+
+
 def problem_of(error: Exception) -> str:
     """One sentence for whoever reads the page."""
     status, body = getattr(error, "status", None), getattr(error, "body", None)
-    if status is None:
+    if not is_refusal(error):
         cause = getattr(error, "reason", None) or error
         return f"Kubernetes cannot be asked: {str(cause).partition(chr(10))[0]}"
     try:

@@ -161,7 +161,7 @@ class Poller:
                 looks = dict.fromkeys(
                     (self.look_at_clusters, self.look_at_runs, self.look_at_live), seconds
                 )
-                if self.settings.kube_namespace:
+                if self.settings.kube_namespaces:
                     looks[self.look_at_resources] = max(seconds, RESOURCE_SECONDS)
                 if self._collector is not None:
                     looks[self.look_at_collector] = max(seconds, RESOURCE_SECONDS)
@@ -222,7 +222,7 @@ class Poller:
             where for where in (own, *(each.namesrv for each in view.clusters)) if where
         ))  # fmt: skip
         tables = dict(zip(wheres, await asyncio.gather(*map(self._table, wheres)), strict=True))
-        problems = [view.problem] if view.problem else []
+        problems = list(view.problems)
         problems += [problem for _, problem in tables.values() if problem]
         if own:
             table, problem = tables[own]

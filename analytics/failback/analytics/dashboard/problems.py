@@ -24,6 +24,7 @@ DASHBOARD_KINDS: Final[dict[str, tuple[int, str]]] = {
     "bad-request": (422, "The request is not valid"),
     "too-many": (429, "Too many requests"),
     "failed": (503, "It cannot be done now"),
+    "not-ready": (503, "There is nothing to show yet"),
 }
 
 

@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from typing import Any, Final
 
 from fastapi import FastAPI
-from prometheus_client import start_http_server
 
 from failback.analytics.collect.tokens import TokenFile
 from failback.analytics.dashboard.access import Access
@@ -22,7 +21,7 @@ from failback.analytics.dashboard.kube_clusters import require_client
 from failback.analytics.dashboard.metrics import DashboardMetrics
 from failback.analytics.dashboard.poller import Poller
 from failback.analytics.dashboard.settings import DashboardSettings, Scenario
-from failback.analytics.web_server import WebServer, listen
+from failback.analytics.web_server import WebServer, listen, serve_metrics
 from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ def make_app(
         ConfigError: A setting is wrong, or a file cannot be used.
     """
     settings.check()
-    if settings.kube_namespace:
+    if settings.kube_namespaces:
         require_client()
     tokens = TokenFile(settings.tokens) if settings.tokens is not None else None
     hub, metrics = EventHub(), DashboardMetrics()
@@ -73,7 +72,7 @@ def serve(settings: DashboardSettings, scenarios: Sequence[Scenario], abort_run:
     app, metrics = make_app(settings, scenarios, abort_run)
     listener = listen(settings.host, settings.port, backlog=256)
     if settings.metrics_port is not None:
-        start_http_server(settings.metrics_port, "127.0.0.1", metrics.registry)
+        serve_metrics(settings.metrics_host, settings.metrics_port, metrics.registry)
     with listener:
         _Server(settings, app).run([listener])
 

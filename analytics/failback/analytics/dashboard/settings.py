@@ -40,8 +40,8 @@ class DashboardSettings:
     namesrv: tuple[str, ...] = ()
     """Name servers of clusters that nobody here runs."""
     kubeconfig: Path | None = None
-    kube_namespace: str = ""
-    """Read BrokerClusters and NameServers of this namespace; empty: no Kubernetes."""
+    kube_namespaces: tuple[str, ...] = ()
+    """Read BrokerClusters and NameServers of these namespaces; none: no Kubernetes."""
     collector: CollectorAddress | None = None
     """A collector whose runs and processes are shown."""
     host: str = "127.0.0.1"
@@ -58,7 +58,8 @@ class DashboardSettings:
     tls_cert: Path | None = None
     tls_key: Path | None = None
     metrics_port: int | None = None
-    """A port of its own for ``/metrics``, on loopback; ``None``: there is none."""
+    """A port of its own for ``/metrics``, without a token; ``None``: there is none."""
+    metrics_host: str = "127.0.0.1"
     poll_seconds: float = 1.0
     requests_per_minute: int = 1200
     """Of one client; a page with its figures is about 30."""
