@@ -136,25 +136,28 @@ class ProducerProcess:
             self._begin(producer, topic, maker, round(due * 1e9))
 
     async def _preload(self, producer: Producer, topic: TopicPlan, maker: MessageMaker) -> None:
-        """Send the backlog as fast as a bounded number of sends allows."""
-        left = topic.preload_messages
-        while left > 0 and not self._ended():
+        """Send the backlog as fast as a bounded number of sends allows; return when it is sent."""
+        left, mine = topic.preload_messages, set[asyncio.Task[None]]()
+        while (left > 0 or mine) and not self._ended():
             room = PRELOAD_UNDER_WAY - len(self._under_way)
             for _ in range(min(room, left)):
-                self._begin(producer, topic, maker, time.monotonic_ns())
+                mine.add(self._begin(producer, topic, maker, time.monotonic_ns()))
                 left -= 1
             if self._under_way:
                 await asyncio.wait(
                     list(self._under_way), timeout=1, return_when=asyncio.FIRST_COMPLETED
                 )
-        self._preloaded.add(topic.name)
+            mine &= self._under_way
+        if not left and not mine:
+            self._preloaded.add(topic.name)
 
     def _begin(
         self, producer: Producer, topic: TopicPlan, maker: MessageMaker, due_ns: int
-    ) -> None:
+    ) -> asyncio.Task[None]:
         task = asyncio.create_task(self._send(producer, topic, maker, due_ns))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
+        return task
 
     async def _send(
         self, producer: Producer, topic: TopicPlan, maker: MessageMaker, due_ns: int
