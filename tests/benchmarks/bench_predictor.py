@@ -4,7 +4,7 @@ Run: ``python -m tests.benchmarks.bench_predictor [SETTING ...] [--out FILE]``. 
 minutes and gives one number for each of four faults; every setting is run five times, on a cluster
 of its own, several settings at a time. ``--out`` adds the result of every run to a JSON file as
 soon as it is there and goes on with what is in it, so a grid can be made piece by piece. Prints the
-table of docs/predictor.md; ends with 1 when the grid does not hold.
+table of docs/predictor.md and the sentence below it; ends with 1 when the grid does not hold.
 """
 
 from __future__ import annotations
@@ -17,7 +17,15 @@ from pathlib import Path
 from types import FrameType
 
 from tests.support.grid_runs import GridRuns
-from tests.support.predictor_grid import KEPT, REPETITIONS, SETTINGS, Kept, shortcomings, table
+from tests.support.predictor_grid import (
+    KEPT,
+    REPETITIONS,
+    SETTINGS,
+    Kept,
+    shortcomings,
+    summary,
+    table,
+)
 
 
 def main() -> int:
@@ -47,7 +55,7 @@ def main() -> int:
             )
             failures = runs.failures
         kept.save()
-    print(f"\n{table(kept.results)}")
+    print(f"\n{table(kept.results)}\n\n{summary(kept.results)}")
     wrong = [*failures, *shortcomings(kept.results)]
     for line in wrong:
         print(line, file=sys.stderr)

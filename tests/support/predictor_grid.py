@@ -220,6 +220,11 @@ class Result:
         return self.cell.predicted().holds(self.median)
 
     @property
+    def numbers_inside(self) -> int:
+        """How many of the numbers lie in the band, each for itself."""
+        return sum(self.cell.predicted().holds(each) for each in self.observed)
+
+    @property
     def below_worst(self) -> bool:
         return max(self.observed) <= self.cell.predicted().worst
 
@@ -317,6 +322,17 @@ HEADER: Final = (
 def table(results: Sequence[Result]) -> str:
     """The table of docs/predictor.md."""
     return "\n".join([HEADER, *(each.row() for each in results)])
+
+
+def summary(results: Sequence[Result]) -> str:
+    """What docs/predictor.md says of all numbers together."""
+    total = sum(len(each.observed) for each in results)
+    inside = sum(each.numbers_inside for each in results)
+    late = max((stall for each in results for stall in each.stall_ms), default=0)
+    return (
+        f"{inside} of the {total} numbers lie in their bands, {inside / max(total, 1):.0%};"
+        f" no heartbeat came more than {late} ms late."
+    )
 
 
 def shortcomings(results: Sequence[Result]) -> list[str]:

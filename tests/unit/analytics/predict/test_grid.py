@@ -13,6 +13,7 @@ from failback.chaos.spec import parse_experiment
 from tests.support.predictor_grid import (
     ALL_CELLS,
     FAULTS,
+    KEPT,
     LEAST_INSIDE,
     SETTINGS,
     Cell,
@@ -20,8 +21,10 @@ from tests.support.predictor_grid import (
     Result,
     Setting,
     shortcomings,
+    summary,
     table,
 )
+from tests.support.processes import ROOT
 
 SETTING = SETTINGS[0]
 NONE_LATE = dict.fromkeys(FAULTS, 0)
@@ -97,3 +100,11 @@ def test_what_the_package_keeps_is_what_this_predictor_says() -> None:
         now = Result(cell, entry["observed"], entry["stall_ms"]).to_dict()
         figures = ("p5", "p50", "p95", "worst")
         assert [now[name] for name in figures] == [entry[name] for name in figures], entry
+
+
+def test_the_page_shows_what_the_package_keeps() -> None:
+    """`bench_predictor --print` prints both."""
+    page = (ROOT / "docs" / "predictor.md").read_text()
+    results = Kept.read(KEPT).results
+    assert table(results) in page
+    assert summary(results) in page
