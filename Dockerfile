@@ -26,7 +26,7 @@ FROM wheel AS chaos-files
 RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh chaos,analytics
 
 FROM wheel AS analytics-files
-RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh analytics,spark
+RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh serve,spark
 
 # --- what all images share: user 10001, folders for the mounts, the init as PID 1 -----------------
 FROM ${PYTHON_IMAGE} AS runtime

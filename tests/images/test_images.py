@@ -36,7 +36,7 @@ STARTS = {
 ONLY_IN = {
     "uvloop": {"broker", "chaos", "analytics"},
     "kopf": {"operator"},
-    "kubernetes": {"operator", "chaos"},
+    "kubernetes": {"operator", "chaos", "analytics"},
     "pyarrow": {"chaos", "analytics"},
     "chaoslib": {"chaos"},
     "pyspark": {"analytics"},

@@ -57,10 +57,21 @@ SPARK: Rights = {
     ("", kind): {"get", "list", "watch", "create", "delete", "deletecollection"}
     for kind in ("pods", "configmaps", "services", "persistentvolumeclaims")
 }
+LOOKS: Rights = {("failback.dev", kind): {"list"} for kind in ("nameservers", "brokerclusters")}
 NAMESPACES_ALL: Rights = {
     ("", "namespaces"): {"get", "list", "watch"},
     ("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"},
 }
+
+
+def deployment(found: list[Object], name: str) -> Object:
+    """The pod of one Deployment."""
+    (one,) = [
+        each for each in found
+        if (each["kind"], each["metadata"]["name"]) == ("Deployment", name)
+    ]  # fmt: skip
+    pod: Object = one["spec"]["template"]["spec"]
+    return pod
 
 
 def rights(found: list[Object], kind: str, name: str, namespace: str | None = None) -> Rights:
@@ -129,8 +140,7 @@ def test_optional_rights_come_with_their_feature(tmp_path: Path) -> None:
     mesh = ("podchaos", "networkchaos", "iochaos", "timechaos")
     extra = {("chaos-mesh.org", kind): {"get", "create", "delete"} for kind in mesh}
     assert rights(found, "Role", "failback-chaos", "failback") == {**CHAOS, **extra}
-    looks = {("failback.dev", kind): {"list"} for kind in ("nameservers", "brokerclusters")}
-    assert rights(found, "Role", "failback-dashboard", "failback") == looks
+    assert rights(found, "Role", "failback-dashboard", "failback") == LOOKS
 
 
 @pytest.mark.parametrize("mode", sorted(MODES))
@@ -196,8 +206,7 @@ def test_wrong_values_are_refused_by_name(word: str, message: str, tmp_path: Pat
 
 def test_an_image_without_tag_gets_the_release(tmp_path: Path) -> None:
     found = objects(render(tmp_path, *MODES["everything"]))
-    (deployment,) = [each for each in found if each["kind"] == "Deployment"]
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (container,) = deployment(found, "failback-operator")["containers"]
     variables = {each["name"]: each.get("value") for each in container["env"]}
     assert container["image"] == "failback/operator:0.1.0"
     assert variables["FAILBACK_IMAGE_BROKER"] == "registry.example/broker:2"
@@ -210,8 +219,7 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(tmp_path: Path) 
 
     words = ("watchNamespaces={shop,stock}", "resyncSeconds=90", "logFormat=text")
     found = objects(render(tmp_path, *words, "adminTimeoutSeconds=3", "clusterDomain=c.example"))
-    (deployment,) = [each for each in found if each["kind"] == "Deployment"]
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (container,) = deployment(found, "failback-operator")["containers"]
     settings_ = read_settings({each["name"]: each.get("value", "") for each in container["env"]})
     assert settings_.namespaces == ("shop", "stock")
     assert (settings_.resync_seconds, settings_.admin_timeout_seconds) == (90.0, 3.0)
@@ -222,8 +230,7 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(tmp_path: Path) 
 
 def test_every_variable_of_the_operator_is_read_somewhere(tmp_path: Path) -> None:
     found = objects(render(tmp_path, *MODES["everything"]))
-    (deployment,) = [each for each in found if each["kind"] == "Deployment"]
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    (container,) = deployment(found, "failback-operator")["containers"]
     written = {each["name"] for each in container["env"] if each["name"].startswith("FAILBACK_")}
     code = "".join(path.read_text() for path in (ROOT / "operator").rglob("*.py"))
     assert {name for name in written if f'"{name}"' not in code} == set()
@@ -248,12 +255,7 @@ def test_the_collector_knows_every_option_that_the_chart_gives_it(tmp_path: Path
     from failback.cli.collect import app
 
     found = objects(render(tmp_path, *MODES["collector"]))
-    (deployment,) = [
-        each
-        for each in found
-        if each["kind"] == "Deployment" and each["metadata"]["name"] == "failback-collector"
-    ]
-    pod = deployment["spec"]["template"]["spec"]
+    pod = deployment(found, "failback-collector")
     (container,) = pod["containers"]
     command, *given = container["args"]
     options = {name for each in typer.main.get_command(app).params for name in each.opts}
@@ -266,3 +268,107 @@ def test_the_collector_knows_every_option_that_the_chart_gives_it(tmp_path: Path
     assert {each["name"] for each in container["volumeMounts"]} == {
         v["name"] for v in pod["volumes"]
     }
+
+
+def test_a_dashboard_reads_every_namespace_that_is_watched_and_no_other(tmp_path: Path) -> None:
+    found = objects(render(tmp_path, *MODES["dashboard"]))
+    pod = deployment(found, "failback-dashboard")
+    account = pod["serviceAccountName"]
+    accounts = [
+        each["metadata"]["namespace"]
+        for each in found
+        if (each["kind"], each["metadata"]["name"]) == ("ServiceAccount", account)
+    ]
+    assert accounts == ["failback"], "only where its pod is"
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": "failback"}
+    for namespace in ("shop", "stock"):
+        assert rights(found, "Role", account, namespace) == LOOKS
+        (binding,) = [
+            each
+            for each in found
+            if (each["kind"], each["metadata"]["name"]) == ("RoleBinding", account)
+            and each["metadata"]["namespace"] == namespace
+        ]
+        assert binding["subjects"] == [subject]
+    given = pod["containers"][0]["args"]
+    shown = [each for each in given if each.startswith("--kube-namespace")]
+    assert shown == ["--kube-namespace=shop", "--kube-namespace=stock"]
+
+
+@pytest.mark.parametrize("words", [("dashboard.enabled=true",), MODES["dashboard"]])
+def test_the_dashboard_takes_what_the_chart_gives_it(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    import typer
+
+    from failback.cli.dashboard import register
+
+    app = typer.Typer()
+    register(app)
+    command = typer.main.get_command(app)
+    pod = deployment(objects(render(tmp_path, *words)), "failback-dashboard")
+    (container,) = pod["containers"]
+    name, *given = container["args"]
+    assert name == "dashboard"
+    with command.make_context(name, list(given)) as context:
+        told = context.params
+    assert told["host"] == "0.0.0.0"
+    ports = {each["name"]: each["containerPort"] for each in container["ports"]}
+    assert ports == {"page": told["port"], "metrics": told["metrics_port"]}
+    mounts = {each["mountPath"]: each.get("readOnly", False) for each in container["volumeMounts"]}
+    assert {each["name"] for each in container["volumeMounts"]} == {
+        each["name"] for each in pod["volumes"]
+    }
+    files = ("tokens", "tls_cert", "tls_key", "collector_token", "collector_ca", "audit")
+    for path in (*filter(None, map(told.get, files)), told["runs"]):
+        assert any(Path(path).is_relative_to(each) for each in mounts), path
+    on_scratch = [each for each in mounts if Path(told["audit"]).is_relative_to(each)]
+    assert not mounts[on_scratch[0]], "who logged in is written"
+
+
+def test_a_dashboard_asks_the_collector_of_the_chart_by_its_certificate(tmp_path: Path) -> None:
+    found = objects(render(tmp_path, *MODES["dashboard"]))
+    (container,) = deployment(found, "failback-dashboard")["containers"]
+    assert "--collector=https://failback-collector.failback.svc:8095" in container["args"]
+    (service,) = [
+        each
+        for each in found
+        if (each["kind"], each["metadata"]["name"]) == ("Service", "failback-collector")
+    ]
+    assert 8095 in [each["port"] for each in service["spec"]["ports"]]
+    alone = render(tmp_path, "dashboard.enabled=true", "collector.enabled=true")
+    assert "--collector" not in alone, "without a token of it there is nothing to see"
+
+
+def test_a_proxy_beside_the_dashboard_is_where_the_service_leads(tmp_path: Path) -> None:
+    words = ("dashboard.enabled=true", "dashboard.tokensSecret=", "dashboard.proxy.port=4180",
+             "dashboard.proxy.address=127.0.0.1", "dashboard.proxy.containers[0].name=oauth2",
+             "dashboard.proxy.containers[0].image=registry.example/oauth2-proxy:7")  # fmt: skip
+    found = objects(render(tmp_path, *words))
+    pod = deployment(found, "failback-dashboard")
+    assert [each["name"] for each in pod["containers"]] == ["dashboard", "oauth2"]
+    assert not [each for each in pod["containers"][0]["args"] if "tokens" in each]
+    (service,) = [each for each in found if each["metadata"]["name"] == "failback-dashboard"
+                  and each["kind"] == "Service"]  # fmt: skip
+    assert service["spec"]["ports"][0] == {"name": "page", "port": 8090, "targetPort": 4180}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("dashboard.tokensSecret=",), "dashboard.tokensSecret: name a Secret"),
+        (
+            ("dashboard.tokensSecret=", "dashboard.tokens=x", "dashboard.proxy.address=10.0.0.1"),
+            "dashboard.tokens: needs a name for its Secret",
+        ),
+        (("dashboard.proxy.address=proxy.example",), "at '/dashboard/proxy/address'"),
+        (("dashboard.collector.url=collector:8095",), "at '/dashboard/collector/url'"),
+    ],
+)
+def test_a_dashboard_that_nobody_could_use_is_refused(
+    words: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    flags = settings(("dashboard.enabled=true", *words))
+    done = helm(tmp_path, "template", "failback", str(CHART), *flags)
+    assert done.returncode != 0
+    assert message in done.stderr

@@ -53,3 +53,9 @@ def test_the_dockerfile_has_every_target() -> None:
         if line.startswith("FROM ")
     ]
     assert set(TARGETS) <= set(stages)
+
+
+def test_the_image_that_serves_the_dashboard_can_ask_kubernetes() -> None:
+    stage = (ROOT / "Dockerfile").read_text().partition(" AS analytics-files\n")[2]
+    extras = stage.partition("image_files.sh ")[2].splitlines()[0].split(",")
+    assert "serve" in extras
