@@ -18,9 +18,11 @@ from failback.protocol.errors import ConfigError
 if TYPE_CHECKING:
     from failback.analytics.history import GroupQueue, History
     from failback.analytics.lineage import Lineage
+    from failback.analytics.run_source import RunSource
+    from failback.cli.offset_now import Standing
+    from failback.client.admin import AdminClient
 
 NS: Final = 1_000_000_000
-_UNSEEN_LIVE: Final = ("client memory", "commits", "master file", "earlier values")
 
 
 def register(app: typer.Typer) -> None:
@@ -33,7 +35,13 @@ def explain_offset(
     group: Annotated[str, typer.Argument(help="Consumer group; broadcast: GROUP@CLIENT_ID.")],
     topic: Annotated[str, typer.Argument(help="Topic, %RETRY% topics included.")],
     queue: Annotated[int, typer.Argument(help="Queue id.", min=0)],
-    run: Annotated[Path | None, typer.Option("--run", help="Folder of a recorded run.")] = None,
+    run: Annotated[
+        str, typer.Option("--run", help="Folder of a recorded run, or a run's id in --lake.")
+    ] = "",
+    lake: Annotated[
+        str,
+        typer.Option("--lake", help="Where the run's rows are: a folder or s3://bucket/prefix."),
+    ] = "",
     live: Annotated[bool, typer.Option("--live", help="Ask the brokers as they are now.")] = False,
     at: Annotated[
         str, typer.Option("--at", help="Until then: seconds after run zero, or an ISO time.")
@@ -44,14 +52,18 @@ def explain_offset(
     json: JsonOption = False,
 ) -> None:
     """Tell who held which offset of a queue when, where it fell back, and the safe one to set."""
-    if live == (run is not None):
+    if live == bool(run):
         raise ConfigError("--run", "give a run's folder, or --live")
+    if live and lake:
+        raise ConfigError("--lake", "is for a recorded run; --live is now")
     if live and at:
         raise ConfigError("--at", "is for a recorded run; --live is now")
     found = (
         _live(namesrv, root, group, topic, queue, broker)
-        if run is None
-        else _recorded(run, group, topic, queue, broker, at)
+        if live
+        else _recorded(
+            _source(run, lake), f"{lake}: {run}" if lake else run, group, topic, queue, broker, at
+        )
     )
     if json:
         print_json(found)
@@ -59,18 +71,27 @@ def explain_offset(
         _show(found)
 
 
+def _source(run: str, lake: str) -> RunSource:
+    """The run of a folder, with its rows in ``lake`` if that is given; or a run of the lake."""
+    from failback.analytics.run_source import source_at, source_in_lake
+
+    if not lake:
+        return source_at(run)
+    if (Path(run) / "run.json").exists():
+        return source_in_lake(lake, documents=Path(run))
+    return source_in_lake(lake, run)
+
+
 def _recorded(
-    folder: Path, group: str, topic: str, queue: int, broker: str, at: str
+    source: RunSource, name: str, group: str, topic: str, queue: int, broker: str, at: str
 ) -> dict[str, Any]:
     from failback.analytics.history import read_history
-    from failback.analytics.lake import open_lake
     from failback.analytics.lineage import lineage
-    from failback.analytics.run_folder import read_run_folder
 
-    opened = read_run_folder(folder)
-    history = read_history(opened, open_lake(opened.lake, opened.run_id))
+    history = read_history(source.folder, source.lake)
     key = _chosen(history, group, topic, queue, broker)
-    return _document(lineage(history, key, _instant(at, opened.zero_wall_ns)), folder)
+    until = _instant(at, source.folder.zero_wall_ns)
+    return _document(lineage(history, key, until), name)
 
 
 def _chosen(history: History, group: str, topic: str, queue: int, broker: str) -> GroupQueue:
@@ -99,11 +120,11 @@ def _instant(text: str, zero_wall_ns: int) -> int:
         raise ConfigError("--at", str(error)) from error
 
 
-def _document(found: Lineage, folder: Path) -> dict[str, Any]:
+def _document(found: Lineage, source: str) -> dict[str, Any]:
     key = found.queue
     steps = [asdict(step) for step in found.steps]
     return {
-        "source": str(folder),
+        "source": source,
         "group": key.grp,
         "broker": key.broker,
         "topic": key.ptopic,
@@ -128,60 +149,25 @@ def _live(
     namesrv: str, root: Path | None, group: str, topic: str, queue: int, broker: str
 ) -> dict[str, Any]:
     from failback.cli.admin import ask_brokers
-    from failback.client.admin import AdminClient
-    from failback.protocol.errors import BrokerError, RemotingError
+    from failback.cli.offset_now import Place, furthest, stand_of
 
-    async def ask(admin: AdminClient) -> dict[str, Any]:
-        route = await admin.route(topic)
-        having = {d.broker_name for d in route.queue_datas if queue < d.read_queue_nums}
-        names = sorted(having & {broker} if broker else having)
-        if len(names) != 1:
-            some = ", ".join(sorted(having)) or "no broker"
-            raise ConfigError("--broker", f"name one that has queue {queue} of {topic}: {some}")
-        (chosen,) = (data for data in route.broker_datas if data.broker_name == names[0])
-        steps = []
-        for bid, addr in sorted(chosen.broker_addrs.items()):
-            try:
-                table = await admin.all_offsets(addr)
-            except (BrokerError, RemotingError) as error:
-                steps.append(_live_step(bid, addr, None, f"did not answer: {error}"))
-                continue
-            offset = table.get(f"{topic}@{group}", {}).get(queue)
-            steps.append(_live_step(bid, addr, offset, "holds" if offset is not None else "none"))
-        known = [step["offset"] for step in steps if step["offset"] is not None]
-        safe = max(known, default=None)
-        for step in steps:
-            if step["offset"] is not None:
-                step["fell"] = (safe or 0) - step["offset"]
-        behind = [at for at, step in enumerate(steps) if step["fell"]]
-        return {
-            "source": "live",
-            "group": group,
-            "broker": names[0],
-            "topic": topic,
-            "queue": queue,
-            "steps": steps,
-            "fell_at": behind[0] if behind else None,
-            "safe_offset": safe,
-            "command": set_command(group, topic, names[0], queue, safe),
-            "unseen": list(_UNSEEN_LIVE),
-        }
+    place = Place(group, topic, queue)
 
-    found: dict[str, Any] = ask_brokers(namesrv, root, ask)
-    return found
+    async def ask(admin: AdminClient) -> Standing:
+        return await stand_of(admin, place, broker)
 
-
-def _live_step(bid: int, addr: str, offset: int | None, what: str) -> dict[str, Any]:
-    said = {"holds": f"{addr} holds {offset}", "none": f"{addr} has no entry"}.get(what)
+    found = ask_brokers(namesrv, root, ask)
     return {
-        "t": None,
-        "place": "master table" if bid == 0 else "slave table",
-        "offset": offset,
-        "fell": 0,
-        "broker_id": bid,
-        "incarnation": None,
-        "what": said or f"{addr} {what}",
-        "row": None,
+        "source": "live",
+        "group": group,
+        "broker": found.broker,
+        "topic": topic,
+        "queue": queue,
+        "steps": found.steps,
+        "fell_at": furthest(found.steps),
+        "safe_offset": found.safe_offset,
+        "command": set_command(group, topic, found.broker, queue, found.safe_offset),
+        "unseen": found.unseen,
     }
 
 

@@ -28,7 +28,8 @@ def test_the_printed_command_stores_the_offset(
         ask = ("explain-offset", GROUP, TOPIC, "1", "--live", "--json", *where)
         assert main(ask) == 0
         found = json.loads(capsys.readouterr().out)
-        assert [(step["place"], step["offset"]) for step in found["steps"]] == [("master table", 7)]
+        held = {step["place"]: step["offset"] for step in found["steps"]}
+        assert (held["master table"], held["answer"]) == (7, 7)
         assert found["safe_offset"] == 7
         assert "client memory" in found["unseen"]
         words = shlex.split(found["command"])[1:]

@@ -30,6 +30,22 @@ def test_it_tells_the_story_and_the_command(run: Path, capsys: pytest.CaptureFix
     )
 
 
+def test_a_run_of_a_lake_has_the_same_story(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ask = ("explain-offset", "g", "T", "0", "--json", "--run")
+    assert main((*ask, str(run))) == 0
+    story = json.loads(capsys.readouterr().out)
+    for where in (str(run), run.name):
+        assert main((*ask, where, "--lake", str(run / "lake"))) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found.pop("source") == f"{run / 'lake'}: {where}"
+        # A lake without the run's documents does not know when the run began.
+        steps = [{**step, "t": 0} for step in found["steps"]]
+        assert steps == [{**step, "t": 0} for step in story["steps"]]
+        assert (found["safe_offset"], found["command"]) == (5, story["command"])
+    assert main((*ask, "nobody", "--lake", str(run / "lake"))) == 2
+    assert "has no rows of run nobody" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("at", ["0.55", "2023-11-14T22:13:20.55"])
 def test_the_story_ends_at_the_instant_asked_for(
     at: str, run: Path, capsys: pytest.CaptureFixture[str]
@@ -48,6 +64,7 @@ def test_the_story_ends_at_the_instant_asked_for(
         ([], "--run"),
         (["--run", "RUN", "--live"], "--run"),
         (["--live", "--at", "5"], "--at"),
+        (["--live", "--lake", "RUN"], "--lake"),
         (["--run", "RUN", "--at", "noon"], "--at"),
         (["--run", "RUN", "--broker", "broker-z"], "knows no queue 0 of T for g on broker-z"),
     ],

@@ -1,0 +1,177 @@
+"""``failback explain-offset --live`` on brokers that answer what a test tells them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from failback.cli.__main__ import main
+from failback.protocol.fastjson import dumps
+from tests.support.fake_remoting import FakeBroker, FakeRemoting
+
+pytestmark = pytest.mark.unit
+
+FAR = (1 << 53) + 1
+
+
+class Pair:
+    """A master with a store on this machine, its slave, and a name server that knows both."""
+
+    def __init__(self, store: Path) -> None:
+        self.store = store
+        (store / "config").mkdir(parents=True)
+        self.master = FakeBroker(boot_ms=1_000)
+        self.slave = FakeBroker(boot_ms=2_000, broker_id=1)
+        self.master.config["storePathRootDir"] = str(store)
+        self.told: dict[str, Any] = {"offset": FAR}
+        for broker in (self.master, self.slave):
+            broker.answers[14] = lambda r: r.response(0, ext={"offset": str(self.told["offset"])})
+        route = {
+            "brokerDatas": [
+                {
+                    "cluster": "c",
+                    "brokerName": "broker-a",
+                    "brokerAddrs": {"0": self.master.address, "1": self.slave.address},
+                }
+            ],
+            "queueDatas": [
+                {"brokerName": "broker-a", "readQueueNums": 2, "writeQueueNums": 2, "perm": 6}
+            ],
+        }
+        self.namesrv = FakeRemoting({105: lambda r: r.response(0, body=dumps(route))})
+
+    def file(self, offset: int, name: str = "consumerOffset.json") -> None:
+        text = f'{{"offsetTable":{{"T@g":{{0:{offset}}}}}}}'
+        (self.store / "config" / name).write_text(text)
+
+    def ask(self, *words: str) -> list[str]:
+        return [
+            "explain-offset",
+            "g",
+            "T",
+            "0",
+            "--live",
+            "--namesrv",
+            self.namesrv.address,
+            *words,
+        ]
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(tmp_path / "store")
+    yield made
+    for each in (made.namesrv, made.master, made.slave):
+        each.close()
+
+
+def found(pair: Pair, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(pair.ask("--json")) == 0
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
+
+
+def places(document: dict[str, Any]) -> list[tuple[str, int | None, int]]:
+    return [(step["place"], step["offset"], step["fell"]) for step in document["steps"]]
+
+
+def test_tables_file_and_answer_stand_beside_each_other(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair.master.offsets["T@g"] = {0: FAR}
+    pair.slave.offsets["T@g"] = {0: FAR + 9}
+    pair.file(FAR - 100)
+    document = found(pair, capsys)
+    assert places(document) == [
+        ("master table", FAR, 9),
+        ("slave table", FAR + 9, 0),
+        ("master file", FAR - 100, 109),
+        ("answer", FAR, 9),
+    ]
+    assert [step["incarnation"] for step in document["steps"][:2]] == [1_000, 2_000]
+    assert (document["fell_at"], document["safe_offset"]) == (2, FAR + 9)
+    assert document["unseen"] == ["client memory", "commits", "earlier values"]
+    assert main(pair.ask()) == 0
+    shown = capsys.readouterr().out
+    assert "what a kill would leave" in shown
+    assert f"--offset {FAR + 9}" in shown
+
+
+def test_a_backup_stands_for_a_file_that_cannot_be_read(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair.master.offsets["T@g"] = {0: 5}
+    (pair.store / "config" / "consumerOffset.json").write_text("torn {")
+    pair.file(3, "consumerOffset.json.bak")
+    assert ("master file", 3, 2) in places(found(pair, capsys))
+
+
+def test_a_file_that_is_elsewhere_is_not_seen(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair.master.offsets["T@g"] = {0: 5}
+    pair.master.config["storePathRootDir"] = str(pair.store / "elsewhere")
+    document = found(pair, capsys)
+    assert "master file" not in {place for place, *_ in places(document)}
+    assert "master file" in document["unseen"]
+
+
+def test_a_broker_that_hides_its_table_is_asked_for_the_offset(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del pair.master.answers[43]
+    pair.slave.offsets["T@g"] = {0: 4}
+    pair.told["offset"] = 6
+    document = found(pair, capsys)
+    assert places(document)[:2] == [("master table", 6, 0), ("slave table", 4, 2)]
+    assert "does not show its table" in document["steps"][0]["what"]
+
+
+def test_a_master_that_is_away_is_named_and_its_slave_answers(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair.master.close()
+    pair.slave.offsets["T@g"] = {0: 4}
+    pair.told["offset"] = 4
+    document = found(pair, capsys)
+    assert places(document) == [
+        ("master table", None, 0), ("slave table", 4, 0), ("answer", 4, 0),
+    ]  # fmt: skip
+    assert "did not answer" in document["steps"][0]["what"]
+    assert document["steps"][2]["broker_id"] == 1
+    assert document["unseen"] == [
+        "client memory", "master table", "master file", "commits", "earlier values",
+    ]  # fmt: skip
+
+
+def test_what_a_member_of_the_group_has_in_memory_is_asked_through_the_broker(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pair.master.offsets["T@g"] = {0: 5}
+    pair.told["offset"] = 5
+    pair.master.answers[203] = lambda r: r.response(
+        0, body=b'{"connectionSet":[{"clientId":"c1","clientAddr":"127.0.0.1:9"}]}'
+    )
+    pair.master.answers[307] = lambda r: r.response(
+        0,
+        body=b'{"mqTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:{"commitOffset":8}}}',
+    )
+    document = found(pair, capsys)
+    assert ("client memory", 8, 0) in places(document)
+    assert document["safe_offset"] == 5, "no broker has been told 8"
+    assert "client memory" not in document["unseen"]
+
+
+def test_without_an_entry_a_new_owner_begins_by_its_own_rule(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for broker in (pair.master, pair.slave):
+        broker.answers[14] = lambda r: r.response(22, "no entry")
+    document = found(pair, capsys)
+    assert places(document)[-1] == ("answer", None, 0)
+    assert "by its own rule" in document["steps"][-1]["what"]
+    assert (document["safe_offset"], document["command"]) == (None, None)
