@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from starlette.requests import HTTPConnection
 
-from failback.analytics.dashboard.access import MOST_CLIENTS, RateLimit
+from failback.analytics.collect.tokens import TokenFile, digest_of, new_token
+from failback.analytics.dashboard.access import MOST_CLIENTS, Access, RateLimit
 from failback.analytics.dashboard.settings import DashboardSettings, is_loopback
 from failback.protocol.errors import ConfigError
 
@@ -45,3 +47,31 @@ def test_who_asks_under_many_addresses_fills_no_memory() -> None:
     for number in range(MOST_CLIENTS + 500):
         limit.take(str(number), 0.0)
     assert len(limit._left) == MOST_CLIENTS
+
+
+def connection(client: str, **headers: str) -> HTTPConnection:
+    named = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    return HTTPConnection({"type": "http", "client": (client, 40000), "headers": named})
+
+
+def test_a_proxy_may_pass_on_how_its_users_logged_in(tmp_path: Path) -> None:
+    settings = DashboardSettings(tmp_path, proxy="10.0.0.1", operators=frozenset({"ann"}))
+    access = Access(settings, None)
+    for own in ("Basic YW5uOg==", "Bearer eyJhbGciOi"):
+        headers = {"authorization": own, "x_forwarded_user": "ann"}
+        found = access.identify(connection("10.0.0.1", **headers))
+        assert found is not None
+        assert (found.name, found.may("operate")) == ("ann", True)
+        assert access.identify(connection("10.0.0.2", **headers)) is None
+    assert access.identify(connection("10.0.0.1", authorization="Bearer x")) is None
+
+
+def test_a_token_goes_before_the_user_of_the_proxy(tmp_path: Path) -> None:
+    token = new_token()
+    (tmp_path / "tokens").write_text(f"{digest_of(token)} read robot\n")
+    settings = DashboardSettings(tmp_path, proxy="10.0.0.1", operators=frozenset({"ann"}))
+    access = Access(settings, TokenFile(tmp_path / "tokens"))
+    headers = {"authorization": f"Bearer {token}", "x_forwarded_user": "ann"}
+    found = access.identify(connection("10.0.0.1", **headers))
+    assert found is not None
+    assert (found.name, found.may("operate")) == ("robot", False)

@@ -58,3 +58,27 @@ async def test_another_process_is_asked_at_once() -> None:
     seen = await look_at(admin, MEMBER, None)
     broker.boot, broker.config["brokerId"] = 2_000, "1"
     assert (await look_at(admin, MEMBER, seen)).broker_id == 1
+
+
+@pytest.mark.parametrize("number", ["first", "", "1.5"])
+async def test_a_broker_with_a_number_that_is_none_is_a_problem_of_that_broker(number: str) -> None:
+    broker = Broker()
+    admin = cast(AdminClient, broker)
+    seen = await look_at(admin, MEMBER, None)
+    broker.config["brokerId"], broker.boot = number, 2_000
+    again = await look_at(admin, MEMBER, seen)
+    assert not again.answered
+    assert again.offsets == seen.offsets, "it stays with what it said last"
+
+
+async def test_metrics_of_something_else_give_no_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b"rocketmq_offset_persist_age_seconds soon\nrocketmq_slave_metadata_sync_age_seconds 3\n"
+    monkeypatch.setattr(observe, "_fetch_metrics", lambda _: text)
+    seen = await look_at(cast(AdminClient, Broker()), replace(MEMBER, http="127.0.0.1:1"), None)
+    assert (seen.persist_age, seen.sync_age) == (None, 3.0)
+
+
+async def test_an_address_that_is_none_gives_no_age() -> None:
+    member = replace(MEMBER, http="orders-0-0:port")
+    seen = await look_at(cast(AdminClient, Broker()), member, None)
+    assert (seen.answered, seen.persist_age) == (True, None)

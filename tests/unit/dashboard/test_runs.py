@@ -52,7 +52,11 @@ def test_a_folder_goes_from_running_to_orphaned_to_closed(tmp_path: Path) -> Non
     assert (closed.state, closed.next_step) == ("closed", f"failback report {folder}")
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"run": "../x"}', '{"run": "a", "zero": 1}', "{}"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", '{"run": "../x"}', '{"run": "a", "zero": 1}', "{}",
+     '{"run": "a", "zero": {"wall_ns": 1e300}}', '{"run": "a", "zero": {"wall_ns": 1e999}}'],
+)  # fmt: skip
 def test_a_folder_that_is_no_run_is_passed_over(text: str, tmp_path: Path) -> None:
     write_run(tmp_path / "good", RUN, "handover")
     (tmp_path / "bad").mkdir()

@@ -96,7 +96,8 @@ class Access:
             return Identity(ANYBODY, _ALL, session="open", csrf=self._open_csrf)
         authorization = connection.headers.get("authorization")
         if authorization is not None:
-            return self._of_token(authorization)
+            # A proxy may pass on with what its user logged in there.
+            return self._of_token(authorization) or self._of_proxy(connection)
         session = self._session_of(connection)
         if session is not None:
             name, found = session

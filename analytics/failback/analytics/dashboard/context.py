@@ -106,7 +106,8 @@ class Shared:
         if address is None:
             raise DashboardProblem("not-found", "no collector is watched: --collector names one")
         name = decode(cursor) if cursor else "-1"
-        if not name.removeprefix("-").isdigit() or len(name) > 8:
+        number = name.removeprefix("-")
+        if not (number.isascii() and number.isdigit()) or len(name) > 8:
             raise DashboardProblem("bad-cursor", "it is none of this list")
         found = await asyncio.to_thread(processes, address, run, max(-1, int(name)), limit)
         return found | {"next": None if found["next"] is None else encode(str(found["next"]))}

@@ -5,6 +5,8 @@ The poller keeps the runs; the processes of one run are asked for when somebody 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -70,13 +72,14 @@ class IngestReader:
         """Ask it now, Unix time ``at``. Blocks, for one thread at a time."""
         last = self._last
         try:
-            store = document_of(self._client, "/v1/store")
-            runs = self._runs()
+            with _understood():
+                store = document_of(self._client, "/v1/store")
+                now = IngestView(last.collector, at, "", store, tuple(map(shown, self._runs())))
+                now.document()
         except DashboardProblem as problem:
-            self._last = IngestView(last.collector, at, problem.detail, last.store, last.runs)
-        else:
-            self._last = IngestView(last.collector, at, "", store, tuple(map(shown, runs)))
-        return self._last
+            now = IngestView(last.collector, at, problem.detail, last.store, last.runs)
+        self._last = now
+        return now
 
     def _runs(self) -> list[Json]:
         found: list[Json] = []
@@ -97,7 +100,19 @@ def processes(address: CollectorAddress, run: str, cursor: int, limit: int) -> J
         found = document_of(client, f"/v1/runs/{quote(run, safe='')}/procs?{query}")
     finally:
         client.close()
-    return found | {"procs": [shown(each) for each in found["procs"]]}
+    with _understood():
+        procs = [shown(each) for each in found["procs"]]
+        return {"run": found["run"], "procs": procs, "next": found["next"]}
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    """Whatever answers with 200 need not be a collector, or not of this version."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        what = f"the collector answers otherwise than one of this version: {error!r}"
+        raise DashboardProblem("failed", what) from error
 
 
 def document_of(client: CollectorClient, path: str) -> Json:

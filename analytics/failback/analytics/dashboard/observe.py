@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -125,6 +126,8 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
             config, config_at = await admin.broker_config(member.address), began
         table = table_of(offsets)
         ends = await _ends(admin, member.address, table)
+        broker_id = int(config.get("brokerId", member.broker_id or 0))
+        log_end = int(runtime.get("commitLogMaxOffset") or 0)
     except (FailbackError, OSError, ValueError, TimeoutError) as error:
         return _silent(known, member, str(error) or type(error).__name__, began)
     expected = member.broker_name
@@ -135,9 +138,9 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
     return BrokerSeen(
         member=member,
         at=began,
-        broker_id=int(config.get("brokerId", member.broker_id or 0)),
+        broker_id=broker_id,
         boot_ms=boot_ms,
-        log_end=int(runtime.get("commitLogMaxOffset") or 0),
+        log_end=log_end,
         config=config,
         offsets=table,
         file_offsets=ages.file_offsets,
@@ -201,14 +204,26 @@ def _beside(member: MemberRef) -> _Beside:
         text = _fetch_metrics(member.http)
         for name, pattern in _AGES.items():
             found = pattern.search(text)
-            ages[name] = float(found[1]) if found else None
+            ages[name] = _seconds(found[1]) if found else None
     table, age = _read_file(member)
     persist = ages["persist_age"] if ages["persist_age"] is not None else age
     return _Beside(persist, ages["sync_age"], table, age)
 
 
+def _seconds(text: bytes) -> float | None:
+    """A sample's value; ``None`` when it is none, or no number to reckon with."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
 def _fetch_metrics(address: str) -> bytes:
-    connection = http.client.HTTPConnection(address, timeout=_HTTP_SECONDS)
+    try:
+        connection = http.client.HTTPConnection(address, timeout=_HTTP_SECONDS)
+    except http.client.InvalidURL:
+        return b""
     try:
         connection.request("GET", "/metrics")
         return connection.getresponse().read(_MOST_HTTP_BYTES)

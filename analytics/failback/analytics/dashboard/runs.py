@@ -127,7 +127,7 @@ class RunIndex:
             return known[1]
         try:
             entry = read_entry(folder, self.runs)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             logger.warning("%s is no run that can be shown: %s", folder, error)
             return None
         self._known[folder] = (stamp, entry)
@@ -184,6 +184,8 @@ def read_entry(folder: Path, runs: Path) -> RunEntry:
     rto = report.get("rto", []) if report else []
     produce = [each["produce_ms"] for each in rto if each.get("produce_ms") is not None]
     consume = [(each.get("consume_ms") or {}).get("max") for each in rto]
+    started_ns = int((run.get("zero") or {}).get("wall_ns") or _mtime(folder / "run.json"))
+    rfc3339(started_ns)  # pages of all runs show it: a time that is none is refused here
     return RunEntry(
         run=name,
         experiment=str(run.get("experiment") or ""),
@@ -192,7 +194,7 @@ def read_entry(folder: Path, runs: Path) -> RunEntry:
         path=folder,
         folder=folder.relative_to(runs).as_posix(),
         state=state_of(folder, reported=report is not None),
-        started_ns=int((run.get("zero") or {}).get("wall_ns") or _mtime(folder / "run.json")),
+        started_ns=started_ns,
         engine=str(run.get("engine") or ""),
         rules=str((run.get("system") or {}).get("rules") or ""),
         verdict=report["verdict"]["value"] if report else None,

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from failback.client.consumelog.lake_files import ARROW_STREAM
 from failback.client.consumelog.schema import SCHEMA_ID
@@ -24,6 +24,8 @@ PROBLEM_PREFIX: Final = "urn:failback:collector:"
 """How the types of a collector's own problem documents begin; a proxy's do not."""
 TOKEN_VARIABLE: Final = "FAILBACK_TOKEN_FILE"
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
+_AWAY: Final = (OSError, http.client.HTTPException, ValueError)
+"""ValueError: the token's file has none that can be sent; it may be replaced."""
 
 
 class CollectorAway(Exception):
@@ -72,7 +74,7 @@ class CollectorClient:
         timeout_seconds: float = 60.0,
     ) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
+        if parts.scheme not in {"http", "https"} or not parts.hostname or not _has_port(parts):
             raise ConfigError("collector", f"must be http://HOST:PORT or https://..., not {url!r}")
         self.url = url
         self._parts = parts
@@ -125,14 +127,14 @@ class CollectorClient:
         kept = self._connection is not None
         try:
             return self._exchange(method, path, body, headers or {})
-        except (OSError, http.client.HTTPException) as error:
+        except _AWAY as error:
             self.close()
             if not kept:
                 raise CollectorAway(f"{self.url}: {_words(error)}") from error
         # A kept connection may have ended while nobody looked; every request may be repeated.
         try:
             return self._exchange(method, path, body, headers or {})
-        except (OSError, http.client.HTTPException) as error:
+        except _AWAY as error:
             self.close()
             raise CollectorAway(f"{self.url}: {_words(error)}") from error
 
@@ -159,6 +161,14 @@ class CollectorClient:
             context = ssl.create_default_context(cafile=self._ca_file)
             return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=context)
         return http.client.HTTPConnection(host, port, timeout=self._timeout)
+
+
+def _has_port(parts: SplitResult) -> bool:
+    """Whether the port is a number, or left out."""
+    try:
+        return parts.port is None or parts.port > 0
+    except ValueError:
+        return False
 
 
 def _words(error: Exception) -> str:
