@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final, TypeVar
 
 from chaoslib.exceptions import ActivityFailed
 from chaoslib.types import Configuration
 
+from failback.chaos import healing
 from failback.chaos import session as sessions
 from failback.chaos.fault_record import FaultRecord
 from failback.chaos.session import Session
@@ -16,6 +17,7 @@ from failback.protocol.errors import FailbackError
 _T = TypeVar("_T")
 
 ASSIGNED_SECONDS: Final = 120.0
+UNDO_SECONDS: Final = 30.0
 
 
 def session_of(configuration: Configuration) -> Session:
@@ -47,3 +49,25 @@ def await_assigned(session: Session, fid: str) -> None:
     observed = session.rec.faults[fid].observed
     if not session.wait_for(lambda: "healed_ns" in observed, ASSIGNED_SECONDS):
         raise ActivityFailed(f"{fid}: not assigned again within {ASSIGNED_SECONDS:g} s")
+
+
+def undo_open_calls(
+    session: Session, call: str, pods: Collection[str] | None = None
+) -> dict[str, Any]:
+    """Undo what the ledger has open of one kind, on these pods if any are named.
+
+    Safe to repeat. Raises ``ActivityFailed``.
+    """
+
+    def act() -> dict[str, Any]:
+        names = [
+            entry.id
+            for entry in session.ledger.open_entries(faults_only=True)
+            if entry.call == call and (pods is None or entry.args.get("pod") in pods)
+        ]
+        result = healing.undo_open(
+            session.ledger, session.target, seconds=UNDO_SECONDS, tell=session.progress, only=names
+        )
+        return {"undone": not result["still_open"], "healed": result}
+
+    return guarded(act)

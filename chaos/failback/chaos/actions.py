@@ -16,7 +16,7 @@ from chaoslib.types import Configuration, Secrets
 
 from failback.chaos import faults, healing, probes
 from failback.chaos import session as sessions
-from failback.chaos.acting import guarded, session_of
+from failback.chaos.acting import guarded, session_of, undo_open_calls
 from failback.chaos.broker_actions import (
     kill_broker,
     long_outage,
@@ -96,12 +96,12 @@ def do_nothing(
         record.intended_ns = intended
         stamp = now()
         record.issued, record.honest = (stamp, stamp), True
-        session.phases.first_fault = session.phases.first_fault or stamp.mono_ns
+        session.phases.fault_begun(stamp.mono_ns)
         session.rec.open_fault(record)
         session.rec.fault_row(record, "NONE", observed=stamp, observer="harness")
         session.sleep_until(stamp.mono_ns + round(session.scaled(duration_seconds) * 1e9))
         session.rec.healed(record, now())
-        session.phases.last_heal = time.monotonic_ns()
+        session.phases.fault_healed(time.monotonic_ns())
         return session.rec.evidence(record, "effect")
 
     return guarded(act)
@@ -269,6 +269,7 @@ def _not_healed(session: Session) -> list[str]:
 
 
 def _undo(configuration: Configuration, pair: str, role: Role, call: str) -> dict[str, Any]:
+    """Undo what the ledger has open of one kind on a pair's brokers of a role."""
     session = session_of(configuration)
     pods = {
         member.pod
@@ -277,16 +278,4 @@ def _undo(configuration: Configuration, pair: str, role: Role, call: str) -> dic
         for member in found.members
         if member.role == role
     }
-
-    def act() -> dict[str, Any]:
-        names = [
-            entry.id
-            for entry in session.ledger.open_entries(faults_only=True)
-            if entry.call == call and entry.args.get("pod") in pods
-        ]
-        result = healing.undo_open(
-            session.ledger, session.target, seconds=30, tell=session.progress, only=names
-        )
-        return {"undone": not result["still_open"], "healed": result}
-
-    return guarded(act)
+    return undo_open_calls(session, call, pods)

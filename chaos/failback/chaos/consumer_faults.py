@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from failback.chaos import member_faults
 from failback.chaos.board import EFFECT
 from failback.chaos.catalogue import parse_rung
-from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
 from failback.chaos.fault_record import FaultRecord
 from failback.chaos.ledger import START_CONSUMERS
@@ -23,9 +23,7 @@ END_SECONDS: Final = 15.0
 
 def choose_members(session: Session, group: str, mode: str, value: int) -> list[WorkloadProcess]:
     """Running members of a group, chosen by seed. Raises ``TargetError`` when there is none."""
-    running = sorted(session.load.of_role(CONSUMER, group=group), key=lambda each: each.member)
-    if not running:
-        raise TargetError(f"members of {group}", "none is running")
+    running = sorted(member_faults.members_of(session, group), key=lambda each: each.member)
     match mode:
         case "all":
             return running
@@ -64,6 +62,7 @@ def end_consumers(
     record.rungs["K1"] = True
     begun = now()
     record.issued = (begun, begun)
+    session.phases.fault_begun(begun.mono_ns)
     for process in members:
         receipt = session.load.signal_member(process, signum)
         record.issued = (begun, receipt.returned)
@@ -146,12 +145,8 @@ def _assigned(session: Session, pending: list[tuple[str, int]]) -> bool:
 
 
 def _consumers_back(session: Session, record: FaultRecord) -> None:
-    stamp = now()
     record.rungs["K7"] = "new processes assigned"
-    record.rungs["K8"] = True
-    session.rec.healed(record, stamp)
-    session.ledger.mark_healed(record.undo, {"assigned_ns": stamp.mono_ns - session.zero.mono_ns})
-    session.phases.last_heal = max(session.phases.last_heal or 0, stamp.mono_ns)
+    member_faults.heal_seen(session, record, {"members": "assigned"})
 
 
 def _how_it_ended(process: WorkloadProcess, signum: int) -> tuple[str, bool]:

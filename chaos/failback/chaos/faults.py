@@ -229,7 +229,7 @@ def _close_when_healed(session: Session, record: FaultRecord) -> None:
             if isinstance(value, Stamp)
         }
         session.ledger.mark_healed(record.undo, {"observed": seen, "rungs": dict(record.rungs)})
-        session.phases.last_heal = max(session.phases.last_heal or 0, time.monotonic_ns())
+        session.phases.fault_healed(time.monotonic_ns())
         session.progress(f"{record.fid}: healed, {record.rungs.get('K7', '')}".rstrip(", "))
 
     session.rec.later(lambda: session.rec.board.get(record.fid, HEALED) is not None, close)
@@ -250,8 +250,6 @@ def _signal(session: Session, record: FaultRecord, signum: int) -> None:
     stamp = now()
     record.issued = (stamp, stamp)
     record.signum = signum
-    if session.phases.first_fault is None:
-        session.phases.first_fault = stamp.mono_ns
     try:
         receipt = session.target.signal(identity, signum)
     except TargetError as error:
@@ -262,6 +260,7 @@ def _signal(session: Session, record: FaultRecord, signum: int) -> None:
         _undo_nothing(session, record, member)
         raise
     crash_point("signalled")
+    session.phases.fault_begun(stamp.mono_ns)
     record.issued = (receipt.issued, receipt.returned)
     record.rungs["K2"] = True
     session.progress(f"{record.fid}: {name} to {member.pod} (pid {identity.pid})")

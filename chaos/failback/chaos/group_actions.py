@@ -9,8 +9,14 @@ from typing import Any
 from chaoslib.exceptions import ActivityFailed
 from chaoslib.types import Configuration, Secrets
 
-from failback.chaos import consumer_faults, faults, handler_faults, healing, subscription_faults
-from failback.chaos.acting import await_assigned, evidence_of, guarded, session_of
+from failback.chaos import consumer_faults, faults, handler_faults, subscription_faults
+from failback.chaos.acting import (
+    await_assigned,
+    evidence_of,
+    guarded,
+    session_of,
+    undo_open_calls,
+)
 from failback.chaos.fault_record import FaultRecord
 from failback.chaos.ledger import RESET_HANDLERS, SUBSCRIBE
 from failback.chaos.session import Session
@@ -101,7 +107,7 @@ def set_handler(
 
 def reset_handlers(configuration: Configuration = None, secrets: Secrets = None) -> dict[str, Any]:
     """Undo of :func:`set_handler` for every group; safe to repeat."""
-    return _undo(configuration, RESET_HANDLERS)
+    return undo_open_calls(session_of(configuration), RESET_HANDLERS)
 
 
 def _record_of_all(
@@ -146,22 +152,4 @@ def subscribe_consumers(
     configuration: Configuration = None, secrets: Secrets = None
 ) -> dict[str, Any]:
     """Undo of :func:`unsubscribe_consumers` for every group; safe to repeat."""
-    return _undo(configuration, SUBSCRIBE)
-
-
-def _undo(configuration: Configuration, call: str) -> dict[str, Any]:
-    """Undo what the ledger has open of one kind."""
-    session = session_of(configuration)
-
-    def act() -> dict[str, Any]:
-        names = [
-            entry.id
-            for entry in session.ledger.open_entries(faults_only=True)
-            if entry.call == call
-        ]
-        result = healing.undo_open(
-            session.ledger, session.target, seconds=30, tell=session.progress, only=names
-        )
-        return {"undone": not result["still_open"], "healed": result}
-
-    return guarded(act)
+    return undo_open_calls(session_of(configuration), SUBSCRIBE)

@@ -1,6 +1,7 @@
-"""What faults of running members share: they are told over control sockets and seen in the answers.
+"""What faults of a group's members share: who is running, and how their heal is noted.
 
-A member says itself what it is set to; what its work looks like since then is the proof.
+Members that run on are told over control sockets and seen in the answers: a member says itself
+what it is set to; what its work looks like since then is the proof.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def begin(
     record.rungs["K1"] = True
     begun = now()
     record.issued = (begun, begun)
-    session.phases.first_fault = session.phases.first_fault or begun.mono_ns
+    session.phases.fault_begun(begun.mono_ns)
 
 
 def tell_all(
@@ -89,9 +90,10 @@ def undo_after(
 
 
 def heal_seen(session: Session, record: FaultRecord, observation: Mapping[str, Any]) -> None:
-    """K8: the members were seen without the fault."""
+    """K8: the members were seen without the fault. The ledger gets the time beside the rest."""
     stamp = now()
     record.rungs["K8"] = True
     session.rec.healed(record, stamp)
-    session.ledger.mark_healed(record.undo, observation)
-    session.phases.last_heal = max(session.phases.last_heal or 0, stamp.mono_ns)
+    seen_ns = stamp.mono_ns - session.zero.mono_ns
+    session.ledger.mark_healed(record.undo, {**observation, "seen_ns": seen_ns})
+    session.phases.fault_healed(stamp.mono_ns)

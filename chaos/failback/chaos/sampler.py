@@ -50,7 +50,6 @@ class Sampler(Watcher):
         self._log = log
         self._listener = listener
         self._boot_ms: int | None = None
-        self._connection: WireConnection | None = None
         self._files: dict[str, tuple[int, str]] = {}
         self.samples = 0
         self.spent_seconds = 0.0
@@ -70,11 +69,6 @@ class Sampler(Watcher):
             self.close()  # dead, paused or starting: the wire watch says which
         self.samples += 1
         self.spent_seconds += time.monotonic() - started
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
     def _slow_matters(self) -> bool:
         return self._connection is not None

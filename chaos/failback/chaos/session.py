@@ -55,6 +55,14 @@ class Phases:
     drain_end: int | None = None
     end: int | None = None
 
+    def fault_begun(self, mono_ns: int) -> None:
+        """Whatever a fault does, it begins here."""
+        if self.first_fault is None:
+            self.first_fault = mono_ns
+
+    def fault_healed(self, mono_ns: int) -> None:
+        self.last_heal = max(self.last_heal or 0, mono_ns)
+
 
 @dataclass(slots=True)
 class Results:

@@ -86,7 +86,7 @@ Listener = Callable[[Event], None]
 
 
 class Watcher:
-    """A thread that takes a look again and again. Subclasses say what a look is.
+    """A thread that takes a look again and again, over one connection. Subclasses say at what.
 
     ``last_look`` is the monotonic time at which the newest look ended, answered or not: a thread
     that is stuck is seen by it.
@@ -102,6 +102,7 @@ class Watcher:
         self._stop = threading.Event()
         self._window = threading.Event()
         self._slower = 1
+        self._connection: WireConnection | None = None
         self._thread = threading.Thread(target=self._run, name=f"witness-{name}", daemon=True)
 
     def start(self) -> None:
@@ -156,7 +157,10 @@ class Watcher:
         self._stop.wait(seconds)
 
     def close(self) -> None:
-        """Called at the thread's end."""
+        """Hang up; the next look may connect again. Called at the thread's end, too."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _slow_matters(self) -> bool:
         return False
@@ -169,7 +173,6 @@ class WireWatch(Watcher):
         super().__init__(f"wire-{address}", quiet_seconds=1.0, window_seconds=0.2)
         self.address = address
         self._listener = listener
-        self._connection: WireConnection | None = None
         self._silent_since: float | None = None
         self._silence_told = False
 
@@ -212,11 +215,6 @@ class WireWatch(Watcher):
                 self._hung_up("FIN")
                 return
 
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
     def _hung_up(self, why: str) -> None:
         stamp = now()
         self.close()
@@ -240,7 +238,6 @@ class RouteWatch(Watcher):
         self._topic = topic
         self._log = log
         self._listener = listener
-        self._connection: WireConnection | None = None
         self._shown: str | None = None
 
     def look(self) -> None:
@@ -262,11 +259,6 @@ class RouteWatch(Watcher):
             )
             self._shown = text
         self._listener(RouteEvent(self.nameserver, brokers, now()))
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 def first_pull_ok(address: str, topic: str) -> Stamp | None:

@@ -187,6 +187,7 @@ def test_no_signal_goes_to_a_process_that_took_the_pid(
     assert not [call for call in target.calls if call[0] == "signal"]
     assert target.held == set()
     assert session.ledger.open_entries() == []
+    assert session.phases.first_fault is None
 
 
 def test_a_broker_that_answers_nothing_is_no_sure_victim(

@@ -7,7 +7,7 @@ import socketserver
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -35,14 +35,20 @@ class FakeMember:
 
     name: str
     socket_path: Path
-    queues: int = 2
+    queues: tuple[str, ...] = ()
     deaf: int = 0
+    silent: bool = False
     gives_up: bool = True
     knobs: dict[str, float] = field(default_factory=lambda: dict(OWN))
-    held: int = 2
+    held: list[str] = field(default_factory=list)
     subscribed: bool = True
 
+    def __post_init__(self) -> None:
+        self.held = list(self.queues)
+
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if self.silent:
+            return {}
         match request["op"]:
             case "stats":
                 return self._stats()
@@ -53,9 +59,9 @@ class FakeMember:
                 self.knobs = {name: request[name] for name in OWN}
             case "unsubscribe":
                 self.subscribed = False
-                self.held = 0 if self.gives_up else self.held
+                self.held = [] if self.gives_up else self.held
             case "subscribe":
-                self.subscribed, self.held = True, self.queues
+                self.subscribed, self.held = True, list(self.queues)
         return {"ok": True}
 
     def _stats(self) -> dict[str, Any]:
@@ -82,7 +88,12 @@ class Members(FakeFleet):
 
 @pytest.fixture
 def members() -> list[FakeMember]:
-    return [FakeMember(f"billing-{n}", Path(f"/nowhere/{n}.sock")) for n in range(2)]
+    return [
+        FakeMember(
+            f"billing-{n}", Path(f"/nowhere/{n}.sock"), (f"broker/{2 * n}", f"broker/{2 * n + 1}")
+        )
+        for n in range(2)
+    ]
 
 
 @pytest.fixture
@@ -146,7 +157,7 @@ def test_the_effect_and_the_heal_are_seen(
     assert session.ledger.open_entries() == []
     assert record.rungs["K8"] is True
     assert [each.knobs for each in members] == [OWN, OWN]
-    assert [each.held for each in members] == [2, 2]
+    assert [each.held for each in members] == [list(each.queues) for each in members]
 
 
 @pytest.mark.parametrize("inject", [slow, unsubscribed])
@@ -181,9 +192,62 @@ def test_queues_that_are_kept_are_no_effect(session: Session, members: list[Fake
     assert session.rec.board.get("f1", "gone") is None
 
 
+def test_a_queue_that_two_held_while_it_changed_hands_is_one_queue(
+    session: Session, members: list[FakeMember]
+) -> None:
+    members[0].held.append(members[1].held[0])
+    record = unsubscribed(session)
+    carry_out(session)  # tells them
+    carry_out(session)  # sees them
+    assert record.observed["queues_before"] == 4
+    assert record.rungs["K8"] is True
+
+
+def test_a_member_that_is_not_back_yet_is_waited_for(
+    session: Session, members: list[FakeMember]
+) -> None:
+    record = unsubscribed(session)
+    carry_out(session)
+    members[1].held = []
+    carry_out(session)
+    assert "healed_ns" not in record.observed
+    members[1].held = list(members[1].queues)
+    carry_out(session)
+    assert "healed_ns" in record.observed
+
+
+def test_of_a_broadcasting_group_each_member_has_all_queues_again(
+    session: Session, members: list[FakeMember]
+) -> None:
+    (group,) = session.arm.workload.groups
+    workload = session.arm.workload.model_copy(
+        update={"groups": (group.model_copy(update={"message_model": "BROADCASTING"}),)}
+    )
+    session.arm = replace(session.arm, workload=workload)
+    members[1].queues = members[0].queues
+    members[1].held = list(members[1].queues)
+    record = unsubscribed(session)
+    carry_out(session)
+    members[1].held = []
+    carry_out(session)
+    assert "healed_ns" not in record.observed
+    members[1].held = list(members[1].queues)
+    carry_out(session)
+    assert "healed_ns" in record.observed
+
+
+def test_a_member_that_is_silent_is_named_as_the_reason(
+    session: Session, members: list[FakeMember]
+) -> None:
+    members[1].silent = True
+    with pytest.raises(TargetError, match="subscriptions of billing: one is silent"):
+        unsubscribed(session)
+    assert session.ledger.open_entries() == []
+
+
 def test_who_holds_nothing_can_give_nothing_up(session: Session, members: list[FakeMember]) -> None:
     for each in members:
-        each.held = 0
+        each.held = []
     with pytest.raises(TargetError, match="no member holds a queue of its topic"):
         unsubscribed(session)
     assert session.ledger.open_entries() == []
@@ -229,7 +293,7 @@ def test_heal_takes_it_back_from_those_that_live(
         members[1].socket_path.unlink(missing_ok=True)  # this one was gone all along
         result = undo_open(session.ledger, session.target, seconds=0, faults_only=True)
         assert result == {"undone": [record.undo], "still_open": []}
-    assert (members[0].knobs, members[0].held) == (OWN, 2)
+    assert (members[0].knobs, members[0].held) == (OWN, list(members[0].queues))
     healed = session.ledger.entry(record.undo).healed
     assert healed is not None
     assert healed["answered"] == 1

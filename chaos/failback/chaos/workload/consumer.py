@@ -114,7 +114,9 @@ class ConsumerProcess:
             "handler": self._handler.stats(),
             "assigned": self._assigned,
             "queues": len(held),
-            "topic_queues": sum(queue.topic == topic for queue in held),
+            "topic_queues": [
+                f"{queue.broker_name}/{queue.queue_id}" for queue in held if queue.topic == topic
+            ],
             "subscribed": consumer is not None and topic in consumer.subscribed_topics(),
             "last_seq": self._log.last_seq,
             "client_id": consumer.client_id if consumer is not None else None,

@@ -1,0 +1,101 @@
+"""Consumers that are ended and start again: what is proved, and when the fault began and healed."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from failback.chaos import consumer_faults
+from failback.chaos.fault_record import FaultRecord
+from failback.chaos.session import Session
+from failback.chaos.view import SignalReceipt
+from failback.chaos.wire import now
+from failback.chaos.workload_process import CONSUMER, Exit, WorkloadProcess
+from tests.support.chaos_session import FakeFleet, open_session
+from tests.support.fake_target import FakeTarget
+
+pytestmark = pytest.mark.unit
+
+
+@dataclass
+class Members(FakeFleet):
+    """Consumers that die of what they are sent, unless they are told to die of something else."""
+
+    members: list[WorkloadProcess] = field(default_factory=list)
+    dies_of: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.members = [self._born(number) for number in range(2)]
+
+    def of_role(self, role: str, *, group: str = "") -> list[Any]:
+        return [each for each in self.members if role == CONSUMER and each.exit is None]
+
+    def signal_member(self, process: WorkloadProcess, signum: int) -> SignalReceipt:
+        sent = now()
+        process.exit = Exit(now(), self.dies_of or signum, None)
+        return SignalReceipt(signum, sent, now())
+
+    def await_end(self, process: WorkloadProcess, timeout: float) -> bool:
+        return process.exit is not None
+
+    def start_member(self, group: str, member: int) -> None:
+        born = self._born(member)
+        born.stats = {"assigned": True}
+        self.members.append(born)
+
+    def _born(self, number: int) -> WorkloadProcess:
+        nowhere = Path("/nowhere")
+        return WorkloadProcess(
+            f"billing-{number}", CONSUMER, number, b"", nowhere, nowhere, "billing", number
+        )
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    with open_session(tmp_path, FakeTarget()) as session:
+        session.fleet = Members()  # type: ignore[assignment]
+        yield session
+
+
+def killed(session: Session) -> FaultRecord:
+    members = consumer_faults.choose_members(session, "billing", "all", 0)
+    record = consumer_faults.record_of(session, "f1", "group=billing mode=all", members, 0)
+    consumer_faults.end_consumers(session, record, members, signal.SIGKILL)
+    consumer_faults.start_consumers_later(session, record, members, "", 0.0)
+    return record
+
+
+def carry_out(session: Session) -> None:
+    for entry in list(session.rec._timed):
+        ready, act = entry
+        if ready():
+            session.rec._timed.remove(entry)
+            act()
+
+
+def test_a_run_without_a_broker_fault_says_when_its_first_fault_began(session: Session) -> None:
+    record = killed(session)
+    assert record.issued is not None
+    assert session.phases.first_fault == record.issued[0].mono_ns
+    assert session.phases.last_heal is None
+
+
+def test_new_processes_that_are_assigned_are_the_heal(session: Session) -> None:
+    record = killed(session)
+    assert (record.honest, record.rungs["K3"]) == (True, "SIGKILL, SIGKILL")
+    carry_out(session)  # starts them
+    carry_out(session)  # sees them
+    assert (record.rungs["K7"], record.rungs["K8"]) == ("new processes assigned", True)
+    assert session.phases.last_heal == record.observed["healed_ns"].mono_ns
+    assert session.ledger.open_entries() == []
+
+
+def test_another_death_than_was_asked_for_is_doubted(session: Session) -> None:
+    session.load.dies_of = signal.SIGSEGV  # type: ignore[attr-defined]
+    assert killed(session).why.startswith("asked SIGKILL, but a consumer ended by SIGSEGV")
