@@ -55,6 +55,16 @@ def pid_namespace() -> str:
         return ""
 
 
+def process_space() -> str:
+    """Name the machine's life and the PID namespace within which an :class:`Identity` means one."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+    except OSError:
+        boot = ""
+    return f"{boot}/{pid_namespace()}"
+
+
 def send(process: Identity, signum: int) -> tuple[Stamp, Stamp]:
     """Signal exactly this process; return the instants before and after the call.
 

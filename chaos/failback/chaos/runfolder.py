@@ -20,6 +20,7 @@ from failback.chaos import processes
 from failback.chaos.errors import GuardRefused, NotHealed, RunFolderError
 from failback.chaos.ledger import read_ledger
 from failback.client.files import replace_file
+from failback.init.processes import process_space
 from failback.protocol.errors import ConfigError
 
 RUN_SCHEMA: Final = "failback.run/1"
@@ -103,7 +104,8 @@ class RunFolder:
         if not taken:
             raise RunFolderError(f"{self.path}: in use by {self._lock.read().get('pid', '?')}")
         pid = os.getpid()
-        self._lock.write({"pid": pid, "ticks": processes.read_ticks(pid)})
+        ticks = processes.read_ticks(pid)
+        self._lock.write({"pid": pid, "ticks": ticks, "space": process_space()})
 
     def release(self) -> None:
         """Let go of the lock. The lock file goes with a closed folder."""

@@ -52,6 +52,23 @@ def test_a_folder_goes_from_running_to_orphaned_to_closed(tmp_path: Path) -> Non
     assert (closed.state, closed.next_step) == ("closed", f"failback report {folder}")
 
 
+def test_a_run_of_another_machine_goes_on_while_its_files_change(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    (folder / "hot").mkdir(parents=True)
+    (folder / "hot" / "1.fblog").touch()
+    (folder / "run.json").write_text(json.dumps({"run": "r", "zero": {"wall_ns": 5}}))
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    note = {"pid": os.getpid(), "ticks": ticks, "space": "another/pid:[1]"}
+    (folder / "lock").write_text(json.dumps(note))
+    index = RunIndex(tmp_path)
+    assert [each.state for each in index.scan()] == ["running"]
+    for path in (folder, *folder.rglob("*")):
+        os.utime(path, (5, 5))
+    assert [each.state for each in index.scan()] == ["orphaned"], "its pid is somebody else's here"
+    os.utime(folder / "hot" / "1.fblog")
+    assert [each.state for each in index.scan()] == ["running"]
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "[]", '{"run": "../x"}', '{"run": "a", "zero": 1}', "{}",

@@ -78,10 +78,45 @@ def test_a_run_is_active_while_its_process_holds_the_lock(tmp_path: Path) -> Non
     assert shown(tmp_path)["failback_run_active"] == [
         {"run": "r1", "experiment": "kill", "cluster": "demo"}
     ]
-    note = {"pid": os.getpid(), "ticks": read_ticks(os.getpid()) + 1}
+    note = {"pid": os.getpid(), "ticks": (read_ticks(os.getpid()) or 0) + 1}
     (tmp_path / "r1" / "lock").write_text(json.dumps(note))
     assert "failback_run_active" not in shown(tmp_path), "another process has that pid now"
     folder.release()
+
+
+def test_a_run_of_another_machine_is_active_while_its_files_change(tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    (folder / "lock").write_text(json.dumps({"pid": 1, "ticks": 1, "space": "another/pid:[1]"}))
+    assert "failback_run_active" in shown(tmp_path)
+    for path in folder.rglob("*"):
+        os.utime(path, (5, 5))
+    assert "failback_run_active" not in shown(tmp_path)
+
+
+@pytest.mark.parametrize("line", ["5", "[]", "{}", '{"call": "release"}', '{"healed": 1}'])
+def test_a_line_that_is_no_entry_of_a_ledger_is_passed_over(line: str, tmp_path: Path) -> None:
+    ledger = UndoLedger(run_folder(tmp_path))
+    ledger.add("release", {"pod": "demo-0-0"}, fid="f1")
+    with (tmp_path / "r1" / "undo.jsonl").open("a") as file:
+        file.write(f"{line}\n")
+    assert [each["fault"] for each in shown(tmp_path)["failback_fault_active"]] == ["f1"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"verdict": "Pass"}, {"queues": [{"group": "g"}]}, {"groups": [{}]}, {"rto": [1]},
+     {"timings": [1]}, {"groups": 3}],
+)  # fmt: skip
+def test_a_report_of_another_shape_hides_no_other(change: dict[str, Any], tmp_path: Path) -> None:
+    report(run_folder(tmp_path))
+    report(run_folder(tmp_path, "r2"), **change)
+    watch = RunWatch(tmp_path)
+    name = "rocketmq_reconsumed_messages_total"
+    assert values(watch, name) == {"rollback": 7, "retry": 2}, "all of a report or nothing"
+    assert values(watch, name) == {"rollback": 7, "retry": 2}
+    report(tmp_path / "r2")
+    os.utime(tmp_path / "r2" / "report" / "report.json", ns=(5, 5))
+    assert values(watch, name) == {"rollback": 14, "retry": 4}, "made anew it counts"
 
 
 def test_a_fault_is_active_until_it_was_seen_healed(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from failback.analytics.collect.ids import RUN_CHARS, RUN_PATTERN
 from failback.analytics.figure_data import Point
+from failback.analytics.run_lock import is_held
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +122,7 @@ class RunIndex:
     def _entry(self, folder: Path) -> RunEntry | None:
         times = [_mtime(folder / name) for name in _DOCUMENTS]
         is_over = bool(times[1] and times[2])  # closed.json and manifest.json
-        stamp = (*times, not is_over and _is_held(folder))
+        stamp = (*times, not is_over and is_held(folder))
         known = self._known.get(folder)
         if known is not None and known[0] == stamp:
             return known[1]
@@ -211,20 +212,7 @@ def read_entry(folder: Path, runs: Path) -> RunEntry:
 def state_of(folder: Path, *, reported: bool) -> str:
     if (folder / "closed.json").exists() and (folder / "manifest.json").exists():
         return "reported" if reported else "closed"
-    return "running" if _is_held(folder) else "orphaned"
-
-
-def _is_held(folder: Path) -> bool:
-    """Whether the process lives that the folder's lock names.
-
-    The lock itself is not tried: holding it for an instant could refuse the run its own folder.
-    """
-    try:
-        note = json.loads((folder / "lock").read_bytes() or b"{}")
-        status = Path(f"/proc/{int(note['pid'])}/stat").read_text()
-        return int(status.rpartition(")")[2].split()[19]) == int(note["ticks"])
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
-        return False
+    return "running" if is_held(folder) else "orphaned"
 
 
 def _mtime(path: Path) -> int:

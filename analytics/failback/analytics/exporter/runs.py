@@ -17,6 +17,7 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 
 from failback.analytics.exporter import families as own
 from failback.analytics.exporter.figures import Figures
+from failback.analytics.run_lock import is_held
 from failback.protocol.metric_families import MAX_SERIES, OTHER, Family
 
 logger = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ _NO_FAULT: Final = "stop-workload"
 _PHASE_EDGES: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0)
 _REPORT_EDGES: Final = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
 Document = Mapping[str, Any]
+Sample = tuple[Family, tuple[str, ...], float]
 
 
 class Histogram:
@@ -72,7 +74,7 @@ class RunWatch:
         """Read what has changed and return all families."""
         now = Figures()
         for lock in sorted(self._root.rglob("lock")):
-            if (lock.parent / "run.json").exists() and is_alive(lock):
+            if (lock.parent / "run.json").exists() and is_held(lock.parent):
                 run = _document(lock.parent / "run.json")
                 target = _document(lock.parent / "target.json")
                 labels = (run.get("run"), run.get("experiment"), target.get("cluster", ""))
@@ -101,7 +103,12 @@ class RunWatch:
         self._reports[path] = changed
         report = _document(path)
         run = str(report.get("run", ""))
-        verdict = (report.get("verdict") or {}).get("value")
+        try:
+            verdict = (report.get("verdict") or {}).get("value")
+            counts, times = list(_counts(report, _cluster_of(path))), list(_times(report))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            logger.warning("%s is no report that can be counted: %r", path, error)
+            return
         if not run or not verdict:
             return
         labels = (str(report.get("experiment") or ""), str(report.get("arm") or ""), str(verdict))
@@ -110,49 +117,41 @@ class RunWatch:
         if run in self._counted:
             return  # the same run reported once more
         self._counted.add(run)
-        self._count_repeats(report, _cluster_of(path))
-        self._count_times(report)
-
-    def _count_repeats(self, report: Document, cluster: str) -> None:
-        brokers: dict[tuple[str, str], set[str]] = {}
-        for queue in report.get("queues") or ():
-            brokers.setdefault((queue["group"], queue["topic"]), set()).add(queue["broker"])
-        for each in report.get("groups") or ():
-            group, topic = str(each["group"]), str(each["topic"])
-            names = brokers.get((group, topic), set())
-            broker = next(iter(names)) if len(names) == 1 else OTHER
-            for cause, messages in (each.get("report_groups") or {}).items():
-                labels = (cluster, group, topic, broker, cause)
-                self._counters.set(own.RECONSUMED, labels, messages)
-            place = (cluster, group, topic)
-            self._counters.set(own.DELIVERED, place, each.get("delivered") or 0)
-            self._counters.set(own.WASTED, place, each.get("wasted_seconds") or 0.0)
-
-    def _count_times(self, report: Document) -> None:
-        for each in report.get("rto") or ():
-            broker, phases = str(each.get("broker") or OTHER), each.get("phases") or {}
-            kill = phases.get("kill")
-            for name, instant in phases.items():
-                if name != "kill" and None not in (kill, instant) and instant >= kill:
-                    self._phases.observe((broker, name), (instant - kill) / 1e9)
-        engine = str(report.get("engine", ""))
-        for stage, seconds in (report.get("timings") or {}).items():
-            if isinstance(seconds, int | float):
-                self._stages.observe((engine, stage), float(seconds))
+        for family, names, value in counts:
+            self._counters.set(family, names, value)
+        for family, names, value in times:
+            histogram = self._phases if family is own.PHASE_SECONDS else self._stages
+            histogram.observe(names, value)
 
 
-def is_alive(lock: Path) -> bool:
-    """Tell whether the process that a run's lock file names is there, and is still that one."""
-    note = _document(lock)
-    pid, ticks = note.get("pid"), note.get("ticks")
-    if not isinstance(pid, int):
-        return False
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return False
-    # Counted behind the name: 0 is the state, 19 the start in ticks.
-    return fields[0] not in ("Z", "X") and (ticks is None or int(fields[19]) == ticks)
+def _counts(report: Document, cluster: str) -> Iterator[Sample]:
+    """What is counted of a report. Raises what a wrong shape raises."""
+    brokers: dict[tuple[str, str], set[str]] = {}
+    for queue in report.get("queues") or ():
+        brokers.setdefault((queue["group"], queue["topic"]), set()).add(queue["broker"])
+    for each in report.get("groups") or ():
+        group, topic = str(each["group"]), str(each["topic"])
+        names = brokers.get((group, topic), set())
+        broker = next(iter(names)) if len(names) == 1 else OTHER
+        for cause, messages in (each.get("report_groups") or {}).items():
+            yield own.RECONSUMED, (cluster, group, topic, broker, cause), float(messages)
+        place = (cluster, group, topic)
+        yield own.DELIVERED, place, float(each.get("delivered") or 0)
+        yield own.WASTED, place, float(each.get("wasted_seconds") or 0)
+
+
+def _times(report: Document) -> Iterator[Sample]:
+    """The durations of a report. Raises what a wrong shape raises."""
+    for each in report.get("rto") or ():
+        broker, phases = str(each.get("broker") or OTHER), each.get("phases") or {}
+        kill = phases.get("kill")
+        for name, instant in phases.items():
+            if name != "kill" and None not in (kill, instant) and instant >= kill:
+                yield own.PHASE_SECONDS, (broker, name), (instant - kill) / 1e9
+    engine = str(report.get("engine", ""))
+    for stage, seconds in (report.get("timings") or {}).items():
+        if isinstance(seconds, int | float):
+            yield own.REPORT_SECONDS, (engine, stage), float(seconds)
 
 
 def open_faults(ledger: Path) -> set[tuple[str, str]]:
@@ -166,6 +165,8 @@ def open_faults(ledger: Path) -> set[tuple[str, str]]:
         try:
             record = json.loads(line) if line.endswith(b"\n") else {}
         except ValueError:
+            continue
+        if not isinstance(record, dict) or "id" not in record:
             continue
         if "call" in record and record["call"] != _NO_FAULT:
             found[record["id"]] = (str(record.get("fid", "")), victim_of(record))
