@@ -12,7 +12,8 @@ from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator_process import CHART, OperatorProcess, is_true
-from tests.support.quick_pair import QUICK, QuickPair, resource
+from tests.support.quick_pair import QUICK, QuickPair
+from tests.support.resources import resource
 
 pytestmark = pytest.mark.kube
 

@@ -7,7 +7,8 @@ import pytest
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator_process import OperatorProcess, is_true, operator_identity
-from tests.support.quick_pair import QUICK, QuickPair, resource
+from tests.support.quick_pair import QUICK, QuickPair
+from tests.support.resources import resource
 
 pytestmark = pytest.mark.kube
 

@@ -24,7 +24,8 @@ from tests.support.lived_cluster import LivedCluster, unchanged_lives
 from tests.support.operator_process import OperatorProcess, chart_rules, is_true, operator
 from tests.support.polling import SCALE, wait_until
 from tests.support.ports import free_port
-from tests.support.quick_pair import QUICK, resource
+from tests.support.quick_pair import QUICK
+from tests.support.resources import resource
 
 pytestmark = pytest.mark.kube
 

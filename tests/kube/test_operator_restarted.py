@@ -8,7 +8,8 @@ from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator_process import condition_of, is_true, operator
-from tests.support.quick_pair import QUICK, QuickPair, resource
+from tests.support.quick_pair import QUICK, QuickPair
+from tests.support.resources import resource
 
 pytestmark = pytest.mark.kube
 

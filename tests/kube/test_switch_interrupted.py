@@ -18,7 +18,8 @@ from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.kube_lab.proxy import MisbehavingProxy, Write
 from tests.support.masters_watch import MastersWatch
 from tests.support.operator_process import condition_of
-from tests.support.quick_pair import QuickPair, hasty_operator, resource
+from tests.support.quick_pair import QuickPair, hasty_operator
+from tests.support.resources import resource
 
 pytestmark = pytest.mark.kube
 

@@ -17,7 +17,8 @@ from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator_process import OperatorProcess, condition_of, operator
 from tests.support.ports import free_port_block
 from tests.support.processes import TestProcess, failback_command, failback_environment
-from tests.support.quick_pair import QUICK, SCALE, QuickPair, resource
+from tests.support.quick_pair import QUICK, SCALE, QuickPair
+from tests.support.resources import resource
 from tests.support.witnessed_operator import CHANGING
 
 pytestmark = pytest.mark.kube

@@ -20,7 +20,8 @@ from failback.analytics.report import report
 from failback.chaos.outcome import RunOutcome
 from failback.chaos.run import run_arm
 from failback.chaos.spec import ChaosExperiment
-from tests.support.chaos_lab import TIME_SCALE, LocalCluster, experiment, run_failback
+from tests.support.chaos_lab import TIME_SCALE, LocalCluster, experiment, running_cluster
+from tests.support.resources import as_file, resource
 
 TOPIC: Final = "orders"
 GROUP: Final = f"group-{TOPIC}"
@@ -156,12 +157,10 @@ class Labelled:
 @contextmanager
 def cluster_of(run: CauseRun, folder: Path) -> Iterator[LocalCluster]:
     """The cluster that a run asks for; stopped afterwards."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "cluster.yaml"
     scale = {"failbackTimeScale": str(TIME_SCALE)}
-    documents = [
-        _resource("NameServer", "ns", replicas=1, config=scale),
-        _resource(
+    text = as_file(
+        resource("NameServer", "ns", replicas=1, config=scale),
+        resource(
             "BrokerCluster",
             "demo",
             nameServerRef={"name": "ns"},
@@ -171,19 +170,9 @@ def cluster_of(run: CauseRun, folder: Path) -> Iterator[LocalCluster]:
             masterRole=run.master_role,
             config={**scale, **run.config},
         ),
-    ]
-    file.write_text("\n---\n".join(json.dumps(each) for each in documents))
-    root = folder / "root"
-    run_failback("up", "-f", str(file), "--root", str(root), "--detach")
-    try:
-        yield LocalCluster(root)
-    finally:
-        run_failback("down", "--root", str(root))
-
-
-def _resource(kind: str, name: str, **spec: Any) -> dict[str, Any]:
-    metadata = {"name": name}
-    return {"apiVersion": "failback.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+    )
+    with running_cluster(folder, text) as cluster:
+        yield cluster
 
 
 def carry_out(run: CauseRun, folder: Path) -> Labelled:

@@ -67,10 +67,17 @@ class LocalCluster:
 
 @contextmanager
 def local_cluster(folder: Path, *, time_scale: float = TIME_SCALE) -> Iterator[LocalCluster]:
-    """A running cluster; stopped afterwards, whatever happened to it."""
+    """One pair and its name server, running."""
+    with running_cluster(folder, RESOURCES.replace("SCALE", str(time_scale))) as cluster:
+        yield cluster
+
+
+@contextmanager
+def running_cluster(folder: Path, resources: str) -> Iterator[LocalCluster]:
+    """The cluster of a resource file; stopped afterwards, whatever happened to it."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "cluster.yaml"
-    file.write_text(RESOURCES.replace("SCALE", str(time_scale)))
+    file.write_text(resources)
     root = folder / "root"
     run_failback("up", "-f", str(file), "--root", str(root), "--detach")
     try:

@@ -26,8 +26,8 @@ from tests.support.canonical import canonical
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.operator_process import condition_of
+from tests.support.resources import resource
 
-API: Final = "failback.dev/v1alpha1"
 SETTLED: Final = (
     "Ready",
     "ConfigApplied",
@@ -61,10 +61,6 @@ class Change:
     """It is made while no operator runs."""
 
 
-def manifest(kind: str, name: str, **spec: Any) -> Object:
-    return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec}
-
-
 def cluster_manifest(name: str, **spec: Any) -> Object:
     values = {
         "nameServerRef": {"name": "main"},
@@ -73,20 +69,20 @@ def cluster_manifest(name: str, **spec: Any) -> Object:
         "updateStrategy": {"minReadySeconds": 1},
         **spec,
     }
-    return manifest("BrokerCluster", name, **values)
+    return resource("BrokerCluster", name, **values)
 
 
 # --- changes ------------------------------------------------------------------------------------
 
 
-def _create(namespace: Namespace, cluster: str) -> None:
+def create(namespace: Namespace, cluster: str) -> None:
     namespace.api.create(cluster_manifest(cluster))
 
 
 def name_things(namespace: Namespace, cluster: str) -> None:
     reference = {"name": cluster}
-    namespace.api.create(manifest("Topic", f"{cluster}-paid", clusterRef=reference))
-    namespace.api.create(manifest("SubscriptionGroup", f"{cluster}-billing", clusterRef=reference))
+    namespace.api.create(resource("Topic", f"{cluster}-paid", clusterRef=reference))
+    namespace.api.create(resource("SubscriptionGroup", f"{cluster}-billing", clusterRef=reference))
 
 
 def things_synced(namespace: Namespace, cluster: str) -> bool:
@@ -113,7 +109,7 @@ def _switch(namespace: Namespace, cluster: str) -> None:
     asyncio.run(_by_hand(master_address(namespace, cluster)))
     spec = {"clusterRef": {"name": cluster}, "pair": 0, "targetMember": 1}
     # An operator that is killed again and again has nothing to begin on for long.
-    namespace.api.create(manifest("RoleSwitch", f"{cluster}-swap", **spec, timeoutSeconds=7200))
+    namespace.api.create(resource("RoleSwitch", f"{cluster}-swap", **spec, timeoutSeconds=7200))
 
 
 def is_switched(namespace: Namespace, cluster: str) -> bool:
@@ -138,7 +134,7 @@ async def _by_hand(address: str) -> None:
             await admin.update_offset(address, "BY_HAND", "BY_HAND", queue, 100 + queue)
 
 
-CREATE: Final = Change("create", _create)
+CREATE: Final = Change("create", create)
 SCRIPTS: Final[Mapping[str, tuple[Change, ...]]] = {
     "orders": (
         CREATE,
@@ -186,7 +182,7 @@ class Life:
 
     def begin(self) -> None:
         """Create the name server and make the first change of every cluster."""
-        self.namespace.api.create(manifest("NameServer", "main", replicas=1))
+        self.namespace.api.create(resource("NameServer", "main", replicas=1))
         for cluster in self.scripts:
             self._next(cluster)
 

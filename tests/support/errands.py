@@ -25,7 +25,8 @@ from tests.support.kube_lab.api import Object
 from tests.support.operator_process import condition_of, is_true
 from tests.support.optional_kinds import PLURALS, names_of
 from tests.support.polling import wait_until
-from tests.support.quick_pair import QUICK, resource
+from tests.support.quick_pair import QUICK
+from tests.support.resources import resource
 from tests.support.rights import Right
 from tests.support.samples import claim, cluster, experiment, make, name_of, sample, settle
 

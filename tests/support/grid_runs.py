@@ -13,8 +13,7 @@ import shutil
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Final
 from failback.chaos.runfolder import RunFolder
 from failback.chaos.spec import parse_experiment
 from failback.chaos.workload.life import BEAT_SECONDS
-from tests.support.chaos_lab import LocalCluster, rows, run_failback
+from tests.support.chaos_lab import LocalCluster, rows, running_cluster
 from tests.support.predictor_grid import FAULTS, REPETITIONS, SETTINGS, Kept, Setting, group_of
 
 ATTEMPTS: Final = 3
@@ -101,7 +100,7 @@ class GridRuns:
         """Up to the wanted number, on one cluster as long as its runs prove something."""
         for _ in range(ATTEMPTS):
             try:
-                with self._cluster(setting) as cluster:
+                with running_cluster(self._fresh(str(setting)), setting.resources()) as cluster:
                     while self._kept.repetitions(setting) < repetitions:
                         if self._stop.is_set() or time.monotonic() > until:
                             return
@@ -115,18 +114,6 @@ class GridRuns:
                 self.failures.append(f"{setting}: {error!r}")
                 return
         self.failures.append(f"{setting}: {ATTEMPTS} runs proved nothing")
-
-    @contextmanager
-    def _cluster(self, setting: Setting) -> Iterator[LocalCluster]:
-        folder = self._fresh(str(setting))
-        file = folder / "cluster.yaml"
-        file.write_text(setting.resources())
-        root = folder / "root"
-        run_failback("up", "-f", str(file), "--root", str(root), "--detach")
-        try:
-            yield LocalCluster(root)
-        finally:
-            run_failback("down", "--root", str(root))
 
     def _fresh(self, name: str) -> Path:
         with self._lock:

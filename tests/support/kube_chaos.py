@@ -14,6 +14,7 @@ from failback.operator.render.objects import render
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Identity, Namespace
 from tests.support.operator_process import chart_rules
+from tests.support.resources import resource
 
 TIME_SCALE = 0.1
 CHAOS_ACCOUNT = "failback-chaos"
@@ -21,25 +22,16 @@ CHAOS_ACCOUNT = "failback-chaos"
 
 def set_up_cluster(namespace: Namespace) -> None:
     """Create a name server and one pair; return once both brokers are ready and registered."""
-    common = {"apiVersion": "failback.dev/v1alpha1"}
-    config = {"failbackTimeScale": str(TIME_SCALE), "autoCreateTopicEnable": "false"}
+    scale = {"failbackTimeScale": str(TIME_SCALE)}
     manifests = [
-        {
-            **common,
-            "kind": "NameServer",
-            "metadata": {"name": "main"},
-            "spec": {"replicas": 1, "config": {"failbackTimeScale": str(TIME_SCALE)}},
-        },
-        {
-            **common,
-            "kind": "BrokerCluster",
-            "metadata": {"name": "demo"},
-            "spec": {
-                "nameServerRef": {"name": "main"},
-                "slaveReadEnable": True,
-                "config": config,
-            },
-        },
+        resource("NameServer", "main", replicas=1, config=scale),
+        resource(
+            "BrokerCluster",
+            "demo",
+            nameServerRef={"name": "main"},
+            slaveReadEnable=True,
+            config={**scale, "autoCreateTopicEnable": "false"},
+        ),
     ]
     items = [decode(namespace.api.create(manifest)) for manifest in manifests]
     for manifest in render(items, kubernetes_context(namespace.name, "0.1.0")):

@@ -13,6 +13,7 @@ from tests.support.kube_lab.api import ApiError, Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.operator_process import condition_of, is_true
 from tests.support.polling import SCALE
+from tests.support.resources import resource
 
 TOPIC, GROUP = "ORDER_PAID", "billing"
 CONFIG = {"failbackTimeScale": "0.1", "mappedFileSizeCommitLog": str(4 * 1024 * 1024)}
@@ -37,14 +38,7 @@ class LivedCluster:
         self._create("SubscriptionGroup", GROUP, {**owner, "groupName": GROUP})
 
     def _create(self, kind: str, name: str, spec: Object) -> None:
-        self.api.create(
-            {
-                "apiVersion": "failback.dev/v1alpha1",
-                "kind": kind,
-                "metadata": {"name": name},
-                "spec": spec,
-            }
-        )
+        self.api.create(resource(kind, name, **spec))
 
     # --- what it is ---------------------------------------------------------------------------
 

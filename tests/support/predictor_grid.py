@@ -23,6 +23,7 @@ from failback.analytics import predict as package
 from failback.analytics.predict import Prediction, predict
 from failback.cli.predict_sources import Asked, read_questions
 from failback.client.files import replace_file
+from tests.support.resources import as_file, resource
 
 REPETITIONS: Final = 5
 TIME_SCALE: Final = 0.5
@@ -88,18 +89,9 @@ class Setting:
             "config": {**scale, "flushConsumerOffsetInterval": str(self.flush_ms)},
             "engine": {"type": "failback", "rules": self.rules},
         }
-        kinds = {"NameServer": ("ns", {"replicas": 1, "config": scale})}
-        kinds["BrokerCluster"] = ("demo", cluster)
-        return "\n---\n".join(
-            json.dumps(
-                {
-                    "apiVersion": "failback.dev/v1alpha1",
-                    "kind": kind,
-                    "metadata": {"name": name},
-                    "spec": spec,
-                }
-            )
-            for kind, (name, spec) in kinds.items()
+        return as_file(
+            resource("NameServer", "ns", replicas=1, config=scale),
+            resource("BrokerCluster", "demo", **cluster),
         )
 
     def document(self, seed: int, tag: str = "") -> dict[str, Any]:
@@ -131,12 +123,7 @@ class Setting:
             "healDeadlineSeconds": 600,
             "timeoutSeconds": 1800,
         }
-        return {
-            "apiVersion": "failback.dev/v1alpha1",
-            "kind": "ChaosExperiment",
-            "metadata": {"name": "grid"},
-            "spec": spec,
-        }
+        return resource("ChaosExperiment", "grid", **spec)
 
 
 def _topic_of(fault: str, tag: str) -> str:

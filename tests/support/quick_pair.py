@@ -17,6 +17,7 @@ from tests.support.operator_killer import witnessed_operator
 from tests.support.operator_process import OperatorProcess, is_true, operator_identity
 from tests.support.polling import SCALE as PATIENCE
 from tests.support.polling import wait_until
+from tests.support.resources import resource
 
 SCALE: Final = 0.1
 QUICK: Final = {
@@ -34,12 +35,6 @@ _CONDITIONS: Final = (
     "ReplicationHealthy",
     "MetadataSynced",
 )
-
-
-def resource(kind: str, name: str, **spec: Any) -> Object:
-    """Return a custom resource of ours."""
-    metadata = {"name": name}
-    return {"apiVersion": "failback.dev/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 @contextmanager

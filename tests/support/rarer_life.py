@@ -21,8 +21,8 @@ from tests.support.cluster_life import (
     change_spec,
     cluster_manifest,
     comparable,
+    create,
     is_switched,
-    manifest,
     name_things,
     objects_of,
     things_synced,
@@ -31,6 +31,7 @@ from tests.support.kube_chaos import allow, chaos_account, experiment_text
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.operator_process import condition_of
+from tests.support.resources import resource
 
 SIZE: Final = "30Gi"
 QUEUES: Final = 2
@@ -46,10 +47,6 @@ _FEW: Final = {"ratePerSecond": 50, "bodyBytes": 128}
 
 
 # --- volumes, images, copies, the end -----------------------------------------------------------
-
-
-def _create(namespace: Namespace, cluster: str) -> None:
-    namespace.api.create(cluster_manifest(cluster))
 
 
 def _grown(namespace: Namespace, cluster: str) -> bool:
@@ -113,7 +110,7 @@ def _lose_master(namespace: Namespace, cluster: str) -> None:
     words = ("exec", f"{cluster}-0-0-0", "--", "failback-init", "kill", "9", "--hold")
     namespace.kubectl(*words, check=False)  # the command may die with the container
     namespace.api.create(
-        manifest(
+        resource(
             "RoleSwitch",
             f"{cluster}-swap",
             clusterRef={"name": cluster},
@@ -128,7 +125,7 @@ def _lose_master(namespace: Namespace, cluster: str) -> None:
 
 
 def _create_apart(namespace: Namespace, cluster: str) -> None:
-    namespace.api.create(manifest("NameServer", cluster, replicas=1))
+    namespace.api.create(resource("NameServer", cluster, replicas=1))
     namespace.api.create(cluster_manifest(cluster, nameServerRef={"name": cluster}))
 
 
@@ -220,7 +217,7 @@ def _open_shop(namespace: Namespace, cluster: str) -> None:
     chaos_account(namespace)
     values = {"failbackTimeScale": "0.1", "autoCreateTopicEnable": "false"}
     # Clients know all brokers of a name server: those of another cluster would get their offsets.
-    namespace.api.create(manifest("NameServer", cluster, replicas=1))
+    namespace.api.create(resource("NameServer", cluster, replicas=1))
     reference = {"name": cluster}
     namespace.api.create(
         cluster_manifest(cluster, nameServerRef=reference, slaveReadEnable=True, config=values)
@@ -266,13 +263,13 @@ def _results(namespace: Namespace, cluster: str) -> dict[str, Any]:
 def _report(namespace: Namespace, cluster: str) -> None:
     name = f"{cluster}-lab"
     namespace.api.create(
-        manifest("ReconsumptionReport", name, experimentRef={"name": name}, engine="local")
+        resource("ReconsumptionReport", name, experimentRef={"name": name}, engine="local")
     )
 
 
 RARER: Final[Mapping[str, tuple[Change, ...]]] = {
     "vault": (
-        Change("create", _create),
+        Change("create", create),
         Change("resize", change_spec(storage={"size": SIZE}), _grown),
         Change(
             "image change",

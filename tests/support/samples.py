@@ -9,7 +9,7 @@ from tests.support.forfeit import Place
 from tests.support.kube_chaos import experiment_text
 from tests.support.kube_lab.api import Object
 from tests.support.operator_process import is_true
-from tests.support.quick_pair import resource
+from tests.support.resources import resource
 
 _KILL: Final = {
     "id": "f1",
