@@ -6,13 +6,13 @@ by itself, below the folder of runs.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.beside import Beside
 from tests.support.dashboard_lab import DashboardLab, running_dashboard
 from tests.support.demo_checks import GROUP, TOPIC
 
@@ -36,27 +36,18 @@ class Look:
     """The same for members whose progress the slave knows, over all queues: best less file."""
 
 
-class ExposureWatch:
-    """Asks the dashboard's API again and again, in a thread of its own."""
+class ExposureWatch(Beside):
+    """Asks the dashboard's API again and again while the block lasts."""
 
     def __init__(self, lab: DashboardLab) -> None:
         self.looks: list[Look] = []
         self.problems: list[str] = []
+        super().__init__("exposure watch")
         self._lab = lab
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="exposure watch")
 
-    def __enter__(self) -> ExposureWatch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
+    def work(self) -> None:
         seen = -1
-        while not self._stop.wait(_ASK_SECONDS):
+        while not self.stopping.wait(_ASK_SECONDS):
             clusters = self._lab.ask("GET", "/api/v1/clusters").json()
             if clusters["at_ns"] == seen:
                 continue

@@ -46,12 +46,25 @@ def slave_of(master: HaService | str, config: HaConfig = FAST) -> HaConfig:
     return replace(config, role="SLAVE", master_address=address)
 
 
-class BareSlave:
-    """A slave's end of the stream in the hands of a test."""
+class _BareEnd:
+    """One end of a connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
+
+    async def closed(self) -> None:
+        """Return once the other end has closed, whatever it sent before."""
+        async with asyncio.timeout(10):
+            try:
+                while await self.reader.read(65536):
+                    pass
+            except ConnectionError:
+                pass
+
+
+class BareSlave(_BareEnd):
+    """A slave's end of the stream in the hands of a test."""
 
     def report(self, *offsets: int) -> None:
         self.writer.write(b"".join(struct.pack(">q", offset) for offset in offsets))
@@ -70,15 +83,6 @@ class BareSlave:
             if body:
                 frames.append((offset, body))
         return frames
-
-    async def closed(self) -> None:
-        """Return once the master has closed, whatever it sent before."""
-        async with asyncio.timeout(10):
-            try:
-                while await self.reader.read(65536):
-                    pass
-            except ConnectionError:
-                pass
 
 
 @asynccontextmanager
@@ -113,12 +117,8 @@ class BareMaster:
         self.connections.put_nowait((reader, writer))
 
 
-class MasterSide:
+class MasterSide(_BareEnd):
     """One accepted connection."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
 
     async def report(self) -> int:
         """Return the slave's next report."""
@@ -128,15 +128,6 @@ class MasterSide:
 
     def send(self, offset: int, body: bytes) -> None:
         self.writer.write(struct.pack(">qi", offset, len(body)) + body)
-
-    async def closed(self) -> None:
-        """Return once the slave has closed."""
-        async with asyncio.timeout(10):
-            try:
-                while await self.reader.read(65536):
-                    pass
-            except ConnectionError:
-                pass
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from tests.support.kube_lab.api import ApiError, Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.operator_process import condition_of, is_true
 from tests.support.polling import SCALE
-from tests.support.resources import resource
+from tests.support.resources import marks, member_at, name_server_at, properties_of, resource
 
 TOPIC, GROUP = "ORDER_PAID", "billing"
 CONFIG = {"failbackTimeScale": "0.1", "mappedFileSizeCommitLog": str(4 * 1024 * 1024)}
@@ -44,11 +44,11 @@ class LivedCluster:
 
     @property
     def name_server(self) -> str:
-        return f"main-ns-0.main-ns.{self.namespace.name}.svc.cluster.local:9876"
+        return name_server_at(self.namespace.name)
 
     def address(self, member: str) -> str:
         """Return the address of a member such as ``orders-0-1``."""
-        return f"{member}-0.orders-brokers.{self.namespace.name}.svc.cluster.local:10911"
+        return member_at(self.namespace.name, member)
 
     def read(self) -> Object:
         return self.api.get("BrokerCluster", "orders")
@@ -70,8 +70,7 @@ class LivedCluster:
 
     def file(self, member: str) -> dict[str, str]:
         """Return the properties of a member's ConfigMap."""
-        text = self.api.get("ConfigMap", member)["data"]["broker.conf"]
-        return dict(line.partition("=")[::2] for line in text.splitlines() if "=" in line)
+        return properties_of(self.api.get("ConfigMap", member)["data"]["broker.conf"])
 
     async def answers(self, key: str) -> dict[str, str]:
         """Return what each member's broker says of a key (GET_BROKER_CONFIG), once it serves."""
@@ -91,10 +90,9 @@ class LivedCluster:
     def change(self, **spec: Any) -> None:
         self.api.patch("BrokerCluster", "orders", {"spec": spec})
 
-    def annotate(self, **marks: str | None) -> None:
+    def annotate(self, **values: str | None) -> None:
         """Set or remove annotations of our prefix; ``_`` in a name is ``-``."""
-        named = {f"failback.dev/{key.replace('_', '-')}": value for key, value in marks.items()}
-        self.api.patch("BrokerCluster", "orders", {"metadata": {"annotations": named}})
+        self.api.patch("BrokerCluster", "orders", marks(**values))
 
     def evict(self, pod: str) -> int:
         """Evict a pod as ``kubectl drain`` does; return the answer's code."""

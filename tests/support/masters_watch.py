@@ -3,51 +3,43 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Sequence
 from typing import Final
 
 from failback.client.admin import AdminClient
 from failback.protocol.errors import FailbackError
+from tests.support.beside import Beside
+from tests.support.resources import member_at, name_server_at
 
 _PERIOD_SECONDS: Final = 0.1
 _ANSWER_MS: Final = 1000.0
 _MEMBERS: Final = (0, 1)
 
 
-class MastersWatch:
-    """Runs in a thread of its own while the block lasts.
+class MastersWatch(Beside):
+    """Looks while the block lasts.
 
     A round that took longer than an answer may is not judged: its parts are of different moments.
     """
 
     def __init__(self, namespace: str, brokers: Sequence[str]) -> None:
         """Watch pairs by broker name (``orders-0``), of clusters named like its first part."""
-        self._suffix = f"{namespace}.svc.cluster.local"
+        super().__init__("masters")
+        self._namespace = namespace
         self._brokers = brokers
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="masters", daemon=True)
         self.rounds = 0
         self.seen: dict[str, set[str]] = {name: set() for name in brokers}
         """Broker name → members that were its master at one time or another."""
         self.doubles: list[str] = []
 
-    def __enter__(self) -> MastersWatch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(30)
-
-    def _work(self) -> None:
+    def work(self) -> None:
         asyncio.run(self._watch())
 
     async def _watch(self) -> None:
-        server = f"main-ns-0.main-ns.{self._suffix}:9876"
+        server = name_server_at(self._namespace)
         async with AdminClient([server], timeout_ms=_ANSWER_MS) as admin:
-            while not self._stop.is_set():
+            while not self.stopping.is_set():
                 begun = time.monotonic()
                 tables = await asyncio.gather(
                     self._listed(admin), *(self._claim(admin, *who) for who in self._all())
@@ -61,8 +53,7 @@ class MastersWatch:
         return [(name, member) for name in self._brokers for member in _MEMBERS]
 
     def _address(self, name: str, member: int) -> str:
-        cluster = name.rpartition("-")[0]
-        return f"{name}-{member}-0.{cluster}-brokers.{self._suffix}:10911"
+        return member_at(self._namespace, f"{name}-{member}")
 
     async def _listed(self, admin: AdminClient) -> set[tuple[str, str]]:
         """Return broker names with the address that the name server lists as id 0."""

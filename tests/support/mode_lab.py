@@ -71,20 +71,33 @@ def unique(name: str) -> str:
     return f"{name}-{next(_NAMES)}"
 
 
-@dataclass
-class Load:
-    """Sends one message after another to a queue until it is stopped or the broker is gone."""
+class _Beside:
+    """Goes on in a task of its own from :meth:`begin` to :meth:`stop`."""
 
-    lab: ModeLab
-    broker: Broker
-    topic: str
-    sent: list[bytes] = field(default_factory=list)
     _task: asyncio.Task[None] | None = None
     _is_over: bool = False
 
     def begin(self) -> Self:
         self._task = asyncio.create_task(self._run())
         return self
+
+    async def stop(self) -> None:
+        self._is_over = True
+        if self._task is not None:
+            await self._task
+
+    async def _run(self) -> None:
+        raise NotImplementedError
+
+
+@dataclass
+class Load(_Beside):
+    """Sends one message after another to a queue until it is stopped or the broker is gone."""
+
+    lab: ModeLab
+    broker: Broker
+    topic: str
+    sent: list[bytes] = field(default_factory=list)
 
     async def _run(self) -> None:
         while not self._is_over:
@@ -94,14 +107,9 @@ class Load:
                 return
             await asyncio.sleep(0.01)
 
-    async def stop(self) -> None:
-        self._is_over = True
-        if self._task is not None:
-            await self._task
-
 
 @dataclass
-class Watch:
+class Watch(_Beside):
     """Remembers when a group's offset at a broker last changed, by :func:`time.monotonic`."""
 
     lab: ModeLab
@@ -109,12 +117,6 @@ class Watch:
     group: str
     topic: str
     changed_at: float = 0.0
-    _task: asyncio.Task[None] | None = None
-    _is_over: bool = False
-
-    def begin(self) -> Self:
-        self._task = asyncio.create_task(self._run())
-        return self
 
     async def _run(self) -> None:
         known: int | None = None
@@ -126,11 +128,6 @@ class Watch:
             if found != known:
                 known, self.changed_at = found, time.monotonic()
             await asyncio.sleep(0.02)
-
-    async def stop(self) -> None:
-        self._is_over = True
-        if self._task is not None:
-            await self._task
 
 
 class ModeLab(Lab):

@@ -17,7 +17,7 @@ from tests.support.operator_killer import witnessed_operator
 from tests.support.operator_process import OperatorProcess, is_true, operator_identity
 from tests.support.polling import SCALE as PATIENCE
 from tests.support.polling import wait_until
-from tests.support.resources import resource
+from tests.support.resources import marks, member_at, name_server_at, resource
 
 SCALE: Final = 0.1
 QUICK: Final = {
@@ -60,7 +60,7 @@ class QuickPair:
     def __init__(self, namespace: Namespace) -> None:
         self.namespace = namespace
         self.api = namespace.api
-        self.name_server = f"main-ns-0.main-ns.{namespace.name}.svc.cluster.local:9876"
+        self.name_server = name_server_at(namespace.name)
 
     def create(self, *, time_scale: float = SCALE, **spec: Any) -> None:
         """Create both; ``spec`` is more of the cluster's."""
@@ -101,8 +101,7 @@ class QuickPair:
 
     def address(self, member: int) -> str:
         """Return the address of a member of the pair."""
-        host = f"orders-0-{member}-0.orders-brokers.{self.namespace.name}"
-        return f"{host}.svc.cluster.local:10911"
+        return member_at(self.namespace.name, f"orders-0-{member}")
 
     def admin(self) -> AdminClient:
         return AdminClient([self.name_server])
@@ -126,10 +125,9 @@ class QuickPair:
         wait_until(lambda: self.events(reason, about), f"event {reason}", 60)
         return str(self.events(reason, about)[0]["message"])
 
-    def annotate(self, **marks: str | None) -> None:
+    def annotate(self, **values: str | None) -> None:
         """Set or remove annotations of our prefix; ``_`` in a name is ``-``."""
-        named = {f"failback.dev/{key.replace('_', '-')}": value for key, value in marks.items()}
-        self.api.patch("BrokerCluster", "orders", {"metadata": {"annotations": named}})
+        self.api.patch("BrokerCluster", "orders", marks(**values))
 
     # --- members ------------------------------------------------------------------------------
 
