@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fastapi import FastAPI
 
 from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
+from tests.support.asgi import ask
 
 pytestmark = pytest.mark.unit
 
@@ -29,23 +28,7 @@ def app(tmp_path: Path) -> FastAPI:
 
 
 def status(app: FastAPI, path: str, host: str) -> int:
-    """The status of one GET, as a server would ask for it."""
-    scope = {
-        "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "scheme": "http",
-        "query_string": b"", "headers": [(b"host", host.encode())], "root_path": "",
-        "http_version": "1.1", "client": ("10.0.0.9", 40000), "server": ("10.0.0.1", 8090),
-    }  # fmt: skip
-    found: list[int] = []
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
-    async def send(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            found.append(message["status"])
-
-    asyncio.run(app(scope, receive, send))
-    return found[0]
+    return ask(app, path, host)[0]
 
 
 def test_a_kubelet_asks_by_address_without_a_token_and_often(app: FastAPI) -> None:

@@ -13,6 +13,7 @@ from failback.analytics.collect.ids import RUN_CHARS, RUN_PATTERN
 from failback.analytics.collect.openapi import problems as declare
 from failback.analytics.collect.problems import MEDIA_TYPE
 from failback.analytics.dashboard.paging import CURSOR_CHARS, MOST
+from failback.analytics.dashboard.predicting import MOST_DOWN_SECONDS
 from failback.analytics.dashboard.problems import DASHBOARD_KINDS, DashboardProblem
 from failback.analytics.dashboard.stories import MESSAGE_PATTERN
 
@@ -134,7 +135,7 @@ class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
 
     fault: Annotated[str, msgspec.Meta(max_length=64)]
     settings: dict[str, float | bool | None] = {}
-    down_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] | None = None
+    down_seconds: Annotated[float, msgspec.Meta(gt=0, le=MOST_DOWN_SECONDS)] | None = None
 
 
 class StartBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -237,7 +237,7 @@ def _experiment_pages(app: FastAPI) -> None:
         running = [each.document() for each in shared.state.runs if each.state == "running"]
         return render(
             request, who, "experiments.html.j2",
-            experiments=found, running=running, clusters=shared.state.clusters,
+            experiments=found, running=running, namespaces=shared.settings.kube_namespaces,
         )  # fmt: skip
 
     @app.get("/experiments/{name}", include_in_schema=False)
@@ -289,7 +289,7 @@ def _experiment_pages(app: FastAPI) -> None:
         asked = dict(request.query_params)
         fault = asked.pop("fault", "handover")[:64]
         try:
-            down = float(asked.pop("down_seconds", "") or 60)
+            down = _seconds(asked.pop("down_seconds", "") or "60")
             found = await asyncio.to_thread(answer, fault, asked, down)
         except (ConfigError, ValueError) as error:
             raise DashboardProblem("bad-request", str(error)) from error
@@ -297,6 +297,13 @@ def _experiment_pages(app: FastAPI) -> None:
             request, who, "predict.html.j2",
             form=form(), fault=fault, down_seconds=down, found=found,
         )  # fmt: skip
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError("down_seconds", f"must be a number, got {text[:40]!r}") from None
 
 
 def _experiment_page(

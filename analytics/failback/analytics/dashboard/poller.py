@@ -339,8 +339,8 @@ class Poller:
             if name not in self.live:
                 try:
                     self.live[name] = await asyncio.to_thread(LiveRun.open, name, entry.path)
-                except (OSError, ValueError, KeyError):
-                    continue
+                except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                    continue  # no run.json, or one that says otherwise than the harness
         for name in [name for name in self.live if name not in running]:
             last = await asyncio.to_thread(self.live[name].look, time.time_ns())
             for kind, data in last:

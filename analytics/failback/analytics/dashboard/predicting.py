@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from failback.analytics.predict import FAULTS, KEYS, Settings, find_fault, predict, rank_knobs
 from failback.analytics.predict.knobs import useful
+from failback.protocol.errors import ConfigError
 
 DRAWS: Final = 2_000
 """Drawn in a few milliseconds, and steady to about two per cent."""
@@ -25,6 +26,7 @@ SLIDERS: Final = (
 )
 """Settings that have a slider: key, least, greatest, step. The others are number fields."""
 MOST_MEMBERS: Final = 64
+MOST_DOWN_SECONDS: Final = 86_400
 Json = dict[str, Any]
 
 
@@ -32,9 +34,12 @@ def answer(fault: str, values: Mapping[str, Any], down_seconds: float | None = N
     """Predict one fault, and what each knob would save.
 
     Raises:
-        ConfigError: Names the setting or the fault.
+        ConfigError: Names the setting, the fault or ``down_seconds``.
     """
     plan = find_fault(fault)
+    if down_seconds is not None and not 0 < down_seconds <= MOST_DOWN_SECONDS:
+        what = f"must be above 0 and at most {MOST_DOWN_SECONDS}, got {down_seconds:g}"
+        raise ConfigError("down_seconds", what)
     if down_seconds is not None and plan.kills_master and plan.broker_uptime_seconds is None:
         plan = replace(plan, down_seconds=down_seconds)
     settings = Settings().with_values(values)

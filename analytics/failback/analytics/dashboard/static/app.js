@@ -96,9 +96,9 @@ function cellValue(row, index) {
   const number = Number(text.replace(/[,%]/g, ""));
   return text !== "" && !Number.isNaN(number) ? number : text;
 }
-function compare(a, b) {
-  if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1; // what is not known comes behind
-  return a === b ? 0 : a > b ? 1 : -1;
+function compare(a, b, up) {
+  if (typeof a !== typeof b) return typeof a === "number" ? -1 : 1; // what is not known comes behind, either way
+  return a === b ? 0 : a > b === up ? 1 : -1;
 }
 function makeSortable() {
   for (const table of document.querySelectorAll("table.sortable:not([data-sorts])")) {
@@ -112,10 +112,7 @@ function makeSortable() {
         const up = head.getAttribute("aria-sort") !== "ascending";
         for (const each of table.tHead.rows[0].cells) each.removeAttribute("aria-sort");
         head.setAttribute("aria-sort", up ? "ascending" : "descending");
-        const rows = Array.from(table.tBodies[0].rows).sort((a, b) => {
-          const order = compare(cellValue(a, index), cellValue(b, index));
-          return up ? order : -order;
-        });
+        const rows = Array.from(table.tBodies[0].rows).sort((a, b) => compare(cellValue(a, index), cellValue(b, index), up));
         table.tBodies[0].append(...rows);
       });
     });

@@ -1,0 +1,45 @@
+"""What pages say where there is nothing to show, and to questions that make no sense."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from failback.analytics.dashboard.serve import make_app
+from failback.analytics.dashboard.settings import DashboardSettings
+from tests.support.asgi import ask
+
+pytestmark = pytest.mark.unit
+
+
+def app_of(path: Path, **settings: Any) -> FastAPI:
+    """A dashboard on loopback that has looked once and found nothing."""
+    app, _ = make_app(DashboardSettings(path, **settings), [], lambda _: None)
+    poller = app.state.shared.poller
+    poller.state = replace(poller.state, at=1.0)
+    return app
+
+
+def page(app: FastAPI, target: str) -> str:
+    status, body = ask(app, target, accept="text/html")
+    assert status == 200
+    return body
+
+
+def test_an_empty_fleet_says_where_it_looked(tmp_path: Path) -> None:
+    app = app_of(tmp_path, kube_namespaces=("shop", "stock"))
+    assert "No BrokerCluster is known in shop or stock." in page(app, "/")
+    assert "apply a ChaosExperiment to shop or stock." in page(app, "/experiments")
+    alone = app_of(tmp_path)
+    assert "No cluster is running on this machine." in page(alone, "/")
+    assert "No experiment can be started by this dashboard." in page(alone, "/experiments")
+
+
+@pytest.mark.parametrize("value", ["inf", "1e308", "nan", "-1", "0", "soon", "86401"])
+def test_an_outage_that_is_no_length_of_time_is_named(value: str, tmp_path: Path) -> None:
+    status, body = ask(app_of(tmp_path), f"/predict?fault=handover&down_seconds={value}")
+    assert (status, "down_seconds" in body) == (422, True), body
