@@ -142,6 +142,13 @@ class FaultTarget(Model):
     mode: Literal["one", "all", "fixed", "fixed-percent", "random-max-percent"] | None = None
     value: float = Field(default=0, ge=0)
 
+    def in_words(self) -> str:
+        """Who is hit: a broker, a group, or both; nobody where neither is named."""
+        pair = self.pair or self.pair_selector
+        names = [f"{self.role or 'master'} of {pair}"] if pair else []
+        names += [f"group {self.group}"] if self.group else []
+        return " and ".join(names) or "nobody"
+
 
 class Fault(Model):
     """One fault of the schedule. ``at`` and ``jitter_seconds`` are seconds after run zero, or after

@@ -236,11 +236,7 @@ def _faults(file: str) -> tuple[str, ...]:
     seen: dict[str, str] = {}
     for arm in experiment.arms:
         for each in experiment.arm(arm.name).faults:
-            target = each.target
-            victim = f"group {target.group}" if target.group else (
-                f"the {target.role or 'master'} of {target.pair}"
-            )  # fmt: skip
-            seen.setdefault(each.id, f"{each.fault} of {victim}")
+            seen.setdefault(each.id, f"{each.fault}: {each.target.in_words()}")
     return tuple(seen.values())
 
 

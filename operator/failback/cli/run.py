@@ -149,8 +149,7 @@ def _show_plan(plan: ChaosExperiment, wanted: Sequence[tuple[str, int]]) -> None
         schedule = plan_run(plan, plan.arm(name), number)
         for each in schedule.faults:
             at = f"{each.at_seconds:g} s" + (f" after {each.after}" if each.after else "")
-            target = each.fault.target
-            victim = target.group or f"{target.role or 'master'} of {target.pair}"
+            victim = each.fault.target.in_words()
             rows.append((name, number, each.fault.id, each.fault.fault, at, victim))
         say(f"{name}-{number}: at most {schedule.longest_seconds * plan.spec.time_scale:.0f} s")
     print_table(("ARM", "REPETITION", "ID", "FAULT", "AT", "VICTIM"), rows)

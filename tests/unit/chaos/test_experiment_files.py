@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from failback.chaos.model import FaultTarget
 from failback.chaos.spec import ChaosExperiment, check_engine, load_experiment, parse_experiment
 from failback.protocol.errors import ConfigError
 
@@ -229,3 +230,17 @@ def test_a_time_scale_needs_our_own_engine() -> None:
 def test_an_unknown_arm_is_named() -> None:
     with pytest.raises(ConfigError, match='arm: unknown "flush-2s", did you mean "flush-'):
         load_experiment(EXAMPLE).arm("flush-2s")
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (FaultTarget(), "nobody"),
+        (FaultTarget(pair="pair-0"), "master of pair-0"),
+        (FaultTarget.model_validate({"pairSelector": "any", "role": "slave"}), "slave of any"),
+        (FaultTarget(group="billing"), "group billing"),
+        (FaultTarget(pair="pair-0", group="billing"), "master of pair-0 and group billing"),
+    ],
+)
+def test_a_plan_says_who_is_hit(target: FaultTarget, words: str) -> None:
+    assert target.in_words() == words
