@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from failback.analytics.collect.metrics import FAMILIES as COLLECTOR
+from failback.analytics.dashboard.metrics import FAMILIES as DASHBOARD
 from failback.analytics.exporter.families import KNOWN, OURS, SHARED
 from failback.operator.metrics import Metrics
 from failback.protocol.metric_families import BROKER, MAX_SERIES, Family
@@ -27,6 +28,7 @@ have no prefix of ours where others could export them too. Alerts on them have
 | our brokers | `http://BROKER:8088/metrics` (`failbackHttpPort`) |
 | operator | `:8080/metrics` |
 | collector | `/metrics` with a token of scope `read`, or `--metrics-port` without |
+| dashboard | `--metrics-port`; in the chart port 8091 of the Service `failback-dashboard` |
 | exporter | `failback exporter --namesrv HOST:PORT`, `http://127.0.0.1:5557/metrics` |
 
 The exporter asks any cluster, Apache's or ours, by the admin protocol every `--interval` seconds; a
@@ -44,7 +46,8 @@ are furthest behind, topics that took messages within two minutes, groups with m
 over ten seconds or the time between two surveys, whichever is longer.
 
 With `--runs FOLDER` the exporter shows run folders as well: which runs go on, which faults are
-open, and what reports found. Per metric and cluster at most {MAX_SERIES} pairs of topic and group
+open, and what reports found. A run of another machine or pod goes on while its files change, and
+for a minute after that. Per metric and cluster at most {MAX_SERIES} pairs of topic and group
 have lines of their own, the first that came; the rest is added up under `other`. Single queues are
 shown only of topics named by `--queue-metrics TOPIC`. `rocketmq_reconsume_exposure_messages` is the
 predictor's figure (docs/predictor.md) for the rates and ages of this moment.
@@ -56,6 +59,7 @@ _TITLES: Final = {
     "known": "The exporter, under the names of rocketmq-exporter",
     "operator": "The operator",
     "collector": "The collector",
+    "dashboard": "The dashboard",
 }
 
 
@@ -68,6 +72,7 @@ def components() -> dict[str, Sequence[Family]]:
         "known": KNOWN,
         "operator": Metrics(version="", kopf="", kubernetes="").families,
         "collector": COLLECTOR,
+        "dashboard": DASHBOARD,
     }
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from tools.metrics_page import PAGE, components, render
 
 from failback.analytics.collect.metrics import FAMILIES, CollectorMetrics
+from failback.analytics.dashboard.metrics import FAMILIES as DASHBOARD
+from failback.analytics.dashboard.serve import make_app
+from failback.analytics.dashboard.settings import DashboardSettings
 from failback.operator.metrics import Metrics
 from failback.protocol.metric_families import Family
 
@@ -35,6 +39,12 @@ def test_one_name_has_one_type_wherever_it_is_shown() -> None:
     for family in ALL:
         kinds.setdefault(family.name, set()).add(family.kind)
     assert {name: found for name, found in kinds.items() if len(found) > 1} == {}
+
+
+def test_the_dashboard_exports_what_its_table_says(tmp_path: Path) -> None:
+    _, metrics = make_app(DashboardSettings(tmp_path), [], lambda _: None)
+    shown = {(each.name, each.type) for each in metrics.registry.collect()}
+    assert shown == {(each.name.removesuffix("_total"), each.kind) for each in DASHBOARD}
 
 
 def test_collector_and_operator_export_what_their_tables_say() -> None:

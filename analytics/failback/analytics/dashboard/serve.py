@@ -18,7 +18,12 @@ from failback.analytics.dashboard.context import Shared
 from failback.analytics.dashboard.events import EventHub
 from failback.analytics.dashboard.experiments import Abort, Experiments
 from failback.analytics.dashboard.kube_clusters import require_client
-from failback.analytics.dashboard.metrics import DashboardMetrics
+from failback.analytics.dashboard.metrics import (
+    LOOK_SECONDS,
+    LOOKS,
+    READERS,
+    DashboardMetrics,
+)
 from failback.analytics.dashboard.poller import Poller
 from failback.analytics.dashboard.settings import DashboardSettings, Scenario
 from failback.analytics.web_server import WebServer, listen, serve_metrics
@@ -50,13 +55,9 @@ def make_app(
     except OSError as error:
         raise ConfigError("--audit", f"{settings.audit_file}: {error.strerror}") from error
     poller = Poller(settings, hub, experiments)
-    metrics.watch("failback_dashboard_readers", "Open event streams.", lambda: hub.readers)
-    metrics.watch("failback_dashboard_looks", "Looks at the clusters.", lambda: poller.looks)
-    metrics.watch(
-        "failback_dashboard_look_seconds",
-        "How long the last look at the clusters took.",
-        lambda: poller.last_look_seconds,
-    )
+    metrics.watch(READERS, lambda: hub.readers)
+    metrics.watch(LOOKS, lambda: poller.looks)
+    metrics.watch(LOOK_SECONDS, lambda: poller.last_look_seconds)
     shared = Shared(settings, Access(settings, tokens), hub, poller, experiments)
     app = create_app(shared, metrics)
     app.router.lifespan_context = _polling(poller)
