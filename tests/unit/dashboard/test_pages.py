@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
+from failback.analytics.dashboard.runs import RunIndex
 from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
 from tests.support.asgi import ask
+from tests.support.dashboard_lab import MESSAGE, RUN, write_run
 
 pytestmark = pytest.mark.unit
 
@@ -43,3 +46,14 @@ def test_an_empty_fleet_says_where_it_looked(tmp_path: Path) -> None:
 def test_an_outage_that_is_no_length_of_time_is_named(value: str, tmp_path: Path) -> None:
     status, body = ask(app_of(tmp_path), f"/predict?fault=handover&down_seconds={value}")
     assert (status, "down_seconds" in body) == (422, True), body
+
+
+def test_a_message_of_a_run_that_never_began_is_not_found(tmp_path: Path) -> None:
+    write_run(tmp_path / "r", RUN, "handover")
+    run = json.loads((tmp_path / "r" / "run.json").read_text())
+    (tmp_path / "r" / "run.json").write_text(json.dumps(run | {"zero": None}))
+    app = app_of(tmp_path)
+    poller = app.state.shared.poller
+    poller.state = replace(poller.state, runs=tuple(RunIndex(tmp_path).scan()))
+    for prefix in ("", "/api/v1"):
+        assert ask(app, f"{prefix}/runs/{RUN}/messages/{MESSAGE}")[0] == 404

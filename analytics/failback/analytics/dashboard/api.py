@@ -199,7 +199,7 @@ async def story_of(shared: Shared, entry: RunEntry, message: str) -> list[Json]:
         run = json.loads(await asyncio.to_thread((entry.path / "run.json").read_bytes))
         zero = int(run["zero"]["mono_ns"])
         steps = await asyncio.to_thread(story, entry.path / "lake", message, zero)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise DashboardProblem("not-found", f"the rows of {entry.run}: {error}") from error
     if not steps:
         raise DashboardProblem("not-found", f"{entry.run} has no row of message {message}")

@@ -185,11 +185,11 @@ def exposures(pair: PairSeen, rates: Rates, now: float) -> list[Json]:
 
 def _exposed(pair: PairSeen, key: GroupTopic, rate: float | None) -> Json:
     nothing: Json = {"after_return": None, "on_slave": None, "most": None}
-    source, slave = pair.last_master, next(iter(pair.slaves), None)
+    source = pair.last_master
     if rate is None or source is None or source.persist_age is None:
         return nothing
     if not rate:  # nothing is consumed that could be forgotten
-        return {"after_return": 0, "on_slave": 0 if slave is not None else None, "most": 0}
+        return {"after_return": 0, "on_slave": 0 if pair.slaves else None, "most": 0}
     queues = max(1, len(source.offsets.get(key, {})))
     config = source.config
     try:
@@ -203,8 +203,13 @@ def _exposed(pair: PairSeen, key: GroupTopic, rate: float | None) -> Json:
         )
     except ConfigError:
         return nothing
-    sync_age = slave.sync_age if slave is not None else None
-    found = exposure(settings, persist_age_seconds=source.persist_age, copy_age_seconds=sync_age)
+    # Whichever slave is asked: the one that copied longest ago bounds them all.
+    ages = [each.sync_age for each in pair.slaves if each.sync_age is not None]
+    found = exposure(
+        settings,
+        persist_age_seconds=source.persist_age,
+        copy_age_seconds=max(ages, default=None),
+    )
     return {
         "after_return": round(found.after_return),
         "on_slave": None if found.on_slave is None else round(found.on_slave),
