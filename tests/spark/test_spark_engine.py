@@ -19,7 +19,7 @@ from failback.analytics.engines.spark import SparkEngine, why_not
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report import read_report, report, report_many
 from failback.analytics.synthetic import Plan, generate
-from tests.support import bad_input
+from tests.support import bad_input, business_keys
 from tests.support.agreement import assert_agrees
 from tests.support.cases import CASES
 from tests.support.histories import random_history
@@ -188,6 +188,17 @@ def test_other_definitions_give_equal_tables(
     assert local.repeats.num_rows > 0
     assert "handed" in local.stage_a.depths
     assert_equal_tables(local, on_spark)
+
+
+def test_by_business_key_each_repeat_has_its_cause(spark: SparkSession, tmp_path: Path) -> None:
+    """All hand-made cases as the groups of one run."""
+    cases = [build() for build in business_keys.CASES.values()]
+    run = business_keys.together(cases).write(tmp_path / "run", manifest=False)
+    by_key = Definitions("businessKey")
+    local = analysed(run, LocalEngine, by_key)
+    on_spark = analysed(run, lambda lake: SparkEngine(lake, spark), by_key)
+    assert_equal_tables(local, on_spark)
+    business_keys.assert_caused(on_spark, cases)
 
 
 def said(document: dict[str, Any]) -> dict[str, Any]:

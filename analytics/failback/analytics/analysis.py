@@ -20,6 +20,7 @@ from failback.analytics import coverage, tables
 from failback.analytics.attribution import as_defined, attributed
 from failback.analytics.classify import CauseInputs
 from failback.analytics.coverage import Distance, Progress
+from failback.analytics.definitions import BUSINESS_KEY
 from failback.analytics.engines.base import Engine, Forbidden, StageA
 from failback.analytics.epochs import Queue
 from failback.analytics.history import (
@@ -100,21 +101,22 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
     stage_a = engine.stage_a(context)
     clock.lap("stage_a")
     progress = coverage.progress_of(history, stage_a.values)
+    twice = _twice(stage_a.depths, "message")
+    links = _links(engine, context, twice)
     inputs = CauseInputs(
         assigned=coverage.assigned_table(history.assignments),
         cover=coverage.cover_table(history.assignments, progress),
         reset=coverage.reset_table(history, progress),
-        sent_back=coverage.sent_back_table(history.sendbacks, folder.definitions.key),
+        sent_back=coverage.sent_back_table(history.sendbacks, folder.definitions.key, links),
         produced=tables.PRODUCED.empty_table(),
+        links=links,
     )
-    classified = engine.stage_b(
-        context, _twice(stage_a.depths, "message"), _twice(stage_a.depths, "copy"), inputs
-    )
+    classified = engine.stage_b(context, twice, _twice(stage_a.depths, "copy"), inputs)
     if evidence.is_trace(folder.run):
         classified = evidence.unattributed(classified)
     order = engine.order(context, folder.ordered_topics, classified)
     clock.lap("stage_b")
-    repeats = attributed(history, as_defined(classified, folder.definitions))
+    repeats = attributed(history, as_defined(classified, folder.definitions), links)
     forbidden = [forbidden_of(stage_a.values, outage) for outage in outages]
     resumed = engine.resumed(context, forbidden).to_pylist() if forbidden else []
     wanted = phases_found(stage_a.values)
@@ -138,6 +140,11 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
     )
     clock.lap("measures")
     return analysis
+
+
+def _links(engine: Engine, context: Context, messages: pa.Table) -> pa.Table:
+    wanted = context.definitions.key == BUSINESS_KEY and messages.num_rows
+    return engine.links(context, messages) if wanted else tables.LINKS.empty_table()
 
 
 class _Clock:

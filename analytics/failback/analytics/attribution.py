@@ -12,17 +12,16 @@ import pyarrow.compute as pc
 
 from failback.analytics.classify import HOLDER
 from failback.analytics.columns import Columns, match
-from failback.analytics.coverage import assigned_table, message_of
-from failback.analytics.definitions import BUSINESS_KEY, Definitions
+from failback.analytics.coverage import assigned_table, messages_sent_back
+from failback.analytics.definitions import Definitions
 from failback.analytics.history import History, Row
 from failback.analytics.intervals import Ints
-from failback.analytics.labels import CAUSES
 from failback.protocol.message import RETRY_PREFIX
 
 
-def attributed(history: History, classified: pa.Table) -> pa.Table:
+def attributed(history: History, classified: pa.Table, links: pa.Table) -> pa.Table:
     """Add inherited causes, the assignment, its partial view, and the fault behind each repeat."""
-    cause, inherited = _inherit(history, classified)
+    cause, inherited = _inherit(history, classified, links)
     c = Columns(classified)
     assigned = Columns(assigned_table(history.assignments))
     a_no = match(c, HOLDER, assigned, HOLDER)
@@ -48,19 +47,9 @@ def attributed(history: History, classified: pa.Table) -> pa.Table:
 
 def as_defined(classified: pa.Table, definitions: Definitions) -> pa.Table:
     """What other definitions than the default ones make of classes and causes."""
-    if definitions.key == BUSINESS_KEY:
-        classified = _without_causes(classified, "retry")
     if definitions.window_ns is not None:
         classified = _within(classified, definitions.window_ns)
     return classified
-
-
-def _without_causes(classified: pa.Table, group: str) -> pa.Table:
-    """Causes of a report group made null: what would prove them is not known by this key."""
-    names = [name for name, of in CAUSES.items() if of == group]
-    cause = classified.column("cause")
-    kept = pc.if_else(pc.is_in(cause, pa.array(names)), pa.scalar(None, pa.utf8()), cause)
-    return classified.set_column(classified.schema.get_field_index("cause"), "cause", kept)
 
 
 def _within(classified: pa.Table, window_ns: int) -> pa.Table:
@@ -98,7 +87,9 @@ def columns_of(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
     return zip(*(table.column(name).to_pylist() for name in names), strict=True)
 
 
-def _inherit(history: History, classified: pa.Table) -> tuple[pa.ChunkedArray, Any]:
+def _inherit(
+    history: History, classified: pa.Table, links: pa.Table
+) -> tuple[pa.ChunkedArray, Any]:
     """Causes, with retry copies of a repeated handling given that repeat's cause; and which were.
 
     The k-th copy of a message at one retry count, by begin, comes from the k-th stored send-back,
@@ -106,10 +97,9 @@ def _inherit(history: History, classified: pa.Table) -> tuple[pa.ChunkedArray, A
     """
     inherited = np.zeros(classified.num_rows, bool)
     sent: dict[tuple[Any, ...], dict[int, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for back in history.sendbacks:
-        identity = message_of(back, history.folder.definitions.key)
-        if identity is not None and back["ok"]:
-            sent[back["grp"], *identity][back["rt_next"]].append(back)
+    stored = [back for back in history.sendbacks if back["ok"]]
+    for back, message in messages_sent_back(stored, history.folder.definitions.key, links):
+        sent[back["grp"], *message][back["rt_next"]].append(back)
     if not sent:
         return classified.column("cause"), inherited
     cause: list[str | None] = classified.column("cause").to_pylist()

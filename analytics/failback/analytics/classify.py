@@ -25,11 +25,12 @@ import pyarrow as pa
 
 from failback.analytics import tables
 from failback.analytics.align import Clocks
-from failback.analytics.columns import Columns, Flags, Ordered, dense_of, match, match_codes
+from failback.analytics.columns import Columns, Flags, Ordered, dense_of, match
 from failback.analytics.intervals import Ints
 from failback.client.consumelog.schema import FAILED_STATUSES
 from failback.protocol.message import RETRY_PREFIX
 
+PER_GROUP: Final = ("grp", "lane", "lseq")
 HOLDER: Final = ("grp", "broker", "ptopic", "qid", "inc", "pqe")
 CLASSES: Final = ("PRIMARY", "RETRY", "DUP")
 _NEVER: Final = (1 << 63) - 1
@@ -45,6 +46,8 @@ class CauseInputs:
     reset: pa.Table
     sent_back: pa.Table
     produced: pa.Table
+    links: pa.Table
+    """Of messages by business key, else empty."""
 
 
 def classify(candidates: pa.Table, inputs: CauseInputs, clocks: Clocks) -> pa.Table:
@@ -287,10 +290,9 @@ def _producer_causes(c: Columns, cause: Causes, todo: Flags, produced: pa.Table)
         return
     known = Columns(produced)
     rows = np.flatnonzero(todo)
-    pairs = [(c.ints(name)[rows], known.ints(name)) for name in ("lane", "lseq")]
-    found = match_codes(pairs)
+    key = ("lane", "lseq") if known.count and not known.valid("grp").all() else PER_GROUP
     at = np.full(c.count, -1, np.int64)
-    at[rows] = found
+    at[rows] = match(c, key, known, key, rows)
     cause.set(todo, at < 0, None)  # nothing is known about its sends
     if not known.count:
         return

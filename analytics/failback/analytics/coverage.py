@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from failback.analytics import tables
-from failback.analytics.definitions import BUSINESS_KEY, LID
-from failback.analytics.history import UNKNOWN, Assignment, GroupQueue, History
+from failback.analytics.business_keys import Message, messages_of
+from failback.analytics.definitions import BUSINESS_KEY, MESSAGE_ID
+from failback.analytics.history import UNKNOWN, Assignment, GroupQueue, History, Row
 from failback.analytics.partials import NULL_NUMBER
 from failback.analytics.xxh64 import surrogates
 
@@ -190,7 +191,7 @@ def _first_after_cut(history: History, a: Assignment, epoch: int) -> bool:
     return not any(t >= cut_at for t in earlier)
 
 
-def sent_back_table(sendbacks: Iterable[Mapping[str, Any]], key: str = LID) -> pa.Table:
+def sent_back_table(sendbacks: Sequence[Mapping[str, Any]], key: str, links: pa.Table) -> pa.Table:
     """Send-backs per message and next attempt.
 
     ``stored`` counts those that were stored; of rows that repeat one way of sending one failed
@@ -198,11 +199,8 @@ def sent_back_table(sendbacks: Iterable[Mapping[str, Any]], key: str = LID) -> p
     """
     ways: dict[tuple[str, int, int, int], set[tuple[Any, ...]]] = defaultdict(set)
     expired: dict[tuple[str, int, int, int], bool] = defaultdict(bool)
-    for row in sendbacks:
-        identity = message_of(row, key)
-        if identity is None:
-            continue
-        attempt = (row["grp"], *identity, row["rt_next"])
+    for row, message in messages_sent_back(sendbacks, key, links):
+        attempt = (row["grp"], *message, row["rt_next"])
         expired[attempt] |= row["reason"] == "EXPIRE"
         if row["ok"]:
             ways[attempt].add((row["proc_no"], row["omid"], row["reason"], row["path"]))
@@ -222,13 +220,25 @@ def sent_back_table(sendbacks: Iterable[Mapping[str, Any]], key: str = LID) -> p
     )
 
 
-def message_of(row: Mapping[str, Any], key: str = LID) -> tuple[int, int] | None:
-    """(lane, lseq) of a send-back: the LAB_ID's, else the surrogate of UNIQ_KEY.
+def messages_sent_back(
+    sendbacks: Sequence[Row], key: str, links: pa.Table
+) -> Iterator[tuple[Row, Message]]:
+    """Send-backs with the message that each is of; none of one that nothing names.
 
-    By message id it is the latter alone. A send-back does not tell KEYS.
+    A send-back tells LAB_ID and UNIQ_KEY; ``links`` tell which message by business key that is.
     """
-    if key == BUSINESS_KEY:
-        return None
-    if key == LID and row["lane"] is not None and row["lseq"] is not None:
+    known = [(row, _sent_back(row, key)) for row in sendbacks]
+    if key != BUSINESS_KEY:
+        yield from ((row, message) for row, message in known if message is not None)
+        return
+    found = messages_of(links, {message for _, message in known if message is not None})
+    for row, sent in known:
+        if sent is not None:
+            yield from ((row, message) for message in found.get((row["grp"], sent), ()))
+
+
+def _sent_back(row: Row, key: str) -> Message | None:
+    """The LAB_ID's (lane, lseq), else the surrogate of UNIQ_KEY; by message id the latter alone."""
+    if key != MESSAGE_ID and row["lane"] is not None and row["lseq"] is not None:
         return row["lane"], row["lseq"]
     return (-1, int(surrogates([row["ukey"]])[0])) if row["ukey"] else None

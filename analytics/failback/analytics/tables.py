@@ -140,6 +140,7 @@ SENT_BACK: Final = pa.schema(
 
 PRODUCED: Final = pa.schema(
     [
+        ("grp", pa.utf8()),
         ("lane", pa.int64()),
         ("lseq", pa.int64()),
         ("ukeys", pa.int64()),
@@ -147,7 +148,16 @@ PRODUCED: Final = pa.schema(
         ("degraded_then_more", pa.bool_()),
     ]
 )
-"""Send attempts of a candidate message, summed up."""
+"""Send attempts of a candidate message, summed up; ``grp`` is null where that is for any group."""
+
+
+LINKS: Final = pa.schema(
+    [
+        ("grp", pa.utf8()),
+        *((name, pa.int64()) for name in ("lane", "lseq", "sent_lane", "sent_lseq")),
+    ]
+)
+"""What was sent (by LAB_ID, else UNIQ_KEY) of the messages by business key that a group got."""
 
 
 def sorted_table(table: pa.Table, schema: pa.Schema) -> pa.Table:

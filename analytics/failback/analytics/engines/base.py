@@ -55,6 +55,14 @@ class Engine(Protocol):
     def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
         """Rows behind instants that stage A found (``partials.phase_partials``)."""
 
+    def links(self, context: Context, messages: pa.Table) -> pa.Table:
+        """What was sent of messages that are the same by business key (``tables.LINKS``).
+
+        Args:
+            context: As in stage A.
+            messages: Depths of (grp, lane) that occur twice or more.
+        """
+
     def stage_b(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
     ) -> pa.Table:

@@ -75,3 +75,38 @@ def interval_sets(depths: pa.Table, *names: str) -> dict[Any, IntervalSet]:
         key: IntervalSet.of(np.asarray(lo.values.to_numpy()), np.asarray(hi.values.to_numpy()))
         for key, (lo, hi) in zip(keys, lists, strict=True)
     }
+
+
+def produced_of(attempts: pa.Table) -> pa.Table:
+    """Send attempts summed up per message."""
+    res = attempts.column("res")
+    degraded = pc.equal(res, "OK_DEGRADED")
+    attempts = pa.table(
+        {
+            "lane": attempts.column("lane"),
+            "lseq": attempts.column("lseq"),
+            "ukey": attempts.column("ukey"),
+            "doubtful": pc.is_in(res, pa.array(sorted(partials.DOUBTFUL_RESULTS))),
+            "degraded_att": pc.if_else(degraded, attempts.column("att"), None),
+            "att": attempts.column("att"),
+        }
+    )
+    joined = attempts.group_by(["lane", "lseq"]).aggregate(
+        [
+            ("ukey", "count_distinct"),
+            ("doubtful", "any"),
+            ("degraded_att", "min"),
+            ("att", "max"),
+        ]
+    )
+    more = pc.fill_null(pc.less(joined.column("degraded_att_min"), joined.column("att_max")), False)
+    return pa.table(
+        {
+            "grp": pa.nulls(joined.num_rows, pa.utf8()),
+            "lane": joined.column("lane"),
+            "lseq": joined.column("lseq"),
+            "ukeys": joined.column("ukey_count_distinct"),
+            "doubtful": joined.column("doubtful_any"),
+            "degraded_then_more": more,
+        }
+    ).cast(tables.PRODUCED)

@@ -10,11 +10,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics import partials, tables
+from failback.analytics.business_keys import joined_links, links_of, produced_by_key
 from failback.analytics.classify import CauseInputs, classify
 from failback.analytics.columns import Columns
+from failback.analytics.definitions import BUSINESS_KEY
 from failback.analytics.engines import passes
 from failback.analytics.engines.base import Forbidden, StageA
-from failback.analytics.engines.joins import interval_sets, join_depths, join_values
+from failback.analytics.engines.joins import (
+    interval_sets,
+    join_depths,
+    join_values,
+    produced_of,
+)
 from failback.analytics.lake import Lake
 from failback.analytics.normalise import Dropped, Ends, deliver_columns, normalise, read_ends
 from failback.analytics.partials import Context, Phase
@@ -93,6 +100,12 @@ class LocalEngine:
         ]
         return join_values(found).get("phase", tables.VALUES.empty_table())
 
+    def links(self, context: Context, messages: pa.Table) -> pa.Table:
+        repeated = interval_sets(messages, "grp", "n1")
+        return joined_links(
+            [links_of(chunk, repeated) for chunk in self.deliveries(context, Dropped())]
+        )
+
     def stage_b(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
     ) -> pa.Table:
@@ -104,12 +117,15 @@ class LocalEngine:
             passes.candidates_of(chunk, repeated, copied)
             for chunk in self.deliveries(context, Dropped(), full=True)
         ]
-        wanted = passes.lanes_of(repeated)
+        key = context.definitions.key
+        wanted = passes.sent_lanes(repeated, inputs.links, key)
         attempts = [
-            passes.attempts_of(chunk, wanted, context.definitions.key)
+            passes.attempts_of(chunk, wanted, key)
             for chunk in self._lake.chunks("produce", passes.ATTEMPT_COLUMNS)
         ]
         produced = produced_of(pa.concat_tables([passes.ATTEMPTS.empty_table(), *attempts]))
+        if key == BUSINESS_KEY:
+            produced = produced_by_key(produced, inputs.links)
         candidates = pa.concat_tables([tables.DELIVERY.empty_table(), *found])
         return classify(candidates, replace(inputs, produced=produced), context.clocks)
 
@@ -124,40 +140,6 @@ class LocalEngine:
         ]
         rows = pa.concat_tables([passes.INVERSION_ROWS.empty_table(), *found])
         return inversions(rows, context)
-
-
-def produced_of(attempts: pa.Table) -> pa.Table:
-    """Send attempts summed up per message."""
-    res = attempts.column("res")
-    degraded = pc.equal(res, "OK_DEGRADED")
-    attempts = pa.table(
-        {
-            "lane": attempts.column("lane"),
-            "lseq": attempts.column("lseq"),
-            "ukey": attempts.column("ukey"),
-            "doubtful": pc.is_in(res, pa.array(sorted(partials.DOUBTFUL_RESULTS))),
-            "degraded_att": pc.if_else(degraded, attempts.column("att"), None),
-            "att": attempts.column("att"),
-        }
-    )
-    joined = attempts.group_by(["lane", "lseq"]).aggregate(
-        [
-            ("ukey", "count_distinct"),
-            ("doubtful", "any"),
-            ("degraded_att", "min"),
-            ("att", "max"),
-        ]
-    )
-    more = pc.fill_null(pc.less(joined.column("degraded_att_min"), joined.column("att_max")), False)
-    return pa.table(
-        {
-            "lane": joined.column("lane"),
-            "lseq": joined.column("lseq"),
-            "ukeys": joined.column("ukey_count_distinct"),
-            "doubtful": joined.column("doubtful_any"),
-            "degraded_then_more": more,
-        }
-    ).cast(tables.PRODUCED)
 
 
 def inversions(rows: pa.Table, context: Context) -> pa.Table:

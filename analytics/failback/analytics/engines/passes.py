@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics import partials, tables
+from failback.analytics.business_keys import sent_of
 from failback.analytics.definitions import BUSINESS_KEY, MESSAGE_ID
 from failback.analytics.intervals import IntervalSet, Ints
 from failback.analytics.partials import Context, Rows
@@ -100,14 +101,15 @@ def candidates_of(
 
 
 def attempts_of(chunk: pa.Table, wanted: Mapping[int, IntervalSet], key: str) -> pa.Table:
-    """Send attempts of some messages, given per lane of what ``key`` says they are the same by.
+    """Send attempts of what :func:`sent_lanes` says, known by what ``key`` says.
 
-    Attempts do not tell KEYS, so there are none of messages that are the same by business key.
+    By message id that is UNIQ_KEY. By business key it is what was sent, LAB_ID or else UNIQ_KEY:
+    attempts do not tell KEYS.
     """
-    if key == BUSINESS_KEY:
-        return ATTEMPTS.empty_table()
     if key == MESSAGE_ID:
         chunk = _by_message_id(chunk)
+    elif key == BUSINESS_KEY:
+        chunk = _by_lab_id_or_message_id(chunk)
     rows = Rows(chunk)
     chosen = np.zeros(rows.count, bool)
     lane, lseq = rows["lane"], rows["lseq"]
@@ -130,6 +132,19 @@ def _by_message_id(chunk: pa.Table) -> pa.Table:
     for name, column in (("lane", lane), ("lseq", lseq)):
         chunk = chunk.set_column(chunk.schema.get_field_index(name), name, column)
     return chunk
+
+
+def _by_lab_id_or_message_id(chunk: pa.Table) -> pa.Table:
+    """Attempts with the identity that a delivery has by LAB_ID, else by UNIQ_KEY."""
+    has = pc.and_(chunk.column("lane").is_valid(), chunk.column("lseq").is_valid())
+    return pa.concat_tables([chunk.filter(has), _by_message_id(chunk.filter(pc.invert(has)))])
+
+
+def sent_lanes(
+    messages: Mapping[Any, IntervalSet], links: pa.Table, key: str
+) -> dict[int, IntervalSet]:
+    """What was sent of what any group got twice, per lane."""
+    return sent_of(links) if key == BUSINESS_KEY else lanes_of(messages)
 
 
 def lanes_of(messages: Mapping[Any, IntervalSet]) -> dict[int, IntervalSet]:

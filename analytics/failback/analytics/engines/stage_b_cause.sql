@@ -57,4 +57,4 @@ FROM held h
 LEFT JOIN covering v ON v.did = h.did
 LEFT JOIN resetting z ON z.did = h.did
 LEFT JOIN sent_back b ON b.grp = h.grp AND b.lane = h.lane AND b.lseq = h.lseq AND b.rt = h.rt
-LEFT JOIN produced q ON q.lane = h.lane AND q.lseq = h.lseq
+LEFT JOIN produced q ON q.lane = h.lane AND q.lseq = h.lseq AND (q.grp IS NULL OR q.grp = h.grp)

@@ -16,10 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics import partials, tables
+from failback.analytics.business_keys import joined_links, links_of, produced_by_key
 from failback.analytics.classify import CauseInputs
+from failback.analytics.definitions import BUSINESS_KEY
 from failback.analytics.engines import passes
 from failback.analytics.engines.base import Forbidden, StageA
-from failback.analytics.engines.joins import interval_sets
+from failback.analytics.engines.joins import interval_sets, produced_of
 from failback.analytics.engines.spark.joining import joined_depths, joined_values
 from failback.analytics.engines.spark.tasks import Pass, mapped, small, take_unreadable
 from failback.analytics.lake import Lake
@@ -118,6 +120,17 @@ class SparkEngine:
         values = take_unreadable(joined_values(found), self._lake)
         return values.get("phase", tables.VALUES.empty_table())
 
+    def links(self, context: Context, messages: pa.Table) -> pa.Table:
+        ends = self._late_ends
+        repeated = interval_sets(messages, "grp", "n1")
+        rows = Pass(
+            "deliver",
+            deliver_columns(self._lake, context.definitions, full=False),
+            lambda chunk: links_of(normalise(chunk, context, ends, Dropped()), repeated),
+        )
+        found = mapped(self._spark, self._lake, [rows], tables.LINKS).distinct().toArrow()
+        return joined_links([found.cast(tables.LINKS)])
+
     def stage_b(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
     ) -> pa.Table:
@@ -125,7 +138,7 @@ class SparkEngine:
         copied = interval_sets(copies, "grp", "broker", "topic", "n1", "n2")
         if not repeated and not copied:
             return tables.CLASSIFIED.empty_table()
-        ends, wanted = self._late_ends, passes.lanes_of(repeated)
+        ends = self._late_ends
         rows = Pass(
             "deliver",
             deliver_columns(self._lake, context.definitions, full=True),
@@ -134,8 +147,9 @@ class SparkEngine:
             ),
         )
         key = context.definitions.key
+        sent = passes.sent_lanes(repeated, inputs.links, key)
         sends = Pass(
-            "produce", passes.ATTEMPT_COLUMNS, lambda chunk: passes.attempts_of(chunk, wanted, key)
+            "produce", passes.ATTEMPT_COLUMNS, lambda chunk: passes.attempts_of(chunk, sent, key)
         )
         candidates = mapped(self._spark, self._lake, [rows], tables.DELIVERY)
         attempts = mapped(self._spark, self._lake, [sends], passes.ATTEMPTS)
@@ -163,6 +177,11 @@ class SparkEngine:
             }
         )
         self._small(errors).createOrReplaceTempView("clock_error")
+        if context.definitions.key == BUSINESS_KEY:
+            produced = produced_of(attempts.toArrow().cast(passes.ATTEMPTS))
+            produced = produced_by_key(produced, inputs.links)
+            self._small(produced).createOrReplaceTempView("produced")
+            return
         doubtful = fn.col("res").isin(*sorted(partials.DOUBTFUL_RESULTS))
         degraded = fn.when(fn.col("res") == "OK_DEGRADED", fn.col("att"))
         (
@@ -174,6 +193,7 @@ class SparkEngine:
                     "degraded_then_more"
                 ),
             )
+            .withColumn("grp", fn.lit(None).cast("string"))
             .createOrReplaceTempView("produced")
         )
 
