@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from failback.broker.store.results import GetStatus
 from tests.support.crashing_files import CrashingFiles
 from tests.support.store_kit import (
     Clock,
@@ -146,4 +148,24 @@ async def test_a_queue_goes_on_behind_entries_that_nobody_can_make_again() -> No
     store = open_store(ROOT, files, clock, **settings)
     assert store.max_queue_offset("TopicTest", 0) == 12
     assert store.min_queue_offset("TopicTest", 0) == log_messages(store)[0].queue_offset > 0
+    assert_queues_agree_with_log(store)
+
+
+def test_a_queue_counts_on_though_nothing_that_it_held_is_left() -> None:
+    """Its old file expired, and a power loss took the only record that the new one speaks of."""
+    files = CrashingFiles()
+    store = open_store(ROOT, files, **EXPIRING)
+    put_all(store, *[bytes(100)] * 10)
+    store.flush()
+    put_all(store, bytes(100))
+    asyncio.run(store.expire())
+    assert QUEUE not in files.content
+    renamed = {n for n, c in enumerate(files.journal) if c.kind in ("create", "delete")}
+    for _ in range(2):
+        files = files.after_power_loss(len(files.journal), renamed.__contains__)
+        store = open_store(ROOT, files)
+        assert log_messages(store) == []
+        assert store.get_message("g", "TopicTest", 0, 10, 8).status is GetStatus.OFFSET_OVERFLOW_ONE
+        renamed = set()
+    assert put_all(store, b"next")[0].queue_offset == 10
     assert_queues_agree_with_log(store)

@@ -525,14 +525,15 @@ def test_rebuilt_queues_of_a_log_that_lost_its_begin_keep_their_offsets(tmp_path
     store.close()
 
 
-def test_a_queue_with_nothing_but_blank_entries_is_begun_anew(tmp_path: Path) -> None:
-    """Killed while filling a queue up: 3 of 12 blank entries were written."""
+@pytest.mark.parametrize("written", [20, 40, 49, 50, 51, 52])
+def test_a_queue_with_nothing_but_blank_entries_is_begun_anew(tmp_path: Path, written: int) -> None:
+    """Killed while filling a queue up: blank entries were written up to some byte."""
     filled(tmp_path, stop=kill)
     log_file(tmp_path, 0).unlink()
     shutil.rmtree(tmp_path / "consumequeue/TopicTest/0")
     queue = tmp_path / "consumequeue/TopicTest/0" / FIRST
     queue.parent.mkdir()
-    queue.write_bytes((ENTRY.pack(0, 0x7FFFFFFF, 0) * 2).ljust(200, b"\0"))
+    queue.write_bytes((ENTRY.pack(0, 0x7FFFFFFF, 0) * 3)[:written].ljust(200, b"\0"))
     (tmp_path / "checkpoint").unlink()
     store = open_store(tmp_path)
     assert store.min_queue_offset("TopicTest", 0) == 3

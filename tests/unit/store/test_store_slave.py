@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from failback.broker.store.message_store import MessageStore
 from failback.broker.store.results import GetStatus, WriteFailed
+from failback.protocol.codes import SCHEDULE_TOPIC
 from failback.protocol.errors import StoreError
 from tests.support.crashing_files import Change, CrashingFiles
+from tests.support.polling import until
 from tests.support.store_kit import (
     Clock,
     assert_queues_agree_with_log,
@@ -22,6 +24,7 @@ from tests.support.store_kit import (
     put,
     put_all,
 )
+from tests.unit.store.test_late_entries import Running
 
 pytestmark = pytest.mark.unit
 
@@ -163,6 +166,57 @@ def test_an_entry_that_would_leave_a_gap_is_refused(caplog: pytest.LogCaptureFix
     assert slave.max_queue_offset("TopicTest", 0) == 1
     assert "expects queue_offset=1" in caplog.text
     assert slave._queues.find_or_create(b"TopicTest", 0).misplaced_count == 2
+
+
+@pytest.mark.parametrize("given", [-1, -(1 << 63), (1 << 63) - 1])
+@pytest.mark.parametrize("first", [True, False])
+def test_an_offset_that_no_queue_has_makes_no_file(given: int, first: bool) -> None:
+    master, files = open_store(MASTER, CrashingFiles()), CrashingFiles()
+    put_all(master, b"a", b"b")
+    data = bytearray(master.read_raw(0, 1024))
+    at = 20 if first else 101 + 20
+    data[at : at + 8] = given.to_bytes(8, "big", signed=True)
+    slave = open_slave(files)
+    slave.append_raw(0, data)
+    assert slave._queues.find_or_create(b"TopicTest", 0).misplaced_count == 1
+    slave.close()
+    again = open_slave(files)
+    assert again.max_queue_offset("TopicTest", 0) == (2 if first else 1)
+    assert again.dispatch_behind_bytes == 0
+
+
+def test_a_delayed_message_of_an_impossible_time_is_due_at_the_last_one() -> None:
+    master = open_store(MASTER, CrashingFiles())
+    put_all(master, b"a", topic=SCHEDULE_TOPIC, queue_id=2, properties=b"DELAY\x013")
+    data = bytearray(master.read_raw(0, 1024))
+    data[56:64] = b"\x7f" + b"\xff" * 7  # when it was stored
+    slave = open_slave()
+    slave.append_raw(0, data)
+    assert [code for *_, code in slave.entries(SCHEDULE_TOPIC, 2, 0, 1)] == [(1 << 63) - 1]
+
+
+async def test_an_error_of_dispatch_is_told_once_and_copying_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whatever our own mistake may be: here it hides in the file that a queue begins with."""
+    master, files = open_store(MASTER, CrashingFiles()), CrashingFiles()
+    put_all(master, b"a", b"b", b"c")
+    data = bytearray(master.read_raw(0, 1024))
+    data[20:28] = (5).to_bytes(8, "big")
+
+    def mistaken(change: Change) -> None:
+        if change.kind == "create" and "consumequeue" in str(change.path):
+            raise RuntimeError("our mistake")
+
+    files.fail = mistaken
+    told = "dispatch failed behind physical_offset=0"
+    async with Running(open_slave(files)) as slave:
+        slave.append_raw(0, data[:150])
+        await until(lambda: told in caplog.text, "the report")
+        slave.append_raw(150, data[150:])
+        assert slave.dispatch_stuck_at == 0
+    assert (slave.max_physical_offset, slave.dispatch_behind_bytes) == (303, 303)
+    assert caplog.text.count(told) == caplog.text.count("RuntimeError: our mistake") == 1
 
 
 def test_a_slave_wakes_nobody_but_its_own_followers() -> None:

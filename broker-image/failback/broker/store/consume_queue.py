@@ -26,6 +26,10 @@ logger = logging.getLogger(__name__)
 ENTRY: Final = struct.Struct(">qiq")
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
 PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
+_TORN_BLANK_SIZE: Final = 0x7F000000
+"""The least that a write leaves of a blank entry that it ends in; no record is as large."""
+_MOST_OFFSET: Final = (1 << 63) // ENTRY_BYTES - 1
+"""The last entry whose place in the queue's files is a long of Java."""
 _PRE_BLANK_PIECE: Final = 50_000  # entries written at a time: 1 MB
 
 
@@ -132,11 +136,12 @@ class ConsumeQueue:
         """
         if physical_offset + size <= self.max_physical_offset:
             return Offered.KNOWN
-        if not self.files.files and self.next_offset == 0 and queue_offset:
+        is_possible = 0 <= queue_offset <= _MOST_OFFSET
+        if is_possible and queue_offset and not self.files.files and self.next_offset == 0:
             self._begin_at(queue_offset)
-        if queue_offset < self.next_offset:
+        if is_possible and queue_offset < self.next_offset:
             return Offered.KNOWN
-        if queue_offset > self.next_offset:
+        if queue_offset != self.next_offset:
             self.misplaced_count += 1
             logger.error(
                 "queue entry refused: topic=%s queue_id=%d expects queue_offset=%d, record at "
@@ -291,15 +296,20 @@ class ConsumeQueue:
         Zeroed because a later recovery would take old entries there for new ones.
         """
         self.max_offset = end // ENTRY_BYTES
-        last = self.entry(self.max_offset - 1)
-        if last is None or last[1] == PRE_BLANK_SIZE:
-            self.destroy()  # nothing entered yet: dispatch begins it anew, blanks included
+        if self.max_offset == 0:
+            self.destroy()
             return
+        last = self.entry(self.max_offset - 1)
         deleted = self.files.delete_after(end)
         if self.files.zero_from(end) or deleted:
             self.unsynced_directory = True  # until then a power loss brings back what was there
         self.next_offset = self.committed_offset = self.flushed_offset = self.max_offset
-        self.max_physical_offset = last[0] + last[1]
+        if last is None or last[1] >= _TORN_BLANK_SIZE:
+            # Its records are gone, and their offsets are not given again. A record of a later
+            # offset, found in the log, begins the queue anew.
+            self.min_offset, self.max_physical_offset = self.max_offset, 0
+        else:
+            self.max_physical_offset = last[0] + last[1]
 
     def drop_before(self, min_physical_offset: int) -> list[Path]:
         """Forget the oldest files, never the last, that end before a physical offset."""

@@ -48,6 +48,7 @@ _HEAD: Final = struct.Struct(">iI4xi4xqqi16xq20xi")
 store timestamp, body length."""
 _RARE_FLAGS: Final = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_PREPARED
 """Longer hosts, and what prepared and rolled back records have in common."""
+_MOST_MS: Final = (1 << 63) - 1
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _LEVEL: Final = re.compile(r"(\d+)([smhd])")
 
@@ -68,11 +69,11 @@ def delay_table(levels: str, scale: float = 1.0) -> tuple[int, ...]:
 
 
 def delivery_time(properties: bytes, store_timestamp: int, delays: tuple[int, ...]) -> int:
-    """Return what the entry of a delayed record carries: when to deliver it, ms."""
+    """Return what the entry of a delayed record carries: when to deliver it, ms, an int64."""
     level = min(delay_level_of(properties), len(delays))
     if level <= 0:
         return tags_code_of(properties)
-    return store_timestamp + delays[level - 1]
+    return min(store_timestamp + delays[level - 1], _MOST_MS)
 
 
 class Dispatcher:
@@ -80,8 +81,8 @@ class Dispatcher:
 
     Attributes:
         position: Everything below it is dispatched.
-        stuck_at: Where a slave found bytes that are no record. Like 4.9.8 it keeps taking and
-            acknowledging log bytes, while its queues stay as they are until it is wiped.
+        stuck_at: Where a slave found bytes that are no record, or failed to enter one. Like 4.9.8
+            it keeps taking and acknowledging log bytes, while its queues stay as they are.
         store_timestamp: Of the last record dispatched, ms.
         touched: Queues with pending entries.
         keyed: Where to note dispatched records for the index, which else reads them once more.
@@ -171,6 +172,26 @@ class Dispatcher:
             if not advanced:
                 break
         return count
+
+    def catch_up_in_background(self, most_bytes: int) -> None:
+        """As :meth:`catch_up`, where nobody above would hear of an error of another kind.
+
+        It stops dispatch for good: whatever was asked next would only fail there again.
+
+        Raises:
+            OSError: A queue could not be written.
+        """
+        try:
+            self.catch_up(most_bytes)
+        except OSError:
+            raise
+        except Exception:
+            self.stuck_at = self.position
+            logger.exception(
+                "dispatch failed behind physical_offset=%d. The queues stay as they are until the "
+                "broker is started again",
+                self.position,
+            )
 
     def _dispatch_view(self, view: memoryview, stop: int) -> tuple[int, int]:
         """Dispatch the whole records that begin in the first ``stop`` bytes of ``view``.

@@ -324,7 +324,7 @@ class MessageStore(StoreReader):
         start, keyed = dispatcher.position, list[RecordParts]()
         dispatcher.keyed = keyed
         try:
-            dispatcher.catch_up(_SHARE_BYTES)
+            dispatcher.catch_up_in_background(_SHARE_BYTES)
         except OSError as error:
             self._late_failure(error)
             return False
