@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
+MODES: Final = ("one", "all", "fixed", "fixed-percent", "random-max-percent")
+"""How many of those that match are hit."""
 RUNGS: Final = ("gone", "slave-serving", "accept", "registered", "slave-synced")
 """Instants of another fault that ``after`` may wait for, in the order in which they come."""
 
@@ -40,8 +42,9 @@ class FaultKind:
     """One row of the catalogue.
 
     ``lasts`` names the parameter that holds the length of the effect, for the overlap check.
-    ``rungs`` are those that a later fault can wait for. A kind without an ``action`` is made of
-    others: see :mod:`failback.chaos.composites`.
+    ``rungs`` are those that a later fault can wait for, ``modes`` those of its target: a broker
+    fault hits one broker. A kind without an ``action`` is made of others: see
+    :mod:`failback.chaos.composites`.
     """
 
     code: str
@@ -52,6 +55,7 @@ class FaultKind:
     parameters: tuple[Parameter, ...] = ()
     lasts: str | None = None
     rungs: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ("one",)
     supported_by: frozenset[str] = frozenset({"local", "kubernetes"})
     engines: frozenset[str] = frozenset({"failback", "apache"})
 
@@ -182,6 +186,7 @@ _ROWS: Final = (
         ),
         lasts="restartAfterSeconds",
         rungs=("gone",),
+        modes=MODES,
     ),
     FaultKind(
         code="F17",
@@ -237,6 +242,7 @@ _ROWS: Final = (
             _AFTER,
         ),
         lasts="durationSeconds",
+        modes=("all",),
     ),
     FaultKind(
         code="F21",
@@ -249,6 +255,7 @@ _ROWS: Final = (
             _AFTER,
         ),
         lasts="durationSeconds",
+        modes=("all",),
         rungs=("gone",),
     ),
 )

@@ -15,24 +15,20 @@ from failback.chaos.failpoints import crash_point
 from failback.chaos.fault_record import FaultRecord
 from failback.chaos.ledger import START_CONSUMERS
 from failback.chaos.session import Session
+from failback.chaos.victims import amount_of
 from failback.chaos.wire import now
 from failback.chaos.workload_process import CONSUMER, WorkloadProcess
 
 END_SECONDS: Final = 15.0
 
 
-def choose_members(session: Session, group: str, mode: str, value: int) -> list[WorkloadProcess]:
+def choose_members(session: Session, group: str, mode: str, value: float) -> list[WorkloadProcess]:
     """Running members of a group, chosen by seed. Raises ``TargetError`` when there is none."""
     running = sorted(member_faults.members_of(session, group), key=lambda each: each.member)
-    match mode:
-        case "all":
-            return running
-        case "one":
-            amount = 1
-        case _:
-            amount = max(1, min(len(running), value or 1))
-    draw = random.Random(session.schedule.seeds["victims"])
-    return sorted(draw.sample(running, amount), key=lambda each: each.member)
+    seed = session.schedule.seeds["victims"]
+    amount = amount_of(mode, value, len(running), seed)
+    chosen = random.Random(seed).sample(running, amount)
+    return sorted(chosen, key=lambda each: each.member)
 
 
 def record_of(

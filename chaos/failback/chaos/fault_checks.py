@@ -17,6 +17,7 @@ from failback.chaos.model import Fault
 from failback.protocol.errors import ConfigError
 
 MAX_KILLS: Final = 16
+_OF_A_RETURN: Final = ("accept", "registered", "slave-synced")
 
 
 def check_written(
@@ -124,6 +125,9 @@ def _check_target(
             raise ConfigError(f"{path}.target.pair", "give either pair or pairSelector", file=file)
         if target.group and kind.target == "broker":
             raise ConfigError(f"{path}.target.group", f"{fault.fault} hits brokers", file=file)
+    if target.mode is not None and target.mode not in kind.modes:
+        problem = f"{kind.name} takes {' or '.join(kind.modes)} only (got {target.mode})"
+        raise ConfigError(f"{path}.target.mode", problem, file=file)
     if target.mode in ("fixed", "fixed-percent", "random-max-percent") and target.value <= 0:
         raise ConfigError(f"{path}.target.value", f"must be above 0 for {target.mode}", file=file)
 
@@ -140,11 +144,15 @@ def _check_waits(
             raise ConfigError(f"{path}.with.{name}", unknown_name(other, list(ids)), file=file)
         if other == fault.id:
             raise ConfigError(f"{path}.with.{name}", "waits for itself", file=file)
-        kind = CATALOGUE[faults[ids[other]].fault]
+        awaited = faults[ids[other]]
+        kind = CATALOGUE[awaited.fault]
         if rung not in kind.rungs:
             raise ConfigError(
                 f"{path}.with.{name}", f'{other} ({kind.name}) never reaches "{rung}"', file=file
             )
+        if rung in _OF_A_RETURN and awaited.with_.get("restart") is False:
+            problem = f'{other} never reaches "{rung}": it has restart false'
+            raise ConfigError(f"{path}.with.{name}", problem, file=file)
     seen = {fault.id}
     current = fault
     while text := current.with_.get("after"):

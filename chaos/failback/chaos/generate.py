@@ -129,7 +129,7 @@ def _fault_action(planned: PlannedFault, kind: FaultKind) -> dict[str, Any]:
         arguments |= _with_arguments(fault, kind, names=("signal",))
         arguments["mode"] = fault.target.mode or "all"
         if fault.target.value:
-            arguments["value"] = int(fault.target.value)
+            arguments["value"] = _plain(fault.target.value)
         arguments |= _with_arguments(fault, kind, skip=("signal",))
     else:
         arguments |= _with_arguments(fault, kind)

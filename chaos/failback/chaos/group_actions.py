@@ -27,7 +27,7 @@ def restart_consumers(
     at_seconds: float = 0.0,
     signal: str = "TERM",
     mode: str = "all",
-    value: int = 0,
+    value: float = 0,
     rolling: bool = False,
     restart_after_seconds: float = 5.0,
     after: str = "",

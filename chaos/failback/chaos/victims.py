@@ -64,7 +64,7 @@ def choose(
         raise NoTarget(f"no broker matches {selector}")
     if not running:
         raise GuardRefused("TARGET_ALREADY_DOWN", f"{matching[0].pod} is not running")
-    amount = _amount(selector, len(running), seed)
+    amount = amount_of(selector.mode, selector.value, len(running), seed)
     chosen = random.Random(seed).sample(running, amount)
     pairs = {member.pair for member in chosen}
     if len(pairs) > max_pairs_down:
@@ -94,16 +94,14 @@ def _matches(member: Member, selector: Selector) -> bool:
     return fnmatchcase(member.pair, selector.pair_selector or "*")
 
 
-def _amount(selector: Selector, available: int, seed: int) -> int:
-    match selector.mode:
+def amount_of(mode: str, value: float, available: int, seed: int) -> int:
+    """How many of those that run are hit: at least one. ``value`` is a count or a percentage."""
+    match mode:
         case "one":
             return 1
         case "all":
             return available
         case "fixed":
-            return max(1, min(available, int(selector.value)))
-        case "fixed-percent":
-            return max(1, min(available, floor(available * selector.value / 100)))
-        case "random-max-percent":
-            most = max(1, min(available, floor(available * selector.value / 100)))
-            return random.Random(seed ^ 0x5EED).randint(1, most)
+            return max(1, min(available, int(value)))
+    most = max(1, min(available, floor(available * value / 100)))
+    return random.Random(seed ^ 0x5EED).randint(1, most) if mode == "random-max-percent" else most

@@ -99,3 +99,14 @@ def test_new_processes_that_are_assigned_are_the_heal(session: Session) -> None:
 def test_another_death_than_was_asked_for_is_doubted(session: Session) -> None:
     session.load.dies_of = signal.SIGSEGV  # type: ignore[attr-defined]
     assert killed(session).why.startswith("asked SIGKILL, but a consumer ended by SIGSEGV")
+
+
+@pytest.mark.parametrize(
+    ("mode", "value", "amount"),
+    [("one", 0, 1), ("all", 0, 2), ("fixed", 1, 1), ("fixed", 9, 2), ("fixed-percent", 50, 1)],
+)
+def test_as_many_members_are_chosen_as_the_mode_says(
+    session: Session, mode: str, value: float, amount: int
+) -> None:
+    chosen = consumer_faults.choose_members(session, "billing", mode, value)
+    assert len({each.member for each in chosen}) == amount

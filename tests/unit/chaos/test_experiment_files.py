@@ -160,6 +160,30 @@ def set_in(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
             "spec.workload.groups[0].maxReconsumeTimes: must be 0 to 3",
         ),
         ("spec/faults/0/target/pair", "", "spec.faults[0].target.pair: give either pair or"),
+        (
+            "spec/faults/0/target/mode",
+            "all",
+            "spec.faults[0].target.mode: kill takes one only (got all)",
+        ),
+        (
+            "spec/faults/1",
+            {
+                "id": "f2",
+                "fault": "unsubscribe",
+                "target": {"group": "billing", "mode": "one"},
+            },
+            "spec.faults[1].target.mode: unsubscribe takes all only (got one)",
+        ),
+        (
+            "spec/faults/0",
+            {
+                "id": "f1",
+                "fault": "terminate",
+                "target": {"pair": "pair-0"},
+                "with": {"restart": False},
+            },
+            'spec.faults[1].with.after: f1 never reaches "accept": it has restart false',
+        ),
     ],
 )
 def test_bad_input_is_refused_with_the_path_of_the_field(
