@@ -36,7 +36,7 @@ class FakeTransport(asyncio.Transport):
         self.closing = False
         self.reading = True
         self.unread_bytes = 0
-        self.on_abort: Callable[[], None] = lambda: None
+        self.on_abort: Callable[[], object] = lambda: None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.aborted, "a write after abort"

@@ -140,8 +140,8 @@ class LoadConnection(asyncio.Protocol):
             kind = "stored"
         if kind == "offset":
             offset = max(acknowledged.offsets) + 1
-            header = UpdateConsumerOffsetRequestHeader(GROUP, TOPIC, 0, offset)
-            return self._encode(kind, [offset], RequestCode.UPDATE_CONSUMER_OFFSET, header, b"")
+            commit = UpdateConsumerOffsetRequestHeader(GROUP, TOPIC, 0, offset)
+            return self._encode(kind, [offset], RequestCode.UPDATE_CONSUMER_OFFSET, commit, b"")
         if kind == "batch":
             numbers = [self._number() for _ in range(random.randint(2, 6))]
             body = encode_batch([BatchElement(0, self._body(n), b"TAGS\x01b") for n in numbers])

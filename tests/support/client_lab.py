@@ -127,10 +127,10 @@ class RecordingHook(ConsumeHook):
 
     def commit(
         self, group: str, client_id: str, queue: MessageQueue, offset: int, **rest: Any
-    ) -> None:  # type: ignore[override]
+    ) -> None:
         self._add("commit", queue=queue, offset=offset, **rest)
 
-    def sendback(self, group: str, client_id: str, message: MessageExt, **rest: Any) -> None:  # type: ignore[override]
+    def sendback(self, group: str, client_id: str, message: MessageExt, **rest: Any) -> None:
         self._add("sendback", offset=message.queue_offset, **rest)
 
     def route(self, topic: str, before: str | None, after: str | None, trigger: str) -> None:

@@ -194,23 +194,22 @@ class Life:
         random = self.random
         self._number += 1
         body = self._number.to_bytes(4, "big") + random.randbytes(random.choice([0, 9, 60, 500]))
-        topic, queue_id, pairs, fields = random.choice(
-            [
-                ("Orders", random.randrange(3), ["TAGS\x01A"], {}),
-                ("Orders", 0, ["KEYS\x01k1 k2", "UNIQ_KEY\x01u"], {"born_host": V6_HOST}),
-                (SCHEDULE_TOPIC, 2, ["DELAY\x013", "REAL_TOPIC\x01Orders", "REAL_QID\x010"], {}),
-                (RETRY, 0, ["RETRY_TOPIC\x01Orders"], {"reconsume_times": 2}),
-                (HALF, 0, ["TRAN_MSG\x01true", "REAL_TOPIC\x01Orders"], {}),
-                (OP, 0, ["TAGS\x01d"], {}),
-                (
-                    "Orders",
-                    1,
-                    [],
-                    {"sys_flag": TRANSACTION_COMMIT, "prepared_transaction_offset": 7},
-                ),
-                ("Orders", 1, [], {"sys_flag": random.choice(OLD_TYPES)}),
-            ]
-        )
+        kinds: list[tuple[str, int, list[str], dict[str, Any]]] = [
+            ("Orders", random.randrange(3), ["TAGS\x01A"], {}),
+            ("Orders", 0, ["KEYS\x01k1 k2", "UNIQ_KEY\x01u"], {"born_host": V6_HOST}),
+            (SCHEDULE_TOPIC, 2, ["DELAY\x013", "REAL_TOPIC\x01Orders", "REAL_QID\x010"], {}),
+            (RETRY, 0, ["RETRY_TOPIC\x01Orders"], {"reconsume_times": 2}),
+            (HALF, 0, ["TRAN_MSG\x01true", "REAL_TOPIC\x01Orders"], {}),
+            (OP, 0, ["TAGS\x01d"], {}),
+            (
+                "Orders",
+                1,
+                [],
+                {"sys_flag": TRANSACTION_COMMIT, "prepared_transaction_offset": 7},
+            ),
+            ("Orders", 1, [], {"sys_flag": random.choice(OLD_TYPES)}),
+        ]
+        topic, queue_id, pairs, fields = random.choice(kinds)
         properties = self._properties(*pairs)
         appended = put(
             self.store, body, topic=topic, queue_id=queue_id, properties=properties, **fields

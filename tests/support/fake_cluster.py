@@ -371,7 +371,7 @@ class FakeBroker(FakePeer):
     def _unregister(self, connection: _Connection, request: RemotingCommand) -> Answer:
         ext = request.ext_fields or {}
         name = ext.get("consumerGroup")
-        if name in self.groups and self.groups[name].members.pop(ext["clientID"], None):
+        if name in self.groups and self.groups[name].members.pop(ext["clientID"], False):
             self._notify(name)
         return request.response(ResponseCode.SUCCESS)
 

@@ -108,7 +108,7 @@ class KillLab:
         self._file = folder / "lab.yaml"
         self._flush = flush
         self._rng = random.Random(seed)
-        self._due: list[tuple[float, Callable[[], None]]] = []
+        self._due: list[tuple[float, Callable[[], object]]] = []
         self._next_proc_no = 10
         self._numbers: dict[int, int] = {}
         self._namesrv = ""

@@ -36,5 +36,5 @@ def noting_handler(path: str) -> type[WorkloadHandler]:
 
 
 if __name__ == "__main__":
-    consumer.WorkloadHandler = noting_handler(sys.argv[1])  # type: ignore[misc]
+    consumer.WorkloadHandler = noting_handler(sys.argv[1])  # type: ignore[attr-defined]
     sys.exit(main(sys.argv[2:]))

@@ -65,7 +65,7 @@ def put(
     """Append one message without committing it."""
     if properties is None:
         properties = f"TAGS\x01{tag}".encode() if tag else b""
-    given = {
+    given: dict[str, Any] = {
         "flag": 0,
         "sys_flag": 0,
         "born_timestamp": 1_700_000_000_000,

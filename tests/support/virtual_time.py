@@ -48,7 +48,7 @@ class NothingLeftToHappen(RuntimeError):
     """The test waits for something that no timer and no connection will bring about."""
 
 
-class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
+class _JumpingSelector(selectors.DefaultSelector):
     """Polls real files without waiting and lets the loop's time jump instead."""
 
     loop: VirtualTimeLoop
@@ -83,7 +83,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         if scheduled:
             self._virtual_now = max(self._virtual_now, scheduled[0].when())
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:  # type: ignore[override]
         future = self.create_future()
         try:
             future.set_result(func(*args))
@@ -93,12 +93,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
     async def create_connection(
         self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any
-    ) -> Any:  # type: ignore[override]
+    ) -> Any:
         return await self.network.connect(protocol_factory, (host, port))
 
     async def create_server(
         self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any
-    ) -> Any:  # type: ignore[override]
+    ) -> Any:
         return self.network.listen(protocol_factory, (host, port))
 
 
