@@ -89,9 +89,8 @@ def serve_metrics(host: str, port: int, registry: CollectorRegistry) -> None:
     """
     try:
         start_http_server(port, host, registry)
-    except OSError as error:
-        what = f"cannot listen on {host}:{port}: {error.strerror}"
-        raise ConfigError("--metrics-port", what) from error
+    except (OSError, OverflowError) as error:
+        raise ConfigError("--metrics-port", _not_listening(host, port, error)) from error
 
 
 def listen(host: str, port: int, backlog: int) -> socket.socket:
@@ -105,11 +104,15 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(backlog)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         listener.close()
-        what = f"cannot listen on {host}:{port}: {error.strerror}"
-        raise ConfigError("--port", what) from error
+        raise ConfigError("--port", _not_listening(host, port, error)) from error
     except BaseException:
         listener.close()
         raise
     return listener
+
+
+def _not_listening(host: str, port: int, error: OSError | OverflowError) -> str:
+    """Why, in one sentence; ``OverflowError`` is a port beyond all."""
+    return f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.requests import HTTPConnection
@@ -26,6 +27,22 @@ def test_strangers_need_tokens_or_a_proxy(host: str, tmp_path: Path) -> None:
         DashboardSettings(tmp_path, host=host).check()
     DashboardSettings(tmp_path, host=host, tokens=tmp_path / "tokens").check()
     DashboardSettings(tmp_path, host=host, proxy="10.0.0.1").check()
+
+
+@pytest.mark.parametrize(
+    ("option", "wrong"),
+    [
+        ("--trust-proxy", {"proxy": "proxy.example"}),
+        ("--trust-proxy", {"proxy": "10.0.0.0/8"}),
+        ("--namesrv", {"namesrv": ("orders",)}),
+        ("--namesrv", {"namesrv": ("a:9876", "b:port")}),
+    ],
+)
+def test_an_address_that_is_none_is_named(
+    option: str, wrong: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=f"^{option}: must be "):
+        DashboardSettings(tmp_path, **wrong).check()
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
@@ -75,3 +92,17 @@ def test_a_token_goes_before_the_user_of_the_proxy(tmp_path: Path) -> None:
     found = access.identify(connection("10.0.0.1", **headers))
     assert found is not None
     assert (found.name, found.may("operate")) == ("robot", False)
+
+
+@pytest.mark.parametrize(
+    ("proxy", "client"),
+    [("10.0.0.1", "::ffff:10.0.0.1"), ("0:0:0:0:0:0:0:1", "::1"), ("FD00::A", "fd00::a")],
+)
+def test_a_proxy_is_known_however_its_address_is_written(
+    proxy: str, client: str, tmp_path: Path
+) -> None:
+    access = Access(DashboardSettings(tmp_path, proxy=proxy), None)
+    found = access.identify(connection(client, x_forwarded_user="ann"))
+    assert found is not None
+    assert found.name == "ann"
+    assert access.identify(connection("10.0.0.2", x_forwarded_user="ann")) is None

@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from failback.analytics.web_server import WebServer, serve_metrics
+from failback.analytics.web_server import WebServer, listen, serve_metrics
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit
@@ -34,3 +34,11 @@ def test_a_certificate_that_cannot_be_used_is_named(
         key.write_text(content)
     with pytest.raises(ConfigError, match=rf"^--tls-cert: .*{why}"):
         WebServer("dashboard", FastAPI(), tls_cert=cert, tls_key=key, drain_seconds=1)
+
+
+@pytest.mark.parametrize("port", [-1, 65_536, 99_999])
+def test_a_port_that_is_none_is_named(port: int) -> None:
+    with pytest.raises(ConfigError, match=r"^--port: cannot listen on 127\.0\.0\.1:"):
+        listen("127.0.0.1", port, 1).close()
+    with pytest.raises(ConfigError, match=r"^--metrics-port: cannot listen on 127\.0\.0\.1:"):
+        serve_metrics("127.0.0.1", port, CollectorRegistry())

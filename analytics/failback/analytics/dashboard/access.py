@@ -22,7 +22,7 @@ from starlette.requests import HTTPConnection
 
 from failback.analytics.collect.tokens import OPERATE, READ, TokenFile
 from failback.analytics.dashboard.problems import DashboardProblem
-from failback.analytics.dashboard.settings import DashboardSettings, is_loopback
+from failback.analytics.dashboard.settings import DashboardSettings, canonical, is_loopback
 
 COOKIE: Final = "failback_session"
 CSRF_HEADER: Final = "x-csrf-token"
@@ -63,6 +63,7 @@ class Access:
     def __init__(self, settings: DashboardSettings, tokens: TokenFile | None) -> None:
         self._settings = settings
         self._tokens = tokens
+        self._proxy = canonical(settings.proxy)
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._rates = RateLimit(settings.requests_per_minute)
         self._writes = RateLimit(settings.writes_per_minute)
@@ -116,7 +117,7 @@ class Access:
     def _of_proxy(self, connection: HTTPConnection) -> Identity | None:
         settings = self._settings
         client = connection.client.host if connection.client else ""
-        if not settings.proxy or client != settings.proxy:
+        if self._proxy is None or canonical(client) != self._proxy:
             return None
         user = connection.headers.get(settings.proxy_header, "").strip()
         if not user:

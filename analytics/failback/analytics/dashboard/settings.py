@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from failback.analytics.dashboard.ingest import CollectorAddress
+from failback.analytics.exporter.server import check_address
 from failback.protocol.errors import ConfigError
 
 
@@ -88,8 +89,22 @@ class DashboardSettings:
             raise ConfigError("--host", problem)
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ConfigError("--tls-cert", "needs --tls-key, and the other way round")
+        if self.proxy and canonical(self.proxy) is None:
+            raise ConfigError("--trust-proxy", f'must be an IP address, got "{self.proxy}"')
+        for address in self.namesrv:
+            check_address(address)
         if not self.runs.is_dir():
             raise ConfigError("--runs", f"{self.runs} is no folder; make it or name another")
+
+
+def canonical(address: str) -> str | None:
+    """An IP address as it is always written, IPv4 in IPv6 as IPv4; ``None`` for anything else."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return str(mapped or found)
 
 
 def is_loopback(host: str) -> bool:
