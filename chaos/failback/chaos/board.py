@@ -5,16 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 from failback.chaos.errors import Aborted
 from failback.chaos.view import Stamp
 
-EFFECT = "effect"
 HEALED = "healed"
 SLAVE_SYNCED = "slave-synced"  # one of catalogue.RUNGS
-SEND_OK = "send-ok"
-PULL_OK = "pull-ok"
 
 
 class RungBoard:
@@ -22,26 +18,20 @@ class RungBoard:
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._seen: dict[tuple[str, str], tuple[Stamp, dict[str, Any]]] = {}
+        self._seen: dict[tuple[str, str], Stamp] = {}
 
-    def post(self, fid: str, rung: str, stamp: Stamp, **detail: Any) -> bool:
+    def post(self, fid: str, rung: str, stamp: Stamp) -> bool:
         """Record an observation; false when this rung was already reached."""
         with self._condition:
             if (fid, rung) in self._seen:
                 return False
-            self._seen[fid, rung] = (stamp, detail)
+            self._seen[fid, rung] = stamp
             self._condition.notify_all()
             return True
 
     def get(self, fid: str, rung: str) -> Stamp | None:
         with self._condition:
-            found = self._seen.get((fid, rung))
-            return found[0] if found else None
-
-    def detail(self, fid: str, rung: str) -> dict[str, Any]:
-        with self._condition:
-            found = self._seen.get((fid, rung))
-            return dict(found[1]) if found else {}
+            return self._seen.get((fid, rung))
 
     def wait(
         self, fid: str, rung: str, deadline: float, stopped: Callable[[], str] = lambda: ""
@@ -60,4 +50,4 @@ class RungBoard:
                 if left <= 0:
                     return None
                 self._condition.wait(min(left, 0.25))
-            return self._seen[fid, rung][0]
+            return self._seen[fid, rung]

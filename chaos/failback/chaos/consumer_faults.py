@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Final
 
 from failback.chaos import member_faults
-from failback.chaos.board import EFFECT
 from failback.chaos.catalogue import parse_rung
 from failback.chaos.failpoints import crash_point
 from failback.chaos.fault_record import FaultRecord
@@ -79,14 +78,12 @@ def end_consumers(
         (each.exit.stamp for each in members if each.exit), key=lambda s: s.mono_ns, default=now()
     )
     record.observed["gone_ns"] = last
-    if record.honest is None:
-        record.honest = True
+    record.settle()
     session.rec.board.post(record.fid, "gone", last)
     kind = "CLIENT_TERM" if signum == signal.SIGTERM else "CLIENT_KILL"
     for process in members:
         _client_row(session, record, process, kind)
     session.rec.evidence(record, "effect")
-    session.rec.board.post(record.fid, EFFECT, now())
 
 
 def start_consumers_later(

@@ -109,7 +109,7 @@ class FaultLog:
         record.called_off = True
         self.on_window(self.window_open())
 
-    def healed(self, record: FaultRecord, stamp: Stamp, **detail: Any) -> None:
+    def healed(self, record: FaultRecord, stamp: Stamp) -> None:
         """Close a fault: somebody saw the system without it."""
         with self.lock:
             if "healed_ns" in record.observed:
@@ -121,7 +121,7 @@ class FaultLog:
             record, "HEALED", observed=stamp, observer="witness", detail={"rungs": record.rungs}
         )
         self.evidence(record, "heal")
-        self.board.post(record.fid, HEALED, stamp, **detail)
+        self.board.post(record.fid, HEALED, stamp)
         self.on_window(self.window_open())
 
     def window_open(self) -> bool:

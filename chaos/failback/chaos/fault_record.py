@@ -49,6 +49,11 @@ class FaultRecord:
         """About to be injected, or not yet seen healed: everybody looks closely."""
         return not self.called_off and "healed_ns" not in self.observed
 
+    def settle(self) -> None:
+        """Every rung up to the effect was looked at: it is honest unless one was doubted."""
+        if self.honest is None:
+            self.honest = True
+
     def doubt(self, why: str) -> None:
         """A rung is missing or contradicts: the fault is not honest."""
         self.honest = False

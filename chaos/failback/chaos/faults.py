@@ -14,7 +14,7 @@ import time
 from typing import Any, Final
 
 from failback.chaos import ladder
-from failback.chaos.board import EFFECT, HEALED
+from failback.chaos.board import HEALED
 from failback.chaos.catalogue import parse_rung
 from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
@@ -276,9 +276,8 @@ def _undo_nothing(session: Session, record: FaultRecord, member: Member) -> None
 
 
 def finish_effect(session: Session, record: FaultRecord, kind: str) -> None:
-    """The effect is proved, or doubted: say so in rows, evidence and on the board."""
-    if record.honest is None:
-        record.honest = True
+    """The effect is proved, or doubted: say so in rows and evidence."""
+    record.settle()
     gone = record.observed.get("gone_ns")
     session.rec.fault_row(
         record,
@@ -288,7 +287,6 @@ def finish_effect(session: Session, record: FaultRecord, kind: str) -> None:
         detail={"rungs": record.rungs, "why": record.why, "victims": record.victims},
     )
     session.rec.evidence(record, "effect")
-    session.rec.board.post(record.fid, EFFECT, now())
     crash_point("effect-proved")
 
 

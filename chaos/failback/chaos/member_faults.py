@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from failback.chaos.board import EFFECT
 from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
 from failback.chaos.fault_record import FaultRecord
@@ -72,12 +71,10 @@ def stats_of(session: Session, process: WorkloadProcess) -> dict[str, Any]:
 def effect_seen(
     session: Session, record: FaultRecord, kind: str, detail: Mapping[str, Any]
 ) -> None:
-    """The effect is proved, or doubted: say so in rows, evidence and on the board."""
-    if record.honest is None:
-        record.honest = True
+    """The effect is proved, or doubted: say so in rows and evidence."""
+    record.settle()
     session.rec.fault_row(record, kind, observed=now(), observer="workload", detail=detail)
     session.rec.evidence(record, "effect")
-    session.rec.board.post(record.fid, EFFECT, now())
 
 
 def undo_after(

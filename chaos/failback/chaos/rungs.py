@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from failback.chaos.board import PULL_OK, SEND_OK, SLAVE_SYNCED
+from failback.chaos.board import SLAVE_SYNCED
 from failback.chaos.fault_log import FaultLog
 from failback.chaos.fault_record import FaultRecord, reference
 from failback.chaos.sampler import MARKER_KEY
@@ -218,7 +218,7 @@ class RungMatcher:
             record.served.update(served)
         most = max(served.values(), default=0)
         if most >= max(1, round(MIN_SERVED * self._time_scale)) and self._faults.board.post(
-            record.fid, "slave-serving", event.stamp, served=most
+            record.fid, "slave-serving", event.stamp
         ):
             self._faults.fault_row(
                 record,
@@ -265,7 +265,6 @@ class RungMatcher:
                 return
             record.observed["pull_ok_ns"] = stamp
             self._faults.fault_row(record, "PULL_OK", observed=stamp, observer="witness")
-            self._faults.board.post(record.fid, PULL_OK, stamp)
         if "send_ok_ns" not in record.observed and member.role == "master":
             sent_ns = self.send_ok_after(accepted.mono_ns)
             if sent_ns is None:
@@ -273,7 +272,6 @@ class RungMatcher:
             sent = Stamp(accepted.wall_ns + sent_ns - accepted.mono_ns, sent_ns)
             record.observed["send_ok_ns"] = sent
             self._faults.fault_row(record, "SEND_OK", observed=sent, observer="producer")
-            self._faults.board.post(record.fid, SEND_OK, sent)
         if not self._new_identity(record, member, previous):
             return
         record.rungs["K8"] = True
