@@ -173,11 +173,6 @@ class Broker:
     def stop(self) -> int:
         return self.process.stop()
 
-    def java_log(self) -> str:
-        """Return what an Apache broker has logged."""
-        log = self.folder / "logs" / "rocketmqlogs" / "broker.log"
-        return log.read_text(errors="replace") if log.exists() else ""
-
 
 def _homes(folder: Path) -> list[str]:
     return [f"-Drocketmq.home.dir={server_home()}/home", f"-Duser.home={folder}"]

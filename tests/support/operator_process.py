@@ -17,7 +17,6 @@ from tests.support.ports import free_port
 from tests.support.processes import TestProcess, failback_command, failback_environment
 
 CHART = Path(__file__).parents[2] / "charts" / "failback"
-USER_AGENT = "failback-operator"
 
 
 def chart_rules(
