@@ -1,11 +1,23 @@
 """The catalogue of a lake: lines that crashes cut, gaps, and how it is made again."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from failback.analytics.collect.catalogue import CHANGED, Catalogue, append_line
+from failback.analytics.collect import store as store_module
+from failback.analytics.collect.catalogue import (
+    CHANGED,
+    CLOSED,
+    Catalogue,
+    Entry,
+    RunState,
+    append_line,
+)
 from failback.analytics.collect.fsck import check_run
+from failback.analytics.collect.ids import SegmentId
+from failback.analytics.collect.settings import CollectorSettings
+from failback.analytics.collect.store import Store
 from failback.analytics.lake_command import main
 from failback.analytics.lake_store import LakeStore, open_store
 from failback.client.consumelog.gaps import missing_ranges
@@ -118,3 +130,58 @@ def test_lines_of_an_older_collector_are_read(tmp_path: Path) -> None:
     assert '"host"' not in file.read_text()
     (proc,) = catalogue.load("lab").procs.values()
     assert (proc.host, proc.deliveries) == ("", 40)
+
+
+def many_runs(folder: Path, count: int) -> Store:
+    """A store with as many runs, one row of a catalogue each."""
+    (folder / "tokens").touch()
+    store = Store(CollectorSettings(folder, folder / "tokens"), lambda: 7)
+    for number in range(count):
+        entry = Entry(
+            id=f"r{number}/p-1/0/life", sha256=None, path="x", bytes=9, proc="p-1", proc_no=1,
+            index=0, table="life", seq_lo=1, seq_hi=1, rows=1, records=1, stored_ms=5,
+        )  # fmt: skip
+        store.catalogue.append(f"r{number}", entry)
+    return store
+
+
+def listed(store: Store) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    cursor: str | None = ""
+    while cursor is not None:
+        page = store.page_of_runs(cursor, 3)
+        found |= {each["run"]: each for each in page["runs"]}
+        cursor = page["next"]
+    return found
+
+
+def test_a_list_of_many_runs_reads_each_once_and_keeps_those_that_are_being_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "_RUNS_IN_MEMORY", 2)
+    store = many_runs(tmp_path, 7)
+    store.note_backlog(SegmentId("r0", "p-1", 1, "life"), 4_000)
+    read: list[str] = []
+    load = store.catalogue.load
+
+    def noted(run: str) -> RunState:
+        read.append(run)
+        return load(run)
+
+    monkeypatch.setattr(store.catalogue, "load", noted)
+    for _ in range(3):
+        found = listed(store)
+        assert len(found) == 7
+        assert found["r0"]["backlog_bytes"] == 4_000, "what its shipper said is not forgotten"
+    assert sorted(read) == [f"r{number}" for number in range(1, 7)]
+
+
+def test_a_run_that_changes_while_nobody_holds_it_is_read_again(tmp_path: Path) -> None:
+    store = many_runs(tmp_path, 2)
+    before = listed(store)["r1"]
+    store.catalogue.mark_changed("r1", "r1/p-1/0/life", "ab", None)
+    assert listed(store)["r1"] == before | {"quarantined": 1, "evidence_changed": True}
+    store.catalogue.mark("r1", CLOSED).touch()
+    assert listed(store)["r1"]["closed"] is True
+    store.catalogue.file("r1").unlink()
+    assert list(listed(store)) == ["r0"]

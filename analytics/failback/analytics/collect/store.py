@@ -40,6 +40,7 @@ from failback.analytics.collect.catalogue import (
 from failback.analytics.collect.decode import UPLOAD_KEY, Decoded, decode, unpacked_bytes
 from failback.analytics.collect.fsck import check_run, entry_of
 from failback.analytics.collect.ids import SegmentId
+from failback.analytics.collect.listing import Listing
 from failback.analytics.collect.memory_gate import MemoryGate
 from failback.analytics.collect.problems import Problem
 from failback.analytics.collect.run_documents import procs_document, run_document
@@ -72,6 +73,7 @@ class Store:
         self.lake = open_store(settings.lake or here, scratch=self.incoming)
         self.catalogue = Catalogue(here)
         self._runs: OrderedDict[str, RunState] = OrderedDict()
+        self._listing = Listing(self.catalogue, self._runs.get)
         self._runs_lock = threading.Lock()
         self._segment_locks = [threading.Lock() for _ in range(_LOCKS)]
         self._run_locks = [threading.RLock() for _ in range(_LOCKS)]
@@ -180,9 +182,7 @@ class Store:
 
     def page_of_runs(self, cursor: str, limit: int) -> dict[str, Any]:
         """At most ``limit`` runs behind ``cursor``, by name."""
-        names = [run for run in self.catalogue.runs() if run > cursor]
-        found = [each for run in names[:limit] if (each := self.describe(run)) is not None]
-        return {"runs": found, "next": names[limit - 1] if len(names) > limit else None}
+        return self._listing.page(cursor, limit)
 
     def note_backlog(self, named: SegmentId, count: int) -> None:
         """Keep what a shipper says that it still has to send."""
