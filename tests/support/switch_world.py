@@ -3,7 +3,8 @@
 Time moves only by :meth:`SwitchWorld.tick`. One pass of the operator is
 :meth:`SwitchWorld.reconcile`: it plans with the real planners and carries the plan out effect by
 effect; every effect (status write, action) is counted, and the operator dies after the one named
-by ``crash_after``. Nothing of an operator survives it but what it wrote.
+by ``crash_after``. Nothing of an operator survives it but what it wrote: how long a master has
+been one is counted anew by the next.
 
 The world checks after every effect and every tick that no two brokers run as master, and that no
 two files that a running StatefulSet reads say master.
@@ -14,11 +15,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+import pytest
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.role_switch import RoleSwitch, RoleSwitchStatus
-from failback.operator.planning import children, facts, present
+from failback.operator.planning import children, facts, predicates, present
 from failback.operator.planning.encoding import (
     operation_from_status,
     operation_to_status,
@@ -60,6 +63,8 @@ TOPIC_GROUP = "T@G"
 STOP_SECONDS = 4.0
 START_SECONDS = 6.0
 SYNC_SECONDS = 10.0
+STEADY_IN_SHORT_LIVES: Final = 9.0
+MOST_LIVES: Final = 2000
 CONTEXT = kubernetes_context("shop", "0.1.0")
 _RENDERED: dict[str, dict[Key, Any]] = {}
 
@@ -111,6 +116,9 @@ class SwitchWorld:
 
     def __init__(self, members: int = 2, *, failover: str = "None", traffic: bool = True) -> None:
         self.now = START
+        self.switches_first = False
+        """In which order a pass looks at its objects: no order is promised."""
+        self._looks_since = START
         self.members = members
         self.failover = failover
         self.traffic = traffic
@@ -209,8 +217,8 @@ class SwitchWorld:
     def observe(self) -> ObservedCluster:
         views = {(0, ordinal): self._view(ordinal) for ordinal in range(self.members)}
         table, label = snapshot.read(self.config_map)
-        since = self._master_since
-        gone = self._masterless_since
+        since = self._seen_since(self._master_since)
+        gone = self._seen_since(self._masterless_since)
         return ObservedCluster(
             at=self.now,
             objects=dict(self.objects),
@@ -234,6 +242,10 @@ class SwitchWorld:
             snapshot_uid=self.config_map["metadata"]["uid"] if self.config_map else "",
             fenced_nodes=self.fenced,
         )
+
+    def _seen_since(self, moment: float | None) -> float | None:
+        """Since when the operator that lives now has seen what began at ``moment``."""
+        return None if moment is None else max(moment, self._looks_since)
 
     def _view(self, ordinal: int) -> MemberView:
         name = f"orders-0-{ordinal}"
@@ -278,9 +290,12 @@ class SwitchWorld:
 
     def reconcile(self) -> None:
         """Plan and carry out once for the cluster and for every RoleSwitch."""
-        self._reconcile_cluster()
+        if not self.switches_first:
+            self._reconcile_cluster()
         for name in sorted(self.switches):
             self._reconcile_switch(name)
+        if self.switches_first:
+            self._reconcile_cluster()
 
     def _reconcile_cluster(self) -> None:
         cluster, observed = self.cluster, self.observe()
@@ -582,7 +597,27 @@ class SwitchWorld:
                 self.reconcile()
             except OperatorDied:
                 self.crash_after = None
+                self._looks_since = self.now
             self.tick(tick)
+
+    def run_in_short_lives(
+        self, *, until: Callable[[SwitchWorld], bool] | None = None, tick: float = 1.0
+    ) -> None:
+        """Like :meth:`run`, with an operator that dies after each of its effects.
+
+        To these operators a master is steady sooner: the renewal of a lease is an effect as well,
+        so that none of them lives for a minute.
+        """
+        stop = until or is_over
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(predicates, "STEADY_MASTER_SECONDS", STEADY_IN_SHORT_LIVES)
+            for _ in range(MOST_LIVES):
+                self.crash_after = self.effects + 1
+                self.run(until=lambda at: at.crash_after is None or stop(at), tick=tick)
+                if stop(self):
+                    self.crash_after = None
+                    return
+        raise AssertionError(f"no end in sight: {self.status} {self.switch_status}")
 
     @property
     def step(self) -> str:

@@ -46,6 +46,10 @@ def _light_command(words: list[str]) -> tuple[Main, list[str]] | None:
         from failback.chaos.workload import main as workload
 
         return workload, words[1:]
+    if words[:1] in (["executor"], ["driver"]):
+        from failback.cli import spark_pod
+
+        return getattr(spark_pod, words[0]), words[1:]
     return None
 
 

@@ -152,7 +152,9 @@ def _pending(
         text = f"did not begin within {request.spec.timeout_seconds} s, waiting{waited}"
         return _failed_early(switch, status, "TimedOut", text, now)
     new = _status(switch, status, now, "Pending", reason="Pending", message="")
-    new["blockedBy"] = list(blocked)
+    # With nothing in its way it begins at once, and its steps say so. Said here as well, an
+    # operator that began anew, to which no master is steady yet, would take it back.
+    new["blockedBy"] = list(blocked or status.get("blockedBy", ()))
     if cluster is not None:
         new["toMember"] = member_label(cluster, request.spec.pair, request.spec.target_member)
         new["targetLag"] = last_known_lag(cluster, request.spec)

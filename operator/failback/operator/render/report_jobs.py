@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Sequence
 from typing import Any, Final
 
-from failback.operator.kinds.base import Resources
+from failback.operator.kinds.base import Resources, parse_quantity
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.render.context import Object
 from failback.operator.render.jobs import RUNS, JobContext, Work, job, metadata, object_name
 
 REPORT_SECONDS: Final = 3600
 _GRACE_SECONDS: Final = 30
+_MIB: Final = 1 << 20
 _SPARK_MAIN: Final = "local:///opt/failback/bin/spark_main.py"
 """In the analytics image: the command line of failback, as a file that Spark starts."""
 
@@ -37,34 +39,51 @@ def _definition_words(report: ReconsumptionReport) -> list[str]:
     return [*found, "--ignore-retry-topics"] if wanted.ignore_retry_topics else found
 
 
-def spark_submit_arguments(report: ReconsumptionReport) -> list[str]:
+def spark_submit_arguments(report: ReconsumptionReport, image: str, claim: str) -> list[str]:
     """Return what ``spark-submit`` is given; the driver is the Job's own process.
+
+    Executors of ``image`` mount the run volume where the driver has it.
 
     pyspark starts ``spark-submit`` itself with the words of ``PYSPARK_SUBMIT_ARGS``.
     """
     spark = report.spec.spark
     settings = {"spark.app.name": report_job_name(report.name), **spark.conf}
     if spark.master.startswith("k8s://"):
-        settings = {**_executor_settings(report), **settings}
+        settings = {**_executor_settings(report, image, claim), **settings}
     conf = [word for key in sorted(settings) for word in ("--conf", f"{key}={settings[key]}")]
     return ["--master", spark.master, "--deploy-mode", "client", *conf, "pyspark-shell"]
 
 
-def _executor_settings(report: ReconsumptionReport) -> dict[str, str]:
+def _executor_settings(report: ReconsumptionReport, image: str, claim: str) -> dict[str, str]:
     spark = report.spec.spark
-    requests = spark.executor.resources.requests
+    volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.runs"
     found = {
         "spark.executor.instances": str(spark.executor.instances),
         "spark.kubernetes.authenticate.driver.serviceAccountName": spark.service_account_name,
         "spark.kubernetes.namespace": report.namespace,
+        "spark.kubernetes.container.image": image,
+        f"{volume}.options.claimName": claim,
+        f"{volume}.mount.path": RUNS,
     }
-    if spark.image:
-        found["spark.kubernetes.container.image"] = spark.image
+    requests, limits = spark.executor.resources.requests, spark.executor.resources.limits
     if "cpu" in requests:
-        found["spark.executor.cores"] = requests["cpu"]
+        found["spark.executor.cores"] = str(_cores(requests["cpu"]))
+        found["spark.kubernetes.executor.request.cores"] = requests["cpu"]
+    if "cpu" in limits:
+        found["spark.kubernetes.executor.limit.cores"] = limits["cpu"]
     if "memory" in requests:
-        found["spark.executor.memory"] = requests["memory"].removesuffix("i").lower()
+        found["spark.executor.memory"] = _memory(requests["memory"])
     return found
+
+
+def _cores(quantity: str) -> int:
+    """Return how many tasks run at once: whole cores, one at least."""
+    return max(1, math.ceil(parse_quantity(quantity)))
+
+
+def _memory(quantity: str) -> str:
+    """Return a quantity in Spark's words, which know no fractions: MiB."""
+    return f"{max(1, int(parse_quantity(quantity) / _MIB))}m"
 
 
 def report_job(
@@ -79,7 +98,7 @@ def report_job(
     if spec.engine == "spark":
         image, resources = spec.spark.image or image, spec.spark.driver
         variables["FAILBACK_SPARK_MASTER"] = spec.spark.master
-        variables["PYSPARK_SUBMIT_ARGS"] = shlex.join(spark_submit_arguments(report))
+        variables["PYSPARK_SUBMIT_ARGS"] = shlex.join(spark_submit_arguments(report, image, claim))
         if spec.spark.master.startswith("k8s://"):
             account = spec.spark.service_account_name
     else:
@@ -110,8 +129,8 @@ def spark_application(
     def role(resources: Resources, **more: Any) -> Object:
         requests = resources.requests
         return {
-            "cores": int(float(requests.get("cpu", "1"))),
-            "memory": requests.get("memory", "2Gi").removesuffix("i").lower(),
+            "cores": _cores(requests.get("cpu", "1")),
+            "memory": _memory(requests.get("memory", "2Gi")),
             "volumeMounts": [mount],
             **more,
         }

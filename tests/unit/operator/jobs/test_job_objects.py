@@ -20,7 +20,11 @@ from failback.operator.render.experiment_jobs import (
     longest_seconds,
 )
 from failback.operator.render.jobs import RUNS, JobContext, object_name, run_claim, run_folder
-from failback.operator.render.report_jobs import report_job, spark_application
+from failback.operator.render.report_jobs import (
+    report_job,
+    spark_application,
+    spark_submit_arguments,
+)
 from tests.support.experiment_world import experiment
 
 pytestmark = pytest.mark.unit
@@ -129,7 +133,35 @@ def test_a_report_has_no_account_unless_spark_starts_executors() -> None:
     assert words[-1] == "pyspark-shell"
     assert "a.b=c d" in words
     assert "spark.executor.instances=2" in words
+    assert "spark.kubernetes.container.image=failback/analytics:0.1.0" in words
+    volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.runs"
+    assert f"{volume}.options.claimName=failback-runs" in words
+    assert f"{volume}.mount.path=/runs" in words
     assert container["args"][:4] == ["report", *runs, "--engine", "spark"]
+
+
+@pytest.mark.parametrize(
+    ("requests", "cores", "memory"),
+    [
+        ({"cpu": "1", "memory": "2Gi"}, "1", "2048m"),
+        ({"cpu": "500m", "memory": "1.5Gi"}, "1", "1536m"),
+        ({"cpu": "2500m", "memory": "2147483648"}, "3", "2048m"),
+        ({"cpu": 4, "memory": "1G"}, "4", "953m"),
+    ],
+)
+def test_resources_of_executors_are_said_in_sparks_words(
+    requests: dict[str, Any], cores: str, memory: str
+) -> None:
+    resources = {"requests": requests, "limits": {"cpu": "4"}}
+    spark = {"master": "k8s://https://api", "executor": {"resources": resources}}
+    words = spark_submit_arguments(report(engine="spark", spark=spark), "i", "runs")
+    assert f"spark.executor.cores={cores}" in words
+    assert f"spark.kubernetes.executor.request.cores={requests['cpu']}" in words
+    assert "spark.kubernetes.executor.limit.cores=4" in words
+    assert f"spark.executor.memory={memory}" in words
+    application = report(engine="spark", spark={**spark, "mode": "sparkApplication"})
+    found = spark_application(application, ["/runs/a"], "runs", CONTEXT)["spec"]["executor"]
+    assert (str(found["cores"]), found["memory"]) == (cores, memory)
 
 
 def test_a_spark_application_names_main_file_runs_and_executors() -> None:
@@ -138,7 +170,7 @@ def test_a_spark_application_names_main_file_runs_and_executors() -> None:
     spec = found["spec"]
     assert spec["mainApplicationFile"] == "local:///opt/failback/bin/spark_main.py"
     assert spec["arguments"][:2] == ["report", "/runs/a"]
-    assert (spec["executor"]["instances"], spec["executor"]["memory"]) == (2, "2g")
+    assert (spec["executor"]["instances"], spec["executor"]["memory"]) == (2, "2048m")
 
 
 def test_long_names_stay_within_the_limit_and_apart() -> None:

@@ -70,6 +70,10 @@ _STOPPED: Final = frozenset(PLANNED[PLANNED.index("StopOldMaster") : 9])
 _CLOSED: Final = frozenset(PLANNED[2:8])
 _SWITCHED: Final = frozenset(PLANNED[7:])
 _SOON: Final = 0.0
+_PREFLIGHT_SECONDS: Final = 180.0
+"""How long a switch that was opened waits at its first step. An operator that began meanwhile does
+not know for a minute that the master is steady; let go at once, a switch would never begin under
+operators that are ended again and again."""
 
 
 def cause(
@@ -143,8 +147,10 @@ def _carry(view: PairView, outcome: Outcome) -> Advance:
         return _next(view, outcome.evidence)
     if outcome.data:
         return Advance(operation.remembering(outcome.data), wake_after=_SOON)
-    if operation.step == PLANNED[0]:  # nothing was written yet: it waits as a Pending object
-        return Advance(None)
+    if operation.step == PLANNED[0]:
+        if view.step_seconds < _PREFLIGHT_SECONDS:
+            return Advance(operation.blocked(*outcome.blocked))
+        return Advance(None)  # nothing was written yet: it waits as a Pending object
     actions = (*_renewal(view), *outcome.actions)
     return Advance(operation.blocked(*outcome.blocked), actions)
 

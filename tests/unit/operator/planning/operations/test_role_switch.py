@@ -138,13 +138,13 @@ def test_an_operator_that_dies_after_any_effect_ends_the_same(part: int) -> None
         assert final_state(world) == wanted, f"died after effect {index}"
 
 
-def test_an_operator_that_dies_after_every_effect_ends_the_same() -> None:
+@pytest.mark.parametrize("switches_first", [False, True])
+def test_an_operator_that_dies_after_every_effect_ends_the_same(switches_first: bool) -> None:
     wanted, _ = undisturbed()
     world = delivered()
+    world.switches_first = switches_first
     world.ask()
-    while not is_over(world):
-        world.crash_after = world.effects + 1
-        world.run(until=lambda at: at.crash_after is None or is_over(at))
+    world.run_in_short_lives()
     assert final_state(world) == wanted
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from failback.operator.planning.encoding import to_time
 from failback.operator.planning.operations import role_switch
-from tests.support.switch_world import SwitchWorld, delivered, is_over, roles
+from tests.support.switch_world import SwitchWorld, delivered, roles
 
 pytestmark = pytest.mark.unit
 
@@ -131,9 +131,7 @@ def test_a_forced_switch_survives_the_operator_in_every_step(step: str) -> None:
     world.fenced = frozenset({"node-uid-0"})
     world.ask(mode="Forced", timeoutSeconds=60)
     world.run(until=lambda at: at.step == step)
-    while not is_over(world):
-        world.crash_after = world.effects + 1
-        world.run(until=lambda at: at.crash_after is None or is_over(at), tick=5.0)
+    world.run_in_short_lives(tick=5.0)
     assert world.phase == "Complete"
     assert roles(world) == {1: "ASYNC_MASTER 0 6"}
 

@@ -72,10 +72,7 @@ def test_an_operator_that_dies_again_and_again_from_a_step_on_ends_the_same(
 ) -> None:
     world.ask()
     world.run(until=lambda at: at.step == step, tick=3.0)
-    while world.phase != "Complete":
-        world.crash_after = world.effects + 1
-        world.run(until=lambda at: at.crash_after is None or at.phase == "Complete", tick=3.0)
-    world.crash_after = None
+    world.run_in_short_lives(until=lambda at: at.phase == "Complete", tick=3.0)
     world.settle(300)
     assert roles(world) == SWAPPED
     assert world.says("Ready") == "True AllReady"

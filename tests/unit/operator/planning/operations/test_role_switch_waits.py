@@ -10,7 +10,7 @@ import pytest
 from failback.operator.planning.encoding import operation_to_status
 from failback.operator.planning.observed import ObservedCluster
 from failback.operator.planning.types import Operation
-from tests.support.switch_world import SwitchWorld, roles
+from tests.support.switch_world import SwitchWorld, delivered, roles
 
 pytestmark = pytest.mark.unit
 
@@ -70,3 +70,19 @@ def test_it_waits_with_the_name_of_what_it_waits_for_and_times_out_untouched(
     assert words == f"did not begin within 60 s, waiting for {predicate}"
     assert roles(world) == AS_BEFORE
     assert world.steps_seen == []
+
+
+def test_a_switch_that_was_opened_and_may_not_begin_lets_the_cluster_go_in_the_end() -> None:
+    world = delivered()
+    world.ask(timeoutSeconds=3000)
+    world.run(until=lambda at: at.step == "Preflight")
+    world.annotations["failback.dev/pause-reconciliation"] = "true"
+    opened = world.now
+    world.run(until=lambda at: at.now >= opened + 170)
+    assert (world.step, world.switch_status["blockedBy"]) == ("Preflight", ["NotPaused"])
+    world.run(until=lambda at: not at.step)
+    assert (world.phase, world.switch_status["blockedBy"]) == ("Pending", ["NotPaused"])
+    assert roles(world) == AS_BEFORE
+    world.annotations.clear()
+    world.run()
+    assert world.phase == "Complete"
