@@ -199,6 +199,7 @@ def _engines(name: str, lakes: Sequence[Lake], master: str | None) -> Iterator[l
     problem = spark.why_not()
     if problem:
         raise EngineUnavailable(problem)
+    spark.check_reach(master, [lake.store for lake in lakes])
     with spark.session(master) as session:
         yield [spark.SparkEngine(lake, session) for lake in lakes]
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics import tables
-from failback.analytics.engines.spark import SparkEngine, session, why_not
+from failback.analytics.engines.spark import SparkEngine, check_reach, session, why_not
 from failback.analytics.engines.spark.tasks import Pass, mapped
 from failback.analytics.epochs import Queue
 from failback.analytics.errors import EngineUnavailable
@@ -57,6 +57,7 @@ def _run(options: argparse.Namespace) -> int:
     source = source_in_lake(options.lake, options.run, options.documents)
     out = open_store(options.out)
     out.check()
+    check_reach(options.master, [source.lake.store, out])
     with session(options.master, [out]) as spark:
         history, context = context_in(source, SparkEngine(source.lake, spark))
         ends = read_ends(source.lake)

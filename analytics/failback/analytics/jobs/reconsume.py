@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from failback.analytics import tables
 from failback.analytics.analysis import Analysis, analyse
 from failback.analytics.definitions import KEYS, LID, Wanted
-from failback.analytics.engines.spark import SparkEngine, session, why_not
+from failback.analytics.engines.spark import SparkEngine, check_reach, session, why_not
 from failback.analytics.errors import EngineUnavailable
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.lake_store import LakeStore, open_store
@@ -71,6 +71,7 @@ def _run(parser: argparse.ArgumentParser, options: argparse.Namespace) -> int:
     sources = [source.counted_as(wanted) for source in sources]
     out = open_store(options.out)
     out.check()
+    check_reach(options.master, [source.lake.store for source in sources])
     with session(options.master) as spark:
         for source in sources:
             engine = SparkEngine(source.lake, spark)

@@ -8,6 +8,7 @@ from failback.analytics.engines.spark.engine import SparkEngine
 from failback.analytics.engines.spark.session import (
     INSTALL_JAVA,
     INSTALL_PYSPARK,
+    check_reach,
     session,
     start_session,
     why_not,
@@ -17,6 +18,7 @@ __all__ = [
     "INSTALL_JAVA",
     "INSTALL_PYSPARK",
     "SparkEngine",
+    "check_reach",
     "session",
     "start_session",
     "why_not",

@@ -9,11 +9,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from importlib.metadata import version as package_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import failback
 from failback.analytics.engines.spark.object_store import settings_here
+from failback.analytics.engines.spark.pods import PREFIX, check_lakes, pod_settings, submitted
 from failback.analytics.lake_store import LakeStore
 
 if TYPE_CHECKING:
@@ -41,6 +43,18 @@ def master_of(master: str | None = None) -> str:
 def is_cluster(master: str | None = None) -> bool:
     """Whether Spark would work in other processes than this one's JVM."""
     return not master_of(master).startswith("local")
+
+
+def check_reach(master: str | None, stores: Sequence[LakeStore]) -> None:
+    """Make sure that the workers of a master find what is in folders.
+
+    Raises:
+        ReportInputError: They are pods, and nothing is mounted where a lake is.
+    """
+    if master_of(master).startswith(PREFIX):
+        ours = pod_settings(os.environ, package_version("failback"))
+        folders = [store.folder for store in stores if store.folder is not None]
+        check_lakes(folders, ours | submitted(os.environ))
 
 
 @contextlib.contextmanager
@@ -76,26 +90,19 @@ def start_session(
     """
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    cores = os.cpu_count() or 2
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.warehouse.dir": str(Path(scratch, "warehouse")),
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "1048576",
-        "spark.sql.files.maxPartitionBytes": "128m",
-        "spark.sql.adaptive.enabled": "true",
-        "spark.sql.shuffle.partitions": str(2 * cores),
-        "spark.sql.ansi.enabled": "true",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.parquet.filterPushdown": "true",
-        "spark.log.level": "ERROR",
-        **settings_here(stores),
-    }
     builder = SparkSession.builder
+    settings = _engine_settings(Path(scratch), stores)
     if master is not None or "PYSPARK_GATEWAY_PORT" not in os.environ:
-        settings |= _own_driver(master_of(master), Path(scratch))
-        builder = builder.master(master_of(master)).appName("failback")
+        named = master_of(master)
+        # Workers in pods have the Python of their image, others that of this machine.
+        python = "python3" if named.startswith(PREFIX) else sys.executable
+        os.environ.setdefault("PYSPARK_PYTHON", python)
+        if _is_here(named):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings = settings_of(named, scratch, stores)
+        builder = builder.master(named).appName("failback")
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     for name, value in settings.items():
         builder = builder.config(name, value)
     with _stderr_of_children_to(Path(scratch, "spark.log")):
@@ -104,17 +111,56 @@ def start_session(
     return started
 
 
+def settings_of(
+    master: str, scratch: str | Path, stores: Sequence[LakeStore] = ()
+) -> dict[str, str]:
+    """All settings of a session whose driver is this process.
+
+    What ``PYSPARK_SUBMIT_ARGS`` sets is left out: a setting of the session would take its place.
+
+    Raises:
+        EngineUnavailable: A variable that it depends on cannot be read.
+    """
+    found = _engine_settings(Path(scratch), stores) | _own_driver(master, Path(scratch))
+    given = submitted(os.environ)
+    return {name: value for name, value in found.items() if name not in given}
+
+
+def _engine_settings(scratch: Path, stores: Sequence[LakeStore]) -> dict[str, str]:
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "1048576",
+        "spark.sql.files.maxPartitionBytes": "128m",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
+        "spark.sql.ansi.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.filterPushdown": "true",
+        "spark.log.level": "ERROR",
+        **settings_here(stores),
+    }
+
+
+def _is_here(master: str) -> bool:
+    """Whether all workers are on this machine; pods are not, whatever the address of their API."""
+    return not is_cluster(master) or master.startswith("spark://127.0.0.1:")
+
+
 def _own_driver(master: str, scratch: Path) -> dict[str, str]:
     """Settings of a driver in this process: where executors find it, and what it may use."""
     found = {
         "spark.driver.memory": os.environ.get("FAILBACK_SPARK_MEMORY", "2g"),
         "spark.local.dir": str(scratch),
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(
-            str(Path(path).parent) for path in failback.__path__
-        ),
     }
-    if not is_cluster(master) or "//127.0.0.1:" in master:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if master.startswith(PREFIX):  # the image has its own code
+        found |= pod_settings(os.environ, package_version("failback"))
+    else:
+        found["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(
+            str(Path(path).parent) for path in failback.__path__
+        )
+    if _is_here(master):
         return found | {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
