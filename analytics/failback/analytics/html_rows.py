@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -229,10 +230,11 @@ def reset_hint(row: Report) -> str:
     safe, master = row.get("safe_offset"), row.get("master_offset")
     if safe is None or master is None or master >= safe:
         return "–"
-    return (
-        f"failback admin resetOffset --group {row['group']} --topic {row['topic']} "
-        f"--queue {row['qid']} --offset {safe}"
-    )
+    words = [
+        *("failback", "admin", "resetOffset", "--group", row["group"], "--topic", row["topic"]),
+        *("--broker", row["broker"], "--queue", str(row["qid"]), "--offset", str(safe)),
+    ]
+    return shlex.join(words)
 
 
 def rollback_rows(report: Report) -> list[Row]:

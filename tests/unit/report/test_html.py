@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html.parser
 import json
+import shlex
 
 import pytest
 
@@ -63,9 +64,18 @@ def test_numbers_of_the_page_are_those_of_the_report() -> None:
     text = " ".join(Page(render(sample_report(), sample_points())).text)
     for expected in ("1,040", "4.00 %", "ROLLBACK_SLAVE_ONLY_PROGRESS", "3,000.0", "51,200"):
         assert expected in text
-    assert (
-        "failback admin resetOffset --group billing --topic orders --queue 0 --offset 250" in text
-    )
+    command = "failback admin resetOffset --group billing --topic orders --broker demo-0 --queue 0"
+    assert f"{command} --offset 250" in text
+
+
+def test_the_command_for_a_safe_offset_names_one_queue_and_can_be_typed() -> None:
+    queue = {"group": "a|b", "topic": "%RETRY%a|b", "broker": "demo-0", "qid": 3}
+    hint = reset_hint(queue | {"safe_offset": 9, "master_offset": 5})
+    assert shlex.split(hint)[3:] == [
+        *("--group", "a|b", "--topic", "%RETRY%a|b", "--broker", "demo-0"),
+        *("--queue", "3", "--offset", "9"),
+    ]
+    assert "'a|b'" in hint
 
 
 def test_names_from_outside_are_escaped() -> None:
