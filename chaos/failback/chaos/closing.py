@@ -46,18 +46,12 @@ def close_run(session: Session) -> None:
     """Undo what is left, stop everything, seal, and write closed.json."""
     session.in_rollback = True
     session.progress("closing the run")
-    left = undo_open(
-        session.ledger,
-        session.target,
-        seconds=session.experiment.spec.heal_deadline_seconds
-        if session.ledger.open_entries(faults_only=True)
-        else 0,
-        tell=session.progress,
-        faults_only=True,
-    )["still_open"]
+    left = _undo_left(session, session.experiment.spec.heal_deadline_seconds)
     if session.fleet is not None:
         session.fleet.refresh()
         session.fleet.stop_all()
+        if left:  # a fault of members ends with them
+            left = _undo_left(session, 0)
     snapshot(session, "end")
     recorder = session.recorder
     if recorder is not None:
@@ -82,6 +76,16 @@ def close_run(session: Session) -> None:
         if recorder is not None:
             recorder.add_gap(f"{name} is still being written")
     session.closed = True
+
+
+def _undo_left(session: Session, seconds: float) -> list[str]:
+    """Undo what faults left; return a sentence for each that is still open."""
+    if not session.ledger.open_entries(faults_only=True):
+        return []
+    found = undo_open(
+        session.ledger, session.target, seconds=seconds, tell=session.progress, faults_only=True
+    )
+    return list(found["still_open"])
 
 
 def _check_names(session: Session) -> None:

@@ -27,8 +27,9 @@ from failback.chaos.ledger import (
     UndoLedger,
 )
 from failback.chaos.target import StoreWriter, Target
+from failback.chaos.unix_socket import is_deserted
 from failback.chaos.view import Member, ProcessIdentity, ProcessState
-from failback.chaos.workload_process import ask, stop_orphan
+from failback.chaos.workload_process import ANSWER_SECONDS, ask, stop_orphan
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
@@ -160,12 +161,16 @@ def _subscribe(_target: Target, args: Mapping[str, Any], _deadline: float) -> di
 
 
 def _told(sockets: Sequence[str], request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Tell workload processes something; return what those that live say of themselves then."""
+    """Tell workload processes something; return what those that live say of themselves then.
+
+    One that lives and is silent says nothing: that is not seen healed.
+    """
     shown = []
-    for socket in sockets:
-        ask(Path(socket), request)
-        shown.append(ask(Path(socket), {"op": "stats"}))
-    return [each for each in shown if each]
+    for socket in map(Path, sockets):
+        if not is_deserted(socket, ANSWER_SECONDS):
+            ask(socket, request)
+            shown.append(ask(socket, {"op": "stats"}))
+    return shown
 
 
 def _stop_workload(

@@ -29,3 +29,16 @@ def exchange(path: Path, request: Mapping[str, Any], timeout: float) -> Any:
                 break
             data += piece
     return json.loads(data)
+
+
+def is_deserted(path: Path, timeout: float) -> bool:
+    """Whether nobody listens there: the process is gone. One that is only silent still listens."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(timeout)
+        try:
+            connection.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return True
+        except OSError:
+            return False
+    return False

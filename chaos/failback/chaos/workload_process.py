@@ -23,6 +23,7 @@ from failback.chaos.view import Stamp
 
 PRODUCER: Final = "producer"
 CONSUMER: Final = "consumer"
+ANSWER_SECONDS: Final = 2.0
 _RATE_SECONDS: Final = 5.0
 _SHORTEST_SECONDS: Final = 0.5
 
@@ -78,7 +79,9 @@ class WorkloadProcess:
         return (newest - oldest) / (newest_at - oldest_at)
 
 
-def ask(socket_path: Path, request: Mapping[str, Any], timeout: float = 2.0) -> dict[str, Any]:
+def ask(
+    socket_path: Path, request: Mapping[str, Any], timeout: float = ANSWER_SECONDS
+) -> dict[str, Any]:
     """One request and one answer over a workload's control socket; empty when nobody answers."""
     try:
         answer = exchange(socket_path, request, timeout)

@@ -310,3 +310,17 @@ def test_a_heal_that_a_member_does_not_take_stays_open(
         assert "not yet seen healed" in first["still_open"][0]
         again = undo_open(session.ledger, session.target, seconds=0, faults_only=True)
         assert again["still_open"] == []
+
+
+@pytest.mark.parametrize("inject", [slow, unsubscribed])
+def test_a_member_that_lives_and_is_silent_is_not_seen_healed(
+    session: Session, members: list[FakeMember], inject: Callable[[Session], FaultRecord]
+) -> None:
+    with served(members):
+        inject(session)
+        members[1].silent = True
+        first = undo_open(session.ledger, session.target, seconds=0, faults_only=True)
+        assert "not yet seen healed" in first["still_open"][0]
+        members[1].silent = False
+        again = undo_open(session.ledger, session.target, seconds=0, faults_only=True)
+        assert again["still_open"] == []
