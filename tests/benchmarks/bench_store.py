@@ -1,4 +1,4 @@
-"""What the store costs: µs per record appended and read, MB/s recovered.
+"""What the store costs: µs per record appended, read and copied by a slave, MB/s recovered.
 
 Run ``python tests/benchmarks/bench_store.py``. Beside each figure stands its ratio to a
 calibration loop of the same size (pack the 88 fixed bytes, CRC of the body, join), so that runs
@@ -8,6 +8,7 @@ on different machines can be compared. Writes a few hundred MB to a temporary di
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import platform
 import struct
@@ -135,7 +136,8 @@ class Bench:
         )
         self.reading()
         self.recovery()
-        self.replication()
+        self.copying("queues take turns", lambda store: append(store, self.body, self.count, 64))
+        self.copying("batches of 32", lambda store: append_batches(store, self.body, self.count))
 
     def reading(self) -> None:
         store = self.open_store()
@@ -171,22 +173,37 @@ class Bench:
             print(f"{'recovery, ' + name:<44}{size / seconds / 1e6:>9.0f} MB/s", end="")
             print(f"{seconds / self.count * 1e6:>12.2f} µs/record")
 
-    def replication(self) -> None:
-        store = self.open_store()
-        append(store, self.body, self.count, 64)
+    def copying(self, order: str, fill: Callable[[MessageStore], None]) -> None:
+        """Print a slave's µs on the event loop's thread for each step that it does by itself."""
+        master = self.open_store()
+        fill(master)
+        steps = [asyncio.run(self._copy(master)) for _ in range(self.rounds)]
+        master.close()
+        names = ("append_raw of 256 KiB", "dispatch", "index")
+        for name, figures in zip(names, zip(*steps, strict=True), strict=True):
+            self.line(f"slave, {order}: {name}", median(figures) / self.count * 1e6)
+
+    async def _copy(self, master: MessageStore) -> tuple[float, float, float]:
+        """Return the seconds of copying, then of dispatch, then of the index."""
         slave = self.open_store()
         slave.config.broker_role = "SLAVE"
-        began = time.perf_counter()
-        while slave.max_physical_offset < store.max_physical_offset:
-            position = slave.max_physical_offset
-            slave.append_raw(position, store.read_raw(position, 256 * 1024))
-        seconds = time.perf_counter() - began
-        print(f"{'append_raw of 256 KiB + dispatch':<44}", end="")
-        print(f"{store.max_physical_offset / seconds / 1e6:>9.0f} MB/s", end="")
-        print(f"{seconds / self.count * 1e6:>12.2f} µs/record")
-        slave.config.broker_role = "ASYNC_MASTER"
+        shutdown = asyncio.Event()
+        running = asyncio.create_task(slave.run(shutdown))
+        await asyncio.sleep(0)
+        times = [time.thread_time()]
+        while (position := slave.max_physical_offset) < master.max_physical_offset:
+            slave.append_raw(position, master.read_raw(position, 256 * 1024))
+        times.append(time.thread_time())
+        assert slave.dispatch_stuck_at is None  # which dispatches everything
+        times.append(time.thread_time())
+        while slave.index_behind_bytes:  # noqa: ASYNC110 - no event tells of it
+            await asyncio.sleep(0.005)
+        times.append(time.thread_time())
+        shutdown.set()
+        await running
         slave.close()
-        store.close()
+        first, copied, dispatched, indexed = times
+        return copied - first, dispatched - copied, indexed - dispatched
 
 
 def main() -> None:

@@ -50,7 +50,7 @@ class MasterUnknown(FailbackError):
 class _MasterConnection(asyncio.BufferedProtocol):
     """One connection to the master: appends what it sends, reports what this slave holds.
 
-    It reads into a buffer of its own: a new one for each read costs a long copy half of its time.
+    It reads into a buffer of its own: a new one for each read may cost a copy half of its time.
     """
 
     def __init__(self, store: HaStore, config: HaConfig) -> None:
