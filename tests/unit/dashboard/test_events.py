@@ -88,3 +88,19 @@ async def test_closing_ends_every_stream() -> None:
     hub.publish("fleet", {})
     hub.close()
     assert len([text async for text in stream]) == 1
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+async def test_a_stream_ends_when_its_reader_may_not_look_any_more(is_busy: bool) -> None:
+    hub, may = EventHub(), [True]
+    stream = hub.stream(ping_seconds=0.01, allowed=lambda: may[0])
+    await anext(stream)
+    await anext(stream)
+    may[0] = False
+    seen = 0
+    async for _ in stream:
+        seen += 1
+        assert seen < 10_000, "it goes on for ever"
+        if is_busy:
+            hub.publish("fleet", {})
+    assert hub.readers == 0

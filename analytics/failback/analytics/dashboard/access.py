@@ -135,6 +135,11 @@ class Access:
             raise DashboardProblem("forbidden", f"{identity.name} has not the scope {scope}")
         return identity
 
+    def may_read(self, connection: HTTPConnection) -> bool:
+        """Whether who asked may still look."""
+        identity = self.identify(connection)
+        return identity is not None and identity.may(READ)
+
     def check_origin(self, connection: HTTPConnection) -> None:
         """Refuse what another site's page sends. Raises ``DashboardProblem``."""
         headers = connection.headers

@@ -170,7 +170,7 @@ def _run_routes(router: APIRouter) -> None:
             what = f"{shared.hub.readers} streams are open"
             raise DashboardProblem("too-many", what, retry_after_seconds=60)
         return StreamingResponse(
-            shared.hub.stream(run, known),
+            shared.hub.stream(run, known, allowed=lambda: shared.access.may_read(request)),
             media_type=EVENT_STREAM,
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -107,9 +108,17 @@ class EventHub:
         ]
 
     async def stream(
-        self, run: str = "", last_id: int | None = None, ping_seconds: float = PING_SECONDS
+        self,
+        run: str = "",
+        last_id: int | None = None,
+        ping_seconds: float = PING_SECONDS,
+        allowed: Callable[[], bool] = lambda: True,
     ) -> AsyncIterator[str]:
-        """Texts for one reader, until it goes, lags behind, or the hub is closed."""
+        """Texts for one reader, until it goes, lags behind, or the hub is closed.
+
+        ``allowed`` is asked about once in ``ping_seconds``: a token may be taken away meanwhile.
+        """
+        checked = time.monotonic()
         reader = _Reader(run, self._queue)
         self._readers.add(reader)
         try:
@@ -124,6 +133,10 @@ class EventHub:
                 if reader.overrun and reader.queue.empty():
                     yield sse("overrun", {"last": self._last})
                     return
+                if time.monotonic() - checked >= ping_seconds:
+                    checked = time.monotonic()
+                    if not allowed():
+                        return
                 try:
                     async with asyncio.timeout(ping_seconds):
                         found = await reader.queue.get()
