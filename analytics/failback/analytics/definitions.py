@@ -109,8 +109,15 @@ def instant_ns(text: str, zero_wall_ns: int) -> int:
     """Seconds after run zero, or an ISO time (UTC unless it says otherwise), as ns after run zero.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: It is neither, or nobody's time: further away than 292 years.
     """
+    found = _instant_ns(text, zero_wall_ns)
+    if abs(found) > FOREVER:
+        raise ValueError(f"further away than 292 years: {text!r}")
+    return found
+
+
+def _instant_ns(text: str, zero_wall_ns: int) -> int:
     try:
         return round(float(text) * 10**9)
     except (ValueError, OverflowError):

@@ -177,7 +177,9 @@ def workload_lines(report: Report) -> list[str]:
 
 
 def _plain(value: object) -> str:
-    return f"{value:,.6g}" if isinstance(value, int | float) else "–"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.6g}" if isinstance(value, float) else "–"
 
 
 def _many(value: object, noun: str) -> str:

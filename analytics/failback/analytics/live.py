@@ -58,6 +58,8 @@ class QueueState:
         Raises:
             ValueError: It is of another version, or cut.
         """
+        if len(content) < _HEAD.size:
+            raise ValueError(f"state of {len(content)} bytes is cut")
         version, delivered, shape = _HEAD.unpack_from(content)
         if version != _VERSION:
             raise ValueError(f"state of version {version}, not {_VERSION}")

@@ -93,6 +93,11 @@ def test_a_message_without_the_key_is_known_by_the_other(tmp_path: Path) -> None
     assert counts(made(b, tmp_path, key="businessKey"))[:3] == (7, 5, 2)
 
 
+def test_hashes_of_text_keys_are_no_large_offsets(tmp_path: Path) -> None:
+    for key in ("messageId", "businessKey"):
+        assert made(clean(), tmp_path, key=key)["quality"]["notes"] == []
+
+
 def test_send_attempts_are_found_by_message_id(tmp_path: Path) -> None:
     b = clean()
     b.produce(1, 3, 4, "TIMEOUT")
@@ -253,6 +258,8 @@ def test_what_differs_is_named_and_never_compared_in_one_arm(tmp_path: Path) -> 
         ({"window": "soon"}, "window: 'soon' is no time"),
         ({"since": "noon"}, "since: neither seconds nor an ISO time"),
         ({"until": "nan"}, "until: neither"),
+        ({"since": "1e30"}, "since: further away than 292 years"),
+        ({"until": "0001-01-01"}, "until: further away than 292 years"),
         ({"since": "5", "until": "5"}, "until: 5 is not after since, 5"),
     ],
 )

@@ -56,6 +56,12 @@ def test_a_state_of_another_version_is_refused() -> None:
         QueueState.decode(bytes(content))
 
 
+@pytest.mark.parametrize("kept", [0, 5, -1])
+def test_a_state_that_is_cut_is_refused(kept: int) -> None:
+    with pytest.raises(ValueError, match=r"cut|smaller"):
+        QueueState.decode(added(QueueState(), [1, 5]).encode()[:kept])
+
+
 @pytest.mark.parametrize("seed", range(400, 404))
 def test_raw_deliveries_in_any_order_give_the_totals_of_the_reports_engine(
     seed: int, tmp_path: Path

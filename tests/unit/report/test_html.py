@@ -12,6 +12,7 @@ from failback.analytics.figure_data import Point, report_group, staircases, time
 from failback.analytics.figure_tables import figure_tables
 from failback.analytics.html import CONTENTS, numeric_columns, phase_rows, reset_hint, show
 from failback.analytics.html import render_html as render
+from failback.analytics.html_rows import workload_lines
 from failback.analytics.report_schema import check_report
 from failback.analytics.summary import render as summary
 from failback.analytics.summary import sentence
@@ -149,3 +150,9 @@ def test_a_cause_that_only_a_newer_version_knows_is_shown_by_its_name() -> None:
     assert named in " ".join(Page(render(report, sample_points())).text)
     (row,) = figure_tables(report, sample_points())["causes"].rows
     assert row == (named, "other", 38, 2, 0)
+
+
+def test_a_large_rate_of_the_workload_has_all_its_digits() -> None:
+    topic = {"name": "T", "ratePerSecond": 1_234_567, "queues": 1, "bodyBytes": 0.5}
+    report = {"system": {"workload": {"topics": [topic]}}}
+    assert workload_lines(report) == ["topic T: 1,234,567/s, 1 queue, 0.5 bytes"]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +34,27 @@ from failback.analytics.report_schema import report_bytes
 from failback.analytics.run_source import RunSource, source_in_lake
 
 CANDIDATES: Final = "candidates"
+
+
+def _schema(texts: str, numbers: str, fractions: str = "") -> pa.Schema:
+    kinds = ((texts, pa.utf8()), (numbers, pa.int64()), (fractions, pa.float64()))
+    return pa.schema([(name, kind) for names, kind in kinds for name in names.split()])
+
+
+_WINDOWS: Final = _schema(
+    "grp broker ptopic cause fid", "qid assignment lo hi size from_proc to_proc t"
+)
+_ROLLBACK: Final = _schema(
+    "grp broker topic src explained_by explained_rows fid",
+    "qid t_ns start src_bid src_binc committed confirmed processed d_commit d_proc redelivered",
+    "age_seconds",
+)
+_RTO: Final = _schema(
+    "fid broker consume_ms phases phase_rows",
+    "queues_never",
+    "produce_ms second_stall_ms ttfr_kill_ms ttfr_accept_ms",
+)
+"""What is nested is JSON text: a table has columns, not trees."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -117,9 +137,9 @@ def result_tables(
         "order": analysis.order.rename_columns(["grp", *analysis.order.column_names[1:]]),
         "counters": pa.concat_tables(counters) if counters else tables.VALUES.empty_table(),
         "windows": _windows(analysis),
-        "rollback": _rows(document["rollbacks"], "grp"),
+        "rollback": _rows(document["rollbacks"], _ROLLBACK),
         "loss": _losses(document),
-        "rto": _rows([_flat(row) for row in document["rto"]], None),
+        "rto": _rows(document["rto"], _RTO),
     }
     if group is None:
         return found
@@ -132,28 +152,21 @@ def result_tables(
 
 
 def _windows(analysis: Analysis) -> pa.Table:
-    rows = []
-    for window in analysis.windows:
-        row = asdict(window)
-        key = row.pop("key")
-        place = key if isinstance(key, dict) else window.key._asdict()
-        rows.append({**place, **row})
-    return pa.Table.from_pylist(rows)
-
-
-def _rows(rows: Sequence[Mapping[str, Any]], group: str | None) -> pa.Table:
-    """Rows of the report as a table, its ``group`` under the name that the other tables have."""
-    renamed = [
-        {(group if key == "group" and group else key): value for key, value in row.items()}
-        for row in rows
+    rows = [
+        {name: getattr(window, name, None) for name in _WINDOWS.names} | window.key._asdict()
+        for window in analysis.windows
     ]
-    return pa.Table.from_pylist(renamed)
+    return pa.Table.from_pylist(rows, _WINDOWS)
+
+
+def _rows(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Rows of the report as a table, its ``group`` under the name that the other tables have."""
+    return pa.Table.from_pylist([_flat({"grp": row.get("group"), **row}) for row in rows], schema)
 
 
 def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested parts as JSON text: a table has columns, not trees."""
     return {
-        key: json.dumps(value) if isinstance(value, dict | list) else value
+        key: json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
         for key, value in row.items()
     }
 

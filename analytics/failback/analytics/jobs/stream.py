@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from failback.analytics import partials
-from failback.analytics.engines.spark.session import session
+from failback.analytics.engines.spark.session import check_reach, session
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.lake_store import LakeStore, open_store
 from failback.analytics.live import QueueState
@@ -69,6 +69,7 @@ def _run(options: argparse.Namespace) -> int:
     for store in (lake, out):
         store.check()  # Spark would say it in a hundred lines of Java
     lake.folders("table=deliver")
+    check_reach(options.master, [lake])
     with session(options.master, [lake]) as spark:
         query = start(
             spark,
