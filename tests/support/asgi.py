@@ -8,13 +8,16 @@ from typing import Any
 from fastapi import FastAPI
 
 
-def ask(app: FastAPI, target: str, host: str = "localhost", accept: str = "*/*") -> tuple[int, str]:
+def ask(
+    app: FastAPI, target: str, host: str = "localhost", accept: str = "*/*", token: str = ""
+) -> tuple[int, str]:
     """One GET by a client at 10.0.0.9; status and body. The application's lifespan is not begun."""
     path, _, query = target.partition("?")
     scope = {
         "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "scheme": "http",
         "query_string": query.encode(), "root_path": "", "http_version": "1.1",
-        "headers": [(b"host", host.encode()), (b"accept", accept.encode())],
+        "headers": [(b"host", host.encode()), (b"accept", accept.encode()),
+                    (b"authorization", f"Bearer {token}".encode())],
         "client": ("10.0.0.9", 40000), "server": ("10.0.0.1", 8090),
     }  # fmt: skip
     status, body = [0], bytearray()

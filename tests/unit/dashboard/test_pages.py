@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
+from failback.analytics.collect.tokens import digest_of, new_token
+from failback.analytics.dashboard.live import LiveRun
 from failback.analytics.dashboard.runs import RunIndex
 from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
+from failback.chaos.runfolder import RunFolder
 from tests.support.asgi import ask
 from tests.support.dashboard_lab import MESSAGE, RUN, write_run
 
@@ -57,3 +60,22 @@ def test_a_message_of_a_run_that_never_began_is_not_found(tmp_path: Path) -> Non
     poller.state = replace(poller.state, runs=tuple(RunIndex(tmp_path).scan()))
     for prefix in ("", "/api/v1"):
         assert ask(app, f"{prefix}/runs/{RUN}/messages/{MESSAGE}")[0] == 404
+
+
+def test_what_a_reader_may_not_do_is_not_offered(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "r"
+    RunFolder(folder).create()
+    (folder / "run.json").write_text(json.dumps({"run": "r", "zero": {"wall_ns": 5}}))
+    mine = RunFolder(folder)
+    mine.open()
+    tokens = {scope: new_token() for scope in ("read", "operate")}
+    lines = [f"{digest_of(token)} {scope} {scope}\n" for scope, token in tokens.items()]
+    (tmp_path / "tokens").write_text("".join(lines))
+    app = app_of(tmp_path / "runs", tokens=tmp_path / "tokens")
+    poller = app.state.shared.poller
+    poller.state = replace(poller.state, runs=tuple(RunIndex(tmp_path / "runs").scan()))
+    poller.live["r"] = LiveRun.open("r", folder)
+    for scope, token in tokens.items():
+        status, body = ask(app, "/runs/r", accept="text/html", token=token)
+        assert (status, "Abort this run" in body) == (200, scope == "operate")
+    mine.release()
