@@ -99,7 +99,11 @@ def aligned_deliveries(chunk: pa.Table, context: Context, ends: Ends) -> pa.Tabl
 
 
 def align_table(source: RunSource, history: History, table: str, out: LakeStore) -> None:
-    """One of the smaller tables, its times shifted, in files of a million rows."""
+    """One of the smaller tables, its times shifted, in files of a million rows.
+
+    What an earlier job wrote beyond them is deleted: its rows would be there twice.
+    """
+    written = set()
     times = [column.name for column in TABLES[table].columns if column.kind == "T"]
     begin = next((name for name in _BEGIN if name in times), None)
     for number, chunk in enumerate(source.lake.chunks(table)):
@@ -111,7 +115,12 @@ def align_table(source: RunSource, history: History, table: str, out: LakeStore)
         if begin is not None:
             warmup = pc.fill_null(pc.less(chunk.column(begin), source.folder.warmup_end_ns), False)
         chunk = chunk.append_column("warmup", warmup)
-        out.write(f"{_folder(table, source)}/part-{number:05d}.parquet", parquet_bytes(chunk))
+        name = f"{_folder(table, source)}/part-{number:05d}.parquet"
+        out.write(name, parquet_bytes(chunk))
+        written.add(name)
+    for found in out.files(_folder(table, source)):
+        if found.name not in written:
+            out.delete(found.name)
 
 
 def _folder(table: str, source: RunSource) -> str:
