@@ -120,6 +120,7 @@ class Run:
     def _written(self) -> None:
         if self.writes in self.crashes:
             self.memory = Memory()
+            self.world.begin_to_look()
             raise Crashed
 
     def _note(self) -> None:

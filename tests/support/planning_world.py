@@ -481,6 +481,11 @@ class World:
 
     # --- what the operator sees ---
 
+    def begin_to_look(self) -> None:
+        """A new operator: since when name servers have said what they say, it must see anew."""
+        for name, (address, _) in self._master_seen.items():
+            self._master_seen[name] = (address, self.now)
+
     def observe(self) -> ObservedCluster:
         """Return the observation of this moment: fresh answers of all that answer."""
         names = {name for kind, name in self.objects if kind == "StatefulSet"}

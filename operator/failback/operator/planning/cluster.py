@@ -6,6 +6,7 @@ runs, and once nothing is left to do the plan holds no action and an unchanged s
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -115,10 +116,23 @@ def plan_cluster(
     return Plan(
         actions=every,
         status=new,
-        operation_first=moved and bool(every) and not advance.counts,
+        operation_first=bool(every) and not advance.counts and _remembers_more(advance, running),
         events=(*advance.events, *_operation_events(running, advance), *_events(view, new)),
         wake_after=_wake_after(view, advance, moved, new),
     )
+
+
+def _remembers_more(advance: Advance, running: Operation | None) -> bool:
+    """Tell whether what the operation is to remember has changed: its step, its data.
+
+    What it waited for is not of that kind. Written before the action it waited with, it would keep
+    operators from that action whose lives end with a write: each next one has to wait anew.
+    """
+    return _remembered(advance.operation) != _remembered(running)
+
+
+def _remembered(operation: Operation | None) -> Operation | None:
+    return operation and dataclasses.replace(operation, blocked_by=(), attempts=0)
 
 
 def is_paused(cluster: BrokerCluster) -> bool:
