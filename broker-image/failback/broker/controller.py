@@ -355,11 +355,11 @@ class BrokerController:
         self.gate.waiting.give_up()
         try:
             await self._persist_offsets()
-            self.filters.persist()
             if not self.identity.is_slave:
                 self.delay_offsets.persist()
+            self.filters.persist()  # last: the least that could be missing
         except OSError as error:  # the rest of the stop must go on
-            logger.error("offsets could not be written: %s", error)
+            logger.error("a table could not be written: %s", error)
 
     async def _drain(self) -> None:
         """Wait until the connected slaves hold the log and nobody waits for an answer."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from failback.broker.delay_offsets import DelayOffsets
 from failback.broker.delay_service import MOST_PER_TURN, DelayService
 from failback.broker.delayed import waiting_place
 from failback.broker.time_scale import TimeScale
@@ -355,3 +356,17 @@ async def test_a_slave_says_that_it_stores_nothing(tmp_path: Path) -> None:
         answer = await send_back(client, offset)
         assert answer.code == 1
         assert (answer.remark or "").startswith("SERVICE_NOT_AVAILABLE")
+
+
+async def test_a_stop_keeps_the_offsets_though_another_file_can_t_be_written(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with broker_lab(tmp_path) as lab:
+        lab.controller.delay_offsets.table = {3: 7}
+        config = lab.controller.delay_offsets._path.parent
+        (config / "consumerFilter.json.tmp").mkdir(parents=True)
+        await lab.controller._leave()
+    assert "could not be written" in caplog.text
+    written = DelayOffsets(config / "delayOffset.json")
+    written.load()
+    assert written.table == {3: 7}
