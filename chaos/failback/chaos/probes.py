@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from chaoslib.exceptions import ActivityFailed
 from chaoslib.types import Configuration, Secrets
 
 from failback.chaos import session as sessions
-from failback.chaos.errors import Aborted
+from failback.chaos.acting import guarded
 from failback.chaos.local import ControlSocket, LocalTarget
 from failback.chaos.session import Session
 from failback.chaos.target import Target
@@ -63,7 +63,7 @@ def cluster_is_steady(
         return dict(kept)
     steady = session.experiment.spec.steady_state
     limits = (min_produce_per_second, max_lag_messages, max_sync_age_seconds)
-    result = _guarded(
+    result = guarded(
         lambda: hold_steady(session, *limits, steady.hold_seconds, steady.timeout_seconds)
     )
     session.results.steady = bool(result["steady"])
@@ -112,7 +112,9 @@ def unsteady(
     if max_lag_messages is not None:
         for group in session.group_topics():
             lag = session.rec.sightings.group_lag(group)
-            if lag is None or lag > max_lag_messages:
+            if lag is None:
+                why.append(f"{group}: nothing was sampled yet")
+            elif lag > max_lag_messages:
                 why.append(f"{group} lags {lag} messages, {max_lag_messages} allowed")
     if max_sync_age_seconds is not None and session.view is not None:
         limit = session.scaled(max_sync_age_seconds)
@@ -158,7 +160,7 @@ def route_has(
     pair: str, broker_id: int, configuration: Configuration = None, secrets: Secrets = None
 ) -> bool:
     """Does every name server show this broker id of a pair?"""
-    view = _target(configuration).view()
+    view = guarded(_target(configuration).view)
     found = view.pair(pair)
     if found is None:
         raise ActivityFailed(f"no pair {pair}")
@@ -177,16 +179,12 @@ def replication_lag_bytes(
     pair: str, configuration: Configuration = None, secrets: Secrets = None
 ) -> int:
     """How far the slowest slave's log is behind the master's."""
-    view = _target(configuration).view()
+    view = guarded(_target(configuration).view)
     found = view.pair(pair)
     members = found.members if found else ()
     ends: dict[str, list[int]] = {"master": [], "slave": []}
     for member in members:
-        try:
-            with WireConnection(member.address) as connection:
-                runtime = connection.runtime_info(timeout=3.0)
-        except FailbackError as error:
-            raise ActivityFailed(str(error)) from error
+        runtime = guarded(partial(_runtime_of, member))
         ends[member.role].append(int(runtime.get("commitLogMaxOffset", 0)))
     if not ends["master"] or not ends["slave"]:
         raise ActivityFailed(f"{pair} has no master with a slave")
@@ -222,14 +220,9 @@ def offsets_of(
 ) -> dict[str, dict[str, int]]:
     """A group's offsets on one broker: topic to queue to offset."""
     member = _member(configuration, pair, role)
-    try:
-        with WireConnection(member.address) as connection:
-            table = connection.all_offsets()
-    except FailbackError as error:
-        raise ActivityFailed(str(error)) from error
     return {
         key.removesuffix(f"@{group}"): {str(queue): offset for queue, offset in queues.items()}
-        for key, queues in table.items()
+        for key, queues in guarded(partial(_table_of, member)).items()
         if key.endswith(f"@{group}")
     }
 
@@ -238,7 +231,7 @@ def disk_free_ratio(
     pair: str, configuration: Configuration = None, secrets: Secrets = None
 ) -> float:
     """Free share of the fullest disk under the pair's stores."""
-    view = _target(configuration).view()
+    view = guarded(_target(configuration).view)
     found = view.pair(pair)
     stores = [member.store for member in found.members if member.store] if found else []
     if not stores:
@@ -249,8 +242,7 @@ def disk_free_ratio(
 
 def another_incident(configuration: Configuration = None, secrets: Secrets = None) -> bool:
     """Did a broker die that no fault asked to die?"""
-    session = _session(configuration)
-    return any("unplanned" in record.why for record in session.faults().values())
+    return _session(configuration).rec.unplanned_deaths > 0
 
 
 def _session(configuration: Configuration) -> Session:
@@ -273,19 +265,18 @@ def _target(configuration: Configuration) -> Target:
 
 
 def _member(configuration: Configuration, pair: str, role: Role) -> Member:
-    try:
-        view = _target(configuration).view()
-    except FailbackError as error:
-        raise ActivityFailed(str(error)) from error
-    found = view.pair(pair)
+    found = guarded(_target(configuration).view).pair(pair)
     member = found.member(role) if found else None
     if member is None:
         raise ActivityFailed(f"no {role} in {pair}")
     return member
 
 
-def _guarded(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    try:
-        return call()
-    except Aborted as error:
-        raise ActivityFailed(str(error)) from error
+def _runtime_of(member: Member) -> dict[str, str]:
+    with WireConnection(member.address) as connection:
+        return connection.runtime_info(timeout=3.0)
+
+
+def _table_of(member: Member) -> dict[str, dict[int, int]]:
+    with WireConnection(member.address) as connection:
+        return connection.all_offsets()

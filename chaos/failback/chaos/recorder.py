@@ -76,6 +76,8 @@ class Recorder(FaultLog):
             add_gap=self.add_gap,
         )
         self.clock_steps = 0
+        self.unplanned_deaths = 0
+        """Brokers that died since run zero and no fault asked to."""
         self._target = target
         self._topics = tuple(topics)
         self._groups = dict(groups)
@@ -267,6 +269,7 @@ class Recorder(FaultLog):
 
     def _unplanned(self, pod: str, death: DeathRecord) -> None:
         with self.lock:
+            self.unplanned_deaths += 1
             members = self.sightings.members
             member = next((each for each in members if each.pod == pod), None)
             for record in self.faults.values():

@@ -11,10 +11,10 @@ import pytest
 
 from failback.chaos.board import SLAVE_SYNCED
 from failback.chaos.fault_record import FaultRecord
-from failback.chaos.probes import recorder_is_recording
+from failback.chaos.probes import another_incident, recorder_is_recording, unsteady
 from failback.chaos.session import Session
 from failback.chaos.verdict import Verdict, merge
-from failback.chaos.view import ProcessIdentity, Stamp
+from failback.chaos.view import DeathRecord, ProcessIdentity, Stamp
 from failback.chaos.wire import now
 from failback.chaos.witness import (
     AnswerEvent,
@@ -185,6 +185,27 @@ def test_the_lag_of_a_group_is_its_own_topics(session: Session, target: FakeTarg
     session.rec.on_event(QueueEvent(target.members[0].address, queues, now()))
     session.rec.on_event(offsets(target, 0, 7))
     assert session.rec.sightings.group_lag("billing") == 3 + 5
+
+
+@pytest.mark.parametrize("in_a_window", [True, False])
+def test_a_death_that_nobody_asked_for_is_another_incident(
+    session: Session, target: FakeTarget, monkeypatch: pytest.MonkeyPatch, in_a_window: bool
+) -> None:
+    configuration = {"run_dir": str(session.folder.path)}
+    record = fault(session, target)
+    if not in_a_window:
+        session.rec.healed(record, now())
+    session.rec._look_for_deaths()
+    assert another_incident(configuration) is False
+    death = DeathRecord(pid=7, ticks=7, signal=11, code=None, seen=now())
+    monkeypatch.setattr(target, "deaths", lambda _since: [(1, "demo-0-1", death)])
+    session.rec._look_for_deaths()
+    assert another_incident(configuration) is True
+    assert (record.honest, "died unplanned" in record.why) == (not in_a_window, in_a_window)
+
+
+def test_what_was_not_sampled_is_said_so_and_is_not_steady(session: Session) -> None:
+    assert unsteady(session, None, 10, None) == ["billing: nothing was sampled yet"]
 
 
 class Stuck(Watcher):
