@@ -6,28 +6,25 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 
+from tests.support.served import Served
 
-class CuttingProxy:
+
+class CuttingProxy(Served):
     """Forwards to ``port`` on loopback; each connection is cut by the next of ``budgets``.
 
     A budget counts the bytes sent back to the client. Without budgets left, nothing is cut.
     """
 
     def __init__(self, port: int, budgets: Iterator[int]) -> None:
+        super().__init__()
         self._port = port
         self._budgets = budgets
-        self._tasks: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.cuts = 0
         self.forwarded_bytes = 0
         self.address = ""
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         back_reader, back_writer = await asyncio.open_connection("127.0.0.1", self._port)
         self._writers |= {writer, back_writer}
         budget = next(self._budgets, None)
@@ -59,10 +56,8 @@ class CuttingProxy:
                 writer.write(data)
                 await writer.drain()
 
-    async def _stop(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    async def close(self) -> None:
+        await super().close()
         for writer in self._writers:
             writer.transport.abort()
         for writer in self._writers:
@@ -74,10 +69,10 @@ class CuttingProxy:
 async def cutting_proxy(port: int, budgets: Iterator[int]) -> AsyncIterator[CuttingProxy]:
     """Run a proxy before ``port``; its own is ``proxy.address``."""
     proxy = CuttingProxy(port, budgets)
-    server = await asyncio.start_server(proxy._accept, "127.0.0.1", 0)
+    server = await asyncio.start_server(proxy.accept, "127.0.0.1", 0)
     proxy.address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield proxy
     finally:
         server.close()
-        await proxy._stop()
+        await proxy.close()

@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 
 from failback.protocol.command import RemotingCommand
 from failback.protocol.frames import FrameReader
+from tests.support.served import Served
 
 
-class LosingProxy:
+class LosingProxy(Served):
     """Forwards frames; keeps the first answer to ``code`` after :meth:`arm` to itself.
 
     When it has that answer it calls ``on_lost``, which kills the broker, and closes the client's
@@ -19,22 +20,17 @@ class LosingProxy:
     """
 
     def __init__(self, backend: tuple[str, int], on_lost: Callable[[], None]) -> None:
+        super().__init__()
         self._backend = backend
         self._on_lost = on_lost
         self._code: int | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self.lost = 0
 
     def arm(self, code: int) -> None:
         """Lose the answer to the next request with this code."""
         self._code = code
 
-    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             back_reader, back_writer = await self._connect()
             try:
@@ -87,11 +83,6 @@ class LosingProxy:
                 self._on_lost()
                 return
             writer.write(data)
-
-    async def close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 async def _read_frame(reader: asyncio.StreamReader) -> bytes | None:
