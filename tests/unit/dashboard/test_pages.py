@@ -17,7 +17,8 @@ from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
 from failback.chaos.runfolder import RunFolder
 from tests.support.asgi import ask
-from tests.support.dashboard_lab import MESSAGE, RUN, write_run
+from tests.support.dashboard_lab import MESSAGE, OTHER_RUN, RUN, write_run
+from tests.support.sample_report import sample_report
 
 pytestmark = pytest.mark.unit
 
@@ -79,3 +80,37 @@ def test_what_a_reader_may_not_do_is_not_offered(tmp_path: Path) -> None:
         status, body = ask(app, "/runs/r", accept="text/html", token=token)
         assert (status, "Abort this run" in body) == (200, scope == "operate")
     mine.release()
+
+
+ODD_REPORTS: list[dict[str, Any]] = [
+    {"verdict": {"value": "Pass", "sentence": ""}},
+    {**sample_report(), "queues": [{"qid": 1}]},
+    {**sample_report(), "rto": [{"phases": 3}]},
+    {key: value for key, value in sample_report().items() if key != "system"},
+]
+
+
+@pytest.mark.parametrize("report", ODD_REPORTS)
+def test_a_report_of_another_version_is_one_sentence_wherever_it_is_shown(
+    report: dict[str, Any], tmp_path: Path
+) -> None:
+    for name, arm in ((RUN, "handover"), (OTHER_RUN, "stay")):
+        write_run(tmp_path / arm, name, arm)
+    report = {"totals": {}, **report, "run": RUN}
+    (tmp_path / "handover" / "report" / "report.json").write_text(json.dumps(report))
+    app = app_of(tmp_path)
+    poller = app.state.shared.poller
+    poller.state = replace(poller.state, runs=tuple(RunIndex(tmp_path).scan()))
+    status, body = ask(app, f"/runs/{RUN}")
+    assert (status, "is not of this version" in body) == (503, True)
+    assert f"failback report {tmp_path / 'handover'}" in body
+    for path in (
+        f"/runs/{RUN}/queues/0",
+        f"/api/v1/runs/{RUN}/figures",
+        f"/api/v1/runs/{RUN}/figures/timeline",
+        f"/api/v1/runs/{RUN}/windows",
+        f"/compare?run={RUN}&run={OTHER_RUN}",
+        f"/api/v1/compare?run={RUN}&run={OTHER_RUN}",
+    ):
+        assert ask(app, path)[0] in {200, 404, 503}, path
+    assert ask(app, f"/runs/{OTHER_RUN}")[0] == 200

@@ -74,11 +74,18 @@ def test_a_run_of_another_machine_goes_on_while_its_files_change(tmp_path: Path)
     ["", "[]", '{"run": "../x"}', '{"run": "a", "zero": 1}', "{}",
      '{"run": "a", "zero": {"wall_ns": 1e300}}', '{"run": "a", "zero": {"wall_ns": 1e999}}'],
 )  # fmt: skip
-def test_a_folder_that_is_no_run_is_passed_over(text: str, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_is_passed_over(
+    text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write_run(tmp_path / "good", RUN, "handover")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "run.json").write_text(text)
-    assert [each.run for each in RunIndex(tmp_path).scan()] == [RUN]
+    index = RunIndex(tmp_path)
+    for _ in range(3):
+        assert [each.run for each in index.scan()] == [RUN]
+    assert len(caplog.records) == 1, "said once, and not with every look"
+    (tmp_path / "bad" / "run.json").write_text('{"run": "mended", "zero": {"wall_ns": 7}}')
+    assert len(index.scan()) == 2
 
 
 def test_runs_are_chosen_by_experiment_verdict_state_and_text(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from failback.analytics.dashboard.context import (
     Reader,
     Shared,
     json_body,
+    readable,
 )
 from failback.analytics.dashboard.fleet import summary
 from failback.analytics.dashboard.ingest_routes import api_routes
@@ -277,13 +278,14 @@ def _report_routes(router: APIRouter) -> None:
     ) -> doc.WindowPage:
         """What was consumed again; ``queue`` is a queue's place in the report."""
         report = await shared.report(shared.run(run))
-        rows = [
-            {"queue": number, "group": each["group"], "broker": each["broker"],
-             "topic": each["topic"], "qid": each["qid"], **window}
-            for number, each in enumerate(report.get("queues", []))
-            if queue in (None, number)
-            for window in each.get("windows", [])
-        ]  # fmt: skip
+        with readable(shared.run(run)):
+            rows = [
+                {"queue": number, "group": each["group"], "broker": each["broker"],
+                 "topic": each["topic"], "qid": each["qid"], **window}
+                for number, each in enumerate(report.get("queues", []))
+                if queue in (None, number)
+                for window in each.get("windows", [])
+            ]  # fmt: skip
         numbered = list(enumerate(rows))
         found, following = page(numbered, lambda each: str(each[0]), cursor, limit)
         return doc.WindowPage(windows=[row for _, row in found], next=following)
@@ -300,7 +302,8 @@ async def comparison(shared: Shared, names: list[str]) -> Json:
     if len(entries) < 2:
         raise DashboardProblem("bad-request", "run: name at least two")
     reports = [await shared.report(entry) for entry in entries]
-    found = await asyncio.to_thread(compare_reports, reports)
+    with readable(*entries):
+        found = await asyncio.to_thread(compare_reports, reports)
     return {"runs": [each.document() for each in entries], "compare": found}
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 from fastapi import Depends, Request
+from jinja2 import UndefinedError
 
 from failback.analytics.collect.tokens import OPERATE, READ
 from failback.analytics.dashboard.access import CSRF_HEADER, Access, Identity
@@ -69,7 +71,8 @@ class Shared:
         report = await self.report(entry)
 
         def make() -> Figures:
-            return figure_makers(report, self.poller.index.points(entry))
+            with readable(entry):
+                return figure_makers(report, self.poller.index.points(entry))
 
         key = (entry.run, self.poller.index.report_tag(entry))
         return await asyncio.to_thread(self._figures.get, key, make)
@@ -81,7 +84,12 @@ class Shared:
             raise DashboardProblem("not-found", f"{entry.run} has no figure {name}")
         key = (entry.run, self.poller.index.report_tag(entry), name, theme)
         draw = made[name][1]
-        return await asyncio.to_thread(self._drawn.get, key, lambda: figure_json(draw, theme))
+
+        def make() -> bytes:
+            with readable(entry):
+                return figure_json(draw, theme)
+
+        return await asyncio.to_thread(self._drawn.get, key, make)
 
     def pair(self, cluster: str, broker: str) -> PairSeen:
         """A pair by its broker name. Raises ``DashboardProblem``."""
@@ -111,6 +119,18 @@ class Shared:
             raise DashboardProblem("bad-cursor", "it is none of this list")
         found = await asyncio.to_thread(processes, address, run, max(-1, int(name)), limit)
         return found | {"next": None if found["next"] is None else encode(str(found["next"]))}
+
+
+@contextmanager
+def readable(*entries: RunEntry) -> Iterator[None]:
+    """Reports of other versions lack what is looked for. Raises ``DashboardProblem``."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, UndefinedError) as error:
+        names = ", ".join(each.run for each in entries)
+        advice = "; ".join(f"failback report {each.path}" for each in entries)
+        what = f"the report of {names} is not of this version ({error!r}); make it anew: {advice}"
+        raise DashboardProblem("failed", what) from error
 
 
 def shared_of(request: Request) -> Shared:

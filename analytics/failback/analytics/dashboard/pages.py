@@ -20,6 +20,7 @@ from failback.analytics.dashboard.context import (
     Parts,
     Reader,
     Shared,
+    readable,
 )
 from failback.analytics.dashboard.fleet import summary
 from failback.analytics.dashboard.ingest_routes import page_routes
@@ -167,14 +168,15 @@ def _run_pages(app: FastAPI) -> None:
             for each in shared.state.runs
             if each.experiment == entry.experiment and each.run != run and each.verdict
         ]
-        return render(
-            request, who, "run.html.j2",
-            run=document,
-            report=report,
-            tiles=html.tiles(report),
-            blocks=blocks_of(report, drawn, link("runs", run)),
-            others=others[:10],
-        )  # fmt: skip
+        with readable(entry):
+            return render(
+                request, who, "run.html.j2",
+                run=document,
+                report=report,
+                tiles=html.tiles(report),
+                blocks=blocks_of(report, drawn, link("runs", run)),
+                others=others[:10],
+            )  # fmt: skip
 
     @app.get("/runs/{run}/queues/{number}", include_in_schema=False)
     async def queue_page(
@@ -185,17 +187,19 @@ def _run_pages(app: FastAPI) -> None:
         queue = queue_of(report, number)
         if queue is None:
             raise DashboardProblem("not-found", f"the report of {run} has no queue {number}")
-        messages = await asyncio.to_thread(_messages, entry.path, queue, _MESSAGES_SHOWN)
-        return render(
-            request, who, "queue.html.j2",
-            run=entry.document(), queue=queue, number=number, messages=messages,
-            figure=staircase_of(await shared.figures(entry), queue),
-            rollbacks=[
-                row for row in report.get("rollbacks", [])
-                if all(row[name] == queue[name] for name in ("group", "broker", "topic", "qid"))
-            ],
-            hint=html.reset_hint(queue),
-        )  # fmt: skip
+        figures = await shared.figures(entry)
+        with readable(entry):
+            messages = await asyncio.to_thread(_messages, entry.path, queue, _MESSAGES_SHOWN)
+            return render(
+                request, who, "queue.html.j2",
+                run=entry.document(), queue=queue, number=number, messages=messages,
+                figure=staircase_of(figures, queue),
+                rollbacks=[
+                    row for row in report.get("rollbacks", [])
+                    if all(row[name] == queue[name] for name in ("group", "broker", "topic", "qid"))
+                ],
+                hint=html.reset_hint(queue),
+            )  # fmt: skip
 
     @app.get("/runs/{run}/messages/{message}", include_in_schema=False)
     async def message_page(

@@ -102,7 +102,8 @@ class RunIndex:
 
     def __init__(self, runs: Path) -> None:
         self.runs = runs
-        self._known: dict[Path, tuple[tuple[int, ...], RunEntry]] = {}
+        self._known: dict[Path, tuple[tuple[int, ...], RunEntry | None]] = {}
+        """What was read of a folder at which times of change; ``None``: it is no run."""
         self._reports = Cache(_CACHED_REPORTS)
         self._points = Cache(_CACHED_REPORTS)
 
@@ -112,10 +113,9 @@ class RunIndex:
         known = {}
         for folder in sorted(_run_folders(self.runs)):
             entry = self._entry(folder)
-            if entry is None:
-                continue
             known[folder] = self._known[folder]
-            found.setdefault(entry.run, entry)  # a copied folder: the first stands
+            if entry is not None:
+                found.setdefault(entry.run, entry)  # a copied folder: the first stands
         self._known = known
         return sorted(found.values(), key=lambda each: (-each.started_ns, each.run))
 
@@ -126,11 +126,12 @@ class RunIndex:
         known = self._known.get(folder)
         if known is not None and known[0] == stamp:
             return known[1]
+        entry: RunEntry | None
         try:
             entry = read_entry(folder, self.runs)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-            logger.warning("%s is no run that can be shown: %s", folder, error)
-            return None
+            logger.warning("%s is no run that can be shown: %r", folder, error)
+            entry = None
         self._known[folder] = (stamp, entry)
         return entry
 
