@@ -85,6 +85,7 @@ def test_a_folder_that_is_no_run_is_passed_over(
         assert [each.run for each in index.scan()] == [RUN]
     assert len(caplog.records) == 1, "said once, and not with every look"
     (tmp_path / "bad" / "run.json").write_text('{"run": "mended", "zero": {"wall_ns": 7}}')
+    os.utime(tmp_path / "bad" / "run.json", ns=(5, 5))
     assert len(index.scan()) == 2
 
 
