@@ -191,7 +191,7 @@ def _first_after_cut(history: History, a: Assignment, epoch: int) -> bool:
     return not any(t >= cut_at for t in earlier)
 
 
-def sent_back_table(sendbacks: Sequence[Mapping[str, Any]], key: str, links: pa.Table) -> pa.Table:
+def sent_back_table(sendbacks: Sequence[Row], key: str, links: pa.Table) -> pa.Table:
     """Send-backs per message and next attempt.
 
     ``stored`` counts those that were stored; of rows that repeat one way of sending one failed
