@@ -123,6 +123,11 @@ class AdminClient:
         answer = await self._ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(TopicList.from_json(answer.body).topic_list)
 
+    async def topics_at(self, addr: str) -> frozenset[str]:
+        """All topics that the name server ``addr`` has, those without a live broker too."""
+        answer = await self.ask(addr, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return frozenset(TopicList.from_json(answer.body).topic_list)
+
     async def delete_topic_in_namesrv(
         self, addr: str, topic: str, cluster: str | None = None
     ) -> None:

@@ -384,6 +384,9 @@ class CarryOut:
             code = RequestCode.DELETE_TOPIC_IN_BROKER
             await self._order(code, address, admin.delete_topic(address, action.topic))
         for address in action.name_servers:
+            code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+            if action.topic not in await self._order(code, address, admin.topics_at(address)):
+                continue  # told before, or it forgot with the last broker
             code = RequestCode.DELETE_TOPIC_IN_NAMESRV
             order = admin.delete_topic_in_namesrv(address, action.topic, action.cluster or None)
             await self._order(code, address, order)
@@ -391,6 +394,8 @@ class CarryOut:
     async def _put_kv(self, action: PutKv) -> None:
         admin = self._peers.admin
         for address in action.name_servers:
+            if (await self._kv_at(address, action.namespace)).get(action.key, "") == action.value:
+                continue
             if action.value:
                 code = RequestCode.PUT_KV_CONFIG
                 order = admin.put_kv(address, action.namespace, action.key, action.value)
@@ -398,6 +403,17 @@ class CarryOut:
                 code = RequestCode.DELETE_KV_CONFIG
                 order = admin.delete_kv(address, action.namespace, action.key)
             await self._order(code, address, order)
+
+    async def _kv_at(self, address: str, namespace: str) -> Mapping[str, str]:
+        """Return what a name server has in a namespace of its KV table; empty without one."""
+        code = RequestCode.GET_KVLIST_BY_NAMESPACE
+        try:
+            found = await self._order(code, address, self._peers.admin.kv_list(address, namespace))
+        except BrokerError as error:
+            if error.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+            return {}
+        return dict(found)
 
     async def _commit_offsets(self, action: CommitOffsets) -> None:
         """Store offsets that are above what the broker has now, then read them back."""

@@ -211,6 +211,7 @@ class Watches:
                 self._store.deleted(meta["uid"])
                 self._with_daemon.discard(meta["uid"])
                 self._ends.pop(meta["uid"], None)
+                await self.loops.farewell(kind, dict(body))
             key = (kind, meta["namespace"], meta["name"])
             if kind in self._acting.intersection(PLAIN_KINDS) and type != "DELETED":
                 self.loops.ensure(key)

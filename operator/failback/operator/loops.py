@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from failback.operator.passes import Passed, Passes
+from failback.operator.planning.observed import Object
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +92,10 @@ class Loops:
         """Look at the peers of a resource and run one pass over it."""
         await self._passes.refresh(*key)
         return await self._passes.run(*key, deleting=deleting)
+
+    async def farewell(self, kind: str, resource: Object) -> None:
+        """Tell how the deletion of a resource that is gone ended."""
+        await self._passes.farewell(kind, resource)
 
     def overdue_seconds(self) -> float:
         """Return by how much the most overdue pass is late; 0 when none is."""

@@ -92,6 +92,8 @@ class Passes:
         self._recorder = recorder
         self._metrics = metrics
         self._kinds = kinds
+        self._farewells: dict[str, tuple[Event, ...]] = {}
+        """By uid: what to tell of a resource once it is gone."""
 
     async def refresh(self, kind: str, namespace: str, name: str) -> bool:
         """Ask the peers of a resource what is due; tell whether anything turned out new."""
@@ -133,6 +135,15 @@ class Passes:
         """Drop everything about a resource that is gone."""
         self._kinds[kind].forget(namespace, name)
         self._metrics.forget(kind, namespace, name)
+
+    async def farewell(self, kind: str, resource: Object) -> None:
+        """Tell of a resource that is gone how its deletion ended.
+
+        Only now: an event before the finalizer goes would be told by every operator that dies
+        between the two.
+        """
+        for event in self._farewells.pop(resource["metadata"]["uid"], ()):
+            await self._recorder.post({**resource, "kind": kind}, event)
 
     async def _run(self, kind: str, namespace: str, name: str, deleting: bool) -> Passed | None:
         for repeat in range(_MAX_REPEATS):
@@ -213,7 +224,11 @@ class Passes:
             raise
         self._note_operation(have, wanted)
         failures = (*outcome.events, *_failure_events(have, wanted))
-        await self._post(resource, (*plan.events, *failures) if outcome.ok else failures)
+        told = (*plan.events, *failures) if outcome.ok else failures
+        if plan.finish and outcome.ok:
+            self._farewells[resource["metadata"]["uid"]] = told
+        else:
+            await self._post(resource, told)
         if not outcome.ok:
             return Passed("failed", back_off=True, retry_after=_retry_after(outcome))
         changed = bool(patch) or bool(plan.actions)

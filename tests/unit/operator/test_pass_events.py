@@ -29,8 +29,10 @@ CREATED = Event("TopicCreated", "paid on orders-0")
 class World:
     """One resource whose plan is given, and an API server that may refuse its status."""
 
-    def __init__(self, *actions: Action, refusal: int = 0) -> None:
-        self.plan = Plan(actions=actions, status={"topicName": "paid"}, events=(CREATED,))
+    def __init__(self, *actions: Action, refusal: int = 0, finish: bool = False) -> None:
+        self.plan = Plan(
+            actions=actions, status={"topicName": "paid"}, events=(CREATED,), finish=finish
+        )
         self.refusal = refusal
         self.told: list[str] = []
         store = Store()
@@ -78,3 +80,14 @@ async def test_what_only_the_status_says_waits_for_it(code: int) -> None:
     world = World(refusal=code)
     await world.passes.run("Topic", "shop", "paid")
     assert world.told == []
+
+
+async def test_the_end_of_a_resource_is_told_once_it_is_gone() -> None:
+    world = World(DONE, finish=True)
+    passed = await world.passes.run("Topic", "shop", "paid", deleting=True)
+    assert passed is not None
+    assert passed.finish
+    assert world.told == [], "until the finalizer goes another operator would tell it again"
+    for _ in range(2):
+        await world.passes.farewell("Topic", TOPIC)
+    assert world.told == ["TopicCreated"]

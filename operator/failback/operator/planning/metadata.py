@@ -349,13 +349,15 @@ def plan_deletion(
     siblings = observed.topics if item.table == "topics" else observed.groups
     if older_twin(item, siblings) is not None or not item.is_managed:
         return Plan(status=status, finish=True, events=(_event(item, "Retained"),))
+    pairs = find_pairs(item, cluster, observed)
+    known = all(pair.known for pair in pairs)
+    gone = known and all(pair.stored is None for pair in pairs)
     since = from_time(item.resource.metadata.deletion_timestamp)
-    if since is not None and now - since > GIVE_UP_SECONDS:
+    if since is not None and now - since > GIVE_UP_SECONDS and not gone:
         text = f"{item.name} could not be deleted everywhere within {GIVE_UP_SECONDS:.0f} s"
         given_up = Event(f"{item.word}Retained", text, warning=True)
         return Plan(status=status, finish=True, events=(given_up,))
-    pairs = find_pairs(item, cluster, observed)
-    if not all(pair.known for pair in pairs):
+    if not known:
         return Plan(status=status, wake_after=WAITING_SECONDS)
     actions = remove(pairs)
     return Plan(actions=actions, status=status, finish=True, events=(_event(item, "Deleted"),))

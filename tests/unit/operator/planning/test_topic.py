@@ -401,6 +401,13 @@ def test_deletion_waits_a_minute_for_a_master_and_then_gives_up() -> None:
     assert [(event.reason, event.warning) for event in given_up.events] == [("TopicRetained", True)]
 
 
+def test_of_a_topic_that_no_master_has_nobody_says_that_it_is_retained() -> None:
+    going = deleted(deletionPolicy="Delete")
+    found = plan(going, pair_with({}), now=NOW + 3600, deleting=True)
+    assert found.actions == (DeleteTopic("PAID", (), NAME_SERVERS, "orders"),)
+    assert [event.reason for event in found.events] == ["TopicDeleted"]
+
+
 def test_a_duplicate_deletes_nothing() -> None:
     observed = seen(
         member(0, 0, master=True, topics=stored()), topics=(twin("2022-01-01T00:00:00Z"),)
