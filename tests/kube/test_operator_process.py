@@ -20,6 +20,8 @@ def test_it_tells_its_health_and_stops_when_told(namespace: Namespace) -> None:
         create(namespace, NAME_SERVER)
         namespace.api.wait("StatefulSet", "main-ns")
         assert running.get("/healthz") == "ok"
+        passed = "failback_operator_passes_total{"  # told when the pass is over, its status written
+        wait_until(lambda: passed in running.get("/metrics"), "the first pass to end")
         text = running.get("/metrics")
         for name in ("info", "passes_total", "api_requests_total", "condition", "pass_age_seconds"):
             assert f"failback_operator_{name}{{" in text
