@@ -96,3 +96,12 @@ def open_session(folder: Path, target: FakeTarget) -> Iterator[Session]:
 def peer_sees(session: Session, kind: str = "FIN") -> None:
     """The witness reports what the master's peers see."""
     session.rec.on_event(PeerEvent(session.target.view().members[0].address, kind, now()))
+
+
+def carry_out(session: Session) -> None:
+    """What the recorder's own thread does when something is due."""
+    for entry in list(session.rec._timed):
+        ready, act = entry
+        if ready():
+            session.rec._timed.remove(entry)
+            act()

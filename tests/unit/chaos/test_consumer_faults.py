@@ -16,7 +16,7 @@ from failback.chaos.session import Session
 from failback.chaos.view import SignalReceipt
 from failback.chaos.wire import now
 from failback.chaos.workload_process import CONSUMER, Exit, WorkloadProcess
-from tests.support.chaos_session import FakeFleet, open_session
+from tests.support.chaos_session import FakeFleet, carry_out, open_session
 from tests.support.fake_target import FakeTarget
 
 pytestmark = pytest.mark.unit
@@ -69,14 +69,6 @@ def killed(session: Session) -> FaultRecord:
     consumer_faults.end_consumers(session, record, members, signal.SIGKILL)
     consumer_faults.start_consumers_later(session, record, members, "", 0.0)
     return record
-
-
-def carry_out(session: Session) -> None:
-    for entry in list(session.rec._timed):
-        ready, act = entry
-        if ready():
-            session.rec._timed.remove(entry)
-            act()
 
 
 def test_a_run_without_a_broker_fault_says_when_its_first_fault_began(session: Session) -> None:

@@ -20,7 +20,7 @@ from failback.chaos.fault_record import FaultRecord
 from failback.chaos.healing import undo_open
 from failback.chaos.ledger import RESET_HANDLERS, SUBSCRIBE
 from failback.chaos.session import Session
-from tests.support.chaos_session import FakeFleet, open_session
+from tests.support.chaos_session import FakeFleet, carry_out, open_session
 from tests.support.fake_target import FakeTarget
 
 pytestmark = pytest.mark.unit
@@ -122,15 +122,6 @@ def unsubscribed(session: Session) -> FaultRecord:
     return record
 
 
-def carry_out(session: Session) -> None:
-    """What the recorder's own thread does when something is due."""
-    for entry in list(session.rec._timed):
-        ready, act = entry
-        if ready():
-            session.rec._timed.remove(entry)
-            act()
-
-
 @pytest.mark.parametrize(
     ("inject", "call", "proof"),
     [
@@ -192,6 +183,18 @@ def test_queues_that_are_kept_are_no_effect(session: Session, members: list[Fake
     assert session.rec.board.get("f1", "gone") is None
 
 
+def assert_heals_when_back(session: Session, member: FakeMember) -> None:
+    """All unsubscribe; the fault is healed when the member holds its queues again, not before."""
+    record = unsubscribed(session)
+    carry_out(session)
+    member.held = []
+    carry_out(session)
+    assert "healed_ns" not in record.observed
+    member.held = list(member.queues)
+    carry_out(session)
+    assert "healed_ns" in record.observed
+
+
 def test_a_queue_that_two_held_while_it_changed_hands_is_one_queue(
     session: Session, members: list[FakeMember]
 ) -> None:
@@ -206,14 +209,7 @@ def test_a_queue_that_two_held_while_it_changed_hands_is_one_queue(
 def test_a_member_that_is_not_back_yet_is_waited_for(
     session: Session, members: list[FakeMember]
 ) -> None:
-    record = unsubscribed(session)
-    carry_out(session)
-    members[1].held = []
-    carry_out(session)
-    assert "healed_ns" not in record.observed
-    members[1].held = list(members[1].queues)
-    carry_out(session)
-    assert "healed_ns" in record.observed
+    assert_heals_when_back(session, members[1])
 
 
 def test_of_a_broadcasting_group_each_member_has_all_queues_again(
@@ -226,14 +222,7 @@ def test_of_a_broadcasting_group_each_member_has_all_queues_again(
     session.arm = replace(session.arm, workload=workload)
     members[1].queues = members[0].queues
     members[1].held = list(members[1].queues)
-    record = unsubscribed(session)
-    carry_out(session)
-    members[1].held = []
-    carry_out(session)
-    assert "healed_ns" not in record.observed
-    members[1].held = list(members[1].queues)
-    carry_out(session)
-    assert "healed_ns" in record.observed
+    assert_heals_when_back(session, members[1])
 
 
 def test_a_member_that_is_silent_is_named_as_the_reason(
