@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from failback.analytics.dashboard.run_blocks import (
@@ -15,8 +16,10 @@ from failback.analytics.dashboard.run_blocks import (
     queue_of,
     staircase_of,
 )
-from failback.analytics.dashboard.runs import RunIndex, chosen
+from failback.analytics.dashboard.runs import RunIndex, chosen, read_points
 from failback.analytics.dashboard.stories import messages_of, story
+from failback.analytics.figure_data import Point
+from failback.analytics.points import table_of
 from tests.support.dashboard_lab import MESSAGE, OTHER_RUN, RUN, write_run
 from tests.support.sample_report import sample_points, sample_report
 
@@ -131,3 +134,10 @@ def test_a_messages_story_has_every_step_in_order(tmp_path: Path) -> None:
     assert story(tmp_path / "lake", "00000001-00000000009", 0) == []
     (again,) = messages_of(tmp_path / "lake", "billing", "demo-0", "orders", 0, 10)
     assert again == {"offset": 210, "deliveries": 2, "message": MESSAGE}
+
+
+def test_points_keep_every_digit_of_an_offset(tmp_path: Path) -> None:
+    point = Point("master_file", "billing", "b-0", "orders", 1, 5, 2**53 + 1, None)
+    path = tmp_path / "figures-data.parquet"
+    pq.write_table(table_of([point]), path)
+    assert read_points(path) == [point]

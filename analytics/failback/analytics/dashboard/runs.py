@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from failback.analytics.collect.ids import RUN_CHARS, RUN_PATTERN
-from failback.analytics.figure_data import Point
+from failback.analytics.figure_data import Point, points_of
 from failback.analytics.run_lock import is_held
 
 logger = logging.getLogger(__name__)
@@ -234,9 +234,7 @@ def read_points(path: Path) -> list[Point]:
     """Read the long table of points."""
     import pyarrow.parquet as pq
 
-    columns = pq.read_table(path).to_pydict()
-    ordered = [columns[name] for name in Point._fields]
-    return [Point(*values) for values in zip(*ordered, strict=True)]
+    return points_of(pq.read_table(path))
 
 
 def chosen(
