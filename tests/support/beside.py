@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from typing import Final, Self
 
 _JOIN_SECONDS: Final = 60.0
 
 
-class Beside:
+class Beside(ABC):
     """``with``: works until the block ends. Subclasses say at what, and look at ``stopping``."""
 
     def __init__(self, name: str) -> None:
         self.stopping = threading.Event()
         self._thread = threading.Thread(target=self.work, name=name, daemon=True)
 
+    @abstractmethod
     def work(self) -> None:
-        raise NotImplementedError
+        """What goes on beside the test."""
 
     def __enter__(self) -> Self:
         self._thread.start()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -71,7 +72,7 @@ def unique(name: str) -> str:
     return f"{name}-{next(_NAMES)}"
 
 
-class _Beside:
+class _Beside(ABC):
     """Goes on in a task of its own from :meth:`begin` to :meth:`stop`."""
 
     _task: asyncio.Task[None] | None = None
@@ -86,8 +87,9 @@ class _Beside:
         if self._task is not None:
             await self._task
 
+    @abstractmethod
     async def _run(self) -> None:
-        raise NotImplementedError
+        """What goes on beside the test, until it is over."""
 
 
 @dataclass

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 
 
-class Served:
+class Served(ABC):
     """Serves each connection in a task of its own; :meth:`close` ends them all."""
 
     def __init__(self) -> None:
@@ -17,8 +18,9 @@ class Served:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    @abstractmethod
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        raise NotImplementedError
+        """One connection, until it ends."""
 
     async def close(self) -> None:
         for task in list(self._tasks):
