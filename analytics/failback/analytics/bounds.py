@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any, Final
 
-from failback.analytics.history import Assignment, GroupQueue
+from failback.analytics.history import Assignment, GroupQueue, OffsetSample
 from failback.analytics.labels import OFFSET_GROUPS, report_group
 from failback.analytics.measures import NS, Figures, Row, declared_group, group_names, ratio
 from failback.analytics.partials import Outage
@@ -207,11 +207,12 @@ def _widest_hole(figures: Figures, key: GroupQueue) -> int:
 
 
 def handover_figures(figures: Figures) -> list[Row]:
-    """Queue by queue: what a new owner repeats is what was consumed minus what the master loaded.
+    """Queue by queue: what a new owner repeats is what was consumed minus what the master had.
 
     For every queue's first assignment answered by the returned master whose previous owner had
     ended. ``loaded`` is the first sample of that incarnation's table, ``consumed`` the processed
-    frontier at the assignment.
+    frontier at the assignment. ``had`` is what the table held when the new owner asked: other than
+    ``loaded`` where an owner that was slow to stop committed to the master after its return.
     """
     found = []
     history = figures.analysis.history
@@ -231,6 +232,7 @@ def handover_figures(figures: Figures) -> list[Row]:
             consumed = figures.analysis.distances[number].processed
             if loaded is None or consumed is None:
                 continue
+            had = _had(figures, number, a, outage, loaded)
             repeated, *_ = figures.analysis.redelivered.get(number, (0, 0, 0))
             found.append(
                 {
@@ -242,8 +244,9 @@ def handover_figures(figures: Figures) -> list[Row]:
                     "consumed": consumed,
                     "loaded": loaded,
                     "loaded_source": source,
+                    "had": had,
                     "start": a.start_off,
-                    "expected": max(0, consumed - loaded),
+                    "expected": max(0, consumed - had),
                     "observed": repeated,
                     "clean_end": max(earlier, key=lambda p: p.t).end_reason == "SHUTDOWN",
                 }
@@ -252,12 +255,30 @@ def handover_figures(figures: Figures) -> list[Row]:
 
 
 def _loaded(figures: Figures, a: Assignment, outage: Outage) -> tuple[int | None, str | None]:
-    samples = figures.analysis.history.samples.get((a.key, "code43", 0), ())
-    accepted = outage.accepted if outage.accepted is not None else a.t
-    for sample in samples:
-        if sample.t >= accepted and (a.src_binc is None or sample.binc == a.src_binc):
-            return sample.off, "code43"
+    for sample in _looks(figures, a, outage):
+        return sample.off, "code43"
     return (a.start_off, "answer") if a.start_off >= 0 else (None, None)
+
+
+def _looks(figures: Figures, a: Assignment, outage: Outage) -> list[OffsetSample]:
+    """What was seen of the queue in the returned master's table, in order of time."""
+    accepted = outage.accepted if outage.accepted is not None else a.t
+    return [
+        sample
+        for sample in figures.analysis.history.samples.get((a.key, "code43", 0), ())
+        if sample.t >= accepted and (a.src_binc is None or sample.binc == a.src_binc)
+    ]
+
+
+def _had(figures: Figures, number: int, a: Assignment, outage: Outage, loaded: int) -> int:
+    """The last look before the assignment, and what was committed to that incarnation since."""
+    looks = [sample.off for sample in _looks(figures, a, outage) if sample.t <= a.t]
+    told = [
+        commit.off
+        for commit in figures.told.get(number, ())
+        if commit.bid == 0 and commit.binc == a.src_binc is not None
+    ]
+    return max([looks[-1] if looks else loaded, *told])
 
 
 def handover_sums(rows: Iterable[Row]) -> dict[str, tuple[int, int]]:

@@ -249,7 +249,7 @@ def _within_bounds(figures: Figures, report: Row) -> list[Check]:
 
 def _handover(report: Row) -> list[Check]:
     """Shown only where it has to hold: new owners after clean stops."""
-    title = "repeats equal consumed minus what the returned master had loaded"
+    title = "repeats equal consumed minus what the returned master had"
     found = []
     for group, (expected, observed) in sorted(handover_sums(report["handover"]).items()):
         value = PASS if expected == observed else FAIL

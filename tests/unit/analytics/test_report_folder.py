@@ -187,7 +187,7 @@ def test_a_handover_shows_consumed_minus_loaded(tmp_path: Path) -> None:
     document = made(handover(consumed=20, loaded=6), tmp_path / "r")
     (row,) = document["handover"]
     assert (row["consumed"], row["loaded"], row["expected"], row["observed"]) == (20, 6, 14, 14)
-    assert row["loaded_source"] == "code43"
+    assert (row["loaded_source"], row["had"]) == ("code43", 6)
     assert document["totals"]["dup"] == 14
     assert document["groups"][0]["causes"] == {"ROLLBACK_SLAVE_ONLY_PROGRESS": 14}
     (check,) = [check for check in document["checks"] if check["id"] == "handover:g"]
@@ -205,6 +205,33 @@ def test_a_handover_that_does_not_add_up_fails(tmp_path: Path) -> None:
     document = made(b, tmp_path / "r")
     (check,) = [check for check in document["checks"] if check["id"] == "handover:g"]
     assert check["value"] == "Fail"
+
+
+@pytest.mark.parametrize("known_from", ["its-commit", "the-masters-table"])
+def test_an_owner_that_stops_after_the_return_has_told_the_master(
+    tmp_path: Path, known_from: str
+) -> None:
+    """The clean stop took until after the return, so its last commit reached the master."""
+    b = RunBuilder("late")
+    b.fault("KILL", 1000)
+    b.assign(0, 0, end=(3100, "SHUTDOWN"))
+    b.run_of(range(20), 10)
+    b.commit(900, 6, at=(0, 1))
+    b.commit(1900, 18, at=(1, 1))
+    b.fault("ACCEPT", 2900)
+    b.fault("HEALED", 2950)
+    b.sample(2910, 6, binc=2)
+    if known_from == "its-commit":
+        b.commit(3050, 18, at=(0, 2))
+    else:
+        b.sample(3500, 18, binc=2)
+    b.assign(4000, 18, proc=2, at=(0, 2))
+    b.run_of(range(18, 22), 4010, proc=2)
+    document = made(b, tmp_path / "r")
+    (row,) = document["handover"]
+    assert (row["loaded"], row["had"], row["expected"], row["observed"]) == (6, 18, 2, 2)
+    (check,) = [check for check in document["checks"] if check["id"] == "handover:g"]
+    assert (check["value"], check["expected"], check["observed"]) == ("Pass", 2, 2)
 
 
 def test_an_unexplained_start_is_a_finding(tmp_path: Path) -> None:
