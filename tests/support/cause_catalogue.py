@@ -26,6 +26,8 @@ ALL_CACHED: Final = {"ratePerSecond": 0.05, "preloadMessages": 40_000}
 """Pulled within the first second or two; after that no pull carries a commit."""
 ONE_BY_ONE: Final = {"threads": 1, "pullThresholdForQueue": 64, "handler": {"meanMs": 5}}
 UNCOMMITTED: Final = {"persist_offset_interval_ms": MINUTES}
+HELD: Final = {"broker_suspend_max_ms": MINUTES, "pull_timeout_ms": 2 * MINUTES}
+"""A pull for what is not there yet is not answered and made anew, which would carry a commit."""
 IN_FLIGHT: Final = {
     "threads": 400,
     "pullThresholdForQueue": 5000,
@@ -153,7 +155,7 @@ RUNS: Final = (
         ({"id": "f1", "fault": "kill-consumer", "at": 20, "target": ALL},),
         load=ALL_CACHED,
         group={"threads": 2, "pullThresholdForQueue": 5000, "handler": {"meanMs": 4}},
-        switches=UNCOMMITTED,
+        switches={**UNCOMMITTED, **HELD},
         slaves=0,
         quick=True,
     ),
