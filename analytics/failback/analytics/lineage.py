@@ -17,17 +17,14 @@ import pyarrow.compute as pc
 
 from failback.analytics.history import DOWN_KINDS, GroupQueue, History, row_id
 from failback.analytics.partials import TAKEN_RESULTS
+from failback.client.offset_places import ANSWER, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE
 
 Row = Mapping[str, Any]
 
 COMMIT: Final = "commit"
 RESET: Final = "reset"
-MASTER_TABLE: Final = "master table"
-MASTER_FILE: Final = "master file"
 MASTER_BACKUP: Final = "master file, backup"
-SLAVE_TABLE: Final = "slave table"
 BROKER: Final = "broker"
-ANSWER: Final = "answer"
 PLACES: Final = (COMMIT, MASTER_TABLE, MASTER_FILE, SLAVE_TABLE, ANSWER)
 """Where the offset can be seen; a place without a step is named as not recorded."""
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from failback.client.offset_places import ANSWER, CLIENT, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE
 from failback.protocol.errors import BrokerError, ConfigError, FailbackError, ProtocolError
 
 if TYPE_CHECKING:
@@ -15,11 +16,6 @@ if TYPE_CHECKING:
 
 Step = dict[str, Any]
 
-MASTER_TABLE: Final = "master table"
-SLAVE_TABLE: Final = "slave table"
-MASTER_FILE: Final = "master file"
-CLIENT: Final = "client memory"
-ANSWER: Final = "answer"
 _PAST: Final = ("commits", "earlier values")
 """What nobody can be asked for afterwards."""
 
