@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import urllib.request
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.support.chart import CHART, settings
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
+from tests.support.polling import wait_until
 from tests.support.processes import ROOT
 
 pytestmark = pytest.mark.kube
@@ -22,10 +24,31 @@ RESOURCES = [
 ]
 
 
+def exporter(namespace: str) -> tuple[str, str]:
+    """Settings of an exporter for the name servers that the example is going to make."""
+    known = ",".join(f"main-ns-{n}.main-ns.{namespace}.svc.cluster.local:9876" for n in range(2))
+    return ("exporters[0].name=demo", f"exporters[0].nameServers={{{known}}}")
+
+
+def exported(installed: Namespace) -> set[str]:
+    """The lines of the exporter's pod about who answers."""
+    (pod,) = installed.api.list("Pod", labels="app.kubernetes.io/name=failback-exporter")
+    address = f"http://{pod['status']['podIP']}:5557/metrics"
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        lines = answer.read().decode().splitlines()
+    return {line for line in lines if line.startswith("failback_exporter_") and "up{" in line}
+
+
+def all_answer(lines: set[str]) -> bool:
+    """Whether two name servers and two brokers are shown, each up."""
+    return len(lines) == 4 and all(line.endswith(" 1.0") for line in lines)
+
+
 @pytest.fixture
 def installed(namespace: Namespace, node: NodeProcess) -> Iterator[Namespace]:
     # The lab brings the definitions: they are the cluster's and not the test's.
-    flags = settings(("crds.install=false", "logFormat=text"))
+    words = ("crds.install=false", "logFormat=text", *exporter(namespace.name))
+    flags = settings(words)
     namespace.helm("install", "failback", str(CHART), "--wait", "--timeout=5m", *flags)
     yield namespace
     namespace.helm("uninstall", "failback", "--wait", check=False)
@@ -43,6 +66,8 @@ def test_two_commands_make_a_pair_and_a_delete_leaves_its_volumes(installed: Nam
     assert ready == dict.fromkeys(RESOURCES, "True")
     pods = installed.kubectl("get", "pods", "-o", "name", "-l", "failback.dev/cluster=demo").out
     assert sorted(pods.split()) == ["pod/demo-0-0-0", "pod/demo-0-1-0"]
+
+    wait_until(lambda: all_answer(exported(installed)), "the exporter shows everybody", 60)
 
     installed.kubectl("delete", "-f", EXAMPLE, "--wait", "--timeout=5m", seconds=400)
     kinds = "statefulsets,services,configmaps,poddisruptionbudgets,pods,jobs,leases"

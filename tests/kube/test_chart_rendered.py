@@ -326,6 +326,52 @@ def test_the_dashboard_takes_what_the_chart_gives_it(
     assert not mounts[on_scratch[0]], "who logged in is written"
 
 
+def test_an_exporter_takes_what_the_chart_gives_it(tmp_path: Path) -> None:
+    import typer
+
+    from failback.cli.exporter import register
+
+    app = typer.Typer()
+    register(app)
+    command = typer.main.get_command(app)
+    found = objects(render(tmp_path, *MODES["exporters"]))
+    told = {}
+    for each in ("orders", "billing"):
+        (container,) = deployment(found, f"failback-exporter-{each}")["containers"]
+        name, *given = container["args"]
+        assert name == "exporter"
+        with command.make_context(name, list(given)) as context:
+            told[each] = context.params
+        assert container["ports"] == [{"name": "metrics", "containerPort": told[each]["port"]}]
+        assert told[each]["host"] == "0.0.0.0"
+    orders, billing = told["orders"], told["billing"]
+    assert orders["namesrv"] == "ns-0.example.org:9876;ns-1.example.org:9876"
+    assert (orders["interval"], orders["timeout"], orders["clients"]) == (10, 3, True)
+    assert (billing["interval"], billing["timeout"], billing["clients"]) == (30, 2, False)
+    assert list(billing["queue_metrics"]) == ["paid", "%RETRY%billing"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("exporters[0].name=orders",), "nameServers"),
+        (("exporters[0].name=orders", "exporters[0].nameServers={ns-0}"), "nameServers/0"),
+        (("exporters[0].name=Orders", "exporters[0].nameServers={ns-0:1}"), "exporters/0/name"),
+        (
+            ("exporters[0].name=a", "exporters[0].nameServers={ns-0:1}",
+             "exporters[1].name=a", "exporters[1].nameServers={ns-1:1}"),
+            "exporters[1].name: there is another exporter a",
+        ),
+    ],
+)  # fmt: skip
+def test_an_exporter_that_could_not_be_told_whom_to_ask_is_refused(
+    words: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
+    done = helm(tmp_path, "template", "failback", str(CHART), *settings(words))
+    assert done.returncode != 0
+    assert message in done.stderr
+
+
 def test_a_dashboard_asks_the_collector_of_the_chart_by_its_certificate(tmp_path: Path) -> None:
     found = objects(render(tmp_path, *MODES["dashboard"]))
     (container,) = deployment(found, "failback-dashboard")["containers"]
