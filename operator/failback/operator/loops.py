@@ -27,6 +27,8 @@ SETTLE_SECONDS: Final = 0.05
 _FIRST_PAUSE: Final = 1.0
 _LONGEST_PAUSE: Final = 60.0
 _STUCK_SECONDS: Final = 300.0
+_TURNS: Final = 10
+"""Within the poll period resources are looked at in so many turns."""
 
 
 @dataclass(slots=True)
@@ -37,6 +39,15 @@ class _Loop:
     task: asyncio.Task[None] | None = None
     due_at: float = 0.0
     """Monotonic time at which the next pass should have ended."""
+
+
+def next_look(now: float, next_pass: float, poll_seconds: float) -> float:
+    """Return when to look at a resource again: at its next pass or poll, whichever is sooner.
+
+    Polls of many resources fall together, for to wake up costs more than to look.
+    """
+    turn = poll_seconds / _TURNS
+    return max(now, min(next_pass, now // turn * turn + poll_seconds))
 
 
 class Loops:
@@ -158,9 +169,9 @@ class Loops:
         """Wait for an event, the next pass or the next poll; a back-off lasts a second at least."""
         if pause:
             await asyncio.sleep(min(pause, _FIRST_PAUSE))
-        seconds = max(0.0, next_pass - time.monotonic())
+        look_at = next_look(time.monotonic(), next_pass, self._poll_seconds)
         try:
-            async with asyncio.timeout(min(seconds, self._poll_seconds)):
+            async with asyncio.timeout_at(look_at):
                 await loop.wake.wait()
         except TimeoutError:
             return
