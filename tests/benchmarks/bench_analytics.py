@@ -26,7 +26,7 @@ from failback.analytics.collect.decode import decode
 from failback.analytics.collect.ids import SegmentId
 from failback.analytics.collect.settings import Limits
 from failback.analytics.engines.spark import why_not
-from failback.analytics.jobs.bench import cpu_seconds, machine, peak_mib, race, session_for
+from failback.analytics.jobs.bench import cpu_seconds, machine, race, session_for
 from failback.analytics.synthetic import Plan, generate
 from failback.client.consumelog.lake_files import ARROW_STREAM, parquet_bytes
 from failback.client.consumelog.segments import SEGMENT_KEY
@@ -35,6 +35,7 @@ ENGINES: Final = (
     "duckdb", "local-counts", "local-read", "local-stage-a", "local-causes", "spark-counts",
     "spark-stage-a", "spark-causes", "spark-group-by",
 )  # fmt: skip
+OPPONENTS: Final = ("duckdb", "spark-group-by")
 SEGMENT_ROWS: Final = 1 << 17
 MIB_BAR: Final = 3 * 1024
 Bar = tuple[str, float, float, str]
@@ -56,6 +57,7 @@ def main() -> int:
     wrong: list[str] = []
     bars: list[Bar] = []
     cpu: dict[str, dict[str, float]] = {}
+    peaks: list[int] = []
     with (
         tempfile.TemporaryDirectory(prefix="failback-bench-", dir=options.scratch) as scratch,
         session_for(engines) as spark,
@@ -67,6 +69,7 @@ def main() -> int:
                 warm_up(Path(scratch) / "warm", engines, spark)
             best = race(folder, chosen, options.rounds, spark)
             cpu[name] = {engine: round(each.cpu_seconds, 2) for engine, each in best.items()}
+            peaks += [each.peak_mib for engine, each in best.items() if engine not in OPPONENTS]
             wrong += [f"{name}: {engine}" for engine, each in best.items() if not each.right]
             print(f"{name}: {json.dumps(cpu[name])}", flush=True)
             if name == "whole":
@@ -74,7 +77,7 @@ def main() -> int:
                              ">="))  # fmt: skip
             shutil.rmtree(folder)
         bars += ratios(cpu, with_spark=spark is not None)
-        bars.append(("peak memory of a process, MiB", peak_mib(), MIB_BAR, "<="))
+        bars.append(("peak memory of a process of ours, MiB", max(peaks), MIB_BAR, "<="))
     return show(options.rows, bars, cpu, wrong, strict=options.strict)
 
 
