@@ -33,8 +33,10 @@ def test_a_peak_that_is_over_is_forgotten() -> None:
 
 def test_a_lap_has_its_own_peak_and_says_whether_its_answer_is_right(tmp_path: Path) -> None:
     generate(Plan(rows=5_000, queues=2), tmp_path / "run")
+    bench.forget_peaks()
+    resident = bench.peak_mib()
     take_and_give_back(512 * MIB)
     (best,) = bench.race(tmp_path / "run", ["local-counts"], 2).values()
     assert best.right
-    assert 0 < best.peak_mib < 512
+    assert 0 < best.peak_mib < resident + 256
     assert best.cpu_seconds > 0
