@@ -6,10 +6,11 @@ sees only rows of messages or offsets that occur more than once, and is plain SQ
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +25,18 @@ from failback.analytics.engines.base import Forbidden, StageA
 from failback.analytics.engines.joins import interval_sets, produced_of
 from failback.analytics.engines.spark.joining import joined_depths, joined_values
 from failback.analytics.engines.spark.tasks import Pass, mapped, small, take_unreadable
+from failback.analytics.intervals import IntervalSet
 from failback.analytics.lake import Lake
 from failback.analytics.normalise import Dropped, Ends, deliver_columns, normalise, read_ends
 from failback.analytics.partials import Context, Phase
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+Ranges = Mapping[Any, IntervalSet]
+PARTITION_ROWS: Final = 250_000
+"""Candidates that one task sorts."""
 
 
 class SparkEngine:
@@ -138,6 +145,13 @@ class SparkEngine:
         copied = interval_sets(copies, "grp", "broker", "topic", "n1", "n2")
         if not repeated and not copied:
             return tables.CLASSIFIED.empty_table()
+        rows = max(map(deliveries_of, (messages, copies)))
+        with set_for_now(self._spark, settings_for(self._spark, rows)):
+            return self._classified(context, repeated, copied, inputs)
+
+    def _classified(
+        self, context: Context, repeated: Ranges, copied: Ranges, inputs: CauseInputs
+    ) -> pa.Table:
         ends = self._late_ends
         rows = Pass(
             "deliver",
@@ -160,8 +174,8 @@ class SparkEngine:
         candidates.createOrReplaceTempView("cand")
         held = self._spark.sql(_sql("stage_b_class")).localCheckpoint()
         held.createOrReplaceTempView("held")
-        found = self._spark.sql(_sql("stage_b_cause")).toArrow()
-        return tables.sorted_table(found, tables.CLASSIFIED)
+        causes = self._spark.sql(_sql("stage_b_cause"))
+        return tables.sorted_table(causes.toArrow(), tables.CLASSIFIED)
 
     def _views(
         self, context: Context, candidates: DataFrame, attempts: DataFrame, inputs: CauseInputs
@@ -233,6 +247,42 @@ class SparkEngine:
 
 
 _NOTHING = tables.VALUES.empty_table()
+
+
+def deliveries_of(depths: pa.Table) -> int:
+    """Rows that lie in the ranges of a depth table."""
+    length = pc.subtract(depths.column("hi"), depths.column("lo"))
+    return int(pc.sum(pc.multiply(length, depths.column("depth"))).as_py() or 0)
+
+
+def settings_for(spark: SparkSession, rows: int) -> dict[str, str]:
+    """What the session needs for so many candidates.
+
+    They are wide and are sorted several times: a task that sorts too many finds no memory for its
+    next step, with two threads and a heap of 2 GB at about two million. All of them go to the
+    driver, where Spark takes one GiB at most: their names shrink to a tenth there.
+    """
+    parts = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    return {
+        "spark.sql.shuffle.partitions": str(max(parts, -(-rows // PARTITION_ROWS))),
+        "spark.sql.execution.arrow.compression.codec": "zstd",
+        "spark.sql.execution.arrow.compression.zstd.level": "1",
+        # A batch of them is some hundred bytes a row, outside of the heap.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    }
+
+
+@contextmanager
+def set_for_now(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Have settings of the session changed, and put them back."""
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    try:
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def _deliver_partials(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:

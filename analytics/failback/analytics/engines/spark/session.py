@@ -134,7 +134,10 @@ def _engine_settings(scratch: Path, stores: Sequence[LakeStore]) -> dict[str, st
         "spark.sql.execution.arrow.maxRecordsPerBatch": "1048576",
         "spark.sql.files.maxPartitionBytes": "128m",
         "spark.sql.adaptive.enabled": "true",
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": "32m",
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 2)),
+        # What is kept between two statements may go to disk; what sorts and joins may not.
+        "spark.memory.storageFraction": "0.1",
         "spark.sql.ansi.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.filterPushdown": "true",
