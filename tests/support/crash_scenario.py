@@ -69,8 +69,12 @@ class Promise(NamedTuple):
     """How many had been acknowledged under SYNC_FLUSH: a power loss loses none of them."""
     expired: int
     """Log files before this physical offset may be gone."""
-    configs: tuple[tuple[str, int], ...]
-    """Which version of each JSON file was persisted last, by its rules."""
+    configs: tuple[tuple[str, int, int], ...]
+    """By the rules of each JSON file: the version on the disk, and the one that was written last.
+
+    They differ after a kill in the middle of a persist: the next life reads the newer one, which a
+    power loss may take away again.
+    """
 
 
 class LateThread:
@@ -144,13 +148,20 @@ class Life:
         self.expired = max(self.store.min_physical_offset, 0)
         self.config_files = CrashingConfigFiles(files)
         self.configs = {rules: self.load_config(rules) for rules in CONFIG}
+        before = files.last_note(len(files.journal))
+        promised = {rules: version for rules, version, _ in before.configs} if before else {}
+        self.on_disk = {
+            rules: min(version, promised.get(rules, version))
+            for rules, version in self.configs.items()
+        }
         self._number = len(self.records)
         self.begin = len(files.journal)
         """The step of the first promise: the start is over."""
-        self._note()
+        self.note()
 
-    def _note(self) -> None:
-        configs = tuple(sorted(self.configs.items()))
+    def note(self) -> None:
+        """Put into the journal what is promised now."""
+        configs = tuple((rules, self.on_disk[rules], self.configs[rules]) for rules in CONFIG)
         self.files.note(Promise(self.committed, self.acknowledged, self.expired, configs))
 
     async def run(self, steps: int) -> None:
@@ -172,18 +183,18 @@ class Life:
                     await self._expire()
                 for _ in range(self.random.randrange(4)):
                     await asyncio.sleep(0)
-                self._note()
+                self.note()
         finally:
             shutdown.set()
             await task
-        self._note()
+        self.note()
         if self.random.random() < 0.3:
             self._commit()
             self.store.close()
             self.acknowledged = self.committed
         else:
             kill(self.store)
-        self._note()
+        self.note()
 
     # --- what it does -----------------------------------------------------------------------
 
@@ -242,12 +253,12 @@ class Life:
         """Commit what is pending; it is acknowledged when the group commit says so."""
         self.store.commit_pending()
         count = self.committed = len(self.records)
-        self._note()
+        self.note()
 
         def done(flushed: bool) -> None:
             assert flushed
             self.acknowledged = max(self.acknowledged, count)
-            self._note()
+            self.note()
 
         self.store.request_flush(self.store.max_physical_offset, done)
 
@@ -257,19 +268,20 @@ class Life:
     async def _expire(self) -> None:
         tail = self.store.max_physical_offset
         self.expired = tail - tail % SETTINGS["mapped_file_bytes"]
-        self._note()
+        self.note()
         await self.store.expire()
 
     def _persist_compat(self) -> None:
-        self._persist("compat")
+        self.persist("compat")
 
     def _persist_guarded(self) -> None:
-        self._persist("guarded")
+        self.persist("guarded")
 
-    def _persist(self, rules: str) -> None:
+    def persist(self, rules: str) -> None:
+        """Write the next version of a JSON file."""
         version = self.configs[rules] + 1
         CONFIG[rules](_config_path(rules), str(version), self.config_files)
-        self.configs[rules] = version
+        self.configs[rules] = self.on_disk[rules] = version
 
     def load_config(self, rules: str) -> int:
         """Return the version that the JSON file holds, 0 without one."""
@@ -312,7 +324,7 @@ def check(life: Life, files: CrashingFiles, point: int, *, killed: bool) -> Mess
     for record in life.records[:promised]:  # expired ones too: their offsets are not given again
         if record.entered:
             assert store.max_queue_offset(record.topic, record.queue_id) > record.queue_offset
-    _check_configs(promise, files, killed=killed)
+    check_configs(promise, files, killed=killed)
     expected = store.max_queue_offset("After", 0)
     appended = put(store, b"after", topic="After", properties=CLUSTER.encode())
     store.commit_pending()
@@ -322,15 +334,15 @@ def check(life: Life, files: CrashingFiles, point: int, *, killed: bool) -> Mess
     return store
 
 
-def _check_configs(promise: Promise, files: CrashingFiles, *, killed: bool) -> None:
+def check_configs(promise: Promise, files: CrashingFiles, *, killed: bool) -> None:
     """The guarded rules keep the last or the next version whatever happens, 4.9.8's after a kill.
 
     4.9.8's way goes back one version where the kill fell between deleting and renaming.
     """
     config_files = CrashingConfigFiles(files)
-    for rules, version in promise.configs:
+    for rules, on_disk, newest in promise.configs:
         if rules == "compat" and not killed:
             continue
         found = load_json_config(_config_path(rules), int, config_files) or 0
-        oldest = version - 1 if rules == "compat" else version
-        assert oldest <= found <= version + 1, (rules, found, version)
+        oldest = newest - 1 if rules == "compat" else newest if killed else on_disk
+        assert oldest <= found <= newest + 1, (rules, found, on_disk, newest)

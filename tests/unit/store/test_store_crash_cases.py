@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import struct
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import pytest
 
 from failback.broker.store.results import GetStatus
+from tests.support.crash_scenario import Life, check_configs
 from tests.support.crashing_files import CrashingFiles
 from tests.support.store_kit import (
     Clock,
@@ -49,6 +51,27 @@ def test_a_file_made_just_before_a_kill_keeps_its_name() -> None:
     store.flush()
     rebooted = files.after_power_loss(len(files.journal), nothing_kept)
     assert [m.body for m in log_messages(open_store(ROOT, rebooted))][-1] == b"acknowledged"
+
+
+async def test_a_json_file_whose_persist_was_killed_is_not_promised_to_be_on_the_disk() -> None:
+    """Killed between the renaming and its sync; the next life reads what a power loss takes."""
+    files, random = CrashingFiles(), Random(1)
+    life = Life(files, Clock(), random)
+    for _ in range(2):
+        life.persist("guarded")
+        life.note()
+    renamed = [n for n, change in enumerate(files.journal) if change.kind == "rename"]
+    files = files.after_kill(renamed[-1] + 1)
+    life = Life(files, Clock(), random)
+    assert life.load_config("guarded") == 2
+    point = len(files.journal)
+    lost = files.after_power_loss(point, nothing_kept)
+    check_configs(files.last_note(point), lost, killed=False)
+    life.persist("guarded")
+    life.note()
+    point = len(files.journal)
+    with pytest.raises(AssertionError, match="guarded"):
+        check_configs(files.last_note(point), lost, killed=False)
 
 
 @pytest.mark.parametrize("kept", [12, 16])
