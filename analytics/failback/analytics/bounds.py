@@ -255,8 +255,9 @@ def handover_figures(figures: Figures) -> list[Row]:
 
 
 def _loaded(figures: Figures, a: Assignment, outage: Outage) -> tuple[int | None, str | None]:
-    for sample in _looks(figures, a, outage):
-        return sample.off, "code43"
+    looks = _looks(figures, a, outage)
+    if looks:
+        return looks[0].off, "code43"
     return (a.start_off, "answer") if a.start_off >= 0 else (None, None)
 
 
