@@ -228,11 +228,12 @@ def handover_figures(figures: Figures) -> list[Row]:
             earlier = [p for p in history.assignments if p.key == a.key and p.t < a.t]
             if not earlier or any(p.end_t is None or p.end_t > a.t for p in earlier):
                 continue
-            loaded, source = _loaded(figures, a, outage)
+            looks = _looks(figures, a, outage)
+            loaded, source = _loaded(a, looks)
             consumed = figures.analysis.distances[number].processed
             if loaded is None or consumed is None:
                 continue
-            had = _had(figures, number, a, outage, loaded)
+            had = _had(figures, number, a, looks, loaded)
             repeated, *_ = figures.analysis.redelivered.get(number, (0, 0, 0))
             found.append(
                 {
@@ -254,8 +255,7 @@ def handover_figures(figures: Figures) -> list[Row]:
     return found
 
 
-def _loaded(figures: Figures, a: Assignment, outage: Outage) -> tuple[int | None, str | None]:
-    looks = _looks(figures, a, outage)
+def _loaded(a: Assignment, looks: Sequence[OffsetSample]) -> tuple[int | None, str | None]:
     if looks:
         return looks[0].off, "code43"
     return (a.start_off, "answer") if a.start_off >= 0 else (None, None)
@@ -271,15 +271,17 @@ def _looks(figures: Figures, a: Assignment, outage: Outage) -> list[OffsetSample
     ]
 
 
-def _had(figures: Figures, number: int, a: Assignment, outage: Outage, loaded: int) -> int:
+def _had(
+    figures: Figures, number: int, a: Assignment, looks: Sequence[OffsetSample], loaded: int
+) -> int:
     """The last look before the assignment, and what was committed to that incarnation since."""
-    looks = [sample.off for sample in _looks(figures, a, outage) if sample.t <= a.t]
+    seen = [sample.off for sample in looks if sample.t <= a.t]
     told = [
         commit.off
         for commit in figures.told.get(number, ())
         if commit.bid == 0 and commit.binc == a.src_binc is not None
     ]
-    return max([looks[-1] if looks else loaded, *told])
+    return max([seen[-1] if seen else loaded, *told])
 
 
 def handover_sums(rows: Iterable[Row]) -> dict[str, tuple[int, int]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 KEY_NAMES: Final = ("grp", "broker", "topic")
 KEY_NUMBERS: Final = ("n1", "n2", "n3", "n4", "n5", "n6")
@@ -162,21 +161,7 @@ LINKS: Final = pa.schema(
 
 
 def sorted_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table in its schema and in one order, whoever made it.
-
-    Column by column: a caller that keeps nothing of the table itself has it in memory once.
-    """
-    if not table.num_rows:
-        return schema.empty_table()
-    columns = [table.column(field.name).cast(field.type) for field in schema]
-    del table
+    """The table in its schema and in one order, whoever made it."""
+    plain = pa.table([table.column(field.name).cast(field.type) for field in schema], schema=schema)
     by = [(name, "ascending") for name in schema.names]
-    order = pc.sort_indices(pa.table(columns, schema=schema), sort_keys=by)
-    taken = []
-    while columns:
-        taken.append(_contiguous(columns.pop(0).take(order)))
-    return pa.table(taken, schema=schema)
-
-
-def _contiguous(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return pa.table({"": column}).combine_chunks().column(0)
+    return plain.sort_by(by).combine_chunks() if plain.num_rows else schema.empty_table()
