@@ -60,12 +60,11 @@ def _bound(figures: Figures, outage: Outage, until: int | None, group: str) -> R
     inputs = _inputs(figures, outage, group, taken)
     terms = _terms(figures, outage, group, taken, inputs)
     bound = ceil(sum(value for _, value in terms.values()) - 1e-9)
-    observed = sum(
-        outage.killed <= dup.bt
-        and (until is None or dup.bt < until)
-        and (report_group(dup.cause) in OFFSET_GROUPS or dup.cause == "DELAY_REPLAY")
-        for dup in figures.dups_of_group[group]
+    dups = figures.dups.of_group(group)
+    counted = dups.of_cause(
+        lambda cause: report_group(cause) in OFFSET_GROUPS or cause == "DELAY_REPLAY"
     )
+    observed = int((counted & dups.begun(outage.killed, until)).sum())
     return {
         "fid": outage.fid,
         "group": group,

@@ -111,7 +111,9 @@ def build_report(analysis: Analysis, engine: str) -> tuple[Row, pa.Table]:
 
 def _split_queues(figures: Figures, queues: Sequence[Row]) -> None:
     """Add to each queue its duplicates by report group."""
-    found = Counter((dup.queue, report_group(dup.cause)) for dup in figures.dups)
+    found: Counter[tuple[GroupQueue, str]] = Counter()
+    for (*place, cause), count in figures.dups.counts(*GroupQueue._fields, "cause").items():
+        found[GroupQueue(*place), report_group(cause)] += count
     by_queue: dict[GroupQueue, Row] = {}
     for (queue, group), count in sorted(found.items()):
         by_queue.setdefault(queue, {})[group] = count
@@ -250,7 +252,7 @@ def _window(folder: RunFolder) -> Row:
 def _clock(figures: Figures) -> Row:
     clocks = figures.analysis.history.clocks
     closed = figures.analysis.folder.closed.get("clock") or {}
-    ambiguous = sum(dup.ambiguous for dup in figures.dups)
+    ambiguous = int(figures.dups.flags("ambiguous").sum())
     return {
         "hosts": [
             {"host": host, "offset_ns": clocks.offset[host], "error_ns": clocks.error[host]}

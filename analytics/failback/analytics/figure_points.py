@@ -6,7 +6,7 @@ second), ``exposure`` (messages), and ``event`` where a client takes queues or a
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Final
 
@@ -30,11 +30,13 @@ def figure_points(figures: Figures) -> pa.Table:
 
 
 def _repeats(figures: Figures) -> Iterator[Point]:
-    totals = Counter(dup.queue for dup in figures.dups)
+    totals = figures.dups.queues()
     shown = set(sorted(totals, key=lambda key: (-totals[key], key))[:MAX_QUEUES])
-    counts = Counter((dup.queue, dup.bt // NS) for dup in figures.dups if dup.queue in shown)
-    for (queue, second), count in sorted(counts.items()):
-        yield Point("dup_by_queue", *queue, second * NS, count, None)
+    counts = figures.dups.counts(*GroupQueue._fields, figures.dups.ints("bt") // NS)
+    for (*place, second), count in sorted(counts.items()):
+        queue = GroupQueue(*place)
+        if queue in shown:
+            yield Point("dup_by_queue", *queue, second * NS, count, None)
 
 
 def _exposure(figures: Figures) -> Iterator[Point]:

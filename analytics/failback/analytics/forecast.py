@@ -103,12 +103,9 @@ def _case(figures: Figures, number: int, until: int | None, group: str) -> _Case
 def _row(
     figures: Figures, outage: Outage, until: int | None, group: str, predicted: Prediction
 ) -> Row:
-    observed = sum(
-        outage.killed <= dup.bt
-        and (until is None or dup.bt < until)
-        and (report_group(dup.cause) in OFFSET_GROUPS or dup.cause in REPLAYED)
-        for dup in figures.dups_of_group[group]
-    )
+    dups = figures.dups.of_group(group)
+    counted = dups.of_cause(lambda cause: report_group(cause) in OFFSET_GROUPS or cause in REPLAYED)
+    observed = int((counted & dups.begun(outage.killed, until)).sum())
     shown = predicted.to_dict()
     return {
         "fid": outage.fid,

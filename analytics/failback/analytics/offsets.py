@@ -81,12 +81,10 @@ def _age(figures: Figures, number: int, committed: int | None) -> float | None:
     """Store time between the start and what had been committed, from the repeats in between."""
     if committed is None:
         return None
-    times = [
-        dup.store_ms
-        for dup in figures.dups_of_assignment[number]
-        if dup.nth_of_copy > 1 and dup.qoff < committed
-    ]
-    return (max(times) - min(times)) / 1000 if times else None
+    dups = figures.dups.of_assignment(number)
+    again = (dups.ints("nth_of_copy") > 1) & (dups.ints("qoff") < committed)
+    times = dups.ints("store_ms")[again]
+    return int(times.max() - times.min()) / 1000 if times.size else None
 
 
 def resume_figures(figures: Figures) -> Row:

@@ -104,10 +104,10 @@ def _sends(figures: Figures) -> Iterator[Point]:
 def _duplicates(figures: Figures) -> Iterator[Point]:
     total: Counter[int] = Counter()
     grouped: Counter[tuple[str, str, int]] = Counter()
-    for dup in figures.dups:
-        at = dup.bt // NS
-        total[at] += 1
-        grouped[dup.grp, report_group(dup.cause), at] += 1
+    seconds = figures.dups.ints("bt") // NS
+    for (group, cause, at), count in figures.dups.counts("grp", "cause", seconds).items():
+        total[at] += count
+        grouped[group, report_group(cause), at] += count
     for at, count in total.items():
         yield Point("dup_rate", None, None, None, None, at * NS, count, None)
     for (group, label, at), count in grouped.items():
@@ -116,7 +116,7 @@ def _duplicates(figures: Figures) -> Iterator[Point]:
 
 def _staircases(figures: Figures) -> Iterator[Point]:
     """Every copy of an offset over time, for the queues with most duplicates."""
-    dups = Counter(dup.queue for dup in figures.dups)
+    dups = figures.dups.queues()
     shown = set(sorted(figures.seconds, key=lambda key: (-dups[key], key))[:MAX_QUEUES])
     for family, kind in (("front", "delivered"), ("memory", "client_memory")):
         for row in figures.values(family):

@@ -148,8 +148,9 @@ def _produce_ms(figures: Figures, number: int, outage: Outage) -> float | int | 
 
 
 def _first_repeat(figures: Figures, since: int) -> float | int | None:
-    begins = [dup.bt for dup in figures.dups if dup.bt >= since]
-    return millis(min(begins) - since) if begins else None
+    begins = figures.dups.ints("bt")
+    later = begins[begins >= since]
+    return millis(int(later.min()) - since) if later.size else None
 
 
 def _phases(figures: Figures, number: int, outage: Outage, steps: Sequence[FaultStep]) -> Row:

@@ -98,4 +98,5 @@ def _same_copy_repeats(repeats: pa.Table) -> pa.Table:
         pc.not_equal(repeats.column("prev_pqe"), repeats.column("pqe")),
     )
     again = pc.greater(repeats.column("nth_of_copy"), 1)
-    return repeats.filter(pc.fill_null(pc.and_(again, other), False))
+    needed = repeats.select([*_PLACE, "qoff", "bt", "cls"])
+    return needed.filter(pc.fill_null(pc.and_(again, other), False))

@@ -44,7 +44,7 @@ def test_the_local_engine_finds_the_truth(name: str, tmp_path: Path) -> None:
         wanted = truth["groups"][queue["group"]]["queues"][str(queue["qid"])]
         assert (queue["dup"], queue["epochs"]) == (wanted["dup"], wanted["epochs"])
         assert windows(queue) == windows(wanted)
-    assert not any(dup.ambiguous for dup in figures.dups)
+    assert not figures.dups.flags("ambiguous").any()
 
 
 def windows(queue: dict[str, Any]) -> list[tuple[int, int, str]]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from failback.analytics import partials, tables
 from failback.analytics.business_keys import joined_links, links_of, produced_by_key
@@ -132,8 +131,7 @@ class LocalEngine:
     def order(self, context: Context, topics: frozenset[str], classified: pa.Table) -> pa.Table:
         if not topics:
             return tables.ORDER.empty_table()
-        repeats = classified.filter(pc.not_equal(classified.column("cls"), "PRIMARY"))
-        later = np.sort(repeats.column("did").to_numpy())
+        later = passes.repeated_dids(classified)
         found = [
             passes.inversion_rows(chunk, context, topics, later)
             for chunk in self._lake.chunks("deliver", passes.ORDER_COLUMNS)

@@ -155,6 +155,12 @@ def lanes_of(messages: Mapping[Any, IntervalSet]) -> dict[int, IntervalSet]:
     return found
 
 
+def repeated_dids(classified: pa.Table) -> Ints:
+    """Ascending dids of deliveries that are not the first of their message."""
+    did = classified.column("did")
+    return np.sort(did.filter(pc.not_equal(classified.column("cls"), "PRIMARY")).to_numpy())
+
+
 def inversion_rows(
     chunk: pa.Table, context: Context, topics: frozenset[str], later: Ints
 ) -> pa.Table:

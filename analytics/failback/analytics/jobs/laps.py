@@ -1,8 +1,9 @@
 """The engines of a race: each answers one question over one generated run.
 
 ``counts`` is how often offsets were handled more than once, per group and queue, exactly; DuckDB
-and Spark's own ``groupBy`` answer it with five keys. ``causes`` is the whole analysis. ``stage-a``
-and ``read`` are what the whole is compared with: its first half, and reading the same columns.
+and Spark's own ``groupBy`` answer it with five keys. ``causes`` is the whole analysis, ``report``
+the document that is made of it as well. ``stage-a`` and ``read`` are what the whole is compared
+with: its first half, and reading the same columns.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import pyarrow.compute as pc
 from failback.analytics import partials
 from failback.analytics.analysis import analyse, prepare
 from failback.analytics.definitions import DEFAULT
+from failback.analytics.document import build_report
 from failback.analytics.engines.base import Engine
 from failback.analytics.engines.joins import join_depths
 from failback.analytics.engines.local import LocalEngine
@@ -99,6 +101,19 @@ def spark_causes(folder: Path, spark: SparkSession | None) -> Answer:
     return _causes(folder, _spark_engine(spark))
 
 
+def local_report(folder: Path, _: SparkSession | None) -> Answer:
+    """What ``failback report`` says, by group and queue."""
+    lake = _lake(folder)
+    document, _points = build_report(analyse(read_run_folder(folder), lake, LocalEngine(lake)), "")
+    found: dict[str, Any] = {
+        row["group"]: {name: row[name] for name in ("delivered", "dup", "causes")} | {"queues": {}}
+        for row in document["groups"]
+    }
+    for row in document["queues"]:
+        found[row["group"]]["queues"][str(row["qid"])] = {"dup": row["dup"]}
+    return found
+
+
 def local_stage_a(folder: Path, _: SparkSession | None) -> Answer:
     return _stage_a(folder, LocalEngine)
 
@@ -133,6 +148,7 @@ ENGINES: Final[dict[str, Callable[[Path, SparkSession | None], Answer]]] = {
     "local-read": read,
     "local-stage-a": local_stage_a,
     "local-causes": local_causes,
+    "local-report": local_report,
     "spark-group-by": spark_group_by,
     "spark-counts": spark_counts,
     "spark-stage-a": spark_stage_a,
@@ -206,7 +222,8 @@ def _causes(folder: Path, make: Callable[[Lake], Engine]) -> Answer:
     copies_ = analysis.stage_a.depths["copy"]
     for grp, qid in set(zip(*(copies_.column(n).to_pylist() for n in ("grp", "n1")), strict=True)):
         found[grp]["queues"][str(qid)] = {"dup": 0, "causes": {}}
-    dups = analysis.repeats.filter(pc.equal(analysis.repeats.column("cls"), "DUP"))
+    needed = analysis.repeats.select(["grp", "qid", "cause", "did", "cls"])
+    dups = needed.filter(pc.equal(needed.column("cls"), "DUP"))
     joined = dups.group_by(["grp", "qid", "cause"]).aggregate([("did", "count")])
     columns = (joined.column(name).to_pylist() for name in ("grp", "qid", "cause", "did_count"))
     for grp, qid, cause, count in zip(*columns, strict=True):

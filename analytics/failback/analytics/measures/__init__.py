@@ -1,13 +1,7 @@
 """Figures per group and queue, from result tables. Integers in, ratios at the very end. Pure."""
 
 from failback.analytics.measures.groups import group_figures, totals_of
-from failback.analytics.measures.lookups import (
-    Dup,
-    Figures,
-    declared_group,
-    group_names,
-    topics_of,
-)
+from failback.analytics.measures.lookups import Figures, declared_group, group_names, topics_of
 from failback.analytics.measures.loss import FATES, LOST_FATES, losses_of
 from failback.analytics.measures.numbers import NS, Row, millis, quantile, ratio, seconds
 from failback.analytics.measures.queues import queue_figures
@@ -17,7 +11,6 @@ __all__ = [
     "FATES",
     "LOST_FATES",
     "NS",
-    "Dup",
     "Figures",
     "Row",
     "declared_group",

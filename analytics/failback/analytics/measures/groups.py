@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+import numpy as np
 import pyarrow.compute as pc
 
 from failback.analytics.labels import REPORT_GROUPS, report_group
-from failback.analytics.measures.lookups import Dup, Figures, declared_group, topics_of
+from failback.analytics.measures.dups import Dups
+from failback.analytics.measures.lookups import Figures, declared_group, topics_of
 from failback.analytics.measures.loss import LOST_FATES
-from failback.analytics.measures.numbers import Row, ratio, seconds
+from failback.analytics.measures.numbers import Row, ratio, seconds, total
 from failback.analytics.measures.repeats import ages_of, blast_of, dedupe_of
 from failback.analytics.measures.sends import send_figures
 
@@ -27,12 +29,15 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
     ):
         counts[depth] += hi - lo
     delivered, distinct = figures.group_sums("delivered")[name], sum(counts.values())
-    dups = figures.dups_of_group[name]
+    dups = figures.dups.of_group(name)
     retry = figures.retries[name]
-    messages = {(dup.lane, dup.lseq, dup.fkey) for dup in dups}
-    causes = Counter(dup.cause for dup in dups if dup.cause is not None)
-    by_group = Counter(report_group(dup.cause) for dup in dups)
-    useless = [dup for dup in dups if dup.after_success is True]
+    messages = dups.distinct("lane", "lseq", "fkey")
+    causes = {cause: count for (cause,), count in dups.counts("cause").items()}
+    by_group: Counter[str] = Counter()
+    for cause, count in causes.items():
+        by_group[report_group(cause)] += count
+    useless = dups.where(dups.flags("after_success"))
+    known = int(dups.valid("after_success").sum())
     order = [row for row in figures.analysis.order.to_pylist() if row["grp"] == name]
     declared = [
         group
@@ -52,9 +57,9 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
         "retry": retry,
         "dup": len(dups),
         "dup_after_success": len(useless),
-        "dup_before_success": sum(dup.after_success is False for dup in dups),
-        "dup_unknown_order": sum(dup.after_success is None for dup in dups),
-        "dup_messages": len(messages),
+        "dup_before_success": known - len(useless),
+        "dup_unknown_order": len(dups) - known,
+        "dup_messages": messages,
         "lost": None if fates is None else sum(fates.get(fate, 0) for fate in LOST_FATES),
         "skipped": None if fates is None else fates.get("SKIPPED", 0),
         "store_lost": None if fates is None else fates.get("STORE_LOST", 0),
@@ -63,16 +68,16 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
         "max_redelivery": max(counts, default=0),
         "abandoned": figures.group_sums("abandoned")[name],
         "dup_ratio": ratio(len(dups), distinct),
-        "dup_msg_ratio": ratio(len(messages), distinct),
+        "dup_msg_ratio": ratio(messages, distinct),
         "amplification": ratio(delivered, distinct),
-        "wasted_seconds": seconds(sum(d.et - d.bt for d in useless if d.et is not None)),
+        "wasted_seconds": seconds(_handled(useless)),
         "handler_seconds": seconds(figures.group_sums("handler_ns")[name]),
-        "causes": dict(sorted(causes.items())),
+        "causes": {cause: causes[cause] for cause in sorted(filter(None, causes))},
         "causes_split": _split(dups),
         "report_groups": {group: by_group[group] for group in REPORT_GROUPS},
         "unattributed": by_group["unattributed"],
-        "inherited": sum(dup.inherited for dup in dups),
-        "partial_view": sum(dup.partial_view for dup in dups),
+        "inherited": int(dups.flags("inherited").sum()),
+        "partial_view": int(dups.flags("partial_view").sum()),
         "redelivery_counts": {str(k): counts[k] for k in sorted(counts)},
         "repeat_age_seconds": ages_of(useless),
         "dedupe": dedupe_of(figures, name, useless),
@@ -80,13 +85,18 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
     }
 
 
-def _split(dups: Iterable[Dup]) -> Row:
+def _handled(dups: Dups) -> int:
+    """How long handlers worked on them, ns."""
+    return total((dups.ints("et") - dups.ints("bt"))[dups.valid("et")])
+
+
+def _split(dups: Dups) -> Row:
     found: dict[str, Row] = {}
-    names = {True: "after_success", False: "before_success", None: "unknown_order"}
-    for dup in dups:
-        if dup.cause is not None:
-            counts = found.setdefault(dup.cause, dict.fromkeys(names.values(), 0))
-            counts[names[dup.after_success]] += 1
+    names = ("unknown_order", "before_success", "after_success")
+    order = dups.valid("after_success").astype(np.int64) + dups.flags("after_success")
+    for (cause, number), count in dups.counts("cause", order).items():
+        if cause is not None:
+            found.setdefault(cause, dict.fromkeys(reversed(names), 0))[names[number]] = count
     return dict(sorted(found.items()))
 
 

@@ -13,40 +13,10 @@ import pyarrow.compute as pc
 
 from failback.analytics import tables
 from failback.analytics.analysis import Analysis
-from failback.analytics.attribution import columns_of
 from failback.analytics.history import GroupQueue, row_id
 from failback.analytics.intervals import IntervalSet
+from failback.analytics.measures.dups import FIELDS, Dups
 from failback.analytics.measures.numbers import Row
-
-
-class Dup(NamedTuple):
-    """One unwanted delivery, as far as figures need it."""
-
-    grp: str
-    client_id: str | None
-    broker: str
-    ptopic: str
-    qid: int
-    qoff: int
-    lane: int
-    lseq: int
-    fkey: str
-    okey: str | None
-    bt: int
-    et: int | None
-    ok_end: int | None
-    store_ms: int
-    cause: str | None
-    after_success: bool | None
-    ambiguous: bool
-    nth_of_copy: int
-    a_no: int | None
-    inherited: bool
-    partial_view: bool
-
-    @property
-    def queue(self) -> GroupQueue:
-        return GroupQueue(self.grp, self.broker, self.ptopic, self.qid)
 
 
 class Told(NamedTuple):
@@ -65,20 +35,17 @@ class Figures:
         self.analysis = analysis
         self.warmup_end_ns = analysis.folder.warmup_end_ns
         self.until_ns = analysis.folder.until_ns
-        bt = analysis.repeats.column("bt")
-        shown = analysis.repeats.filter(
+        repeats = analysis.repeats.select([*FIELDS, "cls"])
+        bt = repeats.column("bt")
+        shown = repeats.filter(
             pc.and_(pc.greater_equal(bt, self.warmup_end_ns), pc.less(bt, self.until_ns))
         )
         self.outside_assignment: int = shown.column("a_no").null_count
-        retries = shown.filter(pc.equal(shown.column("cls"), "RETRY"))
-        self.retries: Counter[str] = Counter(retries.column("grp").to_pylist())
-        dups = shown.filter(pc.equal(shown.column("cls"), "DUP"))
-        self.dups: list[Dup] = list(map(Dup._make, columns_of(dups, *Dup._fields)))
-        self.dups_of_group: dict[str, list[Dup]] = defaultdict(list)
-        self.dups_of_assignment: dict[int | None, list[Dup]] = defaultdict(list)
-        for dup in self.dups:
-            self.dups_of_group[dup.grp].append(dup)
-            self.dups_of_assignment[dup.a_no].append(dup)
+        retries = shown.column("grp").filter(pc.equal(shown.column("cls"), "RETRY"))
+        self.retries: Counter[str] = Counter(
+            {row["values"]: row["counts"] for row in retries.value_counts().to_pylist()}
+        )
+        self.dups = Dups.of(shown)
         self._values: dict[str, list[Row]] = {}
 
     def values(self, family: str) -> list[Row]:

@@ -7,6 +7,8 @@ from fractions import Fraction
 from math import ceil
 from typing import Any, Final
 
+from failback.analytics.intervals import Ints
+
 Row = dict[str, Any]
 
 NS: Final = 1_000_000_000
@@ -30,6 +32,11 @@ def millis(ns: int | None) -> float | int | None:
     return int(exact) if exact.denominator == 1 else float(exact)
 
 
-def quantile(ordered: Sequence[int], share: float) -> int | None:
+def total(values: Ints) -> int:
+    """The exact sum, beyond 2^63 too."""
+    return int((values // NS).sum()) * NS + int((values % NS).sum())
+
+
+def quantile(ordered: Sequence[int] | Ints, share: float) -> int | None:
     """Nearest-rank quantile of ascending values."""
-    return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else None
+    return int(ordered[max(0, ceil(share * len(ordered)) - 1)]) if len(ordered) else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 from failback.analytics.history import GroupQueue
@@ -27,7 +26,7 @@ def queue_figures(figures: Figures) -> tuple[list[Row], bool]:
         row["distinct"] += hi - lo if figure else 0
         if depth > 1 and figure:
             row["depth_ranges"].append({"lo": lo, "hi": hi, "depth": depth, "epoch": epoch})
-    for key, count in Counter(dup.queue for dup in figures.dups).items():
+    for key, count in figures.dups.queues().items():
         found[key]["dup"] = count
     for window in figures.analysis.windows:
         found[window.key]["windows"].append(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 import pyarrow.compute as pc
 
-from failback.analytics.attribution import columns_of
-from failback.analytics.measures.lookups import Dup, Figures
+from failback.analytics.columns import Columns
+from failback.analytics.intervals import Ints
+from failback.analytics.measures.dups import Dups
+from failback.analytics.measures.lookups import Figures
 from failback.analytics.measures.numbers import NS, Row, quantile, ratio, seconds
 
 _DAY_NS: Final = 86_400 * NS
@@ -20,11 +21,12 @@ AGE_EDGES_NS: Final = (
 )
 """10 ms to one day, four bins per factor of ten."""
 MAX_KEYS_LOG2: Final = 24
+_SUCCESS: Final = ("et", "did", "lane", "lseq", "fkey")
 
 
-def ages_of(useless: Sequence[Dup]) -> Row:
-    ages = sorted(_age(dup) for dup in useless)
-    at = np.searchsorted(np.array(ages, np.int64), np.array(AGE_EDGES_NS), "right").tolist()
+def ages_of(useless: Dups) -> Row:
+    ages = _ages(useless)
+    at = np.searchsorted(ages, np.array(AGE_EDGES_NS), "right").tolist()
     points = {
         name: quantile(ages, share)
         for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0))
@@ -38,15 +40,14 @@ def ages_of(useless: Sequence[Dup]) -> Row:
     }
 
 
-def _age(dup: Dup) -> int:
-    """How long after the first success a useless repeat began."""
-    assert dup.ok_end is not None
-    return dup.bt - dup.ok_end
+def _ages(useless: Dups) -> Ints:
+    """How long after the first success useless repeats began, ascending."""
+    return np.sort(useless.ints("bt") - useless.ints("ok_end"))
 
 
-def dedupe_of(figures: Figures, name: str, useless: Sequence[Dup]) -> Row:
+def dedupe_of(figures: Figures, name: str, useless: Dups) -> Row:
     """What share of provably useless repeats a memory of T seconds or N keys would have caught."""
-    ages = np.sort(np.array([_age(dup) for dup in useless], np.int64))
+    ages = _ages(useless)
     by_seconds = [
         {
             "window": seconds(edge),
@@ -54,12 +55,11 @@ def dedupe_of(figures: Figures, name: str, useless: Sequence[Dup]) -> Row:
         }
         for edge in AGE_EDGES_NS
     ]
-    if not useless:
+    if not len(useless):
         return {"by_seconds": [], "by_keys": []}
     bins, total, width = _first_successes(figures, name)
     width_ns = figures.analysis.context.ok_bin_ns
-    begin = np.array([dup.bt for dup in useless], np.int64) // width_ns
-    end = np.array([dup.ok_end for dup in useless], np.int64) // width_ns
+    begin, end = useless.ints("bt") // width_ns, useless.ints("ok_end") // width_ns
     needed = _at(bins, total, begin) - _at(bins, total, end)
     error = _at(bins, width, begin) + _at(bins, width, end)
     by_keys = []
@@ -84,17 +84,18 @@ def _first_successes(figures: Figures, name: str) -> tuple[Any, Any, Any]:
     counts: Counter[int] = Counter(
         {row["n1"]: row["value"] for row in figures.values("ok_bin") if row["grp"] == name}
     )
-    everything = figures.analysis.repeats
-    width_ns = figures.analysis.context.ok_bin_ns
+    everything = figures.analysis.repeats.select(["grp", "status", *_SUCCESS])
     good = pc.and_(
         pc.equal(everything.column("grp"), name), pc.equal(everything.column("status"), "SUCCESS")
     )
-    ends = columns_of(everything.filter(good), "et", "did", "lane", "lseq", "fkey")
-    seen: set[tuple[Any, ...]] = set()
-    for et, _, *message in sorted(ends):
-        if tuple(message) in seen:
-            counts[et // width_ns] -= 1
-        seen.add(tuple(message))
+    ends = Columns(everything.filter(good).select(_SUCCESS))
+    order = np.lexsort((ends.ints("did"), ends.ints("et")))
+    _, first = np.unique(ends.dense("lane", "lseq", "fkey")[order], return_index=True)
+    again = np.delete(order, first)
+    repeated = np.unique(
+        ends.ints("et")[again] // figures.analysis.context.ok_bin_ns, return_counts=True
+    )
+    counts.subtract(dict(zip(*(each.tolist() for each in repeated), strict=True)))
     bins = np.array(sorted(counts), np.int64)
     width = np.array([counts[one] for one in bins.tolist()], np.int64)
     return bins, np.cumsum(width), width
@@ -106,14 +107,14 @@ def _at(bins: Any, values: Any, wanted: Any) -> Any:
     return np.where(at >= 0, values[np.maximum(at, 0)], 0) if bins.size else np.zeros(len(wanted))
 
 
-def blast_of(figures: Figures, name: str, dups: Sequence[Dup]) -> Row:
-    hit = {dup.queue for dup in dups}
+def blast_of(figures: Figures, name: str, dups: Dups) -> Row:
+    hit = dups.distinct("broker", "ptopic", "qid")
     depths = figures.depths("copy")
     mine = depths.filter(pc.equal(depths.column("grp"), name))
     all_ = set(zip(*(mine.column(c).to_pylist() for c in ("broker", "topic", "n1")), strict=True))
     return {
-        "queues": len(hit),
-        "queue_share": ratio(len(hit), len(all_)),
-        "members": len({dup.client_id for dup in dups}),
-        "keys": len({dup.okey for dup in dups if dup.okey is not None}),
+        "queues": hit,
+        "queue_share": ratio(hit, len(all_)),
+        "members": dups.distinct("client_id"),
+        "keys": dups.where(dups.valid("okey")).distinct("okey"),
     }

@@ -217,8 +217,7 @@ class SparkEngine:
         from pyspark.sql import functions as fn
         from pyspark.sql.window import Window
 
-        repeats = classified.filter(pc.not_equal(classified.column("cls"), "PRIMARY"))
-        later = np.sort(repeats.column("did").to_numpy())
+        later = passes.repeated_dids(classified)
         ordered = Pass(
             "deliver",
             passes.ORDER_COLUMNS,
