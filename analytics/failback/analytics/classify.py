@@ -50,11 +50,21 @@ class CauseInputs:
     """Of messages by business key, else empty."""
 
 
-def classify(candidates: pa.Table, inputs: CauseInputs, clocks: Clocks) -> pa.Table:
-    """Add class, cause and harm flags to candidates (``tables.DELIVERY``)."""
-    c = Columns(candidates)
-    if not c.count:
-        return tables.CLASSIFIED.empty_table()
+def classify(candidates: list[pa.Table], inputs: CauseInputs, clocks: Clocks) -> pa.Table:
+    """Add class, cause and harm flags to candidates (``tables.DELIVERY``).
+
+    There may be gigabytes of them: they are taken out of the list.
+    """
+    columns = tables.columns_of(pa.concat_tables([tables.DELIVERY.empty_table(), *candidates]))
+    candidates.clear()
+    for name in columns:
+        columns[name] = tables.contiguous(columns[name])
+    columns |= _found(Columns(pa.table(columns)), inputs, clocks)
+    return tables.sorted_away(columns, tables.CLASSIFIED)
+
+
+def _found(c: Columns, inputs: CauseInputs, clocks: Clocks) -> dict[str, pa.Array]:
+    """What candidates do not say themselves: the further columns of ``tables.CLASSIFIED``."""
     message = c.dense("grp", "lane", "lseq", "fkey")
     copy = c.dense("grp", "broker", "ptopic", "qid", "qoff", "omid")
     bt, et, did, rt = c.ints("bt"), c.ints("et"), c.ints("did"), c.ints("rt")
@@ -80,19 +90,17 @@ def classify(candidates: pa.Table, inputs: CauseInputs, clocks: Clocks) -> pa.Ta
     _producer_causes(c, cause, todo, inputs.produced)
     known_previous = previous >= 0
     where = np.maximum(previous, 0)
-    found = {
-        "nth": nth,
-        "nth_of_copy": nth_of_copy,
+    return {
+        "nth": pa.array(nth),
+        "nth_of_copy": pa.array(nth_of_copy),
         "prev_inc": pa.array(c.ints("inc")[where], mask=~known_previous),
         "prev_pqe": pa.array(c.ints("pqe")[where], mask=~known_previous),
         "cls": _named(np.where(nth == 1, 0, np.where(retry, 1, 2)), CLASSES),
         "cause": cause.array(),
         "after_success": pa.array(after, mask=undecided),
-        "ambiguous": undecided,
+        "ambiguous": pa.array(undecided),
         "ok_end": pa.array(ok_end, mask=ok_end == _NEVER),
     }
-    whole = {name: candidates.column(name) for name in tables.DELIVERY.names} | found
-    return tables.sorted_table(pa.table(whole), tables.CLASSIFIED)
 
 
 def _pair(message: Ints, rt: Ints) -> Ints:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 KEY_NAMES: Final = ("grp", "broker", "topic")
 KEY_NUMBERS: Final = ("n1", "n2", "n3", "n4", "n5", "n6")
@@ -162,6 +163,29 @@ LINKS: Final = pa.schema(
 
 def sorted_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
     """The table in its schema and in one order, whoever made it."""
-    plain = pa.table([table.column(field.name).cast(field.type) for field in schema], schema=schema)
-    by = [(name, "ascending") for name in schema.names]
-    return plain.sort_by(by).combine_chunks() if plain.num_rows else schema.empty_table()
+    return sorted_away(columns_of(table), schema)
+
+
+def columns_of(table: pa.Table) -> dict[str, pa.ChunkedArray]:
+    return dict(zip(table.column_names, table.columns, strict=True))
+
+
+def sorted_away(columns: dict[str, pa.ChunkedArray], schema: pa.Schema) -> pa.Table:
+    """As :func:`sorted_table`, of columns that are taken out of ``columns`` one by one.
+
+    So a table of gigabytes is in memory once, and one column of it twice, if nobody else has it.
+    """
+    for field in schema:
+        columns[field.name] = columns[field.name].cast(field.type)
+    plain = pa.table([columns[name] for name in schema.names], schema=schema)
+    if not plain.num_rows:
+        return schema.empty_table()
+    order = pc.sort_indices(plain, sort_keys=[(name, "ascending") for name in schema.names])
+    del plain
+    taken = [contiguous(columns.pop(name).take(order)) for name in schema.names]
+    return pa.table(taken, schema=schema)
+
+
+def contiguous(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column in one piece, if that is not beyond what one piece holds."""
+    return pa.table({"": column}).combine_chunks().column(0)

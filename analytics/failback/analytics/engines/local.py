@@ -112,10 +112,6 @@ class LocalEngine:
         copied = interval_sets(copies, "grp", "broker", "topic", "n1", "n2")
         if not repeated and not copied:
             return tables.CLASSIFIED.empty_table()
-        found = [
-            passes.candidates_of(chunk, repeated, copied)
-            for chunk in self.deliveries(context, Dropped(), full=True)
-        ]
         key = context.definitions.key
         wanted = passes.sent_lanes(repeated, inputs.links, key)
         attempts = [
@@ -125,7 +121,10 @@ class LocalEngine:
         produced = produced_of(pa.concat_tables([passes.ATTEMPTS.empty_table(), *attempts]))
         if key == BUSINESS_KEY:
             produced = produced_by_key(produced, inputs.links)
-        candidates = pa.concat_tables([tables.DELIVERY.empty_table(), *found])
+        candidates = [
+            passes.candidates_of(chunk, repeated, copied)
+            for chunk in self.deliveries(context, Dropped(), full=True)
+        ]
         return classify(candidates, replace(inputs, produced=produced), context.clocks)
 
     def order(self, context: Context, topics: frozenset[str], classified: pa.Table) -> pa.Table:

@@ -174,8 +174,8 @@ class SparkEngine:
         candidates.createOrReplaceTempView("cand")
         held = self._spark.sql(_sql("stage_b_class")).localCheckpoint()
         held.createOrReplaceTempView("held")
-        found = self._spark.sql(_sql("stage_b_cause")).toArrow()
-        return tables.sorted_table(found, tables.CLASSIFIED)
+        causes = tables.columns_of(self._spark.sql(_sql("stage_b_cause")).toArrow())
+        return tables.sorted_away(causes, tables.CLASSIFIED)
 
     def _views(
         self, context: Context, candidates: DataFrame, attempts: DataFrame, inputs: CauseInputs
