@@ -1,12 +1,13 @@
 # Failback: two commands do everything: `make demo` and `make test`.
 PYTHON ?= python3
 VENV ?= .venv
+BENCH_VENV ?= .venv-bench
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools
 ARGS ?=
 
-.PHONY: help demo test soak lint format bench images clean setup setup-test \
+.PHONY: help demo test soak lint format bench images clean setup setup-test setup-bench \
         test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
 help:
@@ -24,6 +25,10 @@ setup:
 setup-test:
 	@$(PYTHON) tools/setup.py test --venv $(VENV)
 
+# Of a Python that was built with optimisation, as in the images, even if $(PYTHON) was not.
+setup-bench:
+	@$(PYTHON) tools/setup.py bench --venv $(BENCH_VENV)
+
 demo: setup
 	@$(BIN)/failback demo $(ARGS)
 
@@ -36,11 +41,11 @@ test-unit test-integration test-faults test-java test-spark test-e2e test-kube t
 soak: setup-test
 	@$(PYTEST) tests -m soak -s $(ARGS)
 
-bench: setup-test
-	@$(BIN)/python -m tests.benchmarks $(ARGS)
+bench: setup-bench
+	@$(BENCH_VENV)/bin/python -m tests.benchmarks $(ARGS)
 
-bench-%: setup-test
-	@$(BIN)/python -m tests.benchmarks.bench_$* $(ARGS)
+bench-%: setup-bench
+	@$(BENCH_VENV)/bin/python -m tests.benchmarks.bench_$* $(ARGS)
 
 images:
 	@$(PYTHON) tools/build_images.py $(ARGS)
@@ -53,5 +58,5 @@ format: setup-test
 	@$(BIN)/ruff format $(SRC)
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
