@@ -1,0 +1,3 @@
+#include "kernels.h"
+
+PyMethodDef batch_methods[] = {{NULL, NULL, 0, NULL}};
