@@ -19,13 +19,21 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "broker-image"))
 
+from failback.broker.native import kernels  # noqa: E402
 from failback.broker.store.config import StoreConfig  # noqa: E402
 from failback.broker.store.message_store import MessageStore  # noqa: E402
-from failback.protocol.message import BatchElement, pack_host, tags_code  # noqa: E402
+from failback.protocol.message import (  # noqa: E402
+    BatchElement,
+    decode_batch,
+    encode_batch,
+    pack_host,
+    tags_code,
+)
 
 HEAD = struct.Struct(">iIIiiqqiq8sq8siqi")
 HOST = pack_host("127.0.0.1", 10911)
@@ -82,6 +90,20 @@ def append_batches(store: MessageStore, body: bytes, count: int) -> None:
         store.commit_pending()
 
 
+def append_encoded(store: MessageStore, body: bytes, count: int, *, pure: bool) -> None:
+    """Store batches as producers send them; with the kernels, where there are any, unless pure."""
+    data = encode_batch([BatchElement(0, body, PROPERTIES)] * 32)
+    shared: dict[str, Any] = {"topic": TOPIC, "queue_id": 0, "sys_flag": 0, "reconsume_times": 0}
+    shared |= {"born_timestamp": 1_700_000_000_000, "born_host": HOST}
+    shared |= {"batch_properties": b"CLUSTER\x01bench\x02WAIT\x01true"}
+    for _ in range(count // 32):
+        if pure:
+            store.append_batch(elements=decode_batch(data), **shared)
+        else:
+            store.append_encoded_batch(body=data, **shared)
+        store.commit_pending()
+
+
 def pull_all(store: MessageStore, queue_ids: range) -> int:
     count = 0
     for queue_id in queue_ids:
@@ -134,6 +156,16 @@ class Bench:
             "append_batch of 32 + commit",
             self.timed(lambda store: append_batches(store, self.body, self.count)),
         )
+        for name, pure in (
+            ("in Python", True),
+            ("with kernels" if kernels else "no kernels", False),
+        ):
+            self.line(
+                f"encoded batch of 32 + commit, {name}",
+                self.timed(
+                    lambda store, p=pure: append_encoded(store, self.body, self.count, pure=p)
+                ),
+            )
         self.reading()
         self.recovery()
         self.copying("queues take turns", lambda store: append(store, self.body, self.count, 64))

@@ -64,7 +64,7 @@ from failback.protocol.headers import (
     envelope_decoder,
     from_ext,
 )
-from failback.protocol.message import decode_batch, encode_properties, tags_code
+from failback.protocol.message import encode_properties, tags_code
 
 if TYPE_CHECKING:
     from failback.broker.server import RemotingServer
@@ -278,24 +278,21 @@ class SendProcessor:
         """Store every element of a batch as a record of its own, next to each other."""
         properties = header.properties or ""
         self._refuse_batch(header, target, properties, body)
-        elements = decode_batch(body)
-        if not elements:
-            raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
         # The batch's own WAIT stays, unlike a single message's: 4.9.8 stores it.
         wait = (property_of(properties, WAIT_KEY) or "true").lower() == "true"
-        run = self._store.append_batch(
+        run = self._store.append_encoded_batch(
             topic=target.topic,
             queue_id=queue_id,
             sys_flag=header.sys_flag & ~_HOST_BITS | target.sys_flag,
             born_timestamp=header.born_timestamp,
             born_host=connection.born_host,
             reconsume_times=header.reconsume_times or 0,
-            elements=elements,
+            body=body,
             batch_properties=with_cluster_first(properties, self._cluster_property).encode(),
         )
         places, end_offset = run.physical_offsets, run.end_offset
         self._count(target, len(places), end_offset - places[0])
-        ids = b",".join(map(self._answers.message_id, places))
+        ids = self._answers.message_ids(places)
         return self._answers.many, (ids, queue_id, run.queue_offset), end_offset, wait
 
     def _count(self, target: Target, messages: int, stored_bytes: int) -> None:
