@@ -49,11 +49,12 @@ _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 
 _LaidOut = tuple[bytes, list[bytes], list[int], "list[RecordParts]", list[int]]
 """Records, queue entries, tags codes, what the index needs, places."""
-_measure_batch: Final[Callable[[bytes, bytes, int], tuple[int, int] | None] | None] = (
+_Encoded = bytes | memoryview
+_measure_batch: Final[Callable[[_Encoded, bytes, int], tuple[int, int] | None] | None] = (
     kernels.measure_batch if kernels is not None else None
 )
 _lay_out_batch: Final[
-    Callable[[bytes, bytes, bytes, bytes, int, int, int, int, int], _LaidOut] | None
+    Callable[[_Encoded, bytes, bytes, bytes, int, int, int, int, int], _LaidOut] | None
 ] = kernels.lay_out_batch if kernels is not None else None
 
 
@@ -277,7 +278,7 @@ class Appender:
         born_timestamp: int,
         born_host: bytes,
         reconsume_times: int,
-        body: bytes,
+        body: _Encoded,
         batch_properties: bytes,
     ) -> AppendedBatch:
         """Add all messages of a batch that is as its producer packed it, or none of them.
@@ -324,7 +325,7 @@ class Appender:
         born_timestamp: int,
         born_host: bytes,
         reconsume_times: int,
-        body: bytes,
+        body: _Encoded,
         batch_properties: bytes,
     ) -> AppendedBatch | None:
         """Add a plain batch with the kernels; None if it is none, and nothing of it was added."""
