@@ -17,20 +17,31 @@ import tempfile
 import time
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
+from types import ModuleType
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "broker-image"))
 
+from failback.broker.native import kernels  # noqa: E402
 from failback.broker.store.config import StoreConfig  # noqa: E402
 from failback.broker.store.message_store import MessageStore  # noqa: E402
-from failback.protocol.message import BatchElement, pack_host, tags_code  # noqa: E402
+from failback.protocol.message import (  # noqa: E402
+    BatchElement,
+    decode_batch,
+    encode_batch,
+    pack_host,
+    tags_code,
+)
 
 HEAD = struct.Struct(">iIIiiqqiq8sq8siqi")
 HOST = pack_host("127.0.0.1", 10911)
 TOPIC = b"BenchmarkTopic"
 PROPERTIES = b"UNIQ_KEY\x017F00000100002A9F0000000000000000\x02TAGS\x01TagA\x02CLUSTER\x01bench"
+BATCH_PROPERTIES = b"CLUSTER\x01bench\x02WAIT\x01true"
 TAG_A = tags_code("TagA")
 
 
@@ -82,6 +93,32 @@ def append_batches(store: MessageStore, body: bytes, count: int) -> None:
         store.commit_pending()
 
 
+def append_encoded(store: MessageStore, body: bytes, count: int, *, pure: bool) -> None:
+    """Store batches as producers send them; with the kernels, where there are any, unless pure."""
+    data = encode_batch([BatchElement(0, body, PROPERTIES)] * 32)
+    shared: dict[str, Any] = {"topic": TOPIC, "queue_id": 0, "sys_flag": 0, "reconsume_times": 0}
+    shared |= {"born_timestamp": 1_700_000_000_000, "born_host": HOST}
+    shared |= {"batch_properties": BATCH_PROPERTIES}
+    for _ in range(count // 32):
+        if pure:
+            store.append_batch(elements=decode_batch(data), **shared)
+        else:
+            store.append_encoded_batch(body=data, **shared)
+        store.commit_pending()
+
+
+def run_kernel(module: ModuleType, body: bytes, count: int) -> float:
+    """Return µs per record of the two kernel calls for a batch, nothing around them."""
+    data = encode_batch([BatchElement(0, body, PROPERTIES)] * 32)
+    piece, head = bytes((len(TOPIC),)) + TOPIC, bytes(88)
+    began = time.thread_time()
+    for _ in range(count // 32):
+        elements, payload = module.measure_batch(data, BATCH_PROPERTIES, 1 << 30)
+        total = payload + elements * (len(head) + len(piece) + 2)
+        module.lay_out_batch(data, BATCH_PROPERTIES, head, piece, 1, elements, total, 0, 0)
+    return (time.thread_time() - began) / count * 1e6
+
+
 def pull_all(store: MessageStore, queue_ids: range) -> int:
     count = 0
     for queue_id in queue_ids:
@@ -112,14 +149,18 @@ class Bench:
     def line(self, name: str, micros: float) -> None:
         print(f"{name:<44}{micros:>9.2f} µs/record{micros / self.base:>8.2f} × calibration")
 
-    def timed(self, work: Callable[[MessageStore], None]) -> float:
+    def timed(
+        self,
+        work: Callable[[MessageStore], None],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> float:
         """Return µs per record of ``work`` on a fresh store: the median of all rounds."""
         figures = []
         for _ in range(self.rounds):
             store = self.open_store()
-            began = time.perf_counter()
+            began = clock()
             work(store)
-            figures.append((time.perf_counter() - began) / self.count * 1e6)
+            figures.append((clock() - began) / self.count * 1e6)
             store.close()
         return median(figures)
 
@@ -134,10 +175,21 @@ class Bench:
             "append_batch of 32 + commit",
             self.timed(lambda store: append_batches(store, self.body, self.count)),
         )
+        self.encoded_batches()
         self.reading()
         self.recovery()
         self.copying("queues take turns", lambda store: append(store, self.body, self.count, 64))
         self.copying("batches of 32", lambda store: append_batches(store, self.body, self.count))
+
+    def encoded_batches(self) -> None:
+        """Print the CPU of this thread: how long a disk takes is not the question here."""
+        for name, pure in (("Python", True), ("kernels" if kernels else "no kernels", False)):
+            work = partial(append_encoded, body=self.body, count=self.count, pure=pure)
+            micros = self.timed(work, time.thread_time)
+            self.line(f"encoded batch of 32 + commit, {name}, CPU", micros)
+        if kernels is not None:
+            rounds = [run_kernel(kernels, self.body, self.count) for _ in range(self.rounds)]
+            self.line("the kernel alone, CPU", median(rounds))
 
     def reading(self) -> None:
         store = self.open_store()

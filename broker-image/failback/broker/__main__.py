@@ -44,6 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             _print_config(config)
             return 0
         _allow_many_files()
+        keep_freed_memory()
         return _run(config)
     except ConfigError as error:
         print(f"failback broker: {error}", file=sys.stderr)
@@ -80,6 +81,17 @@ def _allow_many_files() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):  # a sandbox may forbid it; it stays as it is
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def keep_freed_memory() -> None:
+    """Let glibc keep up to 16 MiB of what is freed, instead of 256 KiB, for the next requests.
+
+    It learns that from the largest block freed so far, of up to 32 MiB, unless the environment's
+    MALLOC_ variables forbid it. Each batch of large messages is some blocks of half a MiB: given
+    back at once they cost a page fault for every 4 KiB, up to 2 us on a virtual machine, which is
+    more than storing what is in them.
+    """
+    bytearray(8 << 20)
 
 
 def _run(config: BrokerConfig) -> int:

@@ -6,14 +6,19 @@ which has neither, is :func:`failback.protocol.command.encode_pull_response_head
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
+from failback.broker.native import kernels
 from failback.protocol.codes import VERSION
 from failback.protocol.frames import PREFIX
 
 _TAIL: Final = b'"serializeTypeCurrentRPC":"JSON","version":%d}' % VERSION
+_message_ids: Final[Callable[[bytes, list[int]], bytes] | None] = (
+    kernels.message_ids if kernels is not None else None
+)
 
 
 class SendAnswers:
@@ -37,6 +42,12 @@ class SendAnswers:
 
     def message_id(self, physical_offset: int) -> bytes:
         return b"%s%016X" % (self._id_prefix, physical_offset)
+
+    def message_ids(self, physical_offsets: list[int]) -> bytes:
+        """Return the ids of a batch's messages, joined by commas."""
+        if _message_ids is not None:
+            return _message_ids(self._id_prefix, physical_offsets)
+        return b",".join(map(self.message_id, physical_offsets))
 
     def one(
         self, code: int, opaque: int, physical_offset: int, queue_id: int, queue_offset: int

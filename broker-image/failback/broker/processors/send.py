@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -64,7 +64,7 @@ from failback.protocol.headers import (
     envelope_decoder,
     from_ext,
 )
-from failback.protocol.message import decode_batch, encode_properties, tags_code
+from failback.protocol.message import encode_properties, tags_code
 
 if TYPE_CHECKING:
     from failback.broker.server import RemotingServer
@@ -133,9 +133,11 @@ class SendProcessor:
         flag = envelope.flag
         if flag & FLAG_RESPONSE:
             return False
+        header = envelope.extFields
+        body = data[header_end:end] if not header.batch else _in_place(data, header_end, end)
         try:
             make, arguments, end_offset, wait = self._store_message(
-                connection, envelope.extFields, data[header_end:end], envelope.version
+                connection, header, body, envelope.version
             )
         # The boundary of this processor, as in RemotingServer._generic.
         except Exception as error:
@@ -278,24 +280,21 @@ class SendProcessor:
         """Store every element of a batch as a record of its own, next to each other."""
         properties = header.properties or ""
         self._refuse_batch(header, target, properties, body)
-        elements = decode_batch(body)
-        if not elements:
-            raise SendRefused(ResponseCode.MESSAGE_ILLEGAL, "the batch holds no message")
         # The batch's own WAIT stays, unlike a single message's: 4.9.8 stores it.
         wait = (property_of(properties, WAIT_KEY) or "true").lower() == "true"
-        run = self._store.append_batch(
+        run = self._store.append_encoded_batch(
             topic=target.topic,
             queue_id=queue_id,
             sys_flag=header.sys_flag & ~_HOST_BITS | target.sys_flag,
             born_timestamp=header.born_timestamp,
             born_host=connection.born_host,
             reconsume_times=header.reconsume_times or 0,
-            elements=elements,
+            body=body,
             batch_properties=with_cluster_first(properties, self._cluster_property).encode(),
         )
         places, end_offset = run.physical_offsets, run.end_offset
         self._count(target, len(places), end_offset - places[0])
-        ids = b",".join(map(self._answers.message_id, places))
+        ids = self._answers.message_ids(places)
         return self._answers.many, (ids, queue_id, run.queue_offset), end_offset, wait
 
     def _count(self, target: Target, messages: int, stored_bytes: int) -> None:
@@ -337,3 +336,8 @@ class SendProcessor:
             remark = f"the broker[{broker}] sending transaction message is forbidden"
             raise SendRefused(ResponseCode.NO_PERMISSION, remark)
         return True
+
+
+def _in_place(data: bytes, start: int, end: int) -> bytes:
+    """Return a part of ``data`` that is not copied: a batch may be MiBs, and is only read."""
+    return cast(bytes, memoryview(data)[start:end])

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from failback.broker.native import kernels
 from failback.broker.store.consume_queue import ENTRY, ConsumeQueue
 from failback.broker.store.record import (
     MAX_PROPERTIES_BYTES,
@@ -32,7 +33,7 @@ from failback.protocol.codes import (
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
 )
-from failback.protocol.message import V1_MAGIC, BatchElement
+from failback.protocol.message import V1_MAGIC, BatchElement, decode_batch
 
 if TYPE_CHECKING:
     from failback.broker.store.commit_log import CommitLog
@@ -45,6 +46,16 @@ _RECORD_OVERHEAD_LIMIT: Final = 65_536
 """What a record may have beyond ``max_message_bytes``."""
 
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
+
+_LaidOut = tuple[bytes, list[bytes], list[int], "list[RecordParts]", list[int]]
+"""Records, queue entries, tags codes, what the index needs, places."""
+_Encoded = bytes | memoryview
+_measure_batch: Final[Callable[[_Encoded, bytes, int], tuple[int, int] | None] | None] = (
+    kernels.measure_batch if kernels is not None else None
+)
+_lay_out_batch: Final[
+    Callable[[_Encoded, bytes, bytes, bytes, int, int, int, int, int], _LaidOut] | None
+] = kernels.lay_out_batch if kernels is not None else None
 
 
 class Appender:
@@ -187,10 +198,7 @@ class Appender:
             MessageIllegal: A limit is broken, for one element or for the sum.
             ServiceNotAvailable: The store takes no writes.
         """
-        if not self.is_writable:
-            raise ServiceNotAvailable(self.refusal or "this broker is a slave")
-        if sys_flag & TRANSACTION_MASK:
-            raise MessageIllegal("a batch can't be part of a transaction")
+        self._check_takes_batch(sys_flag)
         joined = _join_properties(elements, batch_properties)
         self._check_batch(elements, joined)
         queue = self._queues.find_or_create(topic, queue_id)
@@ -260,6 +268,131 @@ class Appender:
             self.touched[queue] = None
         places = [parts[0] for parts in keyed]
         return AppendedBatch(places, first_queue_offset, physical_offset, store_timestamp)
+
+    def append_encoded_batch(
+        self,
+        *,
+        topic: bytes,
+        queue_id: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int,
+        body: _Encoded,
+        batch_properties: bytes,
+    ) -> AppendedBatch:
+        """Add all messages of a batch that is as its producer packed it, or none of them.
+
+        As :meth:`append_batch` of what ``decode_batch`` finds, at a tenth of the cost where there
+        are kernels. What those don't know, and whatever is wrong, is left to the former.
+
+        Raises:
+            MessageIllegal: As append_batch, or there is no message.
+            ServiceNotAvailable: The store takes no writes.
+            ProtocolError: The lengths in ``body`` contradict each other.
+        """
+        appended = self._lay_out(
+            topic,
+            queue_id,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            reconsume_times,
+            body,
+            batch_properties,
+        )
+        if appended is not None:
+            return appended
+        elements = decode_batch(body)
+        if not elements:
+            raise MessageIllegal("the batch holds no message")
+        return self.append_batch(
+            topic=topic,
+            queue_id=queue_id,
+            sys_flag=sys_flag,
+            born_timestamp=born_timestamp,
+            born_host=born_host,
+            reconsume_times=reconsume_times,
+            elements=elements,
+            batch_properties=batch_properties,
+        )
+
+    def _lay_out(
+        self,
+        topic: bytes,
+        queue_id: int,
+        sys_flag: int,
+        born_timestamp: int,
+        born_host: bytes,
+        reconsume_times: int,
+        body: _Encoded,
+        batch_properties: bytes,
+    ) -> AppendedBatch | None:
+        """Add a plain batch with the kernels; None if it is none, and nothing of it was added."""
+        if _measure_batch is None or _lay_out_batch is None:
+            return None
+        measured = _measure_batch(body, batch_properties, self._config.max_message_bytes)
+        if measured is None:
+            return None
+        self._check_takes_batch(sys_flag)
+        queue = self._queues.find(topic, queue_id) or self._queues.find_or_create(topic, queue_id)
+        if queue.is_schedule:
+            return None
+        store_host = self._config.store_host
+        sys_flag, fixed = _with_hosts(sys_flag, queue.fixed_bytes, born_host, store_host)
+        log = self._log
+        if log.pending_tail == log.tail:
+            self._read_clock()
+        store_timestamp = self.store_timestamp
+        try:
+            head = head_layout(born_host, store_host).pack(
+                0,
+                V1_MAGIC,
+                0,
+                queue_id,
+                0,
+                0,
+                0,
+                sys_flag,
+                born_timestamp,
+                born_host,
+                store_timestamp,
+                store_host,
+                reconsume_times,
+                0,
+                0,
+            )
+        except struct.error:
+            return None
+        count, payload_bytes = measured
+        total = count * fixed + payload_bytes
+        start, queue_offset = log.place(total), queue.next_offset
+        try:
+            records, entries, codes, keyed, places = _lay_out_batch(
+                body,
+                batch_properties,
+                head,
+                queue.topic_piece,
+                store_timestamp,
+                count,
+                total,
+                queue_offset,
+                start,
+            )
+        except BaseException:  # no memory, or a fault of ours: the log must not have a gap
+            log.pending_tail = start
+            raise
+        log.pieces.append(records)
+        self.keyed += keyed
+        queue.add_run(entries, codes, start + total)
+        self.touched[queue] = None
+        return AppendedBatch(places, queue_offset, start + total, store_timestamp)
+
+    def _check_takes_batch(self, sys_flag: int) -> None:
+        if not self.is_writable:
+            raise ServiceNotAvailable(self.refusal or "this broker is a slave")
+        if sys_flag & TRANSACTION_MASK:
+            raise MessageIllegal("a batch can't be part of a transaction")
 
     def _check_batch(self, elements: Sequence[BatchElement], joined: Sequence[bytes]) -> None:
         limit = self._config.max_message_bytes

@@ -121,6 +121,7 @@ class MessageStore(StoreReader):
         self._appender = appender = Appender(config, log, queues, dispatcher, clock_ms)
         self.append = appender.append
         self.append_batch = appender.append_batch
+        self.append_encoded_batch = appender.append_encoded_batch
         self._late = LateWork(self._dispatch, _GATHER_SECONDS)
         self._append_listeners: list[Callable[[], None]] = []
         self._unlock: Callable[[], None] | None = None

@@ -1,0 +1,3 @@
+#include "kernels.h"
+
+PyMethodDef index_methods[] = {{NULL, NULL, 0, NULL}};
