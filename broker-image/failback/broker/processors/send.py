@@ -24,6 +24,8 @@ from failback.broker.delayed import SCHEDULE_TOPIC_BYTES, waiting_place
 from failback.broker.durability import DurabilityGate
 from failback.broker.health_endpoints import BrokerPhase
 from failback.broker.identity import BrokerIdentity
+from failback.broker.native import kernels
+from failback.broker.processors.plain_sends import PlainSends
 from failback.broker.send_rules import (
     CLUSTER_KEY,
     DELAY_KEY,
@@ -106,6 +108,18 @@ class SendProcessor:
         self._decode = envelope_decoder(SendMessageRequestHeaderV2).decode
         self._phase = phase
         self._halves = halves
+        self._plain: PlainSends | None = None
+        if kernels is not None:
+            self._plain = PlainSends(
+                kernels,
+                server=server,
+                store=store,
+                admission=admission,
+                gate=gate,
+                statistics=statistics,
+                phase=phase,
+                cluster_property=self._cluster_property,
+            )
 
     def take_settings(self) -> None:
         """Answer with the region and the trace switch of now: both stand in every answer."""
@@ -119,8 +133,16 @@ class SendProcessor:
             server.handle(code, self.handle)
         server.handle_fast(codes.SEND_MESSAGE_V2, self.fast)
         server.handle_fast(codes.SEND_BATCH_MESSAGE, self.fast)
+        if self._plain is not None:
+            server.handle_run(codes.SEND_MESSAGE_V2, self.run)
 
     # --- two ways in -------------------------------------------------------------------
+
+    def run(self, connection: BrokerConnection, data: bytes, position: int) -> int:
+        """Answer the plain messages at ``position``; return where the next frame begins."""
+        if self._plain is None:
+            return position
+        return self._plain.take(connection, data, position, self._answers)
 
     def fast(
         self, connection: BrokerConnection, data: bytes, start: int, header_end: int, end: int
