@@ -194,7 +194,7 @@ class Appender:
     def enter_run(
         self, queue: ConsumeQueue, entries: list[bytes], codes: list[int], end_offset: int
     ) -> None:
-        """Add the entries that a run has for one queue, the last of which ends at ``end_offset``."""
+        """Add the entries that a run has for one queue; its last record ends at ``end_offset``."""
         queue.add_run(entries, codes, end_offset)
         self.touched[queue] = None
 

@@ -118,7 +118,8 @@ class MessageStore(StoreReader):
         super().__init__(config, log, queues, dispatcher, writer, index)
         self._expiry = Expiry(files, config, log, queues, clock_ms=clock_ms)
         self._expiry.followers.append(index.drop_before)
-        self.appender = self._appender = appender = Appender(config, log, queues, dispatcher, clock_ms)
+        self._appender = appender = Appender(config, log, queues, dispatcher, clock_ms)
+        self.appender = appender
         self.append = appender.append
         self.append_batch = appender.append_batch
         self._late = LateWork(self._dispatch, _GATHER_SECONDS)
