@@ -13,9 +13,6 @@ extern PyMethodDef dispatch_methods[];
 extern PyMethodDef index_methods[];
 extern PyMethodDef send_methods[];
 
-/* zlib's crc32(data). */
-uint32_t crc32_of(const uint8_t *data, size_t size);
-
 static inline uint16_t read_u16(const uint8_t *at) { return (uint16_t)(at[0] << 8 | at[1]); }
 
 static inline uint32_t read_u32(const uint8_t *at)

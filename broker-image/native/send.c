@@ -3,441 +3,18 @@
  * Only what leaves no doubt is taken here. The first frame that is not as usual ends the run, and
  * Python decodes it, with the same result for whatever could have been taken. So every check in
  * here may refuse too much, and none may refuse too little. */
-#include "kernels.h"
+#include "send.h"
 #include <stddef.h>
 
 #define MAX_FRAME_BYTES (16 * 1024 * 1024)
-#define MAX_PROPERTY_BYTES 32767
 #define RECORD_OVERHEAD_LIMIT 65536
 #define HEAD_V4_BYTES 88
-#define V6_EXTRA_BYTES 12
 #define MAGIC 0xdaa320a7u
 #define BORN_HOST_V6 0x10
 #define STORE_HOST_V6 0x20
-#define TRANSACTION_MASK 0x0c
-#define FLAG_RESPONSE 1
-#define FLAG_ONEWAY 2
 #define MOST_QUEUES 64
 #define ANSWER_PIECES 5
 #define ENTRY_BYTES 20
-#define NAME_END 1
-#define PROPERTY_END 2
-
-static const char begin[] = "{\"code\":310,";
-
-typedef struct {
-    const uint8_t *at;
-    const uint8_t *end;
-} Cursor;
-
-typedef struct {
-    const uint8_t *start;
-    size_t size;
-} Text;
-
-typedef struct {
-    int64_t numbers[26]; /* by the letter of the field */
-    uint32_t fields;     /* a bit for each letter that was met */
-    int32_t opaque, flag;
-    Text topic, properties; /* the properties with their escapes */
-} Send;
-
-/* --- the header ----------------------------------------------------------------------------- */
-
-static int skip(Cursor *cursor, char mark)
-{
-    if (cursor->at == cursor->end || *cursor->at != (uint8_t)mark) {
-        return 0;
-    }
-    cursor->at++;
-    return 1;
-}
-
-/* A string of printable ASCII without escapes. */
-static int plain_text(Cursor *cursor, Text *text)
-{
-    if (!skip(cursor, '"')) {
-        return 0;
-    }
-    text->start = cursor->at;
-    while (cursor->at < cursor->end && *cursor->at != '"') {
-        if (*cursor->at < 0x20 || *cursor->at > 0x7e || *cursor->at == '\\') {
-            return 0;
-        }
-        cursor->at++;
-    }
-    text->size = (size_t)(cursor->at - text->start);
-    return skip(cursor, '"');
-}
-
-/* Any string, not yet checked: ``copy_properties`` does that. */
-static int raw_text(Cursor *cursor, Text *text)
-{
-    if (!skip(cursor, '"')) {
-        return 0;
-    }
-    text->start = cursor->at;
-    while (cursor->at < cursor->end && *cursor->at != '"') {
-        if (*cursor->at == '\\' && ++cursor->at == cursor->end) {
-            return 0;
-        }
-        cursor->at++;
-    }
-    text->size = (size_t)(cursor->at - text->start);
-    return skip(cursor, '"');
-}
-
-static int digits(Cursor *cursor, int64_t lowest, int64_t highest, int64_t *number)
-{
-    int is_negative = skip(cursor, '-');
-    const uint8_t *start = cursor->at;
-    uint64_t value = 0;
-    while (cursor->at < cursor->end && *cursor->at >= '0' && *cursor->at <= '9') {
-        value = value * 10 + (uint64_t)(*cursor->at++ - '0');
-        if (cursor->at - start > 18) { /* no born timestamp of this or any later age */
-            return 0;
-        }
-    }
-    if (cursor->at == start || (*start == '0' && (is_negative || cursor->at - start > 1))) {
-        return 0;
-    }
-    *number = is_negative ? -(int64_t)value : (int64_t)value;
-    return *number >= lowest && *number <= highest;
-}
-
-/* A number, raw or as a string. What may follow it is the caller's to check. */
-static int number(Cursor *cursor, int64_t lowest, int64_t highest, int64_t *value)
-{
-    if (!skip(cursor, '"')) {
-        return digits(cursor, lowest, highest, value);
-    }
-    return digits(cursor, lowest, highest, value) && skip(cursor, '"');
-}
-
-static int raw_int32(Cursor *cursor, int32_t *value)
-{
-    int64_t read;
-    if (!digits(cursor, INT32_MIN, INT32_MAX, &read)) {
-        return 0;
-    }
-    *value = (int32_t)read;
-    return 1;
-}
-
-static int word(Cursor *cursor, const char *expected)
-{
-    size_t size = strlen(expected);
-    if ((size_t)(cursor->end - cursor->at) < size || memcmp(cursor->at, expected, size) != 0) {
-        return 0;
-    }
-    cursor->at += size;
-    return 1;
-}
-
-static int truth(Cursor *cursor, int64_t *value)
-{
-    int is_text = skip(cursor, '"');
-    *value = word(cursor, "true");
-    return (*value || word(cursor, "false")) && (!is_text || skip(cursor, '"'));
-}
-
-static int any_value(Cursor *cursor)
-{
-    Text text;
-    int64_t value;
-    if (cursor->at < cursor->end && *cursor->at == '"') {
-        return plain_text(cursor, &text);
-    }
-    return digits(cursor, INT64_MIN, INT64_MAX, &value);
-}
-
-static int is_word(Text text, const char *expected)
-{
-    return text.size == strlen(expected) && memcmp(text.start, expected, text.size) == 0;
-}
-
-/* One of SendMessageRequestHeaderV2: each has a letter. */
-static int read_field(Cursor *cursor, Text key, Send *send)
-{
-    Text ignored;
-    if (key.size != 1 || *key.start < 'a' || *key.start > 'm') {
-        return any_value(cursor);
-    }
-    int64_t *value = &send->numbers[*key.start - 'a'];
-    uint32_t bit = 1u << (*key.start - 'a');
-    if (send->fields & bit) {
-        return 0;
-    }
-    send->fields |= bit;
-    switch (*key.start) {
-    case 'a':
-    case 'c':
-        return plain_text(cursor, &ignored);
-    case 'b':
-        return plain_text(cursor, &send->topic);
-    case 'g':
-        return number(cursor, INT64_MIN, INT64_MAX, value);
-    case 'i':
-        return raw_text(cursor, &send->properties);
-    case 'k':
-        return truth(cursor, value);
-    case 'm':
-        return truth(cursor, value) && !*value;
-    default:
-        return number(cursor, INT32_MIN, INT32_MAX, value);
-    }
-}
-
-static int read_fields(Cursor *cursor, Send *send)
-{
-    if (!skip(cursor, '{')) {
-        return 0;
-    }
-    do {
-        Text key;
-        if (!plain_text(cursor, &key) || !skip(cursor, ':') || !read_field(cursor, key, send)) {
-            return 0;
-        }
-    } while (skip(cursor, ','));
-    const uint32_t required = (1u << ('h' - 'a' + 1)) - 1;
-    return skip(cursor, '}') && (send->fields & required) == required;
-}
-
-/* Read a whole JSON header; 0 unless it is that of a plain V2 send. */
-static int read_header(const uint8_t *start, const uint8_t *end, Send *send)
-{
-    enum { EXT_FIELDS = 1, OPAQUE = 2, FLAG = 4, VERSION = 8, LANGUAGE = 16 };
-    Cursor cursor = {start, end};
-    uint32_t met = 0, met_now;
-    memset(send, 0, sizeof *send);
-    if (!word(&cursor, begin)) {
-        return 0;
-    }
-    do {
-        Text key, ignored;
-        int32_t version;
-        int good;
-        if (!plain_text(&cursor, &key) || !skip(&cursor, ':')) {
-            return 0;
-        }
-        if (is_word(key, "extFields")) {
-            met_now = EXT_FIELDS;
-            good = read_fields(&cursor, send);
-        } else if (is_word(key, "opaque")) {
-            met_now = OPAQUE;
-            good = raw_int32(&cursor, &send->opaque);
-        } else if (is_word(key, "flag")) {
-            met_now = FLAG;
-            good = raw_int32(&cursor, &send->flag);
-        } else if (is_word(key, "version")) {
-            met_now = VERSION;
-            good = raw_int32(&cursor, &version);
-        } else if (is_word(key, "language")) {
-            met_now = LANGUAGE;
-            good = plain_text(&cursor, &ignored);
-        } else {
-            met_now = 0;
-            good = any_value(&cursor) && !is_word(key, "code");
-        }
-        if (!good || met & met_now) {
-            return 0;
-        }
-        met |= met_now;
-    } while (skip(&cursor, ','));
-    return skip(&cursor, '}') && cursor.at == end && (met & EXT_FIELDS) && (met & OPAQUE) &&
-           !(send->flag & FLAG_RESPONSE) && !(send->numbers['f' - 'a'] & TRANSACTION_MASK);
-}
-
-/* --- the properties ------------------------------------------------------------------------- */
-
-static int hex_unit(const uint8_t *at, uint32_t *unit)
-{
-    *unit = 0;
-    for (int digit = 0; digit < 4; digit++) {
-        uint8_t mark = at[digit];
-        int is_digit = mark >= '0' && mark <= '9', letter = mark | 0x20;
-        if (!is_digit && (letter < 'a' || letter > 'f')) {
-            return 0;
-        }
-        *unit = *unit << 4 | (uint32_t)(is_digit ? mark - '0' : letter - 'a' + 10);
-    }
-    return *unit < 0xd800 || *unit > 0xdfff;
-}
-
-/* How many bytes a character has that begins with ``at[0]``, 0 if none does. Strict UTF-8. */
-static size_t character(const uint8_t *at, const uint8_t *end)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t size = *at < 0x80 ? 1 : *at >> 5 == 6 ? 2 : *at >> 4 == 14 ? 3 : *at >> 3 == 30 ? 4 : 0;
-    if (size == 0 || (size_t)(end - at) < size) {
-        return 0;
-    }
-    uint32_t code = size == 1 ? *at : *at & (0x7fu >> size);
-    for (size_t next = 1; next < size; next++) {
-        if (at[next] >> 6 != 2) {
-            return 0;
-        }
-        code = code << 6 | (at[next] & 0x3f);
-    }
-    return code < least[size] || (code >= 0xd800 && code <= 0xdfff) || code > 0x10ffff ? 0 : size;
-}
-
-static uint8_t *put_unit(uint8_t *out, uint32_t unit)
-{
-    if (unit < 0x80) {
-        *out++ = (uint8_t)unit;
-    } else {
-        if (unit < 0x800) {
-            *out++ = (uint8_t)(0xc0 | unit >> 6);
-        } else {
-            *out++ = (uint8_t)(0xe0 | unit >> 12);
-            *out++ = (uint8_t)(0x80 | (unit >> 6 & 0x3f));
-        }
-        *out++ = (uint8_t)(0x80 | (unit & 0x3f));
-    }
-    return out;
-}
-
-/* Write a JSON string's text as UTF-8, never more bytes than it has; -1 if it is no such text. */
-static int64_t copy_properties(Text text, uint8_t *out)
-{
-    static const char names[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
-    const uint8_t *at = text.start, *end = at + text.size;
-    uint8_t *start = out;
-    while (at < end) {
-        if (*at < 0x20) {
-            return -1;
-        }
-        if (*at != '\\') {
-            size_t size = *at < 0x80 ? 1 : character(at, end);
-            if (size == 0) {
-                return -1;
-            }
-            do {
-                *out++ = *at++;
-            } while (--size);
-            continue;
-        }
-        if (end - at < 2) {
-            return -1;
-        }
-        if (at[1] == 'u') {
-            uint32_t unit;
-            if (end - at < 6 || !hex_unit(at + 2, &unit)) {
-                return -1;
-            }
-            out = put_unit(out, unit);
-            at += 6;
-            continue;
-        }
-        const char *name = at[1] ? strchr(names, at[1]) : NULL;
-        if (name == NULL) {
-            return -1;
-        }
-        *out++ = (uint8_t)meant[name - names];
-        at += 2;
-    }
-    return out - start;
-}
-
-/* String.hashCode() of valid UTF-8. */
-static int32_t java_hash(const uint8_t *at, const uint8_t *end)
-{
-    uint32_t state = 0;
-    while (at < end) {
-        if (*at < 0x80) {
-            state = 31 * state + *at++;
-            continue;
-        }
-        uint32_t size = *at >> 5 == 6 ? 2 : *at >> 4 == 14 ? 3 : 4, code = *at & (0x7fu >> size);
-        for (uint32_t next = 1; next < size; next++) {
-            code = code << 6 | (at[next] & 0x3f);
-        }
-        at += size;
-        if (code > 0xffff) {
-            state = 31 * state + (0xd7c0 + (code >> 10));
-            code = 0xdc00 | (code & 0x3ff);
-        }
-        state = 31 * state + code;
-    }
-    return (int32_t)state;
-}
-
-static int ends_with(const uint8_t *start, const uint8_t *end, const char *name)
-{
-    size_t size = strlen(name);
-    return (size_t)(end - start) >= size && memcmp(end - size, name, size) == 0;
-}
-
-/* Whether a property's name ends here and is ``name``, not only the end of another one. */
-static int is_name(const uint8_t *start, const uint8_t *end, const char *name)
-{
-    size_t size = strlen(name);
-    return ends_with(start, end, name) &&
-           ((size_t)(end - start) == size || end[-(ptrdiff_t)size - 1] == PROPERTY_END);
-}
-
-static int means_true(const uint8_t *at, const uint8_t *end)
-{
-    if (end - at != 4) {
-        return 0;
-    }
-    for (int letter = 0; letter < 4; letter++) {
-        uint8_t mark = at[letter];
-        if ((mark >= 'A' && mark <= 'Z' ? mark + 32 : mark) != "true"[letter]) {
-            return 0;
-        }
-    }
-    return 1;
-}
-
-typedef struct {
-    size_t size;
-    int32_t tags_code;
-    int waits;
-} Properties;
-
-/* Make of the ``size`` bytes at ``start`` what is stored: without WAIT, with CLUSTER. There is room
- * for the latter. 0 if they say that this is no plain message. */
-static int settle_properties(uint8_t *start, size_t size, PyObject *cluster, Properties *settled)
-{
-    uint8_t *end = start + size, *wait = NULL, *wait_end = NULL;
-    int has_tags = 0;
-    *settled = (Properties){0, 0, 1};
-    for (uint8_t *at = start; at < end && (at = memchr(at, NAME_END, (size_t)(end - at))); at++) {
-        if (ends_with(start, at, "TRAN_MSG") || ends_with(start, at, "DELAY") ||
-            is_name(start, at, "CLUSTER")) {
-            return 0;
-        }
-        int is_tags = !has_tags && is_name(start, at, "TAGS");
-        int is_wait = wait == NULL && is_name(start, at, "WAIT");
-        if (!is_tags && !is_wait) {
-            continue;
-        }
-        uint8_t *stop = memchr(at, PROPERTY_END, (size_t)(end - at));
-        stop = stop ? stop : end;
-        if (is_tags) {
-            has_tags = 1;
-            settled->tags_code = java_hash(at + 1, stop);
-        } else {
-            wait = at - 4;
-            wait_end = stop < end ? stop + 1 : end;
-            settled->waits = means_true(at + 1, stop);
-        }
-    }
-    if (wait != NULL) {
-        memmove(wait, wait_end, (size_t)(end - wait_end));
-        end -= wait_end - wait;
-    }
-    if (end > start && end[-1] != PROPERTY_END) {
-        *end++ = PROPERTY_END;
-    }
-    memcpy(end, PyBytes_AS_STRING(cluster), (size_t)PyBytes_GET_SIZE(cluster));
-    settled->size = (size_t)(end - start) + (size_t)PyBytes_GET_SIZE(cluster);
-    return settled->size <= MAX_PROPERTY_BYTES;
-}
-
-/* --- a run of messages ---------------------------------------------------------------------- */
 
 typedef struct {
     PyObject *object; /* bytes, of which ``used`` are */
@@ -482,8 +59,9 @@ static int find_queue(Run *run, const Send *send, Queue **found)
     long long next_offset;
     int sys_flag, outcome = FAILED;
     PyObject *piece, *timestamp;
+    int queue_id = (int)send->numbers[QUEUE_ID];
     PyObject *place = PyObject_CallFunction(run->find, "s#i", (const char *)send->topic.start,
-                                            (Py_ssize_t)send->topic.size, (int)send->numbers[4]);
+                                            (Py_ssize_t)send->topic.size, queue_id);
     if (place == NULL) {
         return FAILED;
     }
@@ -493,7 +71,7 @@ static int find_queue(Run *run, const Send *send, Queue **found)
         PyErr_SetString(PyExc_TypeError, "a place is a tuple or None");
     } else if (PyArg_ParseTuple(place, "LSiO!", &next_offset, &piece, &sys_flag, &PyLong_Type,
                                 &timestamp)) {
-        *queue = (Queue){send->topic, (int32_t)send->numbers[4], sys_flag, next_offset, 0, 0,
+        *queue = (Queue){send->topic, queue_id, sys_flag, next_offset, 0, 0,
                          Py_NewRef(piece), Py_NewRef(timestamp), PyList_New(0), PyList_New(0)};
         run->last_queue = run->queue_count++;
         *found = queue;
@@ -507,7 +85,7 @@ static int queue_of(Run *run, const Send *send, Queue **found)
 {
     for (int tried = 0, at = run->last_queue + 1; tried < run->queue_count; tried++, at++) {
         Queue *queue = &run->queues[at = at < run->queue_count ? at : 0];
-        if (queue->queue_id == send->numbers[4] && queue->topic.size == send->topic.size &&
+        if (queue->queue_id == send->numbers[QUEUE_ID] && queue->topic.size == send->topic.size &&
             memcmp(queue->topic.start, send->topic.start, send->topic.size) == 0) {
             run->last_queue = at;
             *found = queue;
@@ -564,7 +142,7 @@ static int answer(Run *run, const Send *send, int64_t where, int64_t queue_offse
     for (int shift = 60; shift >= 0; shift -= 4) {
         *out++ = (uint8_t)"0123456789ABCDEF"[(uint64_t)where >> shift & 15];
     }
-    out = put_decimal(put(out, PyTuple_GET_ITEM(pieces, 1)), send->numbers[4]);
+    out = put_decimal(put(out, PyTuple_GET_ITEM(pieces, 1)), send->numbers[QUEUE_ID]);
     out = put_decimal(put(out, PyTuple_GET_ITEM(pieces, 2)), queue_offset);
     out = put_decimal(put(out, PyTuple_GET_ITEM(pieces, 3)), send->opaque);
     out = put(out, PyTuple_GET_ITEM(pieces, 4));
@@ -580,7 +158,7 @@ static int answer_singly(Run *run, const Send *send, int64_t where, const Queue 
 {
     if (waits) {
         PyObject *later = Py_BuildValue("iLiLL", send->opaque, (long long)where,
-                                        (int)send->numbers[4], (long long)queue->next_offset,
+                                        (int)send->numbers[QUEUE_ID], (long long)queue->next_offset,
                                         (long long)run->physical_offset);
         return give(run->waiting, later) < 0 ? FAILED : TAKEN;
     }
@@ -596,7 +174,7 @@ static int answer_singly(Run *run, const Send *send, int64_t where, const Queue 
 static void write_head(uint8_t *out, const Run *run, const Send *send, const Queue *queue,
                        int64_t size, const uint8_t *body, int64_t body_bytes)
 {
-    int32_t sys_flag = (int32_t)send->numbers[5] & ~(BORN_HOST_V6 | STORE_HOST_V6);
+    int32_t sys_flag = (int32_t)send->numbers[SYS_FLAG] & ~(BORN_HOST_V6 | STORE_HOST_V6);
     sys_flag |= queue->sys_flag;
     sys_flag &= ~(BORN_HOST_V6 | STORE_HOST_V6);
     sys_flag |= PyBytes_GET_SIZE(run->born_host) == 20 ? BORN_HOST_V6 : 0;
@@ -604,16 +182,16 @@ static void write_head(uint8_t *out, const Run *run, const Send *send, const Que
     write_u32(out, (uint32_t)size);
     write_u32(out + 4, MAGIC);
     write_u32(out + 8, crc32_of(body, (size_t)body_bytes) & 0x7fffffff);
-    write_u32(out + 12, (uint32_t)send->numbers[4]);
-    write_u32(out + 16, (uint32_t)send->numbers[7]);
+    write_u32(out + 12, (uint32_t)send->numbers[QUEUE_ID]);
+    write_u32(out + 16, (uint32_t)send->numbers[FLAG]);
     write_u64(out + 20, (uint64_t)queue->next_offset);
     write_u64(out + 28, (uint64_t)run->physical_offset);
     write_u32(out + 36, (uint32_t)sys_flag);
-    write_u64(out + 40, (uint64_t)send->numbers[6]);
+    write_u64(out + 40, (uint64_t)send->numbers[BORN_TIMESTAMP]);
     out = put(out + 48, run->born_host);
     write_u64(out, (uint64_t)PyLong_AsLongLong(queue->timestamp));
     out = put(out + 8, run->store_host);
-    write_u32(out, (uint32_t)send->numbers[9]);
+    write_u32(out, (uint32_t)send->numbers[RECONSUME_TIMES]);
     write_u64(out + 4, 0);
     write_u32(out + 12, (uint32_t)body_bytes);
 }
@@ -672,7 +250,8 @@ static int take(Run *run, const Send *send, const uint8_t *body, int64_t body_by
         return REFUSED;
     }
     int64_t size = before + (int64_t)settled.size;
-    if (size > run->max_body + RECORD_OVERHEAD_LIMIT || run->physical_offset + size > run->room_end) {
+    if (size > run->max_body + RECORD_OVERHEAD_LIMIT ||
+        run->physical_offset + size > run->room_end) {
         return REFUSED;
     }
     write_head(out, run, send, queue, size, body, body_bytes);
@@ -691,7 +270,7 @@ static int64_t take_all(Run *run, const uint8_t *data, int64_t at, int64_t size)
         int64_t header = at + 8, body = header + mark, end = at + 4 + length;
         Send send;
         if (mark > 0xffffff || length > MAX_FRAME_BYTES - 4 || body > end || end > size ||
-            !read_header(data + header, data + body, &send)) {
+            !read_send_header(data + header, data + body, &send)) {
             break;
         }
         int outcome = take(run, &send, data + body, end - body);
@@ -706,12 +285,16 @@ static int64_t take_all(Run *run, const uint8_t *data, int64_t at, int64_t size)
     return at;
 }
 
-static int shrink(Buffer *buffer) { return _PyBytes_Resize(&buffer->object, (Py_ssize_t)buffer->used); }
+static int shrink(Buffer *buffer)
+{
+    return _PyBytes_Resize(&buffer->object, (Py_ssize_t)buffer->used);
+}
 
 static PyObject *result_of(Run *run, int64_t position)
 {
     PyObject *queues = PyList_New(run->queue_count);
-    if (queues == NULL || shrink(&run->records) < 0 || (run->is_open && shrink(&run->answers) < 0)) {
+    if (queues == NULL || shrink(&run->records) < 0 ||
+        (run->is_open && shrink(&run->answers) < 0)) {
         Py_XDECREF(queues);
         return NULL;
     }
@@ -800,20 +383,7 @@ static PyObject *take_sends(PyObject *module, PyObject *arguments)
     return result;
 }
 
-static PyObject *crc32(PyObject *module, PyObject *data)
-{
-    Py_buffer view;
-    (void)module;
-    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) {
-        return NULL;
-    }
-    uint32_t crc = crc32_of(view.buf, (size_t)view.len);
-    PyBuffer_Release(&view);
-    return PyLong_FromUnsignedLong(crc);
-}
-
 PyMethodDef send_methods[] = {
     {"take_sends", take_sends, METH_VARARGS, "See failback.broker.processors.plain_sends."},
-    {"crc32", crc32, METH_O, "zlib.crc32(data)."},
     {NULL, NULL, 0, NULL},
 };

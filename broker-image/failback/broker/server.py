@@ -177,7 +177,8 @@ class RemotingServer:
             if end > size:
                 break
             peeked = data[header_start : header_start + _PEEK_BYTES]
-            if peeked in runs and (left := runs[peeked](connection, data, position)) > position:
+            run = runs.get(peeked)
+            if run is not None and (left := run(connection, data, position)) > position:
                 position = left
                 continue
             handler = fast.get(peeked)

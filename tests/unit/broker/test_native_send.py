@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 import random
 import re
-import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,9 +20,7 @@ import pytest
 
 from failback.broker.answers import SendAnswers
 from failback.broker.native import kernels
-from failback.broker.processors.plain_sends import PlainSends
-from failback.broker.store.record import HEAD_V4
-from failback.protocol.message import BatchElement, encode_batch, tags_code
+from failback.protocol.message import BatchElement, encode_batch
 from tests.support.broker_lab import BrokerLab, LabClient, broker_lab
 
 pytestmark = [
@@ -255,6 +251,10 @@ ODD_VALUES: tuple[Any, ...] = (
     *("2147483648", "-2147483648", "-2147483649", "9223372036854775807", "9223372036854775808"),
     *("true", "false", "True", "FALSE", "1", "0", "yes", "null", "NULL", "é", "\x00", "a\nb", "\\"),
 )
+ODD_TOPICS = (
+    *("%RETRY%PG", "%DLQ%PG", "TBW102", "a b", "", "é", "x" * 127, "x" * 128, "Topic\\Test"),
+    *("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC"),
+)
 LETTERS = "abcdefghijklmno"
 
 
@@ -266,16 +266,7 @@ def odd_fields(chance: random.Random) -> Any:
         key = chance.choice((*LETTERS, *LETTERS, "n", "aa", "é", "", "Signature", "a\n"))
         fields[key] = chance.choice(ODD_VALUES)
     if chance.random() < 0.15:
-        fields["b"] = chance.choice(
-            ("New%d" % chance.randrange(5), "%RETRY%PG", "%DLQ%PG", "TBW102", "a b", "", "é")
-            + (
-                "SCHEDULE_TOPIC_XXXX",
-                "x" * 127,
-                "x" * 128,
-                "Topic\\Test",
-                "RMQ_SYS_TRANS_HALF_TOPIC",
-            )
-        )
+        fields["b"] = chance.choice((f"New{chance.randrange(5)}", *ODD_TOPICS))
     if chance.random() < 0.1:
         fields["e"] = str(chance.choice((-1, -5, 3, 4, 100)))
     if chance.random() < 0.1:
@@ -359,7 +350,7 @@ def read_of(chance: random.Random, frames: int) -> bytes:
 # --- the tests ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 async def test_any_read_comes_to_the_same(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     async with twins(tmp_path) as both:
@@ -529,22 +520,13 @@ async def test_batches_among_sends_keep_their_place(tmp_path: Path) -> None:
 
 
 async def test_more_queues_than_a_run_holds(tmp_path: Path) -> None:
-    async with twins(tmp_path, defaultTopicQueueNums="16") as both:
-        places = itertools.product([f"T{number}" for number in range(9)], range(16))
-        fields = [fields_of(topic=topic, queue=queue) | {"d": "16"} for topic, queue in places]
+    async with twins(tmp_path, defaultTopicQueueNums="8") as both:
+        places = itertools.product([f"T{number}" for number in range(9)], range(8))
+        fields = [fields_of(topic=topic, queue=queue) | {"d": "8"} for topic, queue in places]
         reads = [framed(encode(header_of(each))) for each in fields]
         for _ in range(3):
             await both.feed(b"".join(reads))
-        assert both.taken >= 2 * 144 - 16
-
-
-def test_the_crc_is_that_of_zlib() -> None:
-    assert kernels is not None
-    data = os.urandom(5000)
-    for size in (*range(200), 1000, 1023, 1024, 4096, 4999):
-        for start in (0, 1, 7):
-            piece = data[start : start + size]
-            assert kernels.crc32(piece) == zlib.crc32(piece)
+        assert both.taken >= 2 * 72
 
 
 def test_the_pieces_of_an_answer_are_those_of_its_template() -> None:

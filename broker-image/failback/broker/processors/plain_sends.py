@@ -60,12 +60,12 @@ class PlainSends:
         self._statistics = statistics
         self._phase = phase
         self._cluster_property = cluster_property.encode()
+        self.answers: SendAnswers
+        """Set whenever the settings are taken: see SendProcessor.take_settings."""
         self._found: list[tuple[Target, ConsumeQueue]] = []
         """The queues that the kernel asked for, in this order."""
 
-    def take(
-        self, connection: BrokerConnection, data: bytes, position: int, answers: SendAnswers
-    ) -> int:
+    def take(self, connection: BrokerConnection, data: bytes, position: int) -> int:
         """Store the plain messages at ``position`` of a read; return where the next frame begins.
 
         That is ``position`` itself when the first one is none.
@@ -81,19 +81,20 @@ class PlainSends:
             *room,
             connection.born_host,
             self._cluster_property,
-            answers.pieces,
+            self.answers.pieces,
             self._gate.is_open,
         )
         if taken is None:
             return position
         end, records, end_offset, added, keyed, answered = taken
         self._add(records, end_offset, added, keyed)
+        self._server.uncommitted = True
+        if answered and isinstance(answered, bytes):
+            connection.push(answered)
+            return end
         self._server.note_append()
-        if isinstance(answered, bytes):
-            if answered:
-                connection.push(answered)
-        else:
-            self._answer_singly(connection, answers, answered)
+        if not isinstance(answered, bytes):
+            self._answer_singly(connection, answered)
         return end
 
     def _find(self, topic: str, queue_id: int) -> Place | None:
@@ -112,23 +113,23 @@ class PlainSends:
         self, records: bytes, end_offset: int, added: list[_Added], keyed: list[RecordParts]
     ) -> None:
         self._appender.append_run(records, end_offset, keyed)
+        touched = self._appender.touched
         for (target, queue), (entries, codes, end, stored_bytes) in zip(
             self._found, added, strict=True
         ):
             if entries:  # none: the only message for this queue was not plain
-                self._appender.enter_run(queue, entries, codes, end)
+                queue.add_run(entries, codes, end)
+                touched[queue] = None
                 target.messages_in += len(entries)
                 target.bytes_in += stored_bytes
         self._statistics.put_messages += len(keyed)
         self._statistics.put_bytes += len(records)
 
-    def _answer_singly(
-        self, connection: BrokerConnection, answers: SendAnswers, answered: list[bytes | _Later]
-    ) -> None:
+    def _answer_singly(self, connection: BrokerConnection, answered: list[bytes | _Later]) -> None:
         """Send the answers nobody waits for, hold the others back, in their order."""
         for each in answered:
             if isinstance(each, bytes):
                 connection.push(each)
             else:
                 *arguments, end_offset = each
-                self._gate.answer_later(connection, answers.one, tuple(arguments), end_offset)
+                self._gate.answer_later(connection, self.answers.one, tuple(arguments), end_offset)

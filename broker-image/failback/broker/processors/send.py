@@ -104,7 +104,6 @@ class SendProcessor:
         self._statistics = statistics
         self._cluster_property = f"{CLUSTER_KEY}{identity.cluster_name}"
         self._store_host = identity.store_host
-        self.take_settings()
         self._decode = envelope_decoder(SendMessageRequestHeaderV2).decode
         self._phase = phase
         self._halves = halves
@@ -120,11 +119,14 @@ class SendProcessor:
                 phase=phase,
                 cluster_property=self._cluster_property,
             )
+        self.take_settings()
 
     def take_settings(self) -> None:
         """Answer with the region and the trace switch of now: both stand in every answer."""
         region, trace_on = self._config.region_id, self._config.trace_on
         self._answers = SendAnswers(self._store_host, region, trace_on)
+        if self._plain is not None:
+            self._plain.answers = self._answers
         self._extra = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
 
     def register(self, server: RemotingServer) -> None:
@@ -134,15 +136,9 @@ class SendProcessor:
         server.handle_fast(codes.SEND_MESSAGE_V2, self.fast)
         server.handle_fast(codes.SEND_BATCH_MESSAGE, self.fast)
         if self._plain is not None:
-            server.handle_run(codes.SEND_MESSAGE_V2, self.run)
+            server.handle_run(codes.SEND_MESSAGE_V2, self._plain.take)
 
     # --- two ways in -------------------------------------------------------------------
-
-    def run(self, connection: BrokerConnection, data: bytes, position: int) -> int:
-        """Answer the plain messages at ``position``; return where the next frame begins."""
-        if self._plain is None:
-            return position
-        return self._plain.take(connection, data, position, self._answers)
 
     def fast(
         self, connection: BrokerConnection, data: bytes, start: int, header_end: int, end: int

@@ -186,17 +186,13 @@ class Appender:
         return queue, self.store_timestamp
 
     def append_run(self, records: bytes, end_offset: int, keyed: list[RecordParts]) -> None:
-        """Add records that were laid out from where :meth:`room` said to ``end_offset``."""
+        """Add records that were laid out from where :meth:`room` said to ``end_offset``.
+
+        The caller adds their entries to the queues, and these to :attr:`touched`.
+        """
         self._log.pieces.append(records)
         self._log.pending_tail = end_offset
         self.keyed += keyed
-
-    def enter_run(
-        self, queue: ConsumeQueue, entries: list[bytes], codes: list[int], end_offset: int
-    ) -> None:
-        """Add the entries that a run has for one queue; its last record ends at ``end_offset``."""
-        queue.add_run(entries, codes, end_offset)
-        self.touched[queue] = None
 
     def append_batch(
         self,
