@@ -9,9 +9,13 @@
 #include <string.h>
 
 extern PyMethodDef batch_methods[];
+extern PyMethodDef crc_methods[];
 extern PyMethodDef dispatch_methods[];
 extern PyMethodDef index_methods[];
 extern PyMethodDef send_methods[];
+
+/* zlib.crc32 of these bytes; a record has it without the top bit. */
+uint32_t crc32_of(const uint8_t *at, size_t length);
 
 static inline uint16_t read_u16(const uint8_t *at) { return (uint16_t)(at[0] << 8 | at[1]); }
 

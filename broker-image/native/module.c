@@ -8,7 +8,9 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__native(void)
 {
-    PyMethodDef *all[] = {batch_methods, dispatch_methods, index_methods, send_methods};
+    PyMethodDef *all[] = {
+        batch_methods, crc_methods, dispatch_methods, index_methods, send_methods,
+    };
     PyObject *module = PyModule_Create(&definition);
     for (size_t at = 0; module != NULL && at < sizeof(all) / sizeof(*all); at++) {
         if (PyModule_AddFunctions(module, all[at]) < 0) {
