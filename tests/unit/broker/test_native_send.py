@@ -20,7 +20,7 @@ import pytest
 
 from failback.broker.answers import SendAnswers
 from failback.broker.native import kernels
-from failback.protocol.message import BatchElement, encode_batch
+from failback.protocol.message import MAX_PROPERTIES_BYTES, BatchElement, encode_batch
 from tests.support.broker_lab import BrokerLab, LabClient, broker_lab
 
 pytestmark = [
@@ -369,6 +369,17 @@ async def test_properties_are_stored_the_same(tmp_path: Path, text: str) -> None
                 *(f"a\x01b\x02{piece}\x02c\x01d", f"{piece}\x02{piece}x\x02"),
             )[place]
             await both.feed(usual(properties=placed))
+
+
+async def test_properties_have_the_same_limit(tmp_path: Path) -> None:
+    cluster = len("\x02CLUSTER\x01DefaultCluster")
+    async with twins(tmp_path, mappedFileSizeCommitLog=1 << 20) as both:
+        for size in range(MAX_PROPERTIES_BYTES - 2, MAX_PROPERTIES_BYTES + 3):
+            before = both.taken
+            text = "p\x01" + "y" * (size - cluster - 2)
+            for waiting in (text, f"WAIT\x01true\x02{text}"):
+                await both.feed(usual(properties=waiting))
+            assert both.taken - before == (2 if size <= MAX_PROPERTIES_BYTES else 0)
 
 
 @pytest.mark.parametrize("letter", "abcdefghijklmn")
