@@ -27,7 +27,7 @@ class SendAnswers:
     The message id is the hexadecimal ``store_host`` and the record's physical offset.
     """
 
-    __slots__ = ("_id_prefix", "_many", "_one")
+    __slots__ = ("_id_prefix", "_many", "_one", "pieces")
 
     def __init__(self, store_host: bytes, region: str, trace_on: bool) -> None:
         self._id_prefix = store_host.hex().upper().encode()
@@ -39,6 +39,16 @@ class SendAnswers:
         head = b'{"code":%d,"extFields":' + escaped + b',"msgId":"'
         self._one = head + self._id_prefix + b'%016X",' + fields
         self._many = head + b'%s",' + fields
+        self.pieces = (
+            b'{"code":0,"extFields":%s,"msgId":"%s'
+            % (msgspec.json.encode(extra)[:-1], self._id_prefix),
+            b'","queueId":"',
+            b'","queueOffset":"',
+            b'"},"flag":1,"language":"PYTHON","opaque":',
+            b"," + _TAIL,
+        )
+        """Of :meth:`one` with code 0: between them go the offset, 16 hex digits, queue id, queue
+        offset and opaque."""
 
     def message_id(self, physical_offset: int) -> bytes:
         return b"%s%016X" % (self._id_prefix, physical_offset)

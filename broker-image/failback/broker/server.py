@@ -34,6 +34,9 @@ Handler = Callable[[BrokerConnection, RemotingCommand], Answer | Awaitable[Answe
 FastHandler = Callable[[BrokerConnection, bytes, int, int, int], bool]
 """Takes connection, read, header start, header end, frame end; False = decode it generically."""
 
+RunHandler = Callable[[BrokerConnection, bytes, int], int]
+"""Takes connection, read, where a frame begins; returns where the first one begins that it left."""
+
 LISTEN_BACKLOG: Final = 1024
 # fastjson writes the code first: the first bytes of a header tell which decoder fits it.
 _PEEK_BYTES: Final = 12
@@ -54,6 +57,7 @@ class RemotingServer:
         self._handlers: dict[int, Handler] = {}
         self._main_port_only: set[int] = set()
         self._fast: dict[bytes, FastHandler] = {}
+        self._runs: dict[bytes, RunHandler] = {}
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._dirty: list[BrokerConnection] = []
@@ -85,8 +89,11 @@ class RemotingServer:
 
     def handle_fast(self, code: int, handler: FastHandler) -> None:
         """Give JSON requests that begin with ``code`` to ``handler`` before any decoding."""
-        start = b'{"code":%d,"extFields":' % int(code)
-        self._fast[start[:_PEEK_BYTES]] = handler
+        self._fast[_peek(code)] = handler
+
+    def handle_run(self, code: int, handler: RunHandler) -> None:
+        """Give all that begins with such a request to ``handler``, before the one for ``code``."""
+        self._runs[_peek(code)] = handler
 
     # --- life cycle --------------------------------------------------------------------
 
@@ -159,7 +166,7 @@ class RemotingServer:
         if not self._scheduled:
             self._run_began = connection.last_active
         position, size = 0, len(data)
-        unpack, fast = PREFIX.unpack_from, self._fast
+        unpack, fast, runs = PREFIX.unpack_from, self._fast, self._runs
         while size - position >= 8:
             length, mark = unpack(data, position)
             header_start = position + 8
@@ -169,7 +176,12 @@ class RemotingServer:
                 check_prefix(length, mark >> 24, mark & 0xFFFFFF, MAX_FRAME_BYTES)
             if end > size:
                 break
-            handler = fast.get(data[header_start : header_start + _PEEK_BYTES])
+            peeked = data[header_start : header_start + _PEEK_BYTES]
+            run = runs.get(peeked)
+            if run is not None and (left := run(connection, data, position)) > position:
+                position = left
+                continue
+            handler = fast.get(peeked)
             if (
                 handler is None
                 or mark > 0xFFFFFF
@@ -330,6 +342,11 @@ def request_name(code: int) -> str:
         return RequestCode(code).name
     except ValueError:
         return str(code)
+
+
+def _peek(code: int) -> bytes:
+    start = b'{"code":%d,"extFields":' % int(code)
+    return start[:_PEEK_BYTES]
 
 
 def _nothing() -> None:

@@ -86,6 +86,21 @@ class TopicAdmission:
             )
         return target
 
+    @property
+    def is_unconditional(self) -> bool:
+        """Whether all that a message has to pass is the check of its topic and queue."""
+        config = self._config
+        may_write = config.broker_permission & PERM_WRITE
+        return bool(may_write) and not config.start_accept_send_request_time_stamp
+
+    def known(self, topic: str, queue_id: int) -> Target | None:
+        """Return what :meth:`target_of` would for an ordinary topic met before; else None."""
+        target = self.targets.get(topic)
+        if target is None or self._topics.table.get(topic) is not target.config:
+            return None
+        is_ordinary = target.group is None and queue_id < target.queue_limit
+        return target if is_ordinary else None
+
     def _admit(self, connection: BrokerConnection, header: SendHeader) -> Target:
         """Check a topic that is new here or has changed; create it when that is allowed."""
         topic = header.topic

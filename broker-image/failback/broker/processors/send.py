@@ -24,6 +24,8 @@ from failback.broker.delayed import SCHEDULE_TOPIC_BYTES, waiting_place
 from failback.broker.durability import DurabilityGate
 from failback.broker.health_endpoints import BrokerPhase
 from failback.broker.identity import BrokerIdentity
+from failback.broker.native import kernels
+from failback.broker.processors.plain_sends import PlainSends
 from failback.broker.send_rules import (
     CLUSTER_KEY,
     DELAY_KEY,
@@ -102,15 +104,29 @@ class SendProcessor:
         self._statistics = statistics
         self._cluster_property = f"{CLUSTER_KEY}{identity.cluster_name}"
         self._store_host = identity.store_host
-        self.take_settings()
         self._decode = envelope_decoder(SendMessageRequestHeaderV2).decode
         self._phase = phase
         self._halves = halves
+        self._plain: PlainSends | None = None
+        if kernels is not None:
+            self._plain = PlainSends(
+                kernels,
+                server=server,
+                store=store,
+                admission=admission,
+                gate=gate,
+                statistics=statistics,
+                phase=phase,
+                cluster_property=self._cluster_property,
+            )
+        self.take_settings()
 
     def take_settings(self) -> None:
         """Answer with the region and the trace switch of now: both stand in every answer."""
         region, trace_on = self._config.region_id, self._config.trace_on
         self._answers = SendAnswers(self._store_host, region, trace_on)
+        if self._plain is not None:
+            self._plain.answers = self._answers
         self._extra = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
 
     def register(self, server: RemotingServer) -> None:
@@ -119,6 +135,8 @@ class SendProcessor:
             server.handle(code, self.handle)
         server.handle_fast(codes.SEND_MESSAGE_V2, self.fast)
         server.handle_fast(codes.SEND_BATCH_MESSAGE, self.fast)
+        if self._plain is not None:
+            server.handle_run(codes.SEND_MESSAGE_V2, self._plain.take)
 
     # --- two ways in -------------------------------------------------------------------
 

@@ -177,6 +177,34 @@ class Appender:
             self.keyed.append((physical_offset, store_timestamp, queue.topic_piece, properties))
         return Appended(physical_offset, queue_offset, physical_offset + size, store_timestamp)
 
+    def room(self) -> tuple[int, int, int, bytes] | None:
+        """Return what a run of records has to keep to; None while nothing is taken.
+
+        Where it begins, where it must end, the largest body, and the store host.
+        """
+        if not self.is_writable:
+            return None
+        log, config = self._log, self._config
+        return log.pending_tail, log.room_end, config.max_message_bytes, config.store_host
+
+    def find(self, topic: bytes, queue_id: int) -> tuple[ConsumeQueue, int] | None:
+        """Return a queue that is in use and the store timestamp of a run; None without such."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None or queue.is_schedule:
+            return None
+        if self._log.pending_tail == self._log.tail:
+            self._read_clock()
+        return queue, self.store_timestamp
+
+    def append_run(self, records: bytes, end_offset: int, keyed: list[RecordParts]) -> None:
+        """Add records that were laid out from where :meth:`room` said to ``end_offset``.
+
+        The caller adds their entries to the queues, and these to :attr:`touched`.
+        """
+        self._log.pieces.append(records)
+        self._log.pending_tail = end_offset
+        self.keyed += keyed
+
     def append_batch(
         self,
         *,

@@ -119,6 +119,7 @@ class MessageStore(StoreReader):
         self._expiry = Expiry(files, config, log, queues, clock_ms=clock_ms)
         self._expiry.followers.append(index.drop_before)
         self._appender = appender = Appender(config, log, queues, dispatcher, clock_ms)
+        self.appender = appender
         self.append = appender.append
         self.append_batch = appender.append_batch
         self.append_encoded_batch = appender.append_encoded_batch
