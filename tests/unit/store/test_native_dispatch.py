@@ -238,6 +238,53 @@ def test_what_a_kernel_finds() -> None:
     assert scan(log, start=1) == (0, 0, 0, [], b"")
 
 
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (0, b"\0\0\0\x5b"),  # size: others than the lengths inside add up to
+        (0, b"\x7f\xff\xff\xff"),
+        (0, b"\xff\xff\xff\xff"),
+        (4, b"\xda\xa3\x20\xa8"),
+        (20, struct.pack(">q", 1)),  # queue offset: an entry twice, a gap, below 0
+        (20, struct.pack(">q", 3)),
+        (20, struct.pack(">q", 2**63 - 1)),
+        (20, struct.pack(">q", -1)),
+        (28, struct.pack(">q", 0)),  # physical offset
+        (36, b"\0\0\0\4"),  # flags: prepared, rolled back, long hosts
+        (36, b"\0\0\0\x0c"),
+        (36, b"\0\0\0\x10"),
+        (36, b"\0\0\0\x20"),
+        (84, b"\0\0\0\6"),  # length of the body
+        (84, b"\x7f\xff\xff\xff"),
+        (84, b"\xff\xff\xff\xff"),
+        (84, b"\xff\xff\xff\xa8"),
+        (93, b"\6"),  # length of the topic
+        (93, b"\xff"),
+        (99, b"\0\7"),  # length of the properties
+        (99, b"\xff\xff"),
+    ],
+)
+def test_a_kernel_stops_at_what_is_not_plain(position: int, value: bytes) -> None:
+    master = open_store(ROOT, CrashingFiles(), **SIZES)
+    for _ in range(4):
+        put(master, b"12345", topic="Topic", properties=b"TAGS\x01a")
+    master.commit_pending()
+    log = bytearray(master.read_raw(0, 1 << 14))
+    size = len(log) // 4
+    assert scan(bytes(log))[1] == 4
+    log[2 * size + position : 2 * size + position + len(value)] = value
+    assert scan(bytes(log))[:2] == (2 * size, 2)
+
+
+def test_a_kernel_leaves_delayed_records_to_python() -> None:
+    master = open_store(ROOT, CrashingFiles(), **SIZES)
+    for topic in ("Topic", SCHEDULE_TOPIC, "Topic"):
+        put(master, b"12345", topic=topic, properties=b"DELAY\x011")
+    master.commit_pending()
+    log = bytes(master.read_raw(0, 1 << 14))
+    assert scan(log)[1] == 1
+
+
 @settings(max_examples=300)
 @given(
     st.binary(max_size=300),

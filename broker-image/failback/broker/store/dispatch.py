@@ -11,7 +11,7 @@ import logging
 import re
 import struct
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, cast
 
 from failback.broker.native import kernels
 from failback.broker.store.commit_log import CommitLog
@@ -164,7 +164,7 @@ class Dispatcher:
         keyed, self.keyed = self.keyed or [], None
         if pack_keys is not None:
             return pack_keys(keyed)
-        return [parts for parts in keyed if isinstance(parts, tuple)]
+        return cast("list[RecordParts]", keyed)  # who has no kernels packs nothing
 
     def write_touched(self) -> None:
         """Let the pending entries of all touched queues be written."""

@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from failback.broker.store.checkpoint import StoreCheckpoint
 from failback.broker.store.commit_log import CommitLog
@@ -221,8 +221,11 @@ class IndexService:
             return
         runs = self._stored
         if start == (runs[-1][1] if runs else self.position):
+            if runs and not records:  # so that however many such cost nothing
+                start, _, records = runs.pop()
+            else:
+                self._stored_bytes += bytes_of(records)
             runs.append((start, end, records))
-            self._stored_bytes += bytes_of(records)
             if self._stored_bytes > _MOST_STORED_BYTES:
                 self._forget_stored()  # they are read from the log
 
@@ -300,7 +303,7 @@ class IndexService:
         if pack_keys is not None:
             return pack_keys(records)
         found: list[NewEntry] = []
-        self._scan.stored([parts for parts in records if isinstance(parts, tuple)], found)
+        self._scan.stored(cast("list[RecordParts]", records), found)
         return found
 
     def _enter_from_log(self, limit: int, most_records: int) -> int:
