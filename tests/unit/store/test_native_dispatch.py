@@ -200,6 +200,19 @@ def test_where_a_queue_does_not_go_on_records_are_entered_one_by_one() -> None:
     assert [slave.entries("TopicTest", queue, 0, 10) for queue in (0, 1)] == entries
 
 
+def test_records_that_end_before_what_a_queue_knows_are_not_entered() -> None:
+    master = open_store(ROOT, CrashingFiles(), **SIZES)
+    for number in range(20):
+        put(master, b"body", queue_id=number % 2)
+    master.commit_pending()
+    log = bytes(master.read_raw(0, 1 << 14))
+    slave = open_store(ROOT, CrashingFiles(), broker_role="SLAVE", **SIZES)
+    slave._queues.find_or_create(b"TopicTest", 1).max_physical_offset = len(log) // 2
+    slave.append_raw(0, log)
+    assert [slave.min_queue_offset("TopicTest", queue) for queue in (0, 1)] == [0, 5]
+    assert [slave.max_queue_offset("TopicTest", queue) for queue in (0, 1)] == [10, 10]
+
+
 def scan(log: bytes, *, at: int = 0, start: int = 0, last: int | None = None) -> Any:
     assert kernels is not None
     end = len(log) if last is None else last
