@@ -69,7 +69,8 @@ class ConsumeQueue:
 
     Offsets are numbers of entries. ``next_offset`` is the one the next record gets: above
     ``committed_offset`` while its record is not written, which is above ``max_offset`` while the
-    entry is not. ``max_physical_offset`` is the end of the last record entered here.
+    entry is not. ``max_physical_offset`` is the end of the last record entered here. ``pending``
+    holds the entries that are not written, one or several in a piece.
     """
 
     __slots__ = (
@@ -128,6 +129,12 @@ class ConsumeQueue:
         self.next_offset += len(entries)
         self.max_physical_offset = end_offset
 
+    def add_packed(self, entries: bytes, end_offset: int) -> None:
+        """Queue entries that dispatch found; their records are written already."""
+        self.pending.append(entries)
+        self.next_offset += len(entries) // ENTRY_BYTES
+        self.max_physical_offset = end_offset
+
     def offer(self, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> Offered:
         """Queue the entry of a record found in the log, unless it is there or out of place.
 
@@ -184,11 +191,13 @@ class ConsumeQueue:
             OSError: The disk did not take them.
         """
         offset, committed = self.max_offset, self.committed_offset
-        count, pending = committed - offset, self.pending
-        if count <= 0:
+        size = (committed - offset) * ENTRY_BYTES
+        if size <= 0:
             return
-        rest = pending[count:]
-        data = b"".join(pending[:count] if rest else pending)
+        data = b"".join(self.pending)
+        rest = data[size:]
+        if rest:
+            data = data[:size]
         position = offset * ENTRY_BYTES
         file_bytes = self.files.file_bytes
         room = file_bytes - position % file_bytes
@@ -199,12 +208,13 @@ class ConsumeQueue:
             position += min(room, len(data))
             data, room = data[room:], file_bytes
         self.max_offset = committed
-        self.pending = rest
+        self.pending = [rest] if rest else []
 
     def drop_pending(self) -> None:
         """Forget the pending entries that are not committed."""
         kept = max(self.committed_offset, self.max_offset)
-        del self.pending[kept - self.max_offset :]
+        data = b"".join(self.pending)[: (kept - self.max_offset) * ENTRY_BYTES]
+        self.pending = [data] if data else []
         self.pending_codes = []
         self.next_offset = kept
 

@@ -61,7 +61,7 @@ class EntryWriter:
             return
         waiting = self._waiting
         for queue in queues:
-            if len(queue.pending) < _MOST_WAITING:
+            if queue.committed_offset - queue.max_offset < _MOST_WAITING:
                 waiting[queue] = None
             else:
                 self.write(queue)

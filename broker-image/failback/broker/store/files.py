@@ -20,10 +20,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
+from failback.broker.native import kernels
 from failback.protocol.errors import StoreError
 
 TEMPORARY_PREFIX: Final = ".creating-"
 _WORD: Final = struct.Struct(">i")
+_write_words: Callable[[mmap.mmap, dict[int, int]], None] | None = (
+    kernels.write_words if kernels is not None else None
+)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _FLOCK: Final = struct.Struct("hhqqi4x")
 """struct flock of 64-bit Linux: type, whence, start, length, pid."""
@@ -169,6 +173,9 @@ class OsFileHandle:
 
     def write_words(self, words: Mapping[int, int]) -> None:
         assert self._map is not None, "reserve comes first"
+        if _write_words is not None and isinstance(words, dict):
+            _write_words(self._map, words)
+            return
         mapped, write = self._map, _WORD.pack_into
         for position, value in words.items():
             write(mapped, position, value)

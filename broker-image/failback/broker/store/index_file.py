@@ -19,12 +19,13 @@ the end timestamp: it deletes what is younger than its checkpoint.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from failback.broker.native import kernels
 from failback.broker.store.files import FileHandle
-from failback.broker.store.index_keys import NewEntry
+from failback.broker.store.index_keys import PACKED, NewEntry, PackedKeys
 from failback.broker.store.mapped_file import MappedFile
 
 HEADER: Final = struct.Struct(">qqqqii")
@@ -35,6 +36,11 @@ _IN_BATCH: Final = -1
 _MOST_SECONDS: Final = 2**31 - 1
 _STEPS_AT_A_TIME: Final = 4096
 """Entries of a chain that are looked at in one go; more would hold up the event loop."""
+
+Chained = tuple[bytes, dict[int, int], int, int]
+"""Laid out entries, the heads of their chains by position, used slots and begin timestamp."""
+ChainKeys = Callable[[memoryview, PackedKeys, int, int, int, int, int, int, int], Chained]
+_chain_keys: ChainKeys | None = kernels.chain_keys if kernels is not None else None
 
 
 def index_file_bytes(slots: int, entries: int) -> int:
@@ -123,18 +129,42 @@ class IndexFile:
         """
         handle.reserve(self._entries_at)
 
-    def add(self, handle: FileHandle, new: Sequence[NewEntry], start: int) -> int:
+    def add(self, handle: FileHandle, new: Sequence[NewEntry] | PackedKeys, start: int) -> int:
         """Enter ``new`` from number ``start`` on, as far as there is room; return how many.
 
-        The handle must be prepared (:meth:`prepare`).
+        The handle must be prepared (:meth:`prepare`). Packed keys come where there are kernels.
 
         Raises:
             OSError: The disk did not take them. The file is not to be trusted any more.
         """
-        taken = new[start : start + self._most - self.count]
-        if not taken:
-            return 0
-        view, slots, most_seconds = handle.view(), self._slots, _MOST_SECONDS
+        room = self._most - self.count
+        if isinstance(new, bytes):
+            count = min(room, len(new) // PACKED.size - start)
+            if count <= 0:
+                return 0
+            first = PACKED.unpack_from(new, start * PACKED.size)
+            last = PACKED.unpack_from(new, (start + count - 1) * PACKED.size)
+            chained = self._chain_packed(handle.view(), new, start, count)
+        else:
+            taken = new[start : start + room]
+            if not taken:
+                return 0
+            count, first, last = len(taken), taken[0], taken[-1]
+            chained = self._chain(handle.view(), taken)
+        self._write(handle, chained, (first[1], last[1], last[2]), count)
+        return count
+
+    def _chain_packed(self, view: memoryview, keys: PackedKeys, start: int, count: int) -> Chained:
+        """Do what :meth:`_chain` does by a kernel."""
+        assert _chain_keys is not None
+        slots_at, slots, begin = HEADER.size, self._slots, self.begin_timestamp
+        return _chain_keys(
+            view, keys, start, count, slots_at, slots, self.count, self.used_slots, begin
+        )
+
+    def _chain(self, view: memoryview, taken: Sequence[NewEntry]) -> Chained:
+        """Lay out the entries of ``taken``, each leading to the newest of its slot before it."""
+        slots, most_seconds = self._slots, _MOST_SECONDS
         pack, unpack, slots_at = ENTRY.pack, SLOT.unpack_from, HEADER.size
         count, used, begin = self.count, self.used_slots, self.begin_timestamp
         heads: dict[int, int] = {}
@@ -156,26 +186,30 @@ class IndexFile:
                     seconds = 0 if seconds < 0 else most_seconds
             entries.append(pack(key_hash, physical_offset, seconds, previous))
             if count == 1:
-                begin, time = timestamp, -1
+                begin, time, seconds = timestamp, -1, 0
             heads[slot] = count
             count += 1
-        self._write(handle, taken, heads, b"".join(entries))
-        if self.count == 1:
-            self.begin_timestamp, self.begin_offset = begin, taken[0][1]
-        self.end_timestamp, self.end_offset = taken[-1][2], taken[-1][1]
-        self.used_slots, self.count = used, count
-        handle.write_at(0, HEADER.pack(*self._ends(), used, count))
-        return len(taken)
+        return b"".join(entries), heads, used, begin
 
     def _write(
-        self, handle: FileHandle, taken: Sequence[NewEntry], heads: dict[int, int], entries: bytes
+        self, handle: FileHandle, chained: Chained, edges: tuple[int, int, int], count: int
     ) -> None:
+        """Write a batch of ``count`` entries.
+
+        ``edges`` are the physical offsets of the first and the last, and the last's timestamp.
+        """
+        entries, heads, used, begin = chained
+        first_offset, last_offset, last_timestamp = edges
         self.unsynced = True
-        last_timestamp = taken[-1][2]
         ends = _ENDS.pack(self.begin_timestamp, last_timestamp, self.begin_offset, _IN_BATCH)
         handle.write_at(0, ends)
         handle.write_at(self._entries_at + ENTRY.size * self.count, entries)
         handle.write_words(heads)
+        if self.count == 1:
+            self.begin_timestamp, self.begin_offset = begin, first_offset
+        self.end_timestamp, self.end_offset = last_timestamp, last_offset
+        self.used_slots, self.count = used, self.count + count
+        handle.write_at(0, HEADER.pack(*self._ends(), used, self.count))
 
     # --- reading ----------------------------------------------------------------------------
 

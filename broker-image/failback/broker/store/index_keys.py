@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import mul
 from sys import byteorder
 from typing import Final
 
+from failback.broker.native import kernels
 from failback.broker.store.record import (
     Problem,
     Record,
@@ -60,6 +61,55 @@ RecordParts = tuple[int, int, bytes, bytes]
 
 Also a plain tuple; those who store or dispatch records make one for each that has keys.
 """
+
+
+PackedKeys = bytes
+"""The same as NewEntry tuples, one behind the other, as kernels make and take them: each three
+native int64."""
+PACKED: Final = struct.Struct("=qqq")
+
+pack_keys: Callable[[list[RecordParts] | list[RecordParts | PackedKeys]], PackedKeys] | None = (
+    kernels.pack_keys if kernels is not None else None
+)
+"""The kernel of :meth:`KeyScan.stored`."""
+_scan_keys: Callable[[memoryview, int, int, int], tuple[PackedKeys, int, int]] | None = (
+    kernels.scan_keys if kernels is not None else None
+)
+
+
+def packed_run(view: memoryview, physical_offset: int, most_records: int) -> tuple[PackedKeys, int]:
+    """Do what :meth:`KeyScan.run` does by kernels; return the keys and the bytes read."""
+    assert _scan_keys is not None
+    assert pack_keys is not None
+    pieces: list[RecordParts | PackedKeys] = []
+    at, left = 0, most_records
+    while True:
+        keys, at, left = _scan_keys(view, at, physical_offset, left)
+        pieces.append(keys)
+        if not left or at >= len(view):
+            return pack_keys(pieces), at
+        unusual: list[RecordParts] = []
+        at += _unusual(view, at, physical_offset + at, unusual)
+        pieces += unusual
+        left -= 1
+
+
+def split_packed(keys: PackedKeys, most: int) -> tuple[PackedKeys, PackedKeys]:
+    """Divide ``keys`` behind ``most`` of them, or somewhat later: not within those of a record."""
+    cut = most * PACKED.size
+    while cut < len(keys) and _offset_at(keys, cut) == _offset_at(keys, cut - PACKED.size):
+        cut += PACKED.size
+    return keys[:cut], keys[cut:]
+
+
+def first_offset(keys: PackedKeys) -> int:
+    """Return the physical offset of the first record of ``keys``, which has one."""
+    return _offset_at(keys, 0)
+
+
+def _offset_at(keys: PackedKeys, at: int) -> int:
+    _, physical_offset, _ = PACKED.unpack_from(keys, at)
+    return int(physical_offset)
 
 
 def without_sign(state: int) -> int:
@@ -244,7 +294,8 @@ class KeyScan:
             size, magic, flags, timestamp, body_bytes = unpack(view, at)
             rest_start = at + _HEAD_BYTES + body_bytes
             record_end = at + size
-            if magic != V1_MAGIC or flags & _RARE_FLAGS or not at < rest_start < record_end <= end:
+            is_rare = magic != V1_MAGIC or flags & _RARE_FLAGS or body_bytes < 0
+            if is_rare or not rest_start < record_end <= end:
                 at += _unusual(view, at, physical_offset + at, records)
                 continue
             rest = bytes(view[rest_start:record_end])  # topic and properties, with their lengths

@@ -37,7 +37,6 @@ from failback.broker.store.entry_writer import EntryWriter
 from failback.broker.store.expiry import Expiry
 from failback.broker.store.files import Files, OsFiles
 from failback.broker.store.flush import FlushService
-from failback.broker.store.index_keys import RecordParts
 from failback.broker.store.index_service import IndexService
 from failback.broker.store.late_work import LateWork
 from failback.broker.store.mapped_file import MappedFileQueue, OpenFiles
@@ -323,14 +322,13 @@ class MessageStore(StoreReader):
     def _dispatch(self) -> bool:
         """Dispatch a share of what came; return whether there is more."""
         dispatcher = self._dispatcher
-        start, keyed = dispatcher.position, list[RecordParts]()
-        dispatcher.keyed = keyed
+        start, dispatcher.keyed = dispatcher.position, []
         try:
             dispatcher.catch_up_in_background(_SHARE_BYTES)
         except OSError as error:
             self._late_failure(error)
             return False
-        self._index.stored(start, dispatcher.position, keyed)
+        self._index.stored(start, dispatcher.position, dispatcher.take_keyed())
         self._index.appended()
         return start + _SHARE_BYTES <= dispatcher.position < self._log.tail
 
