@@ -16,7 +16,20 @@ WORKDIR /src
 COPY . .
 RUN python3 -m venv /opt/pip && /opt/pip/bin/pip wheel --quiet --no-deps --wheel-dir /wheels .
 
+# --- the broker's compiled kernels: compiler and headers stay in this stage -----------------------
+FROM ${PYTHON_IMAGE} AS kernels
+RUN packages='gcc libc6-dev' \
+ && headers=$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))') \
+ && if [ ! -e "$headers/Python.h" ]; then packages="$packages python3-dev"; fi \
+ && apt-get update -qq \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $packages
+WORKDIR /src
+COPY tools/build_native.py tools/
+COPY broker-image/native broker-image/native
+RUN python3 tools/build_native.py --require --out /kernels
+
 FROM wheel AS broker-files
+COPY --from=kernels /kernels /kernels
 RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh broker
 
 FROM wheel AS operator-files

@@ -21,6 +21,9 @@ rm -rf "$site"/pyarrow/*_flight* "$site"/pyarrow/*_substrait* "$site/plotly/labe
 rm -rf "$site/pyarrow/include" "$site/pyarrow/src" "$site/numpy/_core/include" "$site/numpy/_core/lib"
 find "$site" -name '*.a' -delete
 
+# Compiled for this Python, where the stage was given them.
+[ ! -d /kernels ] || install -m 644 /kernels/_native*.so "$site/failback/broker/"
+
 # What a SparkApplication names as its main file.
 printf '%s\n' 'from failback.cli.__main__ import main' 'raise SystemExit(main())' > "$target/bin/spark_main.py"
 

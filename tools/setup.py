@@ -95,6 +95,14 @@ def make_venv(tier: str, venv: Path) -> None:
     run([*pip, "--editable", f".[{EXTRAS[tier]}]"])
 
 
+def build_native(venv: Path) -> None:
+    """Compile the broker's kernels; they may be missing, unless the tests are to miss nothing."""
+    command = [str(venv / "bin" / "python"), "tools/build_native.py"]
+    if os.environ.get("FAILBACK_REQUIRE") == "all":
+        command.append("--require")
+    run(command, quiet=False)
+
+
 def apt_install(packages: list[str], what: str) -> None:
     """Install Debian packages, or say which ones the user has to install."""
     apt = shutil.which("apt-get")
@@ -143,6 +151,7 @@ def set_up(tier: str, venv: Path) -> None:
         if tier == "test":  # the larger set serves the demo as well
             (venv / ".failback-demo").write_text(fingerprint("demo"))
         say(f"Python packages ready after {time.monotonic() - started:.0f} s")
+    build_native(venv)
     need_java()
     if tier in ("test", "bench"):
         need_command(("mvn",), "maven", "Maven (fetches the Apache RocketMQ jars for tests)")

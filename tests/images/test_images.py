@@ -140,6 +140,12 @@ def test_an_image_has_only_the_libraries_that_it_runs(
     assert holders == ONLY_IN[library]
 
 
+def test_the_broker_has_its_kernels_for_its_python(containers: Containers) -> None:
+    show = "from failback.broker.native import kernels; print(kernels.crc32(b'123456789'))"
+    code, output = containers.make("broker", "broker").run("-c", show, command=("python3",))
+    assert (code, output) == (0, f"{0xCBF43926}\n")
+
+
 def test_sizes(built: tuple[ImageStore, dict[str, Image]]) -> None:
     store, images = built
     for target, image in images.items():
