@@ -40,6 +40,12 @@ def pytest(marker: str, *arguments: str) -> Command:
     return [sys.executable, "-m", "pytest", "tests", "-q", "-m", expression, *arguments]
 
 
+PURE = [
+    *("env", "FAILBACK_PURE=1", sys.executable, "-m", "pytest", "-q", "-n", "2"),
+    *("-m", NOT_SOAK, "--ignore-glob=*test_native_*", "tests/unit/store", "tests/unit/broker"),
+]
+"""The broker as it is without a C compiler."""
+
 BY_FILE = ("-n", "2", "--dist", "loadfile")
 """For tiers that wait more than they work: two files at a time."""
 
@@ -51,7 +57,7 @@ TIERS: dict[str, list[Command]] = {
         [str(BIN / "lint-imports")],
     ],
     "java-setup": [[sys.executable, "tools/setup_java.py"]],
-    "unit": [pytest("unit", "-n", "2")],
+    "unit": [pytest("unit", "-n", "2"), PURE],
     "integration": [pytest("integration", "-n", "2")],
     "faults": [pytest("faults", *BY_FILE)],
     "java": [pytest("java", *BY_FILE)],

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+from failback.broker.native import kernels
 from tools.setup_java import CLIENT_VERSION, SERVER_VERSION
 
 from tests.support.apache import java
@@ -45,7 +46,7 @@ def machine() -> str:
         f"Apache RocketMQ {SERVER_VERSION}",
         f"client {CLIENT_VERSION}",
         f"Java {_java_version()}",
-        f"Failback {_commit()}",
+        f"Failback {_commit()} {'with' if kernels else 'without'} kernels",
     ]
     return ", ".join(part for part in parts if part)
 
