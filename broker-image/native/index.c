@@ -460,7 +460,7 @@ static PyObject *chain_keys(PyObject *Py_UNUSED(module), PyObject *arguments)
     } else if (slots < 1 || slots_at < 0 || slots_at > file.len ||
                slots > (file.len - slots_at) / 4) {
         PyErr_SetString(PyExc_ValueError, "the file is too short for its slots");
-    } else if (count < 1 || count > INT32_MAX - taken || used < 0 || used > INT32_MAX) {
+    } else if (count < 1 || count > INT32_MAX - taken || used < INT32_MIN || used > INT32_MAX) {
         PyErr_SetString(PyExc_ValueError, "no index file holds so many entries");
     } else {
         struct chain chain = {(Py_ssize_t)slots_at, slots, count, used, begin};

@@ -37,8 +37,7 @@ struct key_list {
 
 #define KEY_LIST {.keys = NULL, .count = 0, .room = 0, .topic_bytes = -1}
 
-/* All but find_properties and free_keys return 0 or NULL-free results, else -1 or NULL with an
- * exception. */
+/* What can fail returns -1 or NULL then, with an exception set. */
 void find_properties(struct span properties, struct properties *found);
 int java_hash(struct span text, uint32_t *state);
 int add_record_keys(struct key_list *list, const struct properties *of, struct span topic,

@@ -163,6 +163,7 @@ new_entries = st.lists(
     cuts=st.lists(st.integers(0, 60), max_size=4),
     slots=st.integers(1, 9) | st.just(1000),
     before=st.tuples(st.integers(0, BEGAN), st.integers(0, 99)),
+    used=st.integers(-3, 3),
     damage=st.lists(
         st.tuples(st.integers(0, 8), st.integers(-2, 12) | st.integers(-(2**31), 2**31 - 1)),
         max_size=3,
@@ -173,6 +174,7 @@ def test_packed_keys_are_entered_as_others_are(
     cuts: list[int],
     slots: int,
     before: tuple[int, int],
+    used: int,
     damage: list[tuple[int, int]],
 ) -> None:
     left = []
@@ -186,6 +188,7 @@ def test_packed_keys_are_entered_as_others_are(
         last = IndexFile(PATH, slots, 40)
         last.end_timestamp, last.end_offset = before
         file.begin_after(handle, last)
+        file.used_slots = used
         done = [file.add(handle, keys, start) for start in [*cuts, 0] if start < len(new)]
         left.append((done, files.journal, vars(file) | {"mapped": None}))
     assert left[0] == left[1]
