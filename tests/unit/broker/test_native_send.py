@@ -519,6 +519,20 @@ async def test_a_topic_changed_or_deleted_is_looked_up_again(tmp_path: Path) -> 
         await both.feed(b"".join(usual(queue=queue) for queue in range(3)))
 
 
+async def test_a_kernel_that_fails_leaves_the_messages_to_python(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    async with twins(tmp_path) as both:
+        plain = both.labs[0].controller.send._plain
+        assert plain is not None
+        plain._take_sends = fail
+        await both.feed(usual() + usual(queue=1))
+    assert "the send kernel failed" in caplog.text
+
+
 async def test_batches_among_sends_keep_their_place(tmp_path: Path) -> None:
     elements = encode_batch([BatchElement(1, b"one", b"KEYS\x01a"), BatchElement(2, b"two", b"")])
     batch = encode(header_of(fields_of() | {"m": "true"}, code=320))
