@@ -411,6 +411,12 @@ async def test_every_cut_of_a_header_comes_to_the_same(tmp_path: Path) -> None:
             await both.feed(framed(header[:size]) + usual())
 
 
+@pytest.mark.parametrize("tail", [b" ", b"\n", b"x", b"}", b",", b"\0", b"{}", b'"'])
+async def test_what_follows_a_header_comes_to_the_same(tmp_path: Path, tail: bytes) -> None:
+    async with twins(tmp_path) as both:
+        await both.feed(framed(encode(header_of(fields_of())) + tail) + usual())
+
+
 async def test_strings_with_every_byte_and_every_escape(tmp_path: Path) -> None:
     async with twins(tmp_path) as both:
         texts = [bytes((byte,)) for byte in range(256)]
