@@ -417,6 +417,19 @@ async def test_what_follows_a_header_comes_to_the_same(tmp_path: Path, tail: byt
         await both.feed(framed(encode(header_of(fields_of())) + tail) + usual())
 
 
+async def test_what_is_said_twice_comes_to_the_same(tmp_path: Path) -> None:
+    text = encode(header_of(fields_of()))
+    some = b',"extFields":{"a":"PG","e":"1"}'
+    async with twins(tmp_path) as both:
+        for again in (some, b',"extFields":{}', b',"flag":2', b',"opaque":7', b',"code":310'):
+            await both.feed(framed(text[:-1] + again + b"}"))
+        head = b'{"code":310'
+        await both.feed(framed(text.replace(head, head + some)))
+        for field in (b'"e":"1"', b'"i":"TAGS\\u0001a"', b'"b":"Second"', b'"m":"true"'):
+            await both.feed(framed(text.replace(b'"a":', field + b',"a":')))
+            await both.feed(framed(text.replace(b'},"flag"', b"," + field + b'},"flag"')))
+
+
 async def test_strings_with_every_byte_and_every_escape(tmp_path: Path) -> None:
     async with twins(tmp_path) as both:
         texts = [bytes((byte,)) for byte in range(256)]
