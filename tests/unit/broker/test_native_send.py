@@ -421,7 +421,15 @@ async def test_what_is_said_twice_comes_to_the_same(tmp_path: Path) -> None:
     text = encode(header_of(fields_of()))
     some, more = b',"extFields":{"a":"PG","e":"1"}', b',"extFields":{"l":"1"}'
     async with twins(tmp_path) as both:
-        for again in (some, more, b',"extFields":{}', b',"flag":2', b',"opaque":7', b',"code":310'):
+        for again in (
+            some,
+            more,
+            b',"extFields":{}',
+            b',"flag":2',
+            b',"opaque":7',
+            b',"code":310',
+            b',"code":"x"',
+        ):
             await both.feed(framed(text[:-1] + again + b"}"))
         head = b'{"code":310'
         await both.feed(framed(text.replace(head, head + some)))
