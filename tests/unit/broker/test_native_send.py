@@ -411,6 +411,33 @@ async def test_every_cut_of_a_header_comes_to_the_same(tmp_path: Path) -> None:
             await both.feed(framed(header[:size]) + usual())
 
 
+@pytest.mark.parametrize("tail", [b" ", b"\n", b"x", b"}", b",", b"\0", b"{}", b'"'])
+async def test_what_follows_a_header_comes_to_the_same(tmp_path: Path, tail: bytes) -> None:
+    async with twins(tmp_path) as both:
+        await both.feed(framed(encode(header_of(fields_of())) + tail) + usual())
+
+
+async def test_what_is_said_twice_comes_to_the_same(tmp_path: Path) -> None:
+    text = encode(header_of(fields_of()))
+    some, more = b',"extFields":{"a":"PG","e":"1"}', b',"extFields":{"l":"1"}'
+    async with twins(tmp_path) as both:
+        for again in (
+            some,
+            more,
+            b',"extFields":{}',
+            b',"flag":2',
+            b',"opaque":7',
+            b',"code":310',
+            b',"code":"x"',
+        ):
+            await both.feed(framed(text[:-1] + again + b"}"))
+        head = b'{"code":310'
+        await both.feed(framed(text.replace(head, head + some)))
+        for field in (b'"e":"1"', b'"i":"TAGS\\u0001a"', b'"b":"Second"', b'"m":"true"'):
+            await both.feed(framed(text.replace(b'"a":', field + b',"a":')))
+            await both.feed(framed(text.replace(b'},"flag"', b"," + field + b'},"flag"')))
+
+
 async def test_strings_with_every_byte_and_every_escape(tmp_path: Path) -> None:
     async with twins(tmp_path) as both:
         texts = [bytes((byte,)) for byte in range(256)]
@@ -517,6 +544,20 @@ async def test_a_topic_changed_or_deleted_is_looked_up_again(tmp_path: Path) -> 
                 | {"write_queue_nums": 1, "read_queue_nums": 1}
             )
         await both.feed(b"".join(usual(queue=queue) for queue in range(3)))
+
+
+async def test_a_kernel_that_fails_leaves_the_messages_to_python(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    async with twins(tmp_path) as both:
+        plain = both.labs[0].controller.send._plain
+        assert plain is not None
+        plain._take_sends = fail
+        await both.feed(usual() + usual(queue=1))
+    assert "the send kernel failed" in caplog.text
 
 
 async def test_batches_among_sends_keep_their_place(tmp_path: Path) -> None:
