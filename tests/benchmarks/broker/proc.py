@@ -10,9 +10,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from failback.broker.native import kernels
 from tools.setup_java import CLIENT_VERSION, SERVER_VERSION
 
+from failback.broker.native import kernels
 from tests.support.apache import java
 
 CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
