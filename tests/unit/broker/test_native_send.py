@@ -571,6 +571,22 @@ async def test_batches_among_sends_keep_their_place(tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.parametrize("over", [-9, -1, 0, 1, 7, 8, 9])
+async def test_a_file_ends_the_same(tmp_path: Path, over: int) -> None:
+    """The record behind some that fill a file ends ``over`` bytes behind the room in it."""
+    async with twins(tmp_path) as both:
+        log = both.labs[0].controller.store._log
+        before = log.pending_tail
+        await both.feed(usual(b""))
+        overhead = log.pending_tail - before
+        while (room := log.room_end - log.pending_tail - overhead) > 1000:
+            await both.feed(usual(bytes(500)))
+        before = both.taken
+        await both.feed(usual(bytes(room + over)))
+        assert both.taken - before == (over <= 0)
+        await both.feed(usual(b"next"))
+
+
 async def test_more_queues_than_a_run_holds(tmp_path: Path) -> None:
     async with twins(tmp_path, defaultTopicQueueNums="8") as both:
         places = itertools.product([f"T{number}" for number in range(9)], range(8))
