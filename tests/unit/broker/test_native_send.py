@@ -541,9 +541,10 @@ async def test_a_topic_changed_or_deleted_is_looked_up_again(tmp_path: Path) -> 
             changed = topics.table["TopicTest"]
             topics.table["TopicTest"] = type(changed)(
                 **{name: getattr(changed, name) for name in changed.__struct_fields__}
-                | {"write_queue_nums": 1, "read_queue_nums": 1}
+                | {"write_queue_nums": 2, "read_queue_nums": 1, "topic_filter_type": "MULTI_TAG"}
             )
-        await both.feed(b"".join(usual(queue=queue) for queue in range(3)))
+        for _ in range(2):
+            await both.feed(b"".join(usual(queue=queue, sys_flag=48) for queue in range(3)))
 
 
 async def test_a_kernel_that_fails_leaves_the_messages_to_python(
