@@ -174,8 +174,7 @@ static int answer_singly(Run *run, const Send *send, int64_t where, const Queue 
 static void write_head(uint8_t *out, const Run *run, const Send *send, const Queue *queue,
                        int64_t size, const uint8_t *body, int64_t body_bytes)
 {
-    int32_t sys_flag = (int32_t)send->numbers[SYS_FLAG] & ~(BORN_HOST_V6 | STORE_HOST_V6);
-    sys_flag |= queue->sys_flag;
+    int32_t sys_flag = (int32_t)send->numbers[SYS_FLAG] | queue->sys_flag;
     sys_flag &= ~(BORN_HOST_V6 | STORE_HOST_V6);
     sys_flag |= PyBytes_GET_SIZE(run->born_host) == 20 ? BORN_HOST_V6 : 0;
     sys_flag |= PyBytes_GET_SIZE(run->store_host) == 20 ? STORE_HOST_V6 : 0;

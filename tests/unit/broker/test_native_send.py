@@ -541,9 +541,10 @@ async def test_a_topic_changed_or_deleted_is_looked_up_again(tmp_path: Path) -> 
             changed = topics.table["TopicTest"]
             topics.table["TopicTest"] = type(changed)(
                 **{name: getattr(changed, name) for name in changed.__struct_fields__}
-                | {"write_queue_nums": 1, "read_queue_nums": 1}
+                | {"write_queue_nums": 2, "read_queue_nums": 1, "topic_filter_type": "MULTI_TAG"}
             )
-        await both.feed(b"".join(usual(queue=queue) for queue in range(3)))
+        for _ in range(2):
+            await both.feed(b"".join(usual(queue=queue, sys_flag=48) for queue in range(3)))
 
 
 async def test_a_kernel_that_fails_leaves_the_messages_to_python(
@@ -569,6 +570,22 @@ async def test_batches_among_sends_keep_their_place(tmp_path: Path) -> None:
             await both.feed(
                 usual() + framed(batch, elements) + usual() + framed(as_send, elements) + usual()
             )
+
+
+@pytest.mark.parametrize("over", [-9, -1, 0, 1, 7, 8, 9])
+async def test_a_file_ends_the_same(tmp_path: Path, over: int) -> None:
+    """The record behind some that fill a file ends ``over`` bytes behind the room in it."""
+    async with twins(tmp_path) as both:
+        log = both.labs[0].controller.store._log
+        before = log.pending_tail
+        await both.feed(usual(b""))
+        overhead = log.pending_tail - before
+        while (room := log.room_end - log.pending_tail - overhead) > 1000:
+            await both.feed(usual(bytes(500)))
+        before = both.taken
+        await both.feed(usual(bytes(room + over)))
+        assert both.taken - before == (over <= 0)
+        await both.feed(usual(b"next"))
 
 
 async def test_more_queues_than_a_run_holds(tmp_path: Path) -> None:
