@@ -508,6 +508,17 @@ async def test_every_mode_answers_the_same(tmp_path: Path, settings: dict[str, s
             await both.feed(read_of(chance, 8))
 
 
+@pytest.mark.parametrize(
+    "settings", [{"flushDiskType": "SYNC_FLUSH"}, {"brokerRole": "SYNC_MASTER"}]
+)
+async def test_only_who_waits_is_answered_later(tmp_path: Path, settings: dict[str, str]) -> None:
+    async with twins(tmp_path, **settings) as both:
+        before = both.taken
+        waits = ("WAIT\x01true", "WAIT\x01false", "a\x01b\x02WAIT\x01", "WAIT\x01TRUE", "a\x01b")
+        await both.feed(b"".join(usual(properties=text) for text in waits))
+        assert both.taken == before + len(waits)
+
+
 async def test_messages_from_ipv6_have_longer_records(tmp_path: Path) -> None:
     async with twins(tmp_path) as both:
         both.clients = tuple(lab.connect(("2001:db8::7", 50_001)) for lab in both.labs)  # type: ignore[assignment]
