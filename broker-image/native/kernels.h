@@ -8,6 +8,10 @@
 #include <stdint.h>
 #include <string.h>
 
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the kernels swap bytes for little-endian machines; without them the broker runs in Python"
+#endif
+
 extern PyMethodDef batch_methods[];
 extern PyMethodDef crc_methods[];
 extern PyMethodDef dispatch_methods[];
