@@ -13,7 +13,14 @@ from failback.broker.store.files import disk_ratio
 from failback.broker.store.message_store import MessageStore
 from failback.broker.store.results import GetStatus, ServiceNotAvailable
 from tests.support.crashing_files import CrashingFiles
-from tests.support.store_kit import Clock, log_messages, open_store, put, queue_messages
+from tests.support.store_kit import (
+    Clock,
+    assert_queues_agree_with_log,
+    log_messages,
+    open_store,
+    put,
+    queue_messages,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -141,6 +148,20 @@ async def test_a_kill_between_two_deletions_leaves_a_log_without_a_gap() -> None
         assert log_messages(store)[-1].body[:3] == b"059"
         assert len(queue_messages(store, "TopicTest", 0)) > 0
         assert put(store).queue_offset == 30
+
+
+async def test_a_power_loss_brings_no_log_back_whose_queue_entries_are_gone() -> None:
+    aged = Aged(messages=60)
+    aged.later(10_000)
+    start, journal = len(aged.files.journal), aged.files.journal
+    for _ in range(2):
+        await aged.store.expire()
+    for point in range(start, len(journal) + 1):
+        # What was deleted of the queues is gone, what was deleted of the log may come back.
+        files = aged.files.after_power_loss(
+            point, lambda step: step < start or "consumequeue" in journal[step].path.parts
+        )
+        assert_queues_agree_with_log(open_store(ROOT, files, aged.clock, **aged.settings))
 
 
 async def test_a_file_stays_while_records_of_it_are_not_in_their_queues() -> None:

@@ -91,6 +91,9 @@ class Expiry:
         deleted = await self._delete_log_files(forced, entered_offset) if is_due else []
         low = self._log.min_offset
         if low > self._cleaned_before:  # at the first round too: the last process may have died
+            # A power loss must not bring files of the log back without their queue entries.
+            directory = self._config.commit_log_directory
+            await asyncio.to_thread(self._files.sync_directory, directory)
             deleted += await self._delete(self._queues.drop_before(low))
             for follower in self.followers:
                 deleted += await self._delete(follower(low))
