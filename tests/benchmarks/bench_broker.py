@@ -3,7 +3,7 @@
     make bench-broker                                     everything, under an hour
     make bench-broker ARGS="--scale small"                everything once, in minutes
     make bench-broker ARGS="--cells a,b --sizes 1024"     a part
-    make bench-broker ARGS="--markdown docs/performance.md"
+    make bench-broker ARGS="--markdown docs/performance.md --readme README.md"
 
 The load is the unmodified Java client 4.9.8 in one warm JVM (``lean`` uses a producer of our own).
 Brokers of both engines are up at the same time, the load goes from one to the other and back,
@@ -39,7 +39,7 @@ from tests.benchmarks.broker import catch_up, consumption, footing, growth, lean
 from tests.benchmarks.broker.generator import LoadGenerator
 from tests.benchmarks.broker.proc import machine
 from tests.benchmarks.broker.scale import GIB, SCALES, Scale
-from tests.benchmarks.broker.table import Table, with_figures
+from tests.benchmarks.broker.table import Table, in_short, with_figures
 from tests.support.apache import server_home
 
 CELLS: Final = (
@@ -69,6 +69,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="windows per engine and cell")
     parser.add_argument("--folder", type=Path, help="where the stores are put; default: temporary")
     parser.add_argument("--markdown", type=Path, help="document whose figures are replaced")
+    parser.add_argument("--readme", type=Path, help="as --markdown, with the verdicts only")
     return parser.parse_args()
 
 
@@ -119,12 +120,16 @@ def main() -> int:
     tables, failed = measure(options, scale)
     minutes = (time.monotonic() - began) / 60
     print(json.dumps({"machine": machine(), "tables": [asdict(table) for table in tables]}))
-    if options.markdown is not None and not failed:
+    if not failed:
         head = f"{machine()}. Measured {time.strftime('%Y-%m-%d')} in {minutes:.0f} minutes, "
         head += f"{scale.rounds} rounds of {scale.seconds:g} s per cell, medians."
         text = "\n".join([head, "", *(table.markdown() for table in tables)])
-        document = options.markdown.read_text()
-        options.markdown.write_text(with_figures(document, text))
+        for path, figures in (
+            (options.markdown, text),
+            (options.readme, f"{head} {in_short(tables, '1 KiB')}"),
+        ):
+            if path is not None:
+                path.write_text(with_figures(path.read_text(), figures))
     for name in failed:
         print(f"did not finish: {name}", file=sys.stderr)
     return 1 if failed else 0

@@ -38,6 +38,44 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "| " + " | ".join(padded) + " |"
 
 
+def in_short(tables: Sequence[Table], body: str) -> str:
+    """Return every verdict of ``tables`` as Markdown, of sends only those with one size of body."""
+    short = Table("", ("what", "ours/Apache (target)"))
+    verdicts: list[str] = []
+    for table in tables:
+        for row in table.rows:
+            found = [
+                f"{column.removesuffix('ours/Apache')}{cell}"
+                for column, cell in zip(table.columns, row, strict=True)
+                if _is_verdict(cell)
+            ]
+            verdicts += found
+            named = dict(zip(table.columns, row, strict=True))
+            if found and named.get("body", body) == body:
+                short.rows.append([_what(table, named), "; ".join(found)])
+    met = sum(" met (" in verdict for verdict in verdicts)
+    shown = short.markdown().partition("\n\n")[2]
+    return f"{met} of {len(verdicts)} targets are met. With bodies of {body}:\n\n{shown}"
+
+
+def _is_verdict(cell: str) -> bool:
+    return " met (" in cell or " missed (" in cell
+
+
+def _what(table: Table, named: dict[str, str]) -> str:
+    """Name a row by its table and by what stands before its first figure."""
+    words = [table.title]
+    if "threads" in named:
+        words.append(f"{named['threads']} threads, batch {named['batch']}")
+    elif "master" in named:
+        words.append(f"{named['master']} to {named['slave']}")
+    elif "figure" in named:
+        words.append(named["figure"])
+    elif "process" in named:
+        words.append(named["process"])
+    return ": ".join(words)
+
+
 def with_figures(document: str, figures: str) -> str:
     """Return ``document`` with ``figures`` between its markers instead of what stands there.
 

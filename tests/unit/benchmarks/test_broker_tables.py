@@ -12,7 +12,7 @@ from tests.benchmarks.broker import targets
 from tests.benchmarks.broker.engines import alternating, middle
 from tests.benchmarks.broker.generator import Window
 from tests.benchmarks.broker.scale import FULL, GIB
-from tests.benchmarks.broker.table import BEGIN, END, Table, number, size, with_figures
+from tests.benchmarks.broker.table import BEGIN, END, Table, in_short, number, size, with_figures
 
 pytestmark = pytest.mark.unit
 
@@ -55,6 +55,27 @@ def test_a_table_lines_up_and_has_its_notes_below() -> None:
         "\n"
         "One note.\n"
     )
+
+
+def test_verdicts_are_told_in_short_of_one_size_and_counted_of_all() -> None:
+    sends = Table(
+        "(a)",
+        ("body", "threads", "batch", "msg/s ours", "rate ours/Apache", "CPU ours/Apache"),
+        [
+            ["128 B", "1", "1", "9", "1.20 met (≥ 1)", "0.50 missed (≤ 0.4)"],
+            ["1 KiB", "64", "32", "8", "1.80 met (≥ 1.7)", "0.36 met (≤ 0.8)"],
+        ],
+    )
+    rest = Table("At rest", ("figure", "ours/Apache"), [["boot, s", "0.20 met (≤ 0.33)"]])
+    plain = Table("No targets", ("figure", "ours"), [["size", "3"]])
+    assert in_short([sends, rest, plain], "1 KiB").splitlines() == [
+        "4 of 5 targets are met. With bodies of 1 KiB:",
+        "",
+        "| what                      | ours/Apache (target)                        |",
+        "|---------------------------|---------------------------------------------|",
+        "| (a): 64 threads, batch 32 | rate 1.80 met (≥ 1.7); CPU 0.36 met (≤ 0.8) |",
+        "| At rest: boot, s          | 0.20 met (≤ 0.33)                           |",
+    ]
 
 
 def test_figures_replace_what_stands_between_the_markers_and_nothing_else() -> None:
