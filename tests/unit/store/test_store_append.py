@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -386,6 +387,18 @@ def test_of_an_illegal_batch_nothing_is_stored(elements: list[BatchElement]) -> 
     store.commit_pending()
     assert [message.body for message in log_messages(store)] == [b"before"]
     assert put(store).queue_offset == 1
+
+
+def test_properties_that_a_batch_shares_are_not_joined_when_no_file_could_hold_them() -> None:
+    store = open_store(ROOT, CrashingFiles(), mapped_file_bytes=1 << 20)
+    elements = [BatchElement(0, b"", b"")] * 20_000
+    tracemalloc.start()
+    with pytest.raises(MessageIllegal, match="properties of 600000000 bytes"):
+        put_batch(store, *elements, batch=bytes(30_000))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 20
+    assert put(store).queue_offset == 0
 
 
 def test_a_batch_in_a_transaction_is_refused() -> None:

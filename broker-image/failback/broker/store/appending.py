@@ -227,6 +227,9 @@ class Appender:
             ServiceNotAvailable: The store takes no writes.
         """
         self._check_takes_batch(sys_flag)
+        shared_bytes = len(elements) * len(batch_properties)
+        if shared_bytes > self._log.files.file_bytes:  # they would take that much memory, too
+            raise MessageIllegal(f"properties of {shared_bytes} bytes do not fit a file")
         joined = _join_properties(elements, batch_properties)
         self._check_batch(elements, joined)
         queue = self._queues.find_or_create(topic, queue_id)
