@@ -116,6 +116,8 @@ def main() -> int:
     except pytest.skip.Exception as reason:
         print(f"bench: {reason}", file=sys.stderr)
         return 2
+    for path in filter(None, (options.markdown, options.readme)):
+        with_figures(path.read_text(), "")  # not after an hour: it has a place for them
     began = time.monotonic()
     tables, failed = measure(options, scale)
     minutes = (time.monotonic() - began) / 60

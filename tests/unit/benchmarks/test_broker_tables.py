@@ -147,6 +147,18 @@ def test_the_command_line_changes_a_scale_and_names_unknown_cells(
         bench_broker._names("a,d")
 
 
+def test_a_document_without_a_place_for_figures_is_refused_before_the_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    document = tmp_path / "README.md"
+    document.write_text("No place.\n")
+    monkeypatch.setattr("sys.argv", ["bench", "--readme", str(document)])
+    monkeypatch.setattr(bench_broker, "server_home", lambda: tmp_path)
+    monkeypatch.setattr(bench_broker, "measure", lambda options, scale: pytest.fail("it ran"))
+    with pytest.raises(ValueError, match="figures"):
+        bench_broker.main()
+
+
 @pytest.mark.parametrize("failed", [[], ["restart"]])
 def test_a_document_gets_the_figures_of_a_whole_run_only(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failed: list[str]
