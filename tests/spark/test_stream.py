@@ -125,11 +125,7 @@ def test_normalised_rows_are_on_one_clock_and_late_ends_are_joined(
     lake = open_lake(run.lake, run.run_id)
     engine = LocalEngine(lake)
     context = analyse(run, lake, engine).context
-    wanted = [
-        row
-        for chunk in engine.deliveries(context, Dropped(), full=True)
-        for row in chunk.to_pylist()
-    ]
+    wanted = [row for chunk in engine.deliveries(context, Dropped()) for row in chunk.to_pylist()]
     found = read_aligned(out, "deliver", run.run_id)
     assert len(found) == len(wanted) > 10
     names = ("did", "bt", "et", "epoch", "lane", "lseq", "status")

@@ -108,7 +108,6 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
         cover=coverage.cover_table(history.assignments, progress),
         reset=coverage.reset_table(history, progress),
         sent_back=coverage.sent_back_table(history.sendbacks, folder.definitions.key, links),
-        produced=tables.PRODUCED.empty_table(),
         links=links,
     )
     classified = engine.stage_b(context, twice, _twice(stage_a.depths, "copy"), inputs)

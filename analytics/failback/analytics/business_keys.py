@@ -50,12 +50,22 @@ def joined_links(parts: Sequence[pa.Table]) -> pa.Table:
 
 def sent_of(links: pa.Table) -> dict[int, IntervalSet]:
     """What was sent, per lane."""
-    c = Columns(links)
-    lane, lseq = c.ints("sent_lane"), c.ints("sent_lseq")
-    return {
-        one: IntervalSet.of(lseq[lane == one], lseq[lane == one] + 1)
-        for one in np.unique(lane).tolist()
-    }
+    return members_of(Columns(links), "sent_lane", "sent_lseq")
+
+
+def members_of(c: Columns, lane: str, lseq: str) -> dict[int, IntervalSet]:
+    """Sequences per lane, of the rows of a table."""
+    lanes, numbers = c.ints(lane), c.ints(lseq)
+    order = np.argsort(lanes, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(lanes[order])) + 1) if lanes.size else ()
+    return {int(lanes[part[0]]): IntervalSet.of(numbers[part], numbers[part] + 1) for part in parts}
+
+
+def links_to(messages: pa.Table, links: pa.Table) -> pa.Table:
+    """The links of some messages (``lane``, ``lseq``), of any group."""
+    key = ("lane", "lseq")
+    at = match(Columns(links), key, Columns(messages), key)
+    return links.filter(pa.array(at >= 0))
 
 
 def messages_of(

@@ -16,7 +16,7 @@ The Spark engine says the same in SQL, ``engines/stage_b_*.sql``; tests hold bot
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -45,25 +45,35 @@ class CauseInputs:
     cover: pa.Table
     reset: pa.Table
     sent_back: pa.Table
-    produced: pa.Table
     links: pa.Table
     """Of messages by business key, else empty."""
 
 
-def classify(candidates: list[pa.Table], inputs: CauseInputs, clocks: Clocks) -> pa.Table:
-    """Add class, cause and harm flags to candidates (``tables.DELIVERY``).
+Produced = Callable[[pa.Table], pa.Table]
+"""Of messages (``lane``, ``lseq``) the send attempts, as ``tables.PRODUCED``."""
 
-    There may be gigabytes of them: they are taken out of the list.
+
+def classify(
+    candidates: list[pa.Table], inputs: CauseInputs, produced: Produced, clocks: Clocks
+) -> pa.Table:
+    """Add class, cause and harm flags to candidates (``tables.CODED``).
+
+    There may be gigabytes of them: they are taken out of the list. ``produced`` is asked only if
+    some message came again as another copy in its own topic.
     """
-    columns = tables.columns_of(pa.concat_tables([tables.DELIVERY.empty_table(), *candidates]))
+    whole = pa.concat_tables([tables.CODED.empty_table(), *candidates]).unify_dictionaries()
+    columns = tables.columns_of(whole)
+    del whole
     candidates.clear()
     for name in columns:
         columns[name] = tables.contiguous(columns[name])
-    columns |= _found(Columns(pa.table(columns)), inputs, clocks)
+    columns |= _found(Columns(pa.table(columns)), inputs, produced, clocks)
     return tables.sorted_away(columns, tables.CLASSIFIED)
 
 
-def _found(c: Columns, inputs: CauseInputs, clocks: Clocks) -> dict[str, pa.Array]:
+def _found(
+    c: Columns, inputs: CauseInputs, produced: Produced, clocks: Clocks
+) -> dict[str, pa.Array]:
     """What candidates do not say themselves: the further columns of ``tables.CLASSIFIED``."""
     message = c.dense("grp", "lane", "lseq", "fkey")
     copy = c.dense("grp", "broker", "ptopic", "qid", "qoff", "omid")
@@ -87,7 +97,7 @@ def _found(c: Columns, inputs: CauseInputs, clocks: Clocks) -> dict[str, pa.Arra
     cause.set(todo, same_holder > 1, "CLIENT_BUG")
     _same_copy_causes(c, cause, todo, nth_of_copy > 1, previous, inputs)
     _retry_causes(c, cause, todo, nth_at_rt, inputs.sent_back)
-    _producer_causes(c, cause, todo, inputs.produced)
+    _producer_causes(c, cause, todo, produced)
     known_previous = previous >= 0
     where = np.maximum(previous, 0)
     return {
@@ -292,12 +302,13 @@ def _retry_causes(
     cause.set(todo, active, "SENDBACK_ORPHAN")
 
 
-def _producer_causes(c: Columns, cause: Causes, todo: Flags, produced: pa.Table) -> None:
+def _producer_causes(c: Columns, cause: Causes, todo: Flags, produced: Produced) -> None:
     """Rules for another copy in the topic itself."""
     if not todo.any():
         return
-    known = Columns(produced)
     rows = np.flatnonzero(todo)
+    asked = {name: c.take(name, rows) for name in ("lane", "lseq")}
+    known = Columns(produced(pa.table(asked)))
     key = ("lane", "lseq") if known.count and not known.valid("grp").all() else PER_GROUP
     at = np.full(c.count, -1, np.int64)
     at[rows] = match(c, key, known, key, rows)

@@ -204,6 +204,11 @@ class IntervalSet:
         inside[inside] = values[inside] < self.hi[at[inside]]
         return inside
 
+    def meets(self, least: int, greatest: int) -> bool:
+        """Whether some member is one of ``least`` to ``greatest``."""
+        at = np.searchsorted(self.hi, least, "right")
+        return bool(at < self.lo.size and self.lo[at] <= greatest)
+
     def __or__(self, other: IntervalSet) -> IntervalSet:
         return IntervalSet.of(
             np.concatenate((self.lo, other.lo)), np.concatenate((self.hi, other.hi))

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.analytics.lake_store import LakeStore, open_store
+from failback.analytics.row_groups import Wanted, wanted_groups
 from failback.client.consumelog.schema import SCHEMA_ID, SCHEMA_KEY, TABLES, arrow_schema
 from failback.client.consumelog.segments import SEGMENT_KEY
 
@@ -89,13 +90,20 @@ class Lake:
         return rows
 
     def chunks(
-        self, table: str, columns: Sequence[str] | None = None, rows: int = CHUNK_ROWS
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        rows: int = CHUNK_ROWS,
+        wanted: Wanted | None = None,
     ) -> Iterator[pa.Table]:
-        """Tables of about ``rows`` rows: small files are read together, large ones in pieces."""
+        """Tables of about ``rows`` rows: small files are read together, large ones in pieces.
+
+        Row groups that are not ``wanted`` are left out.
+        """
         waiting: list[pa.Table] = []
         count = 0
         for part in self.parts.get(table, ()):
-            for piece in self._pieces(table, part, columns, rows):
+            for piece in self._pieces(table, part, columns, rows, wanted):
                 if not waiting and piece.num_rows >= rows // _ALONE:
                     yield piece  # large enough: putting it together with others is a copy
                     continue
@@ -108,13 +116,19 @@ class Lake:
             yield _together(waiting)
 
     def _pieces(
-        self, table: str, part: Part, columns: Sequence[str] | None, rows: int
+        self,
+        table: str,
+        part: Part,
+        columns: Sequence[str] | None,
+        rows: int,
+        wanted: Wanted | None,
     ) -> Iterator[pa.Table]:
         schema = _chosen(table, columns)
         present = [name for name in schema.names if name in part.columns]
         try:
             with self.store.open(part.name) as source, pq.ParquetFile(source) as file:
-                for batch in file.iter_batches(rows, columns=present):
+                groups = wanted_groups(file, wanted)
+                for batch in file.iter_batches(rows, groups, present) if groups else ():
                     yield _fitted(pa.table(batch), schema)
         except (OSError, pa.ArrowException) as error:
             if not any(each.startswith(f"{part.name}: ") for each in self.unreadable):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -57,6 +59,17 @@ DELIVERY: Final = pa.schema(
 ``lane`` is -1 (by UNIQ_KEY), -2 (by KEYS) or -3 (by copy) without a LAB_ID; ``lseq`` then is a
 hash and ``fkey`` what was hashed (``""`` for messages with a LAB_ID).
 """
+
+CODED: Final = pa.schema(
+    [
+        (
+            field.name,
+            pa.dictionary(pa.int32(), pa.utf8()) if field.type == pa.utf8() else field.type,
+        )
+        for field in DELIVERY
+    ]
+)
+"""The same with names as numbers into a dictionary."""
 
 CLASSIFIED: Final = pa.schema(
     [
@@ -175,15 +188,28 @@ def sorted_away(columns: dict[str, pa.ChunkedArray], schema: pa.Schema) -> pa.Ta
 
     So a table of gigabytes is in memory once, and one column of it twice, if nobody else has it.
     """
-    for field in schema:
-        columns[field.name] = columns[field.name].cast(field.type)
-    plain = pa.table([columns[name] for name in schema.names], schema=schema)
-    if not plain.num_rows:
-        return schema.empty_table()
-    order = pc.sort_indices(plain, sort_keys=[(name, "ascending") for name in schema.names])
-    del plain
-    taken = [contiguous(columns.pop(name).take(order)) for name in schema.names]
+    order = _ascending({name: columns[name] for name in schema.names})
+    taken = [contiguous(columns.pop(f.name).take(order).cast(f.type)) for f in schema]
     return pa.table(taken, schema=schema)
+
+
+def _ascending(columns: Mapping[str, pa.ChunkedArray]) -> pa.Array:
+    """The order of the rows by all columns: by the first alone where that is a number of each."""
+    first = next(iter(columns.values()))
+    if pa.types.is_integer(first.type) and not first.null_count:
+        numbers = first.to_numpy()
+        order = np.argsort(numbers)
+        ordered = numbers[order]
+        if (ordered[1:] > ordered[:-1]).all():
+            return pa.array(order)
+    plain = {name: plain_names(column) for name, column in columns.items()}
+    return pc.sort_indices(pa.table(plain), sort_keys=[(name, "ascending") for name in plain])
+
+
+def plain_names(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column without a dictionary."""
+    kind = column.type
+    return column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
 
 
 def contiguous(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from failback.analytics import tables
-from failback.analytics.engines.passes import candidates_of
+from failback.analytics.engines.candidates import Repeated, candidates_of
 from failback.analytics.intervals import IntervalSet
 from tests.support.run_analysis import analysed
 from tests.support.run_builder import RunBuilder
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.unit
 
 def test_a_chunk_of_which_nothing_is_left_has_no_candidates() -> None:
     nothing, some = tables.DELIVERY.empty_table(), IntervalSet([(0, 9)])
-    found = candidates_of(nothing, {("g", 7): some}, {("g", "broker-a", "T", 0, 0): some})
-    assert found.equals(nothing)
+    found = candidates_of(nothing, Repeated({("g", 7): some}, {("g", "broker-a", "T", 0, 0): some}))
+    assert found.equals(tables.CODED.empty_table())
 
 
 def test_rows_that_cannot_be_true_are_counted(tmp_path: Path) -> None:

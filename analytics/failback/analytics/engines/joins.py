@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -10,24 +11,56 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics import partials, tables
-from failback.analytics.columns import Columns
-from failback.analytics.intervals import IntervalSet, sweep
+from failback.analytics.columns import Columns, packed_of
+from failback.analytics.intervals import IntervalSet, Ints, sweep
 
-_JOINED_BY: Final = {partials.SUM: "sum", partials.MAX: "max", partials.MIN: "min"}
+_JOINED_BY: Final = {partials.SUM: np.add, partials.MAX: np.maximum, partials.MIN: np.minimum}
 
 
 def join_values(parts: Sequence[pa.Table]) -> dict[str, pa.Table]:
-    """Join value rows of equal key by their operation; one table per family."""
-    found: dict[str, pa.Table] = {}
-    rows = _rows(parts)
-    for op, name in _JOINED_BY.items():
-        chosen = rows.filter(pc.equal(rows.column("op"), op))
-        if not chosen.num_rows:
-            continue
-        joined = chosen.group_by(list(tables.KEY)).aggregate([("lo", name)])
-        joined = joined.select([*tables.KEY, f"lo_{name}"]).rename_columns(tables.VALUES.names)
-        found |= by_family(joined, tables.VALUES)
+    """Join value rows of equal key by their operation; one table per family, sorted."""
+    batches: dict[tuple[int, str], list[pa.RecordBatch]] = defaultdict(list)
+    for part in parts:
+        for batch in part.to_batches():
+            for (op, family), rows in _by_family(batch):
+                if op in _JOINED_BY:
+                    batches[op, family].append(rows)
+    found = {}
+    for op, family in sorted(batches):
+        found[family] = _joined(pa.Table.from_batches(batches.pop((op, family))), op)
     return found
+
+
+def _by_family(batch: pa.RecordBatch) -> Iterator[tuple[tuple[int, str], pa.RecordBatch]]:
+    """Rows by operation and family; nearly all batches have one of each."""
+    if not batch.num_rows:
+        return
+    op, family = batch.column("op")[0], batch.column("fam")[0]
+    same = pc.and_(pc.equal(batch.column("op"), op), pc.equal(batch.column("fam"), family))
+    if pc.all(same).as_py():
+        yield (op.as_py(), family.as_py()), batch
+        return
+    yield (op.as_py(), family.as_py()), batch.filter(same)
+    yield from _by_family(batch.filter(pc.invert(same)))
+
+
+def _joined(rows: pa.Table, op: int) -> pa.Table:
+    """Rows of one family, joined (``tables.VALUES``)."""
+    c = Columns(rows)
+    key = packed_of([_ranks(c, name) for name in tables.KEY])
+    order = np.argsort(key)
+    starts = np.flatnonzero(np.diff(key[order], prepend=key[order[0]] - 1))
+    values = _JOINED_BY[op].reduceat(c.ints("lo")[order], starts)
+    keys = rows.select(list(tables.KEY)).take(pa.array(order[starts]))
+    return pa.table([*keys.columns, values], names=tables.VALUES.names).cast(tables.VALUES)
+
+
+def _ranks(c: Columns, name: str) -> Ints:
+    """A key column as numbers in the order of its values."""
+    if name in tables.KEY_NUMBERS:
+        return c.ints(name)
+    codes, names = c.named(name)
+    return np.asarray(pc.rank(names).to_numpy(), np.int64)[codes]
 
 
 def join_depths(parts: Sequence[pa.Table]) -> tuple[dict[str, pa.Table], int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from failback.analytics.columns import Columns
 from failback.analytics.definitions import BUSINESS_KEY
 from failback.analytics.engines import passes
 from failback.analytics.engines.base import Forbidden, StageA
+from failback.analytics.engines.candidates import Candidates, Repeated, Sent
 from failback.analytics.engines.joins import (
     interval_sets,
     join_depths,
@@ -51,10 +52,9 @@ class LocalEngine:
 
     def stage_a(self, context: Context) -> StageA:
         dropped = Dropped()
-        deliver = (
+        found = [
             partials.deliver_partials(chunk, context) for chunk in self.deliveries(context, dropped)
-        )
-        found = [*deliver]
+        ]
         large: Iterable[tuple[str, Sequence[str], Callable[[pa.Table, Context], pa.Table]]] = (
             ("produce", partials.PRODUCE_COLUMNS, partials.produce_partials),
             ("pull", partials.PULL_COLUMNS, partials.pull_partials),
@@ -66,11 +66,9 @@ class LocalEngine:
         depths, runs = join_depths(found)
         return StageA(depths, join_values(found), dropped, self._orphan_ends(), runs)
 
-    def deliveries(
-        self, context: Context, dropped: Dropped, *, full: bool = False
-    ) -> Iterable[pa.Table]:
-        """Normalised deliveries, chunk by chunk; ``full`` with everything stage B needs."""
-        columns = deliver_columns(self._lake, context.definitions, full=full)
+    def deliveries(self, context: Context, dropped: Dropped) -> Iterable[pa.Table]:
+        """Normalised deliveries, chunk by chunk, without what only stage B needs."""
+        columns = deliver_columns(self._lake, context.definitions, full=False)
         for chunk in self._lake.chunks("deliver", columns):
             yield normalise(chunk, context, self._late_ends, dropped)
 
@@ -108,24 +106,27 @@ class LocalEngine:
     def stage_b(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
     ) -> pa.Table:
-        repeated = interval_sets(messages, "grp", "n1")
-        copied = interval_sets(copies, "grp", "broker", "topic", "n1", "n2")
-        if not repeated and not copied:
+        repeated = Repeated.of(messages, copies)
+        if not repeated:
             return tables.CLASSIFIED.empty_table()
-        key = context.definitions.key
-        wanted = passes.sent_lanes(repeated, inputs.links, key)
+        candidates = Candidates(repeated, context, self._late_ends)
+        columns = deliver_columns(self._lake, context.definitions, full=True)
+        found = [
+            candidates.of(chunk)
+            for chunk in self._lake.chunks("deliver", columns, wanted=candidates.may_be_in)
+        ]
+        produced = partial(self._produced, context.definitions.key, inputs.links)
+        return classify(found, inputs, produced, context.clocks)
+
+    def _produced(self, key: str, links: pa.Table, asked: pa.Table) -> pa.Table:
+        """Send attempts of some messages, summed up."""
+        sent = Sent.of(asked, links, key)
         attempts = [
-            passes.attempts_of(chunk, wanted, key)
-            for chunk in self._lake.chunks("produce", passes.ATTEMPT_COLUMNS)
+            sent.among(chunk)
+            for chunk in self._lake.chunks("produce", passes.ATTEMPT_COLUMNS, wanted=sent.may_be_in)
         ]
         produced = produced_of(pa.concat_tables([passes.ATTEMPTS.empty_table(), *attempts]))
-        if key == BUSINESS_KEY:
-            produced = produced_by_key(produced, inputs.links)
-        candidates = [
-            passes.candidates_of(chunk, repeated, copied)
-            for chunk in self.deliveries(context, Dropped(), full=True)
-        ]
-        return classify(candidates, replace(inputs, produced=produced), context.clocks)
+        return produced_by_key(produced, links) if key == BUSINESS_KEY else produced
 
     def order(self, context: Context, topics: frozenset[str], classified: pa.Table) -> pa.Table:
         if not topics:

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics import partials, tables
-from failback.analytics.business_keys import sent_of
+from failback.analytics import partials
 from failback.analytics.definitions import BUSINESS_KEY, MESSAGE_ID
 from failback.analytics.intervals import IntervalSet, Ints
 from failback.analytics.partials import Context, Rows
@@ -62,46 +61,8 @@ def known_of(table: str, chunk: pa.Table, boots: Mapping[str, Sequence[int]]) ->
     return partials.known_partials(stored, "queue_offset", "topic", boots)
 
 
-def candidates_of(
-    chunk: pa.Table, repeated: Mapping[Any, IntervalSet], copied: Mapping[Any, IntervalSet]
-) -> pa.Table:
-    """Normalised rows of messages, or of queue offsets, that occur more than once.
-
-    Args:
-        chunk: Normalised, with everything that ``tables.DELIVERY`` has.
-        repeated: Per (group, lane).
-        copied: Per (group, broker, topic, queue id, epoch).
-    """
-    rows = Rows(chunk)
-    chosen = np.zeros(rows.count, bool)
-    lane, lseq, grp = rows["lane"], rows["lseq"], rows.codes("grp")
-    one_lane = bool(rows.count) and int(lane.min()) == int(lane.max())
-    for code, group in enumerate(grp.names):
-        of_group = None if len(grp.names) == 1 else grp.codes == code
-        for one in [int(lane[0])] if one_lane else np.unique(lane).tolist():
-            members = repeated.get((group, one))
-            if members is None:
-                continue
-            if one_lane and of_group is None:
-                chosen |= members.contains(lseq)
-                continue
-            mine = lane == one if of_group is None else (lane == one) & of_group
-            here = np.flatnonzero(mine)
-            chosen[here] = members.contains(lseq[here])
-    for key, where in rows.by_queue(("grp", "broker", "ptopic")) if copied else ():
-        for epoch in np.unique(rows["epoch"][where]).tolist():
-            again = copied.get((*key, epoch))
-            if again is not None:
-                here = where[rows["epoch"][where] == epoch]
-                chosen[here] |= again.contains(rows["qoff"][here])
-    if rows.has("left_out"):
-        chosen &= ~rows.true("left_out")
-    kept = chunk.filter(pa.array(chosen)).select(tables.DELIVERY.names)
-    return kept.cast(tables.DELIVERY)
-
-
 def attempts_of(chunk: pa.Table, wanted: Mapping[int, IntervalSet], key: str) -> pa.Table:
-    """Send attempts of what :func:`sent_lanes` says, known by what ``key`` says.
+    """Send attempts of what is wanted per lane, known by what ``key`` says.
 
     By message id that is UNIQ_KEY. By business key it is what was sent, LAB_ID or else UNIQ_KEY:
     attempts do not tell KEYS.
@@ -138,13 +99,6 @@ def _by_lab_id_or_message_id(chunk: pa.Table) -> pa.Table:
     """Attempts with the identity that a delivery has by LAB_ID, else by UNIQ_KEY."""
     has = pc.and_(chunk.column("lane").is_valid(), chunk.column("lseq").is_valid())
     return pa.concat_tables([chunk.filter(has), _by_message_id(chunk.filter(pc.invert(has)))])
-
-
-def sent_lanes(
-    messages: Mapping[Any, IntervalSet], links: pa.Table, key: str
-) -> dict[int, IntervalSet]:
-    """What was sent of what any group got twice, per lane."""
-    return sent_of(links) if key == BUSINESS_KEY else lanes_of(messages)
 
 
 def lanes_of(messages: Mapping[Any, IntervalSet]) -> dict[int, IntervalSet]:

@@ -1,40 +1,45 @@
 -- Stage B, second half: one cause for every DUP; the first rule that matches.
 -- Views: held (of the first half), cover, reset, sent_back, produced.
 WITH
--- Which incarnations had been told an offset above the copy, before the assignment, in its epochs.
-covering AS (
-  SELECT h.did,
-    coalesce(bool_or(k.bid = h.src_bid AND k.binc = h.src_binc), false) AS same_inc,
-    coalesce(bool_or(k.bid = h.src_bid), false) AS same_bid,
-    coalesce(bool_or(k.bid <> h.src_bid), false) AS other_bid
-  FROM held h
-  JOIN cover k ON k.a_no = h.a_no AND k.off > h.qoff AND k.epoch BETWEEN h.epoch AND h.epoch_end
-  WHERE h.cls = 'DUP' AND h.nth_of_copy > 1
-  GROUP BY h.did
+-- What each assignment has of them, in one row: to look through a few costs less than a join.
+told AS (
+  SELECT a_no, collect_list(struct(bid, binc, epoch, off)) AS told FROM cover GROUP BY a_no
 ),
 resetting AS (
-  SELECT DISTINCT h.did
+  SELECT a_no, collect_list(struct(by_inc, by_pqe, r_t, r_off, taken)) AS resets
+  FROM reset GROUP BY a_no
+),
+-- Which incarnations had been told an offset above the copy, before the assignment, in its epochs.
+explained AS (
+  SELECT /*+ BROADCAST(k, r) */ h.*,
+    CASE WHEN h.cls = 'DUP' AND h.nth_of_copy > 1 THEN
+      filter(k.told, t -> t.off > h.qoff AND t.epoch BETWEEN h.epoch AND h.epoch_end)
+    END AS covering,
+    CASE WHEN h.cls = 'DUP' AND h.nth_of_copy > 1 THEN
+      exists(r.resets, t -> t.taken <= h.qoff AND h.prev_bt <= t.r_t
+        AND (t.r_off <= h.qoff
+             OR (t.r_off IS NULL AND t.by_inc = h.prev_inc AND t.by_pqe = h.prev_pqe)))
+    END AS was_reset
   FROM held h
-  JOIN reset r ON r.a_no = h.a_no AND r.taken <= h.qoff AND h.prev_bt <= r.r_t
-    AND (r.r_off <= h.qoff
-         OR (r.r_off IS NULL AND r.by_inc = h.prev_inc AND r.by_pqe = h.prev_pqe))
-  WHERE h.cls = 'DUP' AND h.nth_of_copy > 1
+  LEFT JOIN told k ON k.a_no = h.a_no
+  LEFT JOIN resetting r ON r.a_no = h.a_no
 )
-SELECT h.did, h.proc_no, h.host, h.grp, h.client_id, h.broker, h.ptopic, h.qid, h.epoch,
+SELECT /*+ BROADCAST(b) */ h.did, h.proc_no, h.host, h.grp, h.client_id, h.broker, h.ptopic, h.qid, h.epoch,
   h.epoch_end, h.qoff, h.omid, h.lane, h.lseq, h.fkey, h.okey, h.rt, h.inc, h.pqe, h.bt, h.et,
   h.status, h.store_ms, h.nth, h.nth_of_copy, h.prev_inc, h.prev_pqe, h.cls,
   CASE
     WHEN h.cls <> 'DUP' THEN NULL
     WHEN h.nth_of_holder > 1 THEN 'CLIENT_BUG'
     WHEN h.nth_of_copy > 1 AND (h.a_no IS NULL OR h.p_no IS NULL) THEN NULL
-    WHEN h.nth_of_copy > 1 AND z.did IS NOT NULL THEN 'OFFSET_RESET'
-    WHEN h.nth_of_copy > 1 AND v.did IS NOT NULL THEN
+    WHEN h.was_reset THEN 'OFFSET_RESET'
+    WHEN size(h.covering) > 0 THEN
       CASE WHEN h.src = 'NO_ENTRY' THEN 'ROLLBACK_NO_ENTRY'
            WHEN h.src_bid IS NULL THEN NULL
-           WHEN v.same_inc THEN 'ROLLBACK_OVERWRITTEN'
-           WHEN v.same_bid AND h.src_binc IS NULL THEN NULL
-           WHEN v.same_bid THEN 'ROLLBACK_RESTART'
-           WHEN NOT v.other_bid THEN NULL
+           WHEN exists(h.covering, t -> t.bid = h.src_bid AND t.binc = h.src_binc)
+             THEN 'ROLLBACK_OVERWRITTEN'
+           WHEN exists(h.covering, t -> t.bid = h.src_bid) THEN
+             CASE WHEN h.src_binc IS NOT NULL THEN 'ROLLBACK_RESTART' END
+           WHEN NOT coalesce(exists(h.covering, t -> t.bid <> h.src_bid), false) THEN NULL
            WHEN h.src_bid = 0 THEN 'ROLLBACK_SLAVE_ONLY_PROGRESS'
            ELSE 'ROLLBACK_STALE_SLAVE' END
     WHEN h.nth_of_copy > 1 THEN
@@ -53,8 +58,6 @@ SELECT h.did, h.proc_no, h.host, h.grp, h.client_id, h.broker, h.ptopic, h.qid, 
        ELSE h.nth > 1 AND h.ok IS NOT NULL AND h.bt >= h.ok.et END AS after_success,
   coalesce(h.ambiguous, false) AS ambiguous,
   h.ok.et AS ok_end
-FROM held h
-LEFT JOIN covering v ON v.did = h.did
-LEFT JOIN resetting z ON z.did = h.did
+FROM explained h
 LEFT JOIN sent_back b ON b.grp = h.grp AND b.lane = h.lane AND b.lseq = h.lseq AND b.rt = h.rt
 LEFT JOIN produced q ON q.lane = h.lane AND q.lseq = h.lseq AND (q.grp IS NULL OR q.grp = h.grp)

@@ -1,10 +1,15 @@
 -- Stage B, first half: PRIMARY, RETRY or DUP of every candidate, and who held its copy before.
 -- Views: cand (tables.DELIVERY), assigned, clock_error. The numpy twin is classify.py.
--- Its result is kept as the view "held": the second half reads it three times.
+-- Its result is kept as the view "held": it is read to find whose sends matter, and by the second half.
+-- Small tables are broadcast: candidates are wide, and are shuffled by message and by copy only.
 WITH by_message AS (
   SELECT c.*,
     row_number() OVER message AS nth,
     row_number() OVER (PARTITION BY grp, lane, lseq, fkey, rt ORDER BY bt, did) AS nth_at_rt,
+    -- Of the attempt before: the same rows in the same order as the number above.
+    min(CASE WHEN status IN ('LATER', 'EXC', 'NULL', 'SUSPEND') AND et IS NOT NULL THEN et END)
+      OVER (PARTITION BY grp, lane, lseq, fkey ORDER BY rt
+            RANGE BETWEEN 1 PRECEDING AND 1 PRECEDING) AS fail_et,
     min(CASE WHEN status = 'SUCCESS' AND et IS NOT NULL THEN struct(et, did, host) END)
       OVER (PARTITION BY grp, lane, lseq, fkey ORDER BY bt, did
             ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS ok1
@@ -32,27 +37,19 @@ by_copy AS (
   FROM succeeded s
   WINDOW copy AS (PARTITION BY grp, broker, ptopic, qid, qoff, omid ORDER BY bt, did)
 ),
-failed AS (
-  SELECT grp, lane, lseq, fkey, rt, min(et) AS fail_et
-  FROM cand
-  WHERE status IN ('LATER', 'EXC', 'NULL', 'SUSPEND') AND et IS NOT NULL
-  GROUP BY grp, lane, lseq, fkey, rt
-),
 classed AS (
-  SELECT s.*,
+  SELECT /*+ BROADCAST(e1, e2) */ s.*,
     CASE WHEN s.nth = 1 THEN 'PRIMARY'
-         WHEN s.rt > 0 AND s.nth_at_rt = 1 AND f.fail_et <= s.bt THEN 'RETRY'
+         WHEN s.rt > 0 AND s.nth_at_rt = 1 AND s.fail_et <= s.bt THEN 'RETRY'
          ELSE 'DUP' END AS cls,
     s.nth > 1 AND s.ok IS NOT NULL AND s.ok.host <> s.host
       AND abs(s.bt - s.ok.et) <= coalesce(e1.error_ns, 0) + coalesce(e2.error_ns, 0)
       AND (SELECT count(*) FROM clock_error) > 1 AS ambiguous
   FROM by_copy s
-  LEFT JOIN failed f ON f.grp = s.grp AND f.lane = s.lane AND f.lseq = s.lseq
-    AND f.fkey = s.fkey AND f.rt = s.rt - 1
   LEFT JOIN clock_error e1 ON e1.host = s.host
   LEFT JOIN clock_error e2 ON e2.host = s.ok.host
 )
-SELECT c.*, a.a_no, a.t AS a_t, a.src, a.src_bid, a.src_binc,
+SELECT /*+ BROADCAST(a, p) */ c.*, a.a_no, a.t AS a_t, a.src, a.src_bid, a.src_binc,
   p.a_no AS p_no, p.end_t AS p_end_t, p.end_reason AS p_end_reason
 FROM classed c
 LEFT JOIN assigned a ON a.grp = c.grp AND a.broker = c.broker AND a.ptopic = c.ptopic

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,19 +22,18 @@ from failback.analytics.classify import CauseInputs
 from failback.analytics.definitions import BUSINESS_KEY
 from failback.analytics.engines import passes
 from failback.analytics.engines.base import Forbidden, StageA
+from failback.analytics.engines.candidates import Candidates, Repeated, Sent
 from failback.analytics.engines.joins import interval_sets, produced_of
 from failback.analytics.engines.spark.joining import joined_depths, joined_values
 from failback.analytics.engines.spark.tasks import Pass, mapped, small, take_unreadable
-from failback.analytics.intervals import IntervalSet
 from failback.analytics.lake import Lake
 from failback.analytics.normalise import Dropped, Ends, deliver_columns, normalise, read_ends
 from failback.analytics.partials import Context, Phase
+from failback.protocol.message import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-
-Ranges = Mapping[Any, IntervalSet]
 PARTITION_ROWS: Final = 250_000
 """Candidates that one task sorts."""
 
@@ -141,47 +140,32 @@ class SparkEngine:
     def stage_b(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
     ) -> pa.Table:
-        repeated = interval_sets(messages, "grp", "n1")
-        copied = interval_sets(copies, "grp", "broker", "topic", "n1", "n2")
-        if not repeated and not copied:
+        repeated = Repeated.of(messages, copies)
+        if not repeated:
             return tables.CLASSIFIED.empty_table()
         rows = max(map(deliveries_of, (messages, copies)))
         with set_for_now(self._spark, settings_for(self._spark, rows)):
-            return self._classified(context, repeated, copied, inputs)
+            return self._classified(context, repeated, inputs)
 
-    def _classified(
-        self, context: Context, repeated: Ranges, copied: Ranges, inputs: CauseInputs
-    ) -> pa.Table:
-        ends = self._late_ends
+    def _classified(self, context: Context, repeated: Repeated, inputs: CauseInputs) -> pa.Table:
+        found = Candidates(repeated, context, self._late_ends)
+        columns = deliver_columns(self._lake, context.definitions, full=True)
         rows = Pass(
             "deliver",
-            deliver_columns(self._lake, context.definitions, full=True),
-            lambda chunk: passes.candidates_of(
-                normalise(chunk, context, ends, Dropped()), repeated, copied
-            ),
+            columns,
+            lambda chunk: found.of(chunk).cast(tables.DELIVERY),
+            found.may_be_in,
         )
-        key = context.definitions.key
-        sent = passes.sent_lanes(repeated, inputs.links, key)
-        sends = Pass(
-            "produce", passes.ATTEMPT_COLUMNS, lambda chunk: passes.attempts_of(chunk, sent, key)
-        )
-        candidates = mapped(self._spark, self._lake, [rows], tables.DELIVERY)
-        attempts = mapped(self._spark, self._lake, [sends], passes.ATTEMPTS)
-        self._views(context, candidates, attempts, inputs)
-        # A checkpoint and not a cache: both statements have a WITH clause, Spark joins the
-        # clauses into one plan and finds nothing cached in it, so all windows ran three times.
-        candidates = candidates.localCheckpoint()
-        candidates.createOrReplaceTempView("cand")
+        self._views(context, inputs)
+        mapped(self._spark, self._lake, [rows], tables.DELIVERY).createOrReplaceTempView("cand")
+        # A checkpoint and not a cache: statements with a WITH clause find nothing cached.
         held = self._spark.sql(_sql("stage_b_class")).localCheckpoint()
         held.createOrReplaceTempView("held")
+        self._produced(context, held, inputs.links).createOrReplaceTempView("produced")
         causes = tables.columns_of(self._spark.sql(_sql("stage_b_cause")).toArrow())
         return tables.sorted_away(causes, tables.CLASSIFIED)
 
-    def _views(
-        self, context: Context, candidates: DataFrame, attempts: DataFrame, inputs: CauseInputs
-    ) -> None:
-        from pyspark.sql import functions as fn
-
+    def _views(self, context: Context, inputs: CauseInputs) -> None:
         for name in ("assigned", "cover", "reset", "sent_back"):
             self._small(getattr(inputs, name)).createOrReplaceTempView(name)
         errors = pa.table(
@@ -191,25 +175,35 @@ class SparkEngine:
             }
         )
         self._small(errors).createOrReplaceTempView("clock_error")
+
+    def _produced(self, context: Context, held: DataFrame, links: pa.Table) -> DataFrame:
+        """Send attempts of the messages that came again as another copy in their own topic."""
+        from pyspark.sql import functions as fn
+
+        resent = (
+            (fn.col("cls") == "DUP")
+            & (fn.col("nth_of_copy") == 1)
+            & ~fn.col("ptopic").startswith(RETRY_PREFIX)
+        )
+        asked = held.where(resent).select("lane", "lseq").toArrow()
+        if not asked.num_rows:
+            return self._small(tables.PRODUCED.empty_table())
+        sent = Sent.of(asked, links, context.definitions.key)
+        sends = Pass("produce", passes.ATTEMPT_COLUMNS, sent.among, sent.may_be_in)
+        attempts = mapped(self._spark, self._lake, [sends], passes.ATTEMPTS)
         if context.definitions.key == BUSINESS_KEY:
             produced = produced_of(attempts.toArrow().cast(passes.ATTEMPTS))
-            produced = produced_by_key(produced, inputs.links)
-            self._small(produced).createOrReplaceTempView("produced")
-            return
+            return self._small(produced_by_key(produced, links))
         doubtful = fn.col("res").isin(*sorted(partials.DOUBTFUL_RESULTS))
         degraded = fn.when(fn.col("res") == "OK_DEGRADED", fn.col("att"))
-        (
-            attempts.groupBy("lane", "lseq")
-            .agg(
-                fn.countDistinct("ukey").alias("ukeys"),
-                fn.bool_or(doubtful).alias("doubtful"),
-                fn.coalesce(fn.min(degraded) < fn.max("att"), fn.lit(False)).alias(
-                    "degraded_then_more"
-                ),
-            )
-            .withColumn("grp", fn.lit(None).cast("string"))
-            .createOrReplaceTempView("produced")
+        joined = attempts.groupBy("lane", "lseq").agg(
+            fn.countDistinct("ukey").alias("ukeys"),
+            fn.bool_or(doubtful).alias("doubtful"),
+            fn.coalesce(fn.min(degraded) < fn.max("att"), fn.lit(False)).alias(
+                "degraded_then_more"
+            ),
         )
+        return joined.withColumn("grp", fn.lit(None).cast("string"))
 
     def order(self, context: Context, topics: frozenset[str], classified: pa.Table) -> pa.Table:
         if not topics:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from failback.analytics import partials
 from failback.analytics.lake import Lake
 from failback.analytics.lake_store import LakeStore, open_store
+from failback.analytics.row_groups import Wanted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,6 +46,8 @@ class Pass:
     table: str
     columns: Sequence[str]
     function: Callable[[pa.Table], pa.Table]
+    wanted: Wanted | None = None
+    """Row groups that are read; all of them if it says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ def mapped(spark: SparkSession, lake: Lake, passes: Sequence[Pass], schema: pa.S
                     # Together: small files become one chunk.
                     files = [slim[each.table][at] for of, at in tasks[task] if of == number]
                     mine = Lake(store, run, {each.table: files})
-                    for chunk in mine.chunks(each.table, each.columns):
+                    for chunk in mine.chunks(each.table, each.columns, wanted=each.wanted):
                         yield from each.function(chunk).to_batches()
                     if mine.unreadable and names_bad:
                         yield from _named(mine.unreadable).to_batches()
