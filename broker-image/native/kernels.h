@@ -16,6 +16,7 @@ extern PyMethodDef batch_methods[];
 extern PyMethodDef crc_methods[];
 extern PyMethodDef dispatch_methods[];
 extern PyMethodDef index_methods[];
+extern PyMethodDef reading_methods[];
 extern PyMethodDef send_methods[];
 
 /* zlib.crc32 of these bytes; a record has it without the top bit. */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import statistics
 import sys
@@ -118,6 +119,11 @@ def warm_up(
     for batch, threads in ((1, 64), (32, 4)):
         options = {"threads": threads, "batch": batch, "size": 1024, "millis": half}
         generator.send(address, topic, (), **options, **several)
+
+
+def write_back() -> None:
+    """Let the disk have what was written so far, so that it is not paid in what is measured."""
+    os.sync()
 
 
 def alternating(

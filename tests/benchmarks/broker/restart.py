@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.benchmarks.broker import stores, targets
-from tests.benchmarks.broker.engines import ENGINES, Site, alternating, say
+from tests.benchmarks.broker.engines import ENGINES, Site, alternating, say, write_back
 from tests.benchmarks.broker.generator import LoadGenerator
 from tests.benchmarks.broker.scale import Scale
 from tests.benchmarks.broker.sends import compared
@@ -49,6 +49,7 @@ def measure(scale: Scale, folder: Path, generator: LoadGenerator) -> list[Table]
 def _kill(generator: LoadGenerator, site: Site) -> float:
     """Kill the broker under load, start it, return the seconds to the first accepted send."""
     options = {"threads": 16, "size": 1024, "millis": _LOAD_MS}
+    write_back()  # of the stores that were copied, and of what the start before has written
     generator.send(site.address, _TOPIC, (), **options)
     site.master.kill()
     began = time.time()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from tests.benchmarks.broker import targets
-from tests.benchmarks.broker.engines import Site, medians, say, sites, warm_up
+from tests.benchmarks.broker.engines import Site, medians, say, sites, warm_up, write_back
 from tests.benchmarks.broker.generator import LoadGenerator, Window
 from tests.benchmarks.broker.scale import Scale
 from tests.benchmarks.broker.table import Table, number, size
@@ -94,7 +93,7 @@ def _measure_size(
 def _window(
     generator: LoadGenerator, threads: int, batch: int, body_bytes: int, scale: Scale, site: Site
 ) -> Window:
-    os.sync()  # what the window before has written must not be paid in this one
+    write_back()
     return generator.send(
         site.address,
         _TOPIC,

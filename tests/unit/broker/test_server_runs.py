@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from failback.broker.server import MOST_PENDING_BYTES
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import ProtocolError, StoreError
@@ -52,6 +53,44 @@ async def test_64_sends_of_one_read_are_one_commit_and_one_write(tmp_path: Path)
         assert len(client.transport.writes) == writes + 1
         assert [each.code for each in client.received] == [0] * 65
         assert lab.controller.store.max_queue_offset("TopicTest", 0) == 65
+
+
+async def test_a_large_run_is_written_in_parts_and_answered_at_its_end(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path, mappedFileSizeCommitLog=16 * MOST_PENDING_BYTES) as lab:
+        client = lab.connect()
+        await client.send()
+        commits = Commits(lab.controller.store)
+        writes = len(client.transport.writes)
+        third = bytes(MOST_PENDING_BYTES // 3)
+        for expected in (0, 0, 1, 1, 1, 2, 2):
+            request = client.make(RequestCode.SEND_MESSAGE_V2, send_header(), third)
+            client.feed(request.encode())
+            assert commits.count == expected
+        assert len(client.transport.writes) == writes
+        await client.turn()
+        assert commits.count == 3
+        assert len(client.transport.writes) == writes + 1
+        assert [each.code for each in client.received] == [0] * 8
+        assert lab.controller.store.max_queue_offset("TopicTest", 0) == 8
+
+
+async def test_a_part_of_a_run_that_the_disk_refuses_stops_the_broker(tmp_path: Path) -> None:
+    async with broker_lab(tmp_path, mappedFileSizeCommitLog=16 * MOST_PENDING_BYTES) as lab:
+        client, other = lab.connect(), lab.connect()
+        await client.send()
+
+        def fail() -> None:
+            raise StoreError("no space left on device")
+
+        lab.controller.store.commit_pending = fail  # type: ignore[method-assign]
+        body = bytes(MOST_PENDING_BYTES)
+        client.feed(client.make(RequestCode.SEND_MESSAGE_V2, send_header(), body).encode())
+        assert client.transport.aborted
+        assert other.transport.aborted
+        await client.turn()
+        assert len(client.received) == 1
+        assert lab.controller._shutdown.is_set()
+        del lab.controller.store.commit_pending
 
 
 async def test_reads_of_many_connections_in_one_turn_are_one_commit(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ again when colder than the others; only the descriptor and the mapping go, never
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -160,6 +160,19 @@ class MappedFileQueue:
             return memoryview(b"")
         view = self._open_files.handle(file).view()
         return view[offset - file.start : min(limit, file.end) - file.start]
+
+    def read_spans(self, spans: Iterable[tuple[int, int]]) -> tuple[memoryview, ...]:
+        """Return the bytes of each span, from one offset to another; none may leave its file."""
+        views: list[memoryview] = []
+        start = end = -1
+        for first, behind in spans:
+            if not start <= first < end:
+                file = self.find(first)
+                if file is None:
+                    continue
+                whole, start, end = self._open_files.handle(file).view(), file.start, file.end
+            views.append(whole[first - start : behind - start])
+        return tuple(views)
 
     def handle(self, file: MappedFile) -> FileHandle:
         return self._open_files.handle(file)

@@ -244,6 +244,11 @@ class MessageStore(StoreReader):
 
     # --- appending --------------------------------------------------------------------------
 
+    @property
+    def pending_bytes(self) -> int:
+        """How much log the pending run makes, what it leaves empty at a file's end included."""
+        return self._log.pending_tail - self._log.tail
+
     def commit_pending(self) -> None:
         """Write the pending run, make it readable, tell who waits for messages.
 

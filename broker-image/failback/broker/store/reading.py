@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
+from collections.abc import Callable
 from typing import Final
 
+from failback.broker.native import kernels
 from failback.broker.store.commit_log import CommitLog
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.consume_queue import ENTRY, ConsumeQueue
@@ -23,6 +25,13 @@ _SYS_FLAG_POSITION: Final = 36
 _STORE_TIMESTAMP_POSITION: Final = 56
 _I32: Final = struct.Struct(">i")
 _I64: Final = struct.Struct(">q")
+
+_Walked = tuple[int, int, int, int, int, list[tuple[int, int]]]
+"""The status if there is no message; how many entries were examined, how many messages found, their
+bytes; the place of the last one examined; spans of the log that hold them."""
+_walk_entries: Final[Callable[..., _Walked | None] | None] = (
+    kernels.walk_entries if kernels is not None else None
+)
 
 
 def get_messages(
@@ -95,10 +104,37 @@ class _Scan:
             min(config.max_transfer_count_on_disk, max_messages),
             config.max_transfer_bytes_on_disk,
         )
-        self._chunks: list[memoryview] = []
 
     def run(self, entries: memoryview, queue_offset: int, low: int, high: int) -> GetResult:
         """Walk ``entries``, which begin at ``queue_offset`` of a queue from low to high."""
+        walked, log = None, self._log
+        if _walk_entries is not None:
+            walked = _walk_entries(
+                entries,
+                self._tag_filter,
+                log.min_offset,
+                log.tail,
+                log.files.file_bytes,
+                self._in_memory_from,
+                self._memory_limits,
+                self._disk_limits,
+            )
+        if walked is None:
+            walked = self.walk(entries)
+        status, examined, count, total, last_examined, spans = walked
+        return GetResult(
+            GetStatus.FOUND if count else GetStatus(status),
+            queue_offset + examined,
+            low,
+            high,
+            last_examined < self._in_memory_from,
+            log.files.read_spans(spans),
+            count,
+            total,
+        )
+
+    def walk(self, entries: memoryview) -> _Walked:
+        """Choose entries: what :func:`walk_entries` of the kernels does."""
         status = GetStatus.NO_MATCHED_MESSAGE
         log_tail, file_bytes = self._log.tail, self._log.files.file_bytes
         log_start = self._log.min_offset
@@ -106,6 +142,7 @@ class _Scan:
         examined = count = total = 0
         run_start = run_end = run_limit = 0
         skip_below = last_examined = -1
+        spans: list[tuple[int, int]] = []
         for physical_offset, size, tags_code in ENTRY.iter_unpack(entries):
             last_examined = physical_offset
             if physical_offset < skip_below:
@@ -119,8 +156,7 @@ class _Scan:
                     break
             examined += 1
             if tag_filter is not None and _as_int32(tags_code) not in tag_filter:
-                if not count:
-                    status = GetStatus.NO_MATCHED_MESSAGE
+                status = GetStatus.NO_MATCHED_MESSAGE
                 continue
             end = physical_offset + size
             if physical_offset != run_end or end > run_limit:
@@ -128,30 +164,18 @@ class _Scan:
                 file_end = physical_offset - physical_offset % file_bytes + file_bytes
                 if physical_offset < log_start or end > min(file_end, log_tail):
                     skip_below = file_end
-                    if not count:
-                        status = GetStatus.MESSAGE_WAS_REMOVING
+                    status = GetStatus.MESSAGE_WAS_REMOVING
                     continue
-                self._add(run_start, run_end)
+                if run_end > run_start:
+                    spans.append((run_start, run_end))
                 run_start, run_limit = physical_offset, min(file_end, log_tail)
             run_end = end
             count += 1
             total += size
             skip_below = -1
-        self._add(run_start, run_end)
-        return GetResult(
-            GetStatus.FOUND if count else status,
-            queue_offset + examined,
-            low,
-            high,
-            last_examined < in_memory_from,
-            tuple(self._chunks),
-            count,
-            total,
-        )
-
-    def _add(self, start: int, end: int) -> None:
-        if end > start:
-            self._chunks.append(self._log.read(start, end - start))
+        if run_end > run_start:
+            spans.append((run_start, run_end))
+        return status, examined, count, total, last_examined, spans
 
 
 def _as_int32(code: int) -> int:
