@@ -93,6 +93,7 @@ def _found(
     undecided = (nth > 1) & ambiguous
     cause = Causes(c.count)
     same_holder, _ = order.ranks(c.dense_with(copy, "inc", "pqe"))
+    del order, copy, at_rt, failed_before
     todo = dup.copy()
     cause.set(todo, same_holder > 1, "CLIENT_BUG")
     _same_copy_causes(c, cause, todo, nth_of_copy > 1, previous, inputs)

@@ -62,7 +62,7 @@ class Columns:
             if not pa.types.is_dictionary(column.type):
                 column = column.dictionary_encode()
             indices = column.indices.fill_null(-1) if column.null_count else column.indices
-            codes = np.asarray(indices.to_numpy(zero_copy_only=False), np.int64)
+            codes = np.asarray(indices.to_numpy(zero_copy_only=False))  # as narrow as they are
             found = self._codes[name] = (codes, column.dictionary)
         return found[0], found[1]
 

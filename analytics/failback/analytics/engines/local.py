@@ -115,6 +115,7 @@ class LocalEngine:
             candidates.of(chunk)
             for chunk in self._lake.chunks("deliver", columns, wanted=candidates.may_be_in)
         ]
+        pa.default_memory_pool().release_unused()  # what chunks have left, before all are one table
         produced = partial(self._produced, context.definitions.key, inputs.links)
         return classify(found, inputs, produced, context.clocks)
 
