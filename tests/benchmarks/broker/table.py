@@ -45,7 +45,7 @@ def in_short(tables: Sequence[Table], body: str) -> str:
     for table in tables:
         for row in table.rows:
             found = [
-                f"{column.removesuffix('ours/Apache')}{cell}"
+                f"{column.removesuffix('ours/Apache').strip()} {cell}".strip()
                 for column, cell in zip(table.columns, row, strict=True)
                 if _is_verdict(cell)
             ]
@@ -67,6 +67,8 @@ def _what(table: Table, named: dict[str, str]) -> str:
     words = [table.title]
     if "threads" in named:
         words.append(f"{named['threads']} threads, batch {named['batch']}")
+    elif "sends outstanding" in named:
+        words.append(f"{named['sends outstanding']} outstanding")
     elif "master" in named:
         words.append(f"{named['master']} to {named['slave']}")
     elif "figure" in named:
