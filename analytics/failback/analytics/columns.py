@@ -97,7 +97,21 @@ class Columns:
 
 def dense_of(columns: Sequence[Ints]) -> Ints:
     """One number per distinct combination, from 0 without holes."""
-    return np.unique(packed_of(columns), return_inverse=True)[1].astype(np.int64, copy=False)
+    return ranks_of(packed_of(columns))
+
+
+def ranks_of(values: Ints) -> Ints:
+    """The place of each value among the distinct ones, from 0.
+
+    Rows mostly come in stretches that ascend, as they lie in files: a stable sort goes by them.
+    """
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    changed = np.zeros(values.size, np.int64)
+    changed[1:] = ordered[1:] != ordered[:-1]
+    found = np.empty(values.size, np.int64)
+    found[order] = np.cumsum(changed)
+    return found
 
 
 def packed_of(columns: Sequence[Ints]) -> Ints:
@@ -112,13 +126,13 @@ def packed_of(columns: Sequence[Ints]) -> Ints:
             continue
         values = column - least if width < _MAX_SPAN else column
         if width >= _MAX_SPAN:
-            values = np.unique(column, return_inverse=True)[1]
+            values = ranks_of(column)
             width = int(values.max()) + 1
         if span > _MAX_SPAN // width:
-            code = np.unique(code, return_inverse=True)[1]
+            code = ranks_of(code)
             span = int(code.max()) + 1
         if span > _MAX_SPAN // width:
-            values = np.unique(values, return_inverse=True)[1]
+            values = ranks_of(values)
             width = int(values.max()) + 1
         code = code * width + values
         span *= width
@@ -189,7 +203,7 @@ class Ordered:
             key: From 0 without large holes: below 2**62 when multiplied by the number of rows.
         """
         size = key.size
-        packed = np.sort(key * size + self._place)
+        packed = np.sort(key * size + self._place, kind="stable")
         of, place = packed // size, packed % size
         order = self._when[place]
         new = np.ones(size, bool)

@@ -66,7 +66,7 @@ def layers(numbers: Ints, values: Ints) -> Runs:
     if packable:
         keys = numbers << VALUE_BITS | values
         if (keys[1:] < keys[:-1]).any():  # files of the lake are in order
-            keys.sort()
+            keys.sort(kind="stable")  # several of them ascend one after the other
         return _layers(keys)
     order = np.lexsort((values, numbers))
     number, value = numbers[order], values[order]

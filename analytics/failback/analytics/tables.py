@@ -198,7 +198,7 @@ def _ascending(columns: Mapping[str, pa.ChunkedArray]) -> pa.Array:
     first = next(iter(columns.values()))
     if pa.types.is_integer(first.type) and not first.null_count:
         numbers = first.to_numpy()
-        order = np.argsort(numbers)
+        order = np.argsort(numbers, kind="stable")
         ordered = numbers[order]
         if (ordered[1:] > ordered[:-1]).all():
             return pa.array(order)

@@ -48,7 +48,7 @@ def _joined(rows: pa.Table, op: int) -> pa.Table:
     """Rows of one family, joined (``tables.VALUES``)."""
     c = Columns(rows)
     key = packed_of([_ranks(c, name) for name in tables.KEY])
-    order = np.argsort(key)
+    order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.diff(key[order], prepend=key[order[0]] - 1))
     values = _JOINED_BY[op].reduceat(c.ints("lo")[order], starts)
     keys = rows.select(list(tables.KEY)).take(pa.array(order[starts]))
