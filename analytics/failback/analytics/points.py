@@ -6,8 +6,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
+from failback.analytics.columns import Columns
 from failback.analytics.figure_data.points import Point
 from failback.analytics.history import GroupQueue
 from failback.analytics.labels import report_group
@@ -90,15 +92,17 @@ def _rates(figures: Figures) -> Iterator[Point]:
 
 def _sends(figures: Figures) -> Iterator[Point]:
     """The slowest send of every tenth of a second, per result, from its due time."""
-    rows = figures.values("send_point")
-    step = max(1, -(-len(rows) // MAX_POINTS))
-    slowest: dict[tuple[str, int], tuple[int, int]] = {}
-    for row in rows:
-        key = (row["grp"], row["n1"] // step)
-        slowest[key] = max(slowest.get(key, (-1, 0)), (row["value"], row["n1"]))
-    for (result, _), (latency, at) in slowest.items():
-        t = at * LATENCY_POINT_NS
-        yield Point("send_latency", None, None, None, None, t, latency / 1e6, result)
+    c = Columns(figures.table("send_point"))
+    if not c.count:
+        return
+    tenth, latency = c.ints("n1"), c.ints("value")
+    place = c.dense_with(tenth // max(1, -(-c.count // MAX_POINTS)), "grp")
+    order = np.lexsort((tenth, latency, place))
+    slowest = order[np.append(np.flatnonzero(np.diff(place[order])), c.count - 1)]
+    results = c.take("grp", slowest).to_pylist()
+    for result, at in zip(results, slowest.tolist(), strict=True):
+        t, value = int(tenth[at]) * LATENCY_POINT_NS, int(latency[at]) / 1e6
+        yield Point("send_latency", None, None, None, None, t, value, result)
 
 
 def _duplicates(figures: Figures) -> Iterator[Point]:

@@ -48,10 +48,14 @@ class Figures:
         self.dups = Dups.of(shown)
         self._values: dict[str, list[Row]] = {}
 
+    def table(self, family: str) -> pa.Table:
+        """Sums or extremes of a family (``tables.VALUES``)."""
+        return self.analysis.stage_a.values.get(family, tables.VALUES.empty_table())
+
     def values(self, family: str) -> list[Row]:
+        """The same as rows, for families with few."""
         if family not in self._values:
-            found = self.analysis.stage_a.values.get(family)
-            self._values[family] = found.to_pylist() if found is not None else []
+            self._values[family] = self.table(family).to_pylist()
         return self._values[family]
 
     @cached_property
