@@ -67,6 +67,10 @@ def said(report: Object) -> tuple[str, str, str]:
     return report["status"]["phase"], found["status"], found["message"]
 
 
+def events(namespace: Namespace, reason: str) -> list[Object]:
+    return [each for each in namespace.api.list("Event") if each["reason"] == reason]
+
+
 def test_a_report_waits_for_its_input_and_refuses_what_is_no_summary(
     namespace: Namespace, node: NodeProcess
 ) -> None:
@@ -93,8 +97,8 @@ def test_a_report_waits_for_its_input_and_refuses_what_is_no_summary(
         assert said(kept)[2].startswith("the termination message is no JSON:")
         assert kept["status"]["finishedAt"]
         assert "duplicates" not in kept["status"]
-        told = [each for each in namespace.api.list("Event") if each["reason"] == "ReportFailed"]
-        assert len(told) == 1
+        wait_until(lambda: events(namespace, "ReportFailed"), "the event, which follows the status")
+        assert len(events(namespace, "ReportFailed")) == 1
         assert said(namespace.api.get("ReconsumptionReport", "early"))[0] == "Waiting"
 
 
