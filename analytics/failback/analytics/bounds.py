@@ -28,6 +28,7 @@ from typing import Any, Final
 from failback.analytics.history import Assignment, GroupQueue, OffsetSample
 from failback.analytics.labels import OFFSET_GROUPS, report_group
 from failback.analytics.measures import NS, Figures, Row, declared_group, group_names, ratio
+from failback.analytics.measures.curves import summed
 from failback.analytics.partials import Outage
 from failback.protocol.message import RETRY_PREFIX
 
@@ -177,31 +178,27 @@ def _members(figures: Figures, group: str) -> int:
 def _peak_rate(figures: Figures, key: GroupQueue, first: int, last: int) -> int:
     """Most deliveries of a queue in one second, near the outage."""
     window = range(first - RATE_MARGIN_SECONDS, last + RATE_MARGIN_SECONDS + 1)
-    return max((n for at, n in figures.seconds.get(key, {}).items() if at in window), default=0)
+    rate = figures.rates.get(key)
+    return rate.within(window).most() if rate else 0
 
 
 def _retry_rate(figures: Figures, group: str, first: int, last: int) -> int:
     window = range(first - RATE_MARGIN_SECONDS, last + RATE_MARGIN_SECONDS + 1)
-    per_second: dict[int, int] = defaultdict(int)
-    for key, seconds in figures.seconds.items():
-        if key.grp == group and key.ptopic.startswith(RETRY_PREFIX):
-            for at, count in seconds.items():
-                if at in window:
-                    per_second[at] += count
-    return max(per_second.values(), default=0)
+    return summed(
+        rate.within(window)
+        for key, rate in figures.rates.items()
+        if key.grp == group and key.ptopic.startswith(RETRY_PREFIX)
+    ).most()
 
 
 def _widest_hole(figures: Figures, key: GroupQueue) -> int:
     """Most finished messages above an unfinished one in a process queue, seen at full seconds."""
-    finished: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
-    for row in figures.values("finished"):
-        if (row["grp"], row["broker"], row["topic"], row["n1"]) == key:
-            finished[row["n2"], row["n3"]].append((row["n4"], row["value"]))
     widest = 0
-    for row in figures.values("open"):
-        if (row["grp"], row["broker"], row["topic"], row["n1"]) == key:
-            done = [v for at, v in finished[row["n2"], row["n3"]] if at <= row["n4"]]
-            widest = max(widest, max(done, default=0) - 1 - row["value"])
+    finished = figures.finished.get(key, {})
+    for holder, lowest in figures.unfinished.get(key, {}).items():
+        if holder in finished:
+            holes = finished[holder].highest(lowest.at) - 1 - lowest.value
+            widest = max(widest, int(holes.max()))
     return widest
 
 

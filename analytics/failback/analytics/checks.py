@@ -326,11 +326,9 @@ def _quiet_windows(figures: Figures, report: Row) -> list[str]:
                 continue
             window = range(fault["effect_ns"] // NS, end // NS + 1)
             seen = sum(
-                count
-                for key, per_second in figures.seconds.items()
+                rate.within(window).total()
+                for key, rate in figures.rates.items()
                 if key.grp == group["group"]
-                for at, count in per_second.items()
-                if at in window
             )
             if seen < MIN_WINDOW_DELIVERIES:
                 problems.append(f"group {group['group']} handled {seen} messages in {fault['fid']}")

@@ -8,21 +8,19 @@ queue.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from failback.analytics.history import GroupQueue, OffsetSample
+from failback.analytics.intervals import Ints
 from failback.analytics.measures import NS, Figures, Row, group_names
+from failback.protocol.message import RETRY_PREFIX
 
 MAX_INSTANTS: Final = 2_000
 COPIES: Final = (("file", 0), ("code43", 1))
 """What would answer: consumerOffset.json of the master, the table of a slave."""
-
-Curve = NDArray[np.int64]
 
 
 def exposure_figures(figures: Figures) -> dict[str, Row]:
@@ -53,32 +51,34 @@ def exposure_figures(figures: Figures) -> dict[str, Row]:
     return found
 
 
-def instants_of(figures: Figures) -> Curve:
+def instants_of(figures: Figures) -> Ints:
     """Full seconds from the end of the warm-up to the end of deliveries, fewer in long runs."""
-    seconds = [at for counts in figures.seconds.values() for at in counts]
-    if not seconds:
+    rates = figures.rates.values()
+    if not rates:
         return np.empty(0, np.int64)
-    begin = max(min(seconds), -(-figures.warmup_end_ns // NS))
-    end = min(max(seconds) + 1, figures.until_ns // NS)
+    begin = max(min(int(rate.at[0]) for rate in rates), -(-figures.warmup_end_ns // NS))
+    end = min(max(int(rate.at[-1]) for rate in rates) + 1, figures.until_ns // NS)
     step = max(1, -(-(end - begin) // MAX_INSTANTS))
     return np.arange(begin, end + 1, step, dtype=np.int64) * NS
 
 
-def exposure_curves(figures: Figures, instants: Curve) -> dict[tuple[str, str], Curve]:
+def exposure_curves(figures: Figures, instants: Ints) -> dict[tuple[str, str], Ints]:
     """Per (group, broker) the exposure at each instant; only where a copy was sampled."""
     samples = figures.analysis.history.samples
-    fronts = _fronts(figures)
-    found: dict[tuple[str, str], Curve] = {}
+    found: dict[tuple[str, str], Ints] = {}
     if not instants.size:
         return found
-    for key, front in fronts.items():
-        gap: Curve | None = None
+    for key, front in figures.curves("front").items():
+        if key.ptopic.startswith(RETRY_PREFIX):
+            continue
+        delivered = front.highest(instants // NS - 1)  # by the end of the second before
+        gap: Ints | None = None
         for source, bid in COPIES:
             mine = _copies(samples, key, source, bid)
             if mine is None:
                 continue
             held, known = _at(mine, instants)
-            lost = np.where(known, np.maximum(0, front_at(front, instants) - held), 0)
+            lost = np.where(known, np.maximum(0, delivered - held), 0)
             gap = lost if gap is None else np.maximum(gap, lost)
         if gap is not None:
             place = (key.grp, key.broker)
@@ -98,25 +98,7 @@ def _copies(
     return samples[key, source, min(slaves)] if slaves else None
 
 
-def _fronts(figures: Figures) -> dict[GroupQueue, list[tuple[int, int]]]:
-    """Per queue (end of the second, highest offset delivered + 1), ascending."""
-    found: dict[GroupQueue, list[tuple[int, int]]] = defaultdict(list)
-    for row in figures.values("front"):
-        key = GroupQueue(row["grp"], row["broker"], row["topic"], row["n1"])
-        if not key.ptopic.startswith("%RETRY%"):
-            found[key].append(((row["n2"] + 1) * NS, row["value"]))
-    return {key: sorted(rows) for key, rows in found.items()}
-
-
-def front_at(front: Sequence[tuple[int, int]], instants: Curve) -> Curve:
-    """The highest offset that had been delivered at each instant; 0 before the first."""
-    times = np.array([at for at, _ in front], np.int64)
-    values = np.maximum.accumulate(np.array([value for _, value in front], np.int64))
-    at = np.searchsorted(times, instants, "right") - 1
-    return np.where(at >= 0, values[np.maximum(at, 0)], 0)
-
-
-def _at(samples: Sequence[OffsetSample], instants: Curve) -> tuple[Curve, Any]:
+def _at(samples: Sequence[OffsetSample], instants: Ints) -> tuple[Ints, Any]:
     """What a copy held at each instant, and whether anybody had looked by then."""
     times = np.array([sample.t for sample in samples], np.int64)
     values = np.array([sample.off for sample in samples], np.int64)
@@ -124,7 +106,7 @@ def _at(samples: Sequence[OffsetSample], instants: Curve) -> tuple[Curve, Any]:
     return values[np.maximum(at, 0)], at >= 0
 
 
-def _alive(figures: Figures, instants: Curve, broker: str) -> Any:
+def _alive(figures: Figures, instants: Ints, broker: str) -> Any:
     """Instants at which the broker's master was up."""
     up = np.ones(instants.size, np.bool_)
     for outage in figures.analysis.context.outages:

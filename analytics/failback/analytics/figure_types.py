@@ -5,12 +5,11 @@ Times are nanoseconds after run zero, counts are messages.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
+from failback.analytics.thinning import extremes
 
 NS_PER_SECOND: Final = 1_000_000_000
 MAX_POINTS_PER_TRACE: Final = 20_000
@@ -46,19 +45,9 @@ class Series:
 
     def thinned(self, limit: int = MAX_POINTS_PER_TRACE) -> Series:
         """Keep the least and greatest value of each of ``limit / 2`` equal spans of points."""
-        count = len(self.times_ns)
-        if count <= limit:
+        if len(self.times_ns) <= limit:
             return self
-        span = math.ceil(count / (limit // 2))
-        values = np.asarray(self.values, np.float64)
-        starts = np.arange(0, count, span)
-        whole = values[: count - count % span].reshape(-1, span)
-        first = starts[: len(whole)]
-        keep = {*(first + whole.argmin(axis=1)).tolist(), *(first + whole.argmax(axis=1)).tolist()}
-        if count % span:
-            rest = values[starts[-1] :]
-            keep |= {int(starts[-1] + rest.argmin()), int(starts[-1] + rest.argmax())}
-        chosen = sorted(keep)
+        chosen = extremes(self.values, limit).tolist()
         return Series([self.times_ns[i] for i in chosen], [self.values[i] for i in chosen])
 
     @property

@@ -6,20 +6,23 @@ long clients had run are measured, from the last half minute before the kill.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import numpy as np
+
 from failback.analytics.history import GroupQueue
 from failback.analytics.measures import NS, Figures, declared_group
+from failback.analytics.measures.curves import Curve, summed
 from failback.analytics.partials import Outage
 from failback.analytics.predict.settings import CATCH_UP, Settings
 from failback.analytics.predict.sources import SWITCHES, with_system
 from failback.protocol.errors import ConfigError
+from failback.protocol.message import RETRY_PREFIX
 
 BEFORE_SECONDS: Final = 30
 SAME_START_NS: Final = NS
-RETRY: Final = "%RETRY%"
 
 
 def measured_settings(figures: Figures, number: int, group: str) -> Settings:
@@ -33,23 +36,23 @@ def measured_settings(figures: Figures, number: int, group: str) -> Settings:
     settings = _with_clients(with_system(Settings(), run), run, declared_group(figures, group))
     seconds = _seconds_before(figures, number)
     queues = {
-        key: counts
-        for key, counts in figures.seconds.items()
+        key: rate.within(seconds)
+        for key, rate in figures.rates.items()
         if key.grp == group and key.broker == outage.broker
     }
-    work = {key: counts for key, counts in queues.items() if not key.ptopic.startswith(RETRY)}
-    rate = _mean(work, seconds)
+    work = {key: each for key, each in queues.items() if not key.ptopic.startswith(RETRY_PREFIX)}
+    rate = _mean(work.values(), seconds)
     if not rate:
         raise ConfigError("rate", "the group consumed nothing from the pair before the kill")
-    busy = [key for key, counts in work.items() if any(at in counts for at in seconds)]
+    busy = [key for key, each in work.items() if each.at.size]
     backlog = _backlog(figures, outage, busy)
+    fastest = summed(work.values()).most()
     waits = None if backlog is None else (0.0 if backlog < rate else float(backlog))
-    fastest = max((sum(counts.get(at, 0) for counts in work.values()) for at in seconds), default=0)
     first = _first_assignments(figures, outage, group)
     uptime = None
     if first and max(first) - min(first) <= SAME_START_NS * settings.time_scale:
         uptime = (outage.killed - min(first)) / NS / settings.time_scale
-    retries = {key: counts for key, counts in queues.items() if key.ptopic.startswith(RETRY)}
+    retries = [each for key, each in queues.items() if key not in work]
     return replace(
         settings,
         rate=rate,
@@ -100,11 +103,10 @@ def _seconds_before(figures: Figures, number: int) -> range:
     return range(max(-(-begin // NS), last - BEFORE_SECONDS), last)
 
 
-def _mean(queues: Mapping[GroupQueue, Mapping[int, int]], seconds: range) -> float:
+def _mean(queues: Iterable[Curve], seconds: range) -> float:
     """Deliveries per second, over the seconds in which the group was seen to live."""
-    total = sum(counts.get(at, 0) for counts in queues.values() for at in seconds)
-    known = [at for counts in queues.values() for at in counts if at in seconds]
-    return total / (seconds.stop - min(known)) if known else 0.0
+    every = summed(queues)
+    return every.total() / (seconds.stop - int(every.at[0])) if every.at.size else 0.0
 
 
 def _handler_ms(figures: Figures, group: str) -> float:
@@ -123,12 +125,11 @@ def _backlog(figures: Figures, outage: Outage, queues: list[GroupQueue]) -> int 
     known = [key for key in queues if (key.ptopic, key.qid) in ends]
     if not known:
         return None
-    fronts = dict.fromkeys(known, 0)
-    for row in figures.values("front"):
-        key = GroupQueue(row["grp"], row["broker"], row["topic"], row["n1"])
-        if key in fronts and row["n2"] * NS < outage.killed:
-            fronts[key] = max(fronts[key], row["value"])
-    return sum(max(0, ends[key.ptopic, key.qid] - fronts[key]) for key in known)
+    last = np.array([(outage.killed - 1) // NS])
+    fronts = figures.curves("front")
+    return sum(
+        max(0, ends[key.ptopic, key.qid] - int(fronts[key].highest(last)[0])) for key in known
+    )
 
 
 def _first_assignments(figures: Figures, outage: Outage, group: str) -> list[int]:

@@ -8,13 +8,17 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from failback.analytics.columns import Columns
 from failback.analytics.figure_data.points import Point
 from failback.analytics.history import GroupQueue
+from failback.analytics.intervals import Ints
 from failback.analytics.labels import report_group
 from failback.analytics.measures import NS, Figures
+from failback.analytics.measures.curves import summed
 from failback.analytics.partials import LATENCY_POINT_NS
+from failback.analytics.thinning import extremes
 
 SCHEMA: Final = pa.schema(
     [
@@ -31,6 +35,11 @@ SCHEMA: Final = pa.schema(
 )
 MAX_QUEUES: Final = 64
 MAX_POINTS: Final = 20_000
+MAX_STAIRS: Final = 4_000
+BEFORE_FAULT_NS: Final = 60 * NS
+AFTER_FAULT_NS: Final = 120 * NS
+_PLACE: Final = ("group", "broker", "topic", "qid")
+_ORDER: Final = ("kind", *_PLACE, "t_ns", "label")
 _EVENTS: Final = {
     "KILL": "killed",
     "TERM": "asked to stop",
@@ -51,15 +60,10 @@ _SAMPLE_KINDS: Final = {("code43", True): "master_table", ("code43", False): "sl
 
 def points_table(figures: Figures) -> pa.Table:
     """All points, sorted by kind, queue and time."""
-    found = [
-        *_rates(figures),
-        *_sends(figures),
-        *_duplicates(figures),
-        *_staircases(figures),
-        *_events(figures),
-    ]
-    found.sort(key=_order)
-    return table_of(found)
+    few = table_of([*_sends(figures), *_duplicates(figures), *_events(figures)])
+    found = pa.concat_tables([*_rates(figures), *_staircases(figures), few])
+    keys = [(name, "ascending") for name in _ORDER]
+    return found.take(pc.sort_indices(found, sort_keys=keys))
 
 
 def table_of(points: Sequence[Point]) -> pa.Table:
@@ -75,19 +79,25 @@ def _integer(value: float) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def _order(point: Point) -> tuple[Any, ...]:
-    names = ("" if value is None else str(value) for value in point[:4])
-    return (*names, point.qid or 0, point.t_ns, point.label or "")
+def _curve(kind: str, key: GroupQueue | None, t_ns: Ints, value: Ints) -> pa.Table:
+    """Points of one kind and of one queue, or of none."""
+    every = {"kind": kind, **dict(zip(_PLACE, key or (), strict=False))}
+    columns = {"t_ns": pa.array(t_ns), "value": pa.array(value.astype(float)), "exact": value}
+    return pa.table(
+        [
+            columns[f.name] if f.name in columns
+            else pa.repeat(pa.scalar(every.get(f.name), f.type), t_ns.size)
+            for f in SCHEMA
+        ],
+        schema=SCHEMA,
+    )  # fmt: skip
 
 
-def _rates(figures: Figures) -> Iterator[Point]:
-    for row in figures.values("send_rate"):
-        yield Point("produce_rate", None, None, None, None, row["n1"] * NS, row["value"], None)
-    total: Counter[int] = Counter()
-    for seconds in figures.seconds.values():
-        total.update(seconds)
-    for at, count in total.items():
-        yield Point("deliver_rate", None, None, None, None, at * NS, count, None)
+def _rates(figures: Figures) -> Iterator[pa.Table]:
+    sent = Columns(figures.table("send_rate"))
+    yield _curve("produce_rate", None, sent.ints("n1") * NS, sent.ints("value"))
+    delivered = summed(figures.rates.values())
+    yield _curve("deliver_rate", None, delivered.at * NS, delivered.value)
 
 
 def _sends(figures: Figures) -> Iterator[Point]:
@@ -118,25 +128,45 @@ def _duplicates(figures: Figures) -> Iterator[Point]:
         yield Point("dup_by_group", group, None, None, None, at * NS, count, label)
 
 
-def _staircases(figures: Figures) -> Iterator[Point]:
+def _staircases(figures: Figures) -> Iterator[pa.Table]:
     """Every copy of an offset over time, for the queues with most duplicates."""
     dups = figures.dups.queues()
-    shown = set(sorted(figures.seconds, key=lambda key: (-dups[key], key))[:MAX_QUEUES])
+    shown = set(sorted(figures.rates, key=lambda key: (-dups[key], key))[:MAX_QUEUES])
+    near = _near_faults(figures)
     for family, kind in (("front", "delivered"), ("memory", "client_memory")):
-        for row in figures.values(family):
-            key = GroupQueue(row["grp"], row["broker"], row["topic"], row["n1"])
+        for key, curve in figures.curves(family).items():
             if key in shown:
-                yield Point(kind, *key, (row["n2"] + 1) * NS, row["value"], None)
+                yield _stairs(kind, key, (curve.at + 1) * NS, curve.value, near)
     for (key, source, bid), samples in figures.analysis.history.samples.items():
         name = _SAMPLE_KINDS.get((source, bid == 0))
         if key in shown and name:
-            last: int | None = None
-            for at, sample in enumerate(samples):
-                # Flat stretches need their two ends only.
-                following = samples[at + 1].off if at + 1 < len(samples) else None
-                if not last == sample.off == following:
-                    yield Point(name, *key, sample.t, sample.off, None)
-                last = sample.off
+            t = np.array([sample.t for sample in samples], np.int64)
+            off = np.array([sample.off for sample in samples], np.int64)
+            # Flat stretches need their two ends only.
+            changed = np.diff(off) != 0
+            ends = np.append(True, changed) | np.append(changed, True)
+            yield _stairs(name, key, t[ends], off[ends], near)
+
+
+def _near_faults(figures: Figures) -> list[tuple[int, int]]:
+    """From a minute before each fault's first rung to two minutes after its last, in ns."""
+    rungs: dict[str, list[int]] = defaultdict(list)
+    for step in figures.analysis.history.faults:
+        if step.t >= 0:
+            rungs[step.fid].append(step.t)
+    return [(min(t) - BEFORE_FAULT_NS, max(t) + AFTER_FAULT_NS) for t in rungs.values()]
+
+
+def _stairs(
+    kind: str, key: GroupQueue, t_ns: Ints, value: Ints, near: Sequence[tuple[int, int]]
+) -> pa.Table:
+    """A curve of ascending times, whole near faults; elsewhere thinned out if it is long."""
+    kept = np.zeros(t_ns.size, np.bool_)
+    kept[extremes(value, MAX_STAIRS)] = True
+    for span in near:
+        lo, hi = np.searchsorted(t_ns, span)
+        kept[lo:hi] = True
+    return _curve(kind, key, t_ns[kept], value[kept])
 
 
 def _events(figures: Figures) -> Iterator[Point]:

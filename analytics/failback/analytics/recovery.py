@@ -142,7 +142,7 @@ def _delays(ends: Mapping[tuple[Any, ...], int], since: int) -> list[int]:
 
 def _produce_ms(figures: Figures, number: int, outage: Outage) -> float | int | None:
     if not figures.analysis.failed_after[number]:
-        return 0 if figures.values("send_rate") else None
+        return 0 if figures.table("send_rate").num_rows else None
     end = figures.analysis.resumed.get(number)
     return None if end is None else millis(end - outage.killed)
 

@@ -11,7 +11,8 @@ Points are a table in long form, one row per point, that the engines write as
 ``kind`` is one of ``produce_rate``, ``deliver_rate``, ``dup_rate`` (messages/s, one point per
 second), ``dup_by_group`` (the same by report group: the label), ``dup_by_queue``, ``send_latency``
 (ms; label = result of the attempt), the five offset copies of :data:`figure_types.OFFSET_SERIES`,
-``exposure`` (messages), and ``event`` (label = text).
+``exposure`` (messages), and ``event`` (label = text). Of offset copies over hours, the least and
+the greatest of equal spans are there, and all from before a fault to after it.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from failback.analytics import tables
 from failback.analytics.analysis import Analysis
 from failback.analytics.history import GroupQueue, row_id
 from failback.analytics.intervals import IntervalSet
+from failback.analytics.measures.curves import Curve, curves_of, held_curves_of
 from failback.analytics.measures.dups import FIELDS, Dups
 from failback.analytics.measures.numbers import Row
 
@@ -47,6 +48,7 @@ class Figures:
         )
         self.dups = Dups.of(shown)
         self._values: dict[str, list[Row]] = {}
+        self._curves: dict[str, dict[GroupQueue, Curve]] = {}
 
     def table(self, family: str) -> pa.Table:
         """Sums or extremes of a family (``tables.VALUES``)."""
@@ -58,14 +60,26 @@ class Figures:
             self._values[family] = self.table(family).to_pylist()
         return self._values[family]
 
-    @cached_property
-    def seconds(self) -> dict[GroupQueue, dict[int, int]]:
+    def curves(self, family: str) -> dict[GroupQueue, Curve]:
+        """The same by queue and second, for ``rate``, ``front`` and ``memory``."""
+        if family not in self._curves:
+            self._curves[family] = curves_of(self.table(family))
+        return self._curves[family]
+
+    @property
+    def rates(self) -> dict[GroupQueue, Curve]:
         """Deliveries per queue and second of the run."""
-        found: dict[GroupQueue, dict[int, int]] = defaultdict(dict)
-        for row in self.values("rate"):
-            key = GroupQueue(row["grp"], row["broker"], row["topic"], row["n1"])
-            found[key][row["n2"]] = row["value"]
-        return found
+        return self.curves("rate")
+
+    @cached_property
+    def finished(self) -> dict[GroupQueue, dict[tuple[int, int], Curve]]:
+        """Per queue and holder the highest offset + 1 that ended in each second."""
+        return held_curves_of(self.table("finished"))
+
+    @cached_property
+    def unfinished(self) -> dict[GroupQueue, dict[tuple[int, int], Curve]]:
+        """Per queue and holder the lowest offset that was in work at the end of each second."""
+        return held_curves_of(self.table("open"))
 
     @cached_property
     def told(self) -> dict[int, list[Told]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any, Final
 
 import numpy as np
@@ -81,9 +80,8 @@ def dedupe_of(figures: Figures, name: str, useless: Dups) -> Row:
 
 def _first_successes(figures: Figures, name: str) -> tuple[Any, Any, Any]:
     """Per 10 ms bin: first successes up to and with it, and in it. Repeated ones are taken out."""
-    counts: Counter[int] = Counter(
-        {row["n1"]: row["value"] for row in figures.values("ok_bin") if row["grp"] == name}
-    )
+    every = figures.table("ok_bin")
+    counts = Columns(every.filter(pc.equal(every.column("grp"), name)))
     everything = figures.analysis.repeats.select(["grp", "status", *_SUCCESS])
     good = pc.and_(
         pc.equal(everything.column("grp"), name), pc.equal(everything.column("status"), "SUCCESS")
@@ -92,12 +90,10 @@ def _first_successes(figures: Figures, name: str) -> tuple[Any, Any, Any]:
     order = np.lexsort((ends.ints("did"), ends.ints("et")))
     _, first = np.unique(ends.dense("lane", "lseq", "fkey")[order], return_index=True)
     again = np.delete(order, first)
-    repeated = np.unique(
-        ends.ints("et")[again] // figures.analysis.context.ok_bin_ns, return_counts=True
-    )
-    counts.subtract(dict(zip(*(each.tolist() for each in repeated), strict=True)))
-    bins = np.array(sorted(counts), np.int64)
-    width = np.array([counts[one] for one in bins.tolist()], np.int64)
+    repeated = ends.ints("et")[again] // figures.analysis.context.ok_bin_ns
+    bins, place = np.unique(np.append(counts.ints("n1"), repeated), return_inverse=True)
+    width = np.zeros(bins.size, np.int64)
+    np.add.at(width, place, np.append(counts.ints("value"), np.full(repeated.size, -1)))
     return bins, np.cumsum(width), width
 
 
