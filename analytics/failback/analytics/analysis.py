@@ -34,6 +34,7 @@ from failback.analytics.history import (
 )
 from failback.analytics.intervals import IntervalSet
 from failback.analytics.lake import Lake
+from failback.analytics.memory import give_back
 from failback.analytics.partials import Context, Outage, Phase, context_of
 from failback.analytics.run_folder import RunFolder
 from failback.analytics.trace import evidence
@@ -138,6 +139,7 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
         timings=clock.laps,
     )
     clock.lap("measures")
+    give_back()
     return analysis
 
 

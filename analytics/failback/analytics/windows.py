@@ -33,8 +33,9 @@ class Window:
 
 def redelivered_of(repeats: pa.Table) -> dict[int, tuple[int, int, int]]:
     """Per assignment: distinct offsets delivered again, the lowest, and the highest + 1."""
-    found = _same_copy_repeats(repeats)
-    found = found.filter(found.column("a_no").is_valid())
+    found = repeats.select(["a_no", "qoff"]).filter(
+        pc.and_(_again(repeats), repeats.column("a_no").is_valid())
+    )
     joined = found.group_by("a_no").aggregate(
         [("qoff", "count_distinct"), ("qoff", "min"), ("qoff", "max")]
     )
@@ -45,20 +46,17 @@ def redelivered_of(repeats: pa.Table) -> dict[int, tuple[int, int, int]]:
 
 def windows_of(history: History, repeats: pa.Table) -> list[Window]:
     """Runs of repeated offsets per assignment, cause and previous holder, of rows in figures."""
-    found = _same_copy_repeats(repeats)
+    bt = repeats.column("bt")
     in_figures = pc.and_(
-        pc.greater_equal(found.column("bt"), history.folder.warmup_end_ns),
-        pc.less(found.column("bt"), history.folder.until_ns),
+        pc.greater_equal(bt, history.folder.warmup_end_ns), pc.less(bt, history.folder.until_ns)
     )
-    found = found.filter(pc.and_(in_figures, pc.equal(found.column("cls"), "DUP")))
+    shown = pc.and_(in_figures, pc.equal(repeats.column("cls"), "DUP"))
+    found = repeats.select([*_PLACE, "qoff", "bt"]).filter(pc.and_(_again(repeats), shown))
     c = Columns(found)
     if not c.count:
         return []
-    parts = [
-        column
-        for name in _PLACE
-        for column in (c.codes(name), c.valid(name).astype(np.int64))
-    ]  # fmt: skip
+    parts = [c.codes(name) for name in _PLACE]
+    parts += [c.valid(name).astype(np.int8) for name in _PLACE if found.column(name).null_count]
     group, qoff = packed_of(parts), c.ints("qoff")
     order = np.lexsort((qoff, group))
     group, qoff = group[order], qoff[order]
@@ -91,12 +89,11 @@ def _least_of_each(values: Ints, changed: Flags) -> Ints:
     return spread
 
 
-def _same_copy_repeats(repeats: pa.Table) -> pa.Table:
-    """Deliveries of a copy that another holder had delivered before."""
+def _again(repeats: pa.Table) -> pa.ChunkedArray:
+    """Which deliver a copy that another holder had delivered before."""
     other = pc.or_(
         pc.not_equal(repeats.column("prev_inc"), repeats.column("inc")),
         pc.not_equal(repeats.column("prev_pqe"), repeats.column("pqe")),
     )
     again = pc.greater(repeats.column("nth_of_copy"), 1)
-    needed = repeats.select([*_PLACE, "qoff", "bt", "cls"])
-    return needed.filter(pc.fill_null(pc.and_(again, other), False))
+    return pc.fill_null(pc.and_(again, other), False)

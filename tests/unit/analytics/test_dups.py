@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from failback.analytics import tables
@@ -56,7 +57,15 @@ def dups(rows: list[dict[str, Any]]) -> Dups:
     table = pa.Table.from_pylist(rows, SCHEMA)
     # In pieces, as Spark answers.
     pieces = [table.slice(at, 7).to_batches() for at in range(0, table.num_rows, 7)]
-    return Dups.of(pa.Table.from_batches([b for each in pieces for b in each], SCHEMA))
+    table = pa.Table.from_batches([b for each in pieces for b in each], SCHEMA)
+    return Dups.of(table, pc.greater_equal(table.column("bt"), -3))
+
+
+def test_only_what_is_shown_counts(rows: list[dict[str, Any]]) -> None:
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    found = Dups.of(table, pc.greater_equal(table.column("bt"), 1))
+    wanted = [row["bt"] for row in rows if row["cls"] == "DUP" and row["bt"] >= 1]
+    assert sorted(found.ints("bt").tolist()) == sorted(wanted)
 
 
 def test_counts_and_distinct_values(rows: list[dict[str, Any]], dups: Dups) -> None:

@@ -23,6 +23,7 @@ from failback.analytics.engines.joins import (
     produced_of,
 )
 from failback.analytics.lake import Lake
+from failback.analytics.memory import give_back
 from failback.analytics.normalise import Dropped, Ends, deliver_columns, normalise, read_ends
 from failback.analytics.partials import Context, Phase
 
@@ -64,7 +65,10 @@ class LocalEngine:
         for table, columns, function in large:
             found += [function(chunk, context) for chunk in self._lake.chunks(table, columns)]
         depths, runs = join_depths(found)
-        return StageA(depths, join_values(found), dropped, self._orphan_ends(), runs)
+        values = join_values(found)
+        found.clear()
+        give_back()
+        return StageA(depths, values, dropped, self._orphan_ends(), runs)
 
     def deliveries(self, context: Context, dropped: Dropped) -> Iterable[pa.Table]:
         """Normalised deliveries, chunk by chunk, without what only stage B needs."""
@@ -115,9 +119,11 @@ class LocalEngine:
             candidates.of(chunk)
             for chunk in self._lake.chunks("deliver", columns, wanted=candidates.may_be_in)
         ]
-        pa.default_memory_pool().release_unused()  # what chunks have left, before all are one table
+        give_back()  # what chunks have left, before all are one table
         produced = partial(self._produced, context.definitions.key, inputs.links)
-        return classify(found, inputs, produced, context.clocks)
+        classified = classify(found, inputs, produced, context.clocks)
+        give_back()
+        return classified
 
     def _produced(self, key: str, links: pa.Table, asked: pa.Table) -> pa.Table:
         """Send attempts of some messages, summed up."""

@@ -28,10 +28,10 @@ class Dups(Columns):
     """Unwanted deliveries, group by group; times in ns after run zero."""
 
     @classmethod
-    def of(cls, repeats: pa.Table) -> Dups:
-        """Those among the candidates with causes (``attribution.attributed``)."""
-        kept = repeats.select([*FIELDS, "cls"])
-        kept = kept.filter(pc.equal(kept.column("cls"), "DUP")).select(FIELDS).combine_chunks()
+    def of(cls, repeats: pa.Table, shown: pa.ChunkedArray) -> Dups:
+        """Those among the candidates with causes (``attribution.attributed``) that are shown."""
+        wanted = pc.and_(shown, pc.equal(repeats.column("cls"), "DUP"))
+        kept = repeats.select(FIELDS).filter(wanted).combine_chunks()
         for at, field in enumerate(kept.schema):
             if pa.types.is_string(field.type):
                 kept = kept.set_column(at, field.name, kept.column(at).dictionary_encode())
@@ -41,8 +41,10 @@ class Dups(Columns):
     def __len__(self) -> int:
         return self.count
 
-    def where(self, chosen: Flags) -> Dups:
-        return Dups(self._table.filter(pa.array(chosen)))
+    def where(self, chosen: Flags, *names: str) -> Dups:
+        """The chosen ones, with some of their columns, or all."""
+        table = self._table.select(names) if names else self._table
+        return Dups(table.filter(pa.array(chosen)))
 
     def of_group(self, name: str) -> Dups:
         codes, names = self.named("grp")

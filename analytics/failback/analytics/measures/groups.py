@@ -36,7 +36,7 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
     by_group: Counter[str] = Counter()
     for cause, count in causes.items():
         by_group[report_group(cause)] += count
-    useless = dups.where(dups.flags("after_success"))
+    useless = dups.where(dups.flags("after_success"), "bt", "et", "ok_end")
     known = int(dups.valid("after_success").sum())
     order = [row for row in figures.analysis.order.to_pylist() if row["grp"] == name]
     declared = [

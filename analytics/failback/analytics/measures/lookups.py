@@ -16,7 +16,7 @@ from failback.analytics.analysis import Analysis
 from failback.analytics.history import GroupQueue, row_id
 from failback.analytics.intervals import IntervalSet
 from failback.analytics.measures.curves import Curve, curves_of, held_curves_of
-from failback.analytics.measures.dups import FIELDS, Dups
+from failback.analytics.measures.dups import Dups
 from failback.analytics.measures.numbers import Row
 
 
@@ -36,17 +36,16 @@ class Figures:
         self.analysis = analysis
         self.warmup_end_ns = analysis.folder.warmup_end_ns
         self.until_ns = analysis.folder.until_ns
-        repeats = analysis.repeats.select([*FIELDS, "cls"])
-        bt = repeats.column("bt")
-        shown = repeats.filter(
-            pc.and_(pc.greater_equal(bt, self.warmup_end_ns), pc.less(bt, self.until_ns))
-        )
-        self.outside_assignment: int = shown.column("a_no").null_count
-        retries = shown.column("grp").filter(pc.equal(shown.column("cls"), "RETRY"))
+        repeats = analysis.repeats
+        bt, cls = repeats.column("bt"), repeats.column("cls")
+        shown = pc.and_(pc.greater_equal(bt, self.warmup_end_ns), pc.less(bt, self.until_ns))
+        outside = pc.and_(shown, pc.is_null(repeats.column("a_no")))
+        self.outside_assignment = int(np.count_nonzero(outside.to_numpy()))
+        retries = repeats.column("grp").filter(pc.and_(shown, pc.equal(cls, "RETRY")))
         self.retries: Counter[str] = Counter(
             {row["values"]: row["counts"] for row in retries.value_counts().to_pylist()}
         )
-        self.dups = Dups.of(shown)
+        self.dups = Dups.of(repeats, shown)
         self._values: dict[str, list[Row]] = {}
         self._curves: dict[str, dict[GroupQueue, Curve]] = {}
 

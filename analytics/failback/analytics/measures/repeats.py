@@ -86,7 +86,7 @@ def _first_successes(figures: Figures, name: str) -> tuple[Any, Any, Any]:
     good = pc.and_(
         pc.equal(everything.column("grp"), name), pc.equal(everything.column("status"), "SUCCESS")
     )
-    ends = Columns(everything.filter(good).select(_SUCCESS))
+    ends = Columns(everything.select(_SUCCESS).filter(good))
     order = np.lexsort((ends.ints("did"), ends.ints("et")))
     _, first = np.unique(ends.dense("lane", "lseq", "fkey")[order], return_index=True)
     again = np.delete(order, first)
@@ -112,5 +112,5 @@ def blast_of(figures: Figures, name: str, dups: Dups) -> Row:
         "queues": hit,
         "queue_share": ratio(hit, len(all_)),
         "members": dups.distinct("client_id"),
-        "keys": dups.where(dups.valid("okey")).distinct("okey"),
+        "keys": dups.where(dups.valid("okey"), "okey").distinct("okey"),
     }
