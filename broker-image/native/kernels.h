@@ -17,6 +17,7 @@ extern PyMethodDef crc_methods[];
 extern PyMethodDef dispatch_methods[];
 extern PyMethodDef index_methods[];
 extern PyMethodDef reading_methods[];
+extern PyMethodDef recovery_methods[];
 extern PyMethodDef send_methods[];
 
 /* zlib.crc32 of these bytes; a record has it without the top bit. */

@@ -1,4 +1,4 @@
-/* What dispatch and index share: the properties of a record that matter to them, and its keys. */
+/* What dispatch, index and recovery share: the properties of a record that matter to them, and its keys. */
 #ifndef FAILBACK_KEYS_H
 #define FAILBACK_KEYS_H
 

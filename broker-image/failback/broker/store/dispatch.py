@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import re
 import struct
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from typing import Final, cast
 
@@ -87,6 +88,21 @@ def delivery_time(properties: bytes, store_timestamp: int, delays: tuple[int, ..
     return min(store_timestamp + delays[level - 1], _MOST_MS)
 
 
+def _known_entries(entries: bytes, max_physical_offset: int) -> int:
+    """Return how many of a queue's entries are of records up to there; they ascend."""
+    return bisect_right(
+        range(len(entries) // ENTRY.size),
+        max_physical_offset,
+        key=lambda number: _end_of(entries, number),
+    )
+
+
+def _end_of(entries: bytes, number: int) -> int:
+    physical_offset, size, _ = ENTRY.unpack_from(entries, number * ENTRY.size)
+    end: int = physical_offset + size
+    return end
+
+
 class Dispatcher:
     """Enters the log's records into their queues, from :attr:`position` on.
 
@@ -153,6 +169,18 @@ class Dispatcher:
             self._pending_count += 1
             if self._pending_count >= _MOST_PENDING:
                 self.write_touched()
+
+    def enter_good(self, view: memoryview, start: int, at: int, stop: int) -> None:
+        """Offer the entries of good records, bytes ``at`` to ``stop`` of a file from ``start``."""
+        while True:
+            at, _ = self._enter_plain(view, at, start, stop)
+            if at >= stop:
+                return
+            found = read_record(view, at, start + at, check_crc=False)
+            if not isinstance(found, Record):
+                raise ValueError(f"no record at physical_offset={start + at}: {found.value}")
+            self.enter(found, start + at)
+            at += found.size
 
     def entry_code(self, queue: ConsumeQueue, properties: bytes, store_timestamp: int) -> int:
         if queue.is_schedule:
@@ -247,7 +275,8 @@ class Dispatcher:
         to :func:`read_record` and :meth:`enter`, which do the same at twice the cost.
 
         A kernel sorts the entries by queue; it knows no queue. Where one of them does not go on
-        with what the kernel found, the same records are entered one by one.
+        with what the kernel found, but for entries that it has already, the same records are
+        entered one by one.
         """
         if _scan_plain is None or start + at < self._one_by_one_end:
             return self._enter_one_by_one(view, at, start, stop)
@@ -257,34 +286,41 @@ class Dispatcher:
         )
         if not count:
             return at, 0
-        queues = self._fitting_queues(groups)
-        if queues is None:
+        fitting = self._fitting(groups)
+        if fitting is None:
             self._one_by_one_end = start + end
             return self._enter_one_by_one(view, at, start, stop)
-        for queue, group in zip(queues, groups, strict=True):
-            queue.add_packed(group[5], group[4])
+        for queue, entries, entries_end in fitting:
+            queue.add_packed(entries, entries_end)
             self.touched[queue] = None
-        self._note_plain(count, timestamp)
+        self._note_plain(sum(len(entries) for _, entries, _ in fitting) // ENTRY.size, timestamp)
         if self.keyed is not None:
             self.keyed.append(keys)
         return end, count
 
-    def _fitting_queues(self, groups: list[Group]) -> list[ConsumeQueue] | None:
-        """Return each group's queue; None if one takes its entries not at all or not all."""
-        queues = []
-        for topic, queue_id, first_offset, first_end, _, _ in groups:
+    def _fitting(self, groups: list[Group]) -> list[tuple[ConsumeQueue, bytes, int]] | None:
+        """Return each queue with the entries that it lacks, and the end of the last's record.
+
+        None if one of them does not take all that it lacks.
+        """
+        fitting = []
+        for topic, queue_id, first_offset, first_end, end, entries in groups:
             try:
                 queue = self._find_queue(topic, queue_id)
             except MessageIllegal:
                 return None
-            if (
-                queue.next_offset != first_offset
-                or queue.max_physical_offset >= first_end
-                or queue.is_schedule
-            ):
+            if queue.is_schedule:
                 return None
-            queues.append(queue)
-        return queues
+            if queue.max_physical_offset >= end:
+                continue
+            if queue.max_physical_offset >= first_end:
+                known = _known_entries(entries, queue.max_physical_offset)
+                first_offset += known
+                entries = entries[known * ENTRY.size :]
+            if queue.next_offset != first_offset:
+                return None
+            fitting.append((queue, entries, end))
+        return fitting
 
     def _note_plain(self, count: int, timestamp: int) -> None:
         self.store_timestamp = timestamp
@@ -323,20 +359,18 @@ class Dispatcher:
                 of_topic[queue_id] = queue = found
                 queue_of, pending = queue_id, queue.pending
                 piece, head = queue.topic_piece, len(queue.topic_piece) + 2
-                touched[queue] = None
             properties = rest[head:]
             record_end_offset = own + size
-            if (
-                head > len(rest)
-                or (rest[head - 2] << 8 | rest[head - 1]) != len(properties)
-                or queue_offset != queue.next_offset
-                or record_end_offset <= queue.max_physical_offset
-            ):
+            if head > len(rest) or (rest[head - 2] << 8 | rest[head - 1]) != len(properties):
                 break
-            code = tags_code_of(properties) if TAGS in properties else 0
-            pending.append(pack(own, size, code))
-            queue.next_offset = queue_offset + 1
-            queue.max_physical_offset = record_end_offset
+            if record_end_offset > queue.max_physical_offset:
+                if queue_offset != queue.next_offset:
+                    break
+                code = tags_code_of(properties) if TAGS in properties else 0
+                pending.append(pack(own, size, code))
+                touched[queue] = None
+                queue.next_offset = queue_offset + 1
+                queue.max_physical_offset = record_end_offset
             timestamp = stored
             if keyed is not None:
                 keyed.append((own, stored, piece, properties))

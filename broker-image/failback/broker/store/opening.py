@@ -78,7 +78,7 @@ class StoreOpening:
         if not report.clean:
             start = self.log.files.files[first].start
             self.queues.drop_torn(start, cache_survived=judge.cache_survived)
-            enter = self.dispatcher.enter
+            enter = self.dispatcher.enter_good
         scan = LogScan(self.log, judge, enter, check_crc=self.config.check_crc_on_recover)
         scan.run(first, report)
         self.dispatcher.write_touched()

@@ -30,7 +30,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
+from failback.broker.native import kernels
 from failback.broker.store.commit_log import CommitLog
 from failback.broker.store.mapped_file import MappedFile, is_zero
 from failback.broker.store.record import (
@@ -40,9 +42,12 @@ from failback.broker.store.record import (
     Record,
     read_record,
 )
+from failback.protocol.codes import BORN_HOST_V6, STORE_HOST_V6
 from failback.protocol.errors import CorruptStore
 
 logger = logging.getLogger(__name__)
+
+_STRETCH_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -100,6 +105,26 @@ def _first_record(log: CommitLog, file: MappedFile) -> Record | None:
     return found if isinstance(found, Record) else None
 
 
+def _good_records(
+    view: memoryview, at: int, start: int, last: int, check_crc: bool
+) -> tuple[int, int, int]:
+    """Return where good records with IPv4 hosts end, how many they are, where the last begins.
+
+    ``view`` begins at ``start`` of the log. None begins at byte ``last`` or behind it.
+    """
+    count, before = 0, at
+    while at < last:
+        found = read_record(view, at, start + at, check_crc=check_crc)
+        if not isinstance(found, Record) or found.sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
+            break
+        before, at, count = at, at + found.size, count + 1
+    return at, count, before
+
+
+GoodRecords = Callable[[memoryview, int, int, int, bool], tuple[int, int, int]]
+_good: GoodRecords = kernels.good_records if kernels is not None else _good_records
+
+
 class LogScan:
     """One pass over the log; afterwards the log's tail is its end."""
 
@@ -107,13 +132,14 @@ class LogScan:
         self,
         log: CommitLog,
         judge: Judge,
-        on_record: Callable[[Record, int], None] | None,
+        enter: Callable[[memoryview, int, int, int], None] | None,
         *,
         check_crc: bool,
     ) -> None:
+        """``enter`` gets good records: a file, its start, and where in it they begin and end."""
         self._log = log
         self._judge = judge
-        self._on_record = on_record
+        self._enter = enter
         self._check_crc = check_crc
         self._last: tuple[Record, int] | None = None
         """The last good record and its physical offset."""
@@ -147,17 +173,20 @@ class LogScan:
 
     def _scan_file(self, file: MappedFile, report: RecoveryReport) -> tuple[int, Problem | None]:
         """Return where the good records of ``file`` end, and why."""
-        view = self._log.files.handle(file).view()
-        at, size, check_crc, on_record = 0, len(view), self._check_crc, self._on_record
+        view, start = self._log.files.handle(file).view(), file.start
+        at, size, check_crc = 0, len(view), self._check_crc
         while at < size:
-            found = read_record(view, at, file.start + at, check_crc=check_crc)
+            end, count, last = _good(view, at, start, min(at + _STRETCH_BYTES, size), check_crc)
+            found = read_record(view, last, start + last, check_crc=check_crc and not count)
             if not isinstance(found, Record):
-                return file.start + at, found
-            if on_record is not None:
-                on_record(found, file.start + at)
-            self._last = found, file.start + at
-            report.records += 1
-            at += found.size
+                return start + at, found
+            if not count:  # a good one all the same, with longer hosts
+                end, count = at + found.size, 1
+            if self._enter is not None:
+                self._enter(view, start, at, end)
+            self._last = found, start + last
+            report.records += count
+            at = end
         return file.end, None
 
     def _judge_rest(self, end: int, problem: Problem | None, report: RecoveryReport) -> None:
