@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.columns import Columns, Flags
+from failback.analytics.columns import Columns
 from failback.analytics.history import GroupQueue
 from failback.analytics.intervals import Ints
 
@@ -25,9 +25,6 @@ class Curve(NamedTuple):
         """What lies in a window of consecutive seconds."""
         lo, hi = np.searchsorted(self.at, [window.start, window.stop])
         return Curve(self.at[lo:hi], self.value[lo:hi])
-
-    def where(self, kept: Flags) -> Curve:
-        return Curve(self.at[kept], self.value[kept])
 
     def total(self) -> int:
         return int(self.value.sum())
