@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from random import Random
 from typing import Any
 
@@ -13,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.broker.native import kernels
-from failback.broker.store import dispatch, index_service
 from failback.broker.store.consume_queue import ENTRY
 from failback.broker.store.dispatch import Dispatcher
 from failback.broker.store.index_keys import PACKED, key_hash
@@ -23,21 +20,12 @@ from failback.protocol.codes import SCHEDULE_TOPIC
 from tests.support.crashing_files import CrashingFiles
 from tests.support.odd_logs import ROOT, SIZES, mutated, some_log
 from tests.support.store_kit import Clock, open_store, put
+from tests.support.without_kernels import in_python
 
 pytestmark = [
     pytest.mark.unit,
     pytest.mark.skipif(kernels is None, reason="there are no kernels"),
 ]
-
-
-@contextmanager
-def in_python() -> Iterator[None]:
-    """Do without kernels. An index file goes by what it gets: packed keys or tuples."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dispatch, "_scan_plain", None)
-        patch.setattr(dispatch, "pack_keys", None)
-        patch.setattr(index_service, "pack_keys", None)
-        yield
 
 
 def state_of(store: MessageStore, files: CrashingFiles) -> dict[str, Any]:

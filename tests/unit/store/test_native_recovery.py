@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -12,28 +10,18 @@ from typing import Any
 import pytest
 
 from failback.broker.native import kernels
-from failback.broker.store import dispatch, index_service, recovery
 from failback.broker.store.dispatch import Dispatcher
 from failback.broker.store.recovery import _good_records
 from failback.protocol.errors import CorruptStore
 from tests.support.crashing_files import Change, CrashingFiles
 from tests.support.odd_logs import ROOT, SIZES, V6, mutated, some_log
 from tests.support.store_kit import BORN_HOST, Clock, make_store, open_store, put
+from tests.support.without_kernels import in_python
 
 pytestmark = [
     pytest.mark.unit,
     pytest.mark.skipif(kernels is None, reason="there are no kernels"),
 ]
-
-
-@contextmanager
-def in_python() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recovery, "_good", _good_records)
-        patch.setattr(dispatch, "_scan_plain", None)
-        patch.setattr(dispatch, "pack_keys", None)
-        patch.setattr(index_service, "pack_keys", None)
-        yield
 
 
 def by_kernel(log: bytes, at: int, start: int, last: int, check_crc: bool) -> Any:
