@@ -11,17 +11,19 @@ Works on candidates: deliveries of messages that a group got more than once. Def
 * Causes: the first rule that matches; inputs that a rule needs and that are missing make the cause
   null (*unattributed*), never a default.
 
-The Spark engine says the same in SQL, ``engines/stage_b_*.sql``; tests hold both against an oracle.
+The Spark engine says the same in SQL, ``engines/stage_b.sql``, but for the causes that lie in what
+was sent, which both find here; tests hold both against an oracle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from failback.analytics import tables
 from failback.analytics.align import Clocks
@@ -69,6 +71,27 @@ def classify(
         columns[name] = tables.contiguous(columns[name])
     columns |= _found(Columns(pa.table(columns)), inputs, produced, clocks)
     return tables.sorted_away(columns, tables.CLASSIFIED)
+
+
+def with_producer_causes(
+    columns: Mapping[str, pa.ChunkedArray], produced: Produced
+) -> dict[str, pa.ChunkedArray]:
+    """Classified rows of which only the causes of the flag ``resent`` are missing, with those.
+
+    ``resent``: the row is another copy of its message in its own topic. The flag is left out.
+    """
+    found = dict(columns)
+    resent = np.asarray(found.pop("resent").to_numpy(), bool)
+    rows = np.flatnonzero(resent)
+    if rows.size:
+        c = Columns(pa.table({name: found[name].take(pa.array(rows)) for name in PER_GROUP}))
+        cause = Causes(rows.size)
+        _producer_causes(c, cause, np.ones(rows.size, bool), produced)
+        named = cause.array()
+        found["cause"] = pc.replace_with_mask(
+            found["cause"].combine_chunks(), pa.array(resent), named
+        )
+    return found
 
 
 def _found(

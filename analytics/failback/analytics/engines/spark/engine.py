@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from failback.analytics import partials, tables
 from failback.analytics.business_keys import joined_links, links_of, produced_by_key
-from failback.analytics.classify import CauseInputs
+from failback.analytics.classify import CauseInputs, with_producer_causes
 from failback.analytics.definitions import BUSINESS_KEY
 from failback.analytics.engines import passes
 from failback.analytics.engines.base import Forbidden, StageA
@@ -29,7 +29,6 @@ from failback.analytics.engines.spark.tasks import Pass, mapped, small, take_unr
 from failback.analytics.lake import Lake
 from failback.analytics.normalise import Dropped, Ends, deliver_columns, normalise, read_ends
 from failback.analytics.partials import Context, Phase
-from failback.protocol.message import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -158,12 +157,10 @@ class SparkEngine:
         )
         self._views(context, inputs)
         mapped(self._spark, self._lake, [rows], tables.DELIVERY).createOrReplaceTempView("cand")
-        # A checkpoint and not a cache: statements with a WITH clause find nothing cached.
-        held = self._spark.sql(_sql("stage_b_class")).localCheckpoint()
-        held.createOrReplaceTempView("held")
-        self._produced(context, held, inputs.links).createOrReplaceTempView("produced")
-        causes = tables.columns_of(self._spark.sql(_sql("stage_b_cause")).toArrow())
-        return tables.sorted_away(causes, tables.CLASSIFIED)
+        classified = tables.columns_of(self._spark.sql(_sql("stage_b")).toArrow())
+        produced = partial(self._produced, context.definitions.key, inputs.links)
+        named = with_producer_causes(classified, produced)
+        return tables.sorted_away(named, tables.CLASSIFIED)
 
     def _views(self, context: Context, inputs: CauseInputs) -> None:
         for name in ("assigned", "cover", "reset", "sent_back"):
@@ -176,34 +173,13 @@ class SparkEngine:
         )
         self._small(errors).createOrReplaceTempView("clock_error")
 
-    def _produced(self, context: Context, held: DataFrame, links: pa.Table) -> DataFrame:
-        """Send attempts of the messages that came again as another copy in their own topic."""
-        from pyspark.sql import functions as fn
-
-        resent = (
-            (fn.col("cls") == "DUP")
-            & (fn.col("nth_of_copy") == 1)
-            & ~fn.col("ptopic").startswith(RETRY_PREFIX)
-        )
-        asked = held.where(resent).select("lane", "lseq").toArrow()
-        if not asked.num_rows:
-            return self._small(tables.PRODUCED.empty_table())
-        sent = Sent.of(asked, links, context.definitions.key)
+    def _produced(self, key: str, links: pa.Table, asked: pa.Table) -> pa.Table:
+        """Send attempts of some messages, summed up."""
+        sent = Sent.of(asked, links, key)
         sends = Pass("produce", passes.ATTEMPT_COLUMNS, sent.among, sent.may_be_in)
-        attempts = mapped(self._spark, self._lake, [sends], passes.ATTEMPTS)
-        if context.definitions.key == BUSINESS_KEY:
-            produced = produced_of(attempts.toArrow().cast(passes.ATTEMPTS))
-            return self._small(produced_by_key(produced, links))
-        doubtful = fn.col("res").isin(*sorted(partials.DOUBTFUL_RESULTS))
-        degraded = fn.when(fn.col("res") == "OK_DEGRADED", fn.col("att"))
-        joined = attempts.groupBy("lane", "lseq").agg(
-            fn.countDistinct("ukey").alias("ukeys"),
-            fn.bool_or(doubtful).alias("doubtful"),
-            fn.coalesce(fn.min(degraded) < fn.max("att"), fn.lit(False)).alias(
-                "degraded_then_more"
-            ),
-        )
-        return joined.withColumn("grp", fn.lit(None).cast("string"))
+        attempts = mapped(self._spark, self._lake, [sends], passes.ATTEMPTS).toArrow()
+        produced = produced_of(attempts.cast(passes.ATTEMPTS))
+        return produced_by_key(produced, links) if key == BUSINESS_KEY else produced
 
     def order(self, context: Context, topics: frozenset[str], classified: pa.Table) -> pa.Table:
         if not topics:

@@ -154,6 +154,7 @@ def _is_here(master: str) -> bool:
 def _own_driver(master: str, scratch: Path) -> dict[str, str]:
     """Settings of a driver in this process: where executors find it, and what it may use."""
     found = {
+        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
         "spark.driver.memory": os.environ.get("FAILBACK_SPARK_MEMORY", "2g"),
         "spark.local.dir": str(scratch),
     }
