@@ -16,7 +16,6 @@ from failback.analytics.analysis import Analysis
 from failback.analytics.definitions import Definitions
 from failback.analytics.engines.local import LocalEngine
 from failback.analytics.engines.spark import SparkEngine, why_not
-from failback.analytics.engines.spark.engine import PARTITION_ROWS, set_for_now, settings_for
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report import read_report, report, report_many
 from failback.analytics.synthetic import Plan, generate
@@ -250,15 +249,3 @@ def test_parquet_of_every_table_reads_equal_in_both_engines(
             for row in rows
         ]
         assert found == arrow, name
-
-
-def test_many_candidates_are_sorted_in_more_parts_and_the_session_gets_its_settings_back(
-    spark: SparkSession,
-) -> None:
-    name = "spark.sql.shuffle.partitions"
-    before = spark.conf.get(name)
-    assert settings_for(spark, 10)[name] == before
-    many = set_for_now(spark, settings_for(spark, 100 * PARTITION_ROWS + 1))
-    with many:
-        assert spark.conf.get(name) == "101"
-    assert spark.conf.get(name) == before

@@ -46,7 +46,8 @@ class GridRuns:
 
     Args:
         kept: Where results go, and what is there already.
-        scratch: For clusters and run folders; those of runs that failed stay.
+        scratch: For clusters and run folders; those of runs that failed stay, and those above
+            their worst case.
         say: Told what happens, one line at a time.
     """
 
@@ -141,7 +142,11 @@ class GridRuns:
             raise NotProved(f"{setting} {number}: {outcome.message or outcome}; {said[-3:]}")
         seen = observed(run_dir, tag)
         self._kept.add(setting, seen.repeats, seen.stall_ms)
-        shutil.rmtree(run_dir)
+        above = [c for c in setting.cells() if seen.repeats[c.fault] > c.predicted().worst]
+        if above:  # a bug, or a mechanism that nobody knew
+            self._say(f"above the worst case, see {run_dir}: {', '.join(map(str, above))}")
+        else:
+            shutil.rmtree(run_dir)
         took = time.monotonic() - began
         shown = ", ".join(
             f"{fault} {seen.repeats[fault]} (late {seen.stall_ms[fault]} ms)" for fault in FAULTS

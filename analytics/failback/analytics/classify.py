@@ -11,8 +11,8 @@ Works on candidates: deliveries of messages that a group got more than once. Def
 * Causes: the first rule that matches; inputs that a rule needs and that are missing make the cause
   null (*unattributed*), never a default.
 
-The Spark engine says the same in SQL, ``engines/stage_b.sql``, but for the causes that lie in what
-was sent, which both find here; tests hold both against an oracle.
+All deliveries of a message are classified together; beyond that, candidates may be classified in
+any number of parts, before :func:`joined` finds the causes that lie in what was sent.
 """
 
 from __future__ import annotations
@@ -55,13 +55,11 @@ Produced = Callable[[pa.Table], pa.Table]
 """Of messages (``lane``, ``lseq``) the send attempts, as ``tables.PRODUCED``."""
 
 
-def classify(
-    candidates: list[pa.Table], inputs: CauseInputs, produced: Produced, clocks: Clocks
-) -> pa.Table:
+def classify(candidates: list[pa.Table], inputs: CauseInputs, clocks: Clocks) -> pa.Table:
     """Add class, cause and harm flags to candidates (``tables.CODED``).
 
-    There may be gigabytes of them: they are taken out of the list. ``produced`` is asked only if
-    some message came again as another copy in its own topic.
+    There may be gigabytes of them: they are taken out of the list. Causes of another copy in a
+    message's own topic are missing yet: the flag ``resent`` tells which rows are such.
     """
     whole = pa.concat_tables([tables.CODED.empty_table(), *candidates]).unify_dictionaries()
     columns = tables.columns_of(whole)
@@ -69,35 +67,41 @@ def classify(
     candidates.clear()
     for name in columns:
         columns[name] = tables.contiguous(columns[name])
-    columns |= _found(Columns(pa.table(columns)), inputs, produced, clocks)
+    columns |= _found(Columns(pa.table(columns)), inputs, clocks)
+    return pa.table(columns)
+
+
+def joined(parts: list[pa.Table], produced: Produced) -> pa.Table:
+    """Classified candidates with all their causes, sorted (``tables.CLASSIFIED``).
+
+    They are taken out of the list. ``produced`` is asked only if some row is ``resent``.
+    """
+    if not parts:
+        return tables.CLASSIFIED.empty_table()
+    whole = pa.concat_tables(parts).unify_dictionaries()
+    columns = tables.columns_of(whole)
+    del whole
+    parts.clear()
+    resent = np.asarray(columns.pop("resent").to_numpy(), bool)
+    if resent.any():
+        columns["cause"] = _with_producer_causes(columns, resent, produced)
     return tables.sorted_away(columns, tables.CLASSIFIED)
 
 
-def with_producer_causes(
-    columns: Mapping[str, pa.ChunkedArray], produced: Produced
-) -> dict[str, pa.ChunkedArray]:
-    """Classified rows of which only the causes of the flag ``resent`` are missing, with those.
-
-    ``resent``: the row is another copy of its message in its own topic. The flag is left out.
-    """
-    found = dict(columns)
-    resent = np.asarray(found.pop("resent").to_numpy(), bool)
-    rows = np.flatnonzero(resent)
-    if rows.size:
-        c = Columns(pa.table({name: found[name].take(pa.array(rows)) for name in PER_GROUP}))
-        cause = Causes(rows.size)
-        _producer_causes(c, cause, np.ones(rows.size, bool), produced)
-        named = cause.array()
-        found["cause"] = pc.replace_with_mask(
-            found["cause"].combine_chunks(), pa.array(resent), named
-        )
-    return found
+def _with_producer_causes(
+    columns: Mapping[str, pa.ChunkedArray], resent: Flags, produced: Produced
+) -> pa.ChunkedArray:
+    """The causes, with those of rows that are another copy in the message's own topic."""
+    rows = pa.array(np.flatnonzero(resent))
+    again = pa.table({name: columns[name].take(rows) for name in PER_GROUP})
+    sent = Columns(produced(again.select(["lane", "lseq"])))
+    found = _producer_causes(Columns(again), sent)
+    known = columns["cause"].combine_chunks()
+    return pa.chunked_array([pc.replace_with_mask(known, pa.array(resent), found)])
 
 
-def _found(
-    c: Columns, inputs: CauseInputs, produced: Produced, clocks: Clocks
-) -> dict[str, pa.Array]:
-    """What candidates do not say themselves: the further columns of ``tables.CLASSIFIED``."""
+def _found(c: Columns, inputs: CauseInputs, clocks: Clocks) -> dict[str, pa.Array]:
+    """What candidates do not say themselves: the further columns, and ``resent``."""
     message = c.dense("grp", "lane", "lseq", "fkey")
     copy = c.dense("grp", "broker", "ptopic", "qid", "qoff", "omid")
     bt, et, did, rt = c.ints("bt"), c.ints("et"), c.ints("did"), c.ints("rt")
@@ -121,7 +125,6 @@ def _found(
     cause.set(todo, same_holder > 1, "CLIENT_BUG")
     _same_copy_causes(c, cause, todo, nth_of_copy > 1, previous, inputs)
     _retry_causes(c, cause, todo, nth_at_rt, inputs.sent_back)
-    _producer_causes(c, cause, todo, produced)
     known_previous = previous >= 0
     where = np.maximum(previous, 0)
     return {
@@ -134,6 +137,7 @@ def _found(
         "after_success": pa.array(after, mask=undecided),
         "ambiguous": pa.array(undecided),
         "ok_end": pa.array(ok_end, mask=ok_end == _NEVER),
+        "resent": pa.array(todo),
     }
 
 
@@ -326,20 +330,15 @@ def _retry_causes(
     cause.set(todo, active, "SENDBACK_ORPHAN")
 
 
-def _producer_causes(c: Columns, cause: Causes, todo: Flags, produced: Produced) -> None:
-    """Rules for another copy in the topic itself."""
-    if not todo.any():
-        return
-    rows = np.flatnonzero(todo)
-    asked = {name: c.take(name, rows) for name in ("lane", "lseq")}
-    known = Columns(produced(pa.table(asked)))
-    key = ("lane", "lseq") if known.count and not known.valid("grp").all() else PER_GROUP
-    at = np.full(c.count, -1, np.int64)
-    at[rows] = match(c, key, known, key, rows)
-    cause.set(todo, at < 0, None)  # nothing is known about its sends
-    if not known.count:
-        return
-    cause.set(todo, known.ints("ukeys")[at] > 1, "APP_RESEND")
-    cause.set(todo, known.flags("doubtful")[at], "SEND_TIMEOUT_DUP")
-    cause.set(todo, known.flags("degraded_then_more")[at], "NOT_STORE_OK_RESEND")
-    cause.set(todo, todo.copy(), "BROKER_COPY")
+def _producer_causes(c: Columns, sent: Columns) -> pa.Array:
+    """Rules for another copy in the topic itself: by what is known of its message's sends."""
+    cause = Causes(c.count)
+    if sent.count:
+        key = ("lane", "lseq") if not sent.valid("grp").all() else PER_GROUP
+        at = match(c, key, sent, key)
+        todo = at >= 0
+        cause.set(todo, sent.ints("ukeys")[at] > 1, "APP_RESEND")
+        cause.set(todo, sent.flags("doubtful")[at], "SEND_TIMEOUT_DUP")
+        cause.set(todo, sent.flags("degraded_then_more")[at], "NOT_STORE_OK_RESEND")
+        cause.set(todo, todo.copy(), "BROKER_COPY")
+    return cause.array()

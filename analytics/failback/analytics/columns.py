@@ -139,19 +139,12 @@ def packed_of(columns: Sequence[Ints]) -> Ints:
     return code
 
 
-def match(
-    left: Columns,
-    names: Sequence[str],
-    right: Columns,
-    keys: Sequence[str],
-    rows: Ints | None = None,
-) -> Ints:
-    """For each row of ``left``, or each of ``rows``, a row of ``right`` with an equal key, or -1.
+def match(left: Columns, names: Sequence[str], right: Columns, keys: Sequence[str]) -> Ints:
+    """For each row of ``left`` a row of ``right`` with an equal key, or -1.
 
     Where several have it, it is the last. Meant for a small ``right``.
     """
-    pairs = [_joint(left, a, right, b) for a, b in zip(names, keys, strict=True)]
-    return match_codes(pairs if rows is None else [(one[rows], two) for one, two in pairs])
+    return match_codes([_joint(left, a, right, b) for a, b in zip(names, keys, strict=True)])
 
 
 def match_codes(pairs: Sequence[tuple[Ints, Ints]]) -> Ints:

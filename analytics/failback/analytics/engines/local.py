@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from failback.analytics import partials, tables
 from failback.analytics.business_keys import joined_links, links_of, produced_by_key
-from failback.analytics.classify import CauseInputs, classify
+from failback.analytics.classify import CauseInputs, classify, joined
 from failback.analytics.columns import Columns
 from failback.analytics.definitions import BUSINESS_KEY
 from failback.analytics.engines import passes
@@ -121,7 +121,7 @@ class LocalEngine:
         ]
         give_back()  # what chunks have left, before all are one table
         produced = partial(self._produced, context.definitions.key, inputs.links)
-        classified = classify(found, inputs, produced, context.clocks)
+        classified = joined([classify(found, inputs, context.clocks)], produced)
         give_back()
         return classified
 

@@ -1,4 +1,4 @@
-"""The Spark engine: stage N and B in SQL, stage A as numpy per Arrow batch.
+"""The Spark engine: numpy per Arrow batch, and what it says of them shuffled and added up.
 
 :func:`why_not` says what is missing, :func:`session` starts or borrows a session,
 :class:`SparkEngine` does the passes.

@@ -1,15 +1,14 @@
 """The Spark engine's passes.
 
 Stage A sends only partial rows through the shuffle: intervals and sums, a few per batch; stage B
-sees only rows of messages or offsets that occur more than once, and is plain SQL.
+only rows of messages or offsets that occur more than once, in blocks of whole messages, and what is
+said of them is said by the same functions as in the local engine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,14 +17,16 @@ import pyarrow.compute as pc
 
 from failback.analytics import partials, tables
 from failback.analytics.business_keys import joined_links, links_of, produced_by_key
-from failback.analytics.classify import CauseInputs, with_producer_causes
+from failback.analytics.classify import CauseInputs, classify, joined
+from failback.analytics.columns import Columns
 from failback.analytics.definitions import BUSINESS_KEY
 from failback.analytics.engines import passes
 from failback.analytics.engines.base import Forbidden, StageA
 from failback.analytics.engines.candidates import Candidates, Repeated, Sent
 from failback.analytics.engines.joins import interval_sets, produced_of
+from failback.analytics.engines.spark import blocks
 from failback.analytics.engines.spark.joining import joined_depths, joined_values
-from failback.analytics.engines.spark.tasks import Pass, mapped, small, take_unreadable
+from failback.analytics.engines.spark.tasks import Pass, ddl_of, mapped, take_unreadable
 from failback.analytics.lake import Lake
 from failback.analytics.normalise import Dropped, Ends, deliver_columns, normalise, read_ends
 from failback.analytics.partials import Context, Phase
@@ -33,8 +34,8 @@ from failback.analytics.partials import Context, Phase
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PARTITION_ROWS: Final = 250_000
-"""Candidates that one task sorts."""
+PART_ROWS: Final = 250_000
+"""Candidates that are classified together."""
 
 
 class SparkEngine:
@@ -52,9 +53,6 @@ class SparkEngine:
         if self._ends is None:
             self._ends = read_ends(self._lake)
         return self._ends
-
-    def _small(self, table: pa.Table) -> DataFrame:
-        return small(self._spark, table)
 
     def _partials(self, *each: Pass) -> DataFrame:
         return mapped(self._spark, self._lake, each, partials.SCHEMA)
@@ -143,35 +141,21 @@ class SparkEngine:
         if not repeated:
             return tables.CLASSIFIED.empty_table()
         rows = max(map(deliveries_of, (messages, copies)))
-        with set_for_now(self._spark, settings_for(self._spark, rows)):
-            return self._classified(context, repeated, inputs)
-
-    def _classified(self, context: Context, repeated: Repeated, inputs: CauseInputs) -> pa.Table:
         found = Candidates(repeated, context, self._late_ends)
+        parts = max(self._spark.sparkContext.defaultParallelism, -(-rows // PART_ROWS))
         columns = deliver_columns(self._lake, context.definitions, full=True)
-        rows = Pass(
+        chosen = Pass(
             "deliver",
             columns,
-            lambda chunk: found.of(chunk).cast(tables.DELIVERY),
+            lambda chunk: _by_message(found.of(chunk), parts),
             found.may_be_in,
         )
-        self._views(context, inputs)
-        mapped(self._spark, self._lake, [rows], tables.DELIVERY).createOrReplaceTempView("cand")
-        classified = tables.columns_of(self._spark.sql(_sql("stage_b")).toArrow())
-        produced = partial(self._produced, context.definitions.key, inputs.links)
-        named = with_producer_causes(classified, produced)
-        return tables.sorted_away(named, tables.CLASSIFIED)
-
-    def _views(self, context: Context, inputs: CauseInputs) -> None:
-        for name in ("assigned", "cover", "reset", "sent_back"):
-            self._small(getattr(inputs, name)).createOrReplaceTempView(name)
-        errors = pa.table(
-            {
-                "host": pa.array(list(context.clocks.error), pa.utf8()),
-                "error_ns": pa.array(list(context.clocks.error.values()), pa.int64()),
-            }
+        candidates = mapped(self._spark, self._lake, [chosen], blocks.BLOCKS)
+        classified = candidates.groupBy("part").applyInArrow(
+            lambda part: _classified(part, inputs, context), ddl_of(blocks.BLOCKS)
         )
-        self._small(errors).createOrReplaceTempView("clock_error")
+        produced = partial(self._produced, context.definitions.key, inputs.links)
+        return joined(blocks.unpacked(classified.toArrow()), produced)
 
     def _produced(self, key: str, links: pa.Table, asked: pa.Table) -> pa.Table:
         """Send attempts of some messages, summed up."""
@@ -224,34 +208,17 @@ def deliveries_of(depths: pa.Table) -> int:
     return int(pc.sum(pc.multiply(length, depths.column("depth"))).as_py() or 0)
 
 
-def settings_for(spark: SparkSession, rows: int) -> dict[str, str]:
-    """What the session needs for so many candidates.
-
-    They are wide and are sorted several times: a task that sorts too many finds no memory for its
-    next step, with two threads and a heap of 2 GB at about two million. All of them go to the
-    driver, where Spark takes one GiB at most: their names shrink to a tenth there.
-    """
-    parts = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
-    return {
-        "spark.sql.shuffle.partitions": str(max(parts, -(-rows // PARTITION_ROWS))),
-        "spark.sql.execution.arrow.compression.codec": "zstd",
-        "spark.sql.execution.arrow.compression.zstd.level": "1",
-        # A batch of them is some hundred bytes a row, outside of the heap.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    }
+def _by_message(candidates: pa.Table, parts: int) -> pa.Table:
+    """Candidates in blocks that hold all deliveries of a message, and so of a copy."""
+    c = Columns(candidates)
+    return blocks.split(candidates, blocks.parts_of(c.ints("lane"), c.ints("lseq"), parts))
 
 
-@contextmanager
-def set_for_now(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Have settings of the session changed, and put them back."""
-    before = {name: str(spark.conf.get(name)) for name in settings}
-    try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
+def _classified(part: pa.Table, inputs: CauseInputs, context: Context) -> pa.Table:
+    """What ``classify`` says of one part's candidates."""
+    found = classify(blocks.unpacked(part), inputs, context.clocks)
+    block = pa.array([blocks.packed(found)], pa.binary())
+    return pa.table([part.column("part").slice(0, 1), block], schema=blocks.BLOCKS)
 
 
 def _deliver_partials(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:
@@ -267,7 +234,3 @@ def _deliver_partials(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table
     met = ends.did[np.isin(ends.did, chunk.column("did").to_numpy())]
     out.values(partials.MAX, "end_begun", partials.Key(n1=met), np.ones(met.size, np.int64))
     return pa.concat_tables([found, out.table()])
-
-
-def _sql(name: str) -> str:
-    return resources.files("failback.analytics.engines").joinpath(f"{name}.sql").read_text("utf-8")

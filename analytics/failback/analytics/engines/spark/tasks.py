@@ -95,13 +95,6 @@ def mapped(spark: SparkSession, lake: Lake, passes: Sequence[Pass], schema: pa.S
     return rows.mapInArrow(work, ddl_of(schema))
 
 
-def small(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A table of the driver as a data frame."""
-    if not table.num_rows:
-        return spark.createDataFrame([], ddl_of(table.schema))
-    return spark.createDataFrame(table, ddl_of(table.schema))
-
-
 def _without_segments(lake: Lake, table: str) -> list[Any]:
     return [replace(part, segments=()) for part in lake.parts.get(table, ())]
 
