@@ -151,7 +151,6 @@ class BrokerController:
             registrar=self.registration,
             on_config_change=self._config_changed,
             runtime_info=self._runtime_info,
-            boot_ms=self._boot_ms,
             clock=clock,
             clock_ms=wall_ms,
         )
@@ -306,6 +305,7 @@ class BrokerController:
             if not self.identity.is_slave and not self.config.failback_guard_returned_offsets:
                 loops.create_task(self._count_lost_offsets())
             await self.registration.register_all()
+            self.clients.registered()
             self.phase.name = RUNNING
             on_ready()
             gc.collect()

@@ -160,7 +160,7 @@ async def test_a_restarted_master_has_forgotten_members_and_locks(lab: ModeLab) 
 async def test_a_guarded_master_tells_no_members_before_all_could_be_back(lab: ModeLab) -> None:
     two = await Two.begin(lab, failbackGuardConsumerList="true")
     two.master.kill()
-    two.master.settings["failbackTimeScale"] = 0.5  # 15 s instead of the heartbeats' 30
+    two.master.settings["failbackTimeScale"] = 0.5  # half of the 35 s
     await lab.start(two.master)
     hook, restarted = two.prompt.hook, asyncio.get_running_loop().time()
 

@@ -154,8 +154,12 @@ async def test_guarded_rules_give_no_list_that_may_lack_members(tmp_path: Path) 
         lab.controller.offsets.commit("known", "TopicTest", 0, 7)
         assert await refused(client, "known")
         assert not await refused(client, "new"), "nobody can be missing in a group without progress"
-        lab.controller.config.failback_time_scale = 0.001  # 30 ms since the start are over
+        lab.controller.config.failback_time_scale = 0.001
         await asyncio.sleep(0.04)
+        assert await refused(client, "known"), "no client can know yet that the broker is back"
+        lab.controller.clients.registered()
+        assert await refused(client, "known")
+        await asyncio.sleep(0.04)  # more than 35 ms
         assert await members(client, "known") == ["id-1"]
 
 

@@ -42,8 +42,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLIENT_EXPIRY_MS: Final = 120_000
-HEARTBEAT_MS: Final = 30_000
-"""``heartbeatBrokerInterval``: how often a client says that it is there."""
+ABSENT_MS: Final = 35_000
+"""How long after its registration a broker may lack members of a group, under the guarded rules.
+
+A client says every ``heartbeatBrokerInterval`` (30 s) that it is there, one second after it looked
+at the route; the rest is for clients and name servers that are late.
+"""
 SCAN_PERIOD_MS: Final = 10_000
 
 
@@ -58,7 +62,6 @@ class ClientProcessor:
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         filters: ConsumerFilterManager,
-        boot_ms: int,
         clock_ms: Callable[[], int],
     ) -> None:
         self._config = config
@@ -66,8 +69,8 @@ class ClientProcessor:
         self._groups = groups
         self._offsets = offsets
         self._filters = filters
-        self._boot_ms = boot_ms
         self._clock_ms = clock_ms
+        self._registered_ms: int | None = None
         self._opaque = itertools.count()
         self.consumers: ConsumerManager[BrokerConnection] = ConsumerManager(self._notify)
         self.consumers.on_gone = filters.unregister
@@ -78,6 +81,10 @@ class ClientProcessor:
         server.handle(RequestCode.UNREGISTER_CLIENT, self.unregister)
         server.handle(RequestCode.GET_CONSUMER_LIST_BY_GROUP, self.consumer_list)
         server.handle(RequestCode.CHECK_CLIENT_CONFIG, self.check_client_config)
+
+    def registered(self) -> None:
+        """Name servers have been told of this broker: from now on all clients can find it."""
+        self._registered_ms = self._clock_ms()
 
     def heartbeat(self, connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
         """Take a client's heartbeat; changes are announced before this one is answered."""
@@ -138,10 +145,12 @@ class ClientProcessor:
         """
         if not self._config.failback_guard_consumer_list:
             return False
-        age_ms = self._clock_ms() - self._boot_ms
-        return age_ms < self._config.time_scale.ms(HEARTBEAT_MS) and bool(
-            self._offsets.topics_of(group)
-        )
+        if not self._offsets.topics_of(group):
+            return False
+        if self._registered_ms is None:
+            return True
+        age_ms = self._clock_ms() - self._registered_ms
+        return age_ms < self._config.time_scale.ms(ABSENT_MS)
 
     def check_client_config(
         self, _connection: BrokerConnection, request: RemotingCommand

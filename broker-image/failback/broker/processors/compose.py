@@ -77,7 +77,6 @@ class Processors:
         registrar: Registration,
         on_config_change: Callable[[set[str]], None],
         runtime_info: Callable[[], dict[str, str]],
-        boot_ms: int,
         clock: Callable[[], float],
         clock_ms: Callable[[], int],
     ) -> None:
@@ -88,7 +87,6 @@ class Processors:
             groups=groups,
             offsets=offsets,
             filters=tables.filters,
-            boot_ms=boot_ms,
             clock_ms=clock_ms,
         )
         consumers, producers = self.clients.consumers, self.clients.producers
