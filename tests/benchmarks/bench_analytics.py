@@ -28,7 +28,8 @@ from failback.analytics.collect.decode import decode
 from failback.analytics.collect.ids import SegmentId
 from failback.analytics.collect.settings import Limits
 from failback.analytics.engines.spark import why_not
-from failback.analytics.jobs.bench import cpu_seconds, machine, race, session_for
+from failback.analytics.jobs.bench import machine, race, session_for
+from failback.analytics.jobs.usage import CpuMeter
 from failback.analytics.synthetic import Plan
 from failback.client.consumelog.lake_files import ARROW_STREAM, parquet_bytes
 from failback.client.consumelog.segments import SEGMENT_KEY
@@ -153,12 +154,13 @@ def ingestion(folder: Path) -> float:
     path = max(folder.glob("lake/table=deliver/run=*/*.parquet"), key=lambda p: p.stat().st_size)
     table = pq.read_table(path, partitioning=None)
     bodies = list(segments(table))
-    limits, used, rows = Limits(), cpu_seconds(), 0
-    for named, body in bodies:
-        decoded = decode(named, body, ARROW_STREAM, "", limits)
-        parquet_bytes(decoded.table)
-        rows += decoded.table.num_rows
-    return round(rows / (cpu_seconds() - used))
+    limits, rows = Limits(), 0
+    with CpuMeter() as cpu:
+        for named, body in bodies:
+            decoded = decode(named, body, ARROW_STREAM, "", limits)
+            parquet_bytes(decoded.table)
+            rows += decoded.table.num_rows
+        return round(rows / cpu.seconds())
 
 
 def segments(table: Any) -> Iterator[tuple[SegmentId, bytes]]:

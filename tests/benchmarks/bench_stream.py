@@ -27,8 +27,9 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from failback.analytics.engines.spark import session, why_not
-from failback.analytics.jobs.bench import cpu_seconds, machine, peak_mib
+from failback.analytics.jobs.bench import machine
 from failback.analytics.jobs.stream import read_totals, start
+from failback.analytics.jobs.usage import CpuMeter, peak_mib
 from failback.analytics.lake_store import LakeStore, open_store
 from failback.analytics.synthetic import Plan, generate
 from failback.client.consumelog.lake_files import parquet_bytes
@@ -60,12 +61,13 @@ def main() -> int:
         warm = Feed(Path(scratch) / "warm", Plan(rows=400_000, queues=4), options.rate)
         warm.put_all()
         follow(spark, warm, trigger=None)
-        cpu = cpu_seconds()
         feeder = threading.Thread(target=feed.put_all, name="feeder")
-        feeder.start()
-        batches = follow(spark, feed, trigger=options.trigger)
-        feeder.join()
-        return show(options, feed, batches, cpu_seconds() - cpu)
+        with CpuMeter() as cpu:
+            feeder.start()
+            batches = follow(spark, feed, trigger=options.trigger)
+            feeder.join()
+            used = cpu.seconds()
+        return show(options, feed, batches, used)
 
 
 @dataclass(frozen=True, slots=True)

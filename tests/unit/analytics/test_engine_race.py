@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import mmap
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from failback.analytics.jobs import bench
+from failback.analytics.jobs import bench, usage
 from failback.analytics.synthetic import Plan, generate
 
 pytestmark = pytest.mark.unit
@@ -24,19 +26,91 @@ def take_and_give_back(size: int) -> None:
 
 def test_a_peak_that_is_over_is_forgotten() -> None:
     take_and_give_back(256 * MIB)
-    before = bench.peak_mib()
-    bench.forget_peaks()
-    assert bench.peak_mib() < before - 128
+    before = usage.peak_mib()
+    usage.forget_peaks()
+    assert usage.peak_mib() < before - 128
     take_and_give_back(64 * MIB)
-    assert bench.peak_mib() > 64
+    assert usage.peak_mib() > 64
 
 
 def test_a_lap_has_its_own_peak_and_says_whether_its_answer_is_right(tmp_path: Path) -> None:
     generate(Plan(rows=5_000, queues=2), tmp_path / "run")
-    bench.forget_peaks()
-    resident = bench.peak_mib()
+    usage.forget_peaks()
+    resident = usage.peak_mib()
     take_and_give_back(512 * MIB)
     (best,) = bench.race(tmp_path / "run", ["local-counts"], 2).values()
     assert best.right
     assert 0 < best.peak_mib < resident + 256
     assert best.cpu_seconds > 0
+
+
+CHILD = """
+import time
+while time.process_time() < 0.6: pass
+print("burned", flush=True)
+input()
+"""
+PARENT = f"""
+import signal, subprocess, sys
+if sys.argv[1] == "ignores":
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", {CHILD!r}], stdin=subprocess.PIPE)
+sys.stdin.readline()
+child.communicate(b"on")
+print("over", flush=True)
+sys.stdin.readline()
+"""
+
+
+class Family:
+    """A process whose child uses 0.6 s of CPU, and ends when it is told to."""
+
+    def __init__(self, parent: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", PARENT, parent],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._says("burned")
+
+    def end_child(self) -> None:
+        print("on", file=self._process.stdin, flush=True)
+        self._says("over")
+
+    def end(self) -> None:
+        self._process.communicate("", timeout=60)
+
+    def _says(self, word: str) -> None:
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == f"{word}\n"
+
+
+@pytest.mark.parametrize("parent", ["ignores", "waits for"])
+def test_what_an_ended_grandchild_used_counts_once(parent: str) -> None:
+    with usage.CpuMeter() as cpu:
+        family = Family(parent)
+        living = cpu.seconds()
+        assert living > 0.55
+        family.end_child()
+        assert living <= cpu.seconds() < living + 0.5
+        family.end()
+    assert living <= cpu.seconds() < living + 0.5
+
+
+@pytest.mark.parametrize("parent", ["ignores", "waits for"])
+def test_what_was_used_before_the_meter_never_counts(parent: str) -> None:
+    family = Family(parent)
+    with usage.CpuMeter() as cpu:
+        family.end_child()
+        assert 0 <= cpu.seconds() < 0.5
+        family.end()
+    assert 0 <= cpu.seconds() < 0.5
+
+
+def test_children_too_short_for_a_look_count_if_they_were_waited_for() -> None:
+    burn = "import time\nwhile time.process_time() < 0.1: pass\n"
+    with usage.CpuMeter() as cpu:
+        for _ in range(8):
+            subprocess.run([sys.executable, "-c", burn], check=True)
+        assert cpu.seconds() > 0.7

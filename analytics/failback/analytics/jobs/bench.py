@@ -15,7 +15,6 @@ import contextlib
 import json
 import os
 import platform
-import resource
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from failback.analytics.jobs.laps import ENGINES, is_right
+from failback.analytics.jobs.usage import CpuMeter, forget_peaks, peak_mib
 from failback.analytics.synthetic import Plan, generate
 
 if TYPE_CHECKING:
@@ -47,9 +47,10 @@ def lap(engine: str, folder: Path, spark: SparkSession | None) -> Lap:
     """Run one engine and compare its answer with the truth beside the run."""
     truth = json.loads((folder / "truth.json").read_text())
     forget_peaks()
-    wall, cpu = time.monotonic(), cpu_seconds()
-    found = ENGINES[engine](folder, spark)
-    used = cpu_seconds() - cpu
+    wall = time.monotonic()
+    with CpuMeter() as cpu:
+        found = ENGINES[engine](folder, spark)
+        used = cpu.seconds()
     return Lap(engine, time.monotonic() - wall, used, is_right(found, truth), peak_mib())
 
 
@@ -89,52 +90,6 @@ def machine() -> dict[str, str]:
         with contextlib.suppress(metadata.PackageNotFoundError):
             versions[name] = metadata.version(name)
     return {"machine": f"{platform.machine()}, {os.cpu_count()} cores", **versions}
-
-
-def cpu_seconds() -> float:
-    """CPU time of this process and of all its descendants, living ones included."""
-    ticks = os.sysconf("SC_CLK_TCK")
-    total = sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]) + time.process_time()
-    for pid in _descendants():
-        with contextlib.suppress(OSError):
-            total += sum(int(value) for value in _stat(pid)[11:15]) / ticks
-    return total
-
-
-def forget_peaks() -> None:
-    """Begin anew with what :func:`peak_mib` says, for all processes of this tree.
-
-    Source: proc(5), ``/proc/pid/clear_refs``: 5 resets the peak to what is resident now.
-    """
-    for pid in (os.getpid(), *_descendants()):
-        with contextlib.suppress(OSError):
-            Path(f"/proc/{pid}/clear_refs").write_text("5")
-
-
-def peak_mib() -> int:
-    """The most memory that this process or a descendant had since :func:`forget_peaks`, in MiB."""
-    peaks = [0]
-    for pid in (os.getpid(), *_descendants()):
-        with contextlib.suppress(OSError):
-            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-            peaks += [int(line.split()[1]) // 1024 for line in lines if line.startswith("VmHWM:")]
-    return max(peaks)
-
-
-def _stat(pid: int) -> list[str]:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-
-
-def _descendants() -> set[int]:
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                parents[int(entry.name)] = int(_stat(int(entry.name))[1])
-    mine = {os.getpid()}
-    while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
-        mine |= more
-    return mine - {os.getpid()}
 
 
 def figures_of(best: Mapping[str, Lap]) -> dict[str, Any]:
