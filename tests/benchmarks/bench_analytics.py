@@ -1,12 +1,14 @@
 """The analytics engines against DuckDB and Spark's own groupBy, on runs with known answers.
 
-Run: ``make bench-analytics ARGS="--rows 10000000"`` (ten million deliveries; a hundred million need
-12 GB of disk below ``--scratch`` and a quarter of an hour). Exact repeats are counted in all of
-them, causes and whole reports are made of half as many. Every figure is a ratio of CPU seconds
-of whole process trees inside this one run, the least of ``--rounds`` each, because other work may
-share the machine. Every answer is checked, per group and queue, against what the run was made to
-hold; exit code 1 if one is wrong. Whether a bar is met is printed and, with ``--strict``, decides
-the exit code too.
+    make bench-analytics                                  ten million deliveries
+    make bench-analytics ARGS="--rows 100000000 --markdown docs/analytics-engines.md"
+
+A hundred million need 12 GB of disk below ``--scratch`` and half an hour. Exact repeats are counted
+in all of them, causes and whole reports are made of half as many. Every figure is a ratio of CPU
+seconds of whole process trees inside this one run, the least of ``--rounds`` each, because other
+work may share the machine. Every answer is checked, per group and queue, against what the run was
+made to hold; exit code 1 if one is wrong. Whether a target is met is printed and, with
+``--strict``, decides the exit code too.
 """
 
 import argparse
@@ -15,8 +17,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,6 +36,8 @@ from failback.analytics.jobs.usage import CpuMeter
 from failback.analytics.synthetic import Plan
 from failback.client.consumelog.lake_files import ARROW_STREAM, parquet_bytes
 from failback.client.consumelog.segments import SEGMENT_KEY
+from tests.benchmarks.documents import Table, with_figures
+from tests.benchmarks.targets import Target, at_least, at_most
 
 COUNTING: Final = ("duckdb", "local-counts", "spark-counts", "spark-group-by")
 EXPLAINING: Final = (
@@ -40,28 +45,66 @@ EXPLAINING: Final = (
 )  # fmt: skip
 OPPONENTS: Final = ("duckdb", "spark-group-by")
 SEGMENT_ROWS: Final = 1 << 17
-MIB_BAR: Final = 3 * 1024
-Bar = tuple[str, float, float, str]
-"""What, the figure, the bar, and ``<=`` or ``>=``."""
+SHORT_LAPS: Final = 4
+"""So many times the rounds where a lap takes tenths of a second."""
+PEAK: Final = at_most(3 * 1024)
+INGESTED: Final = at_least(1.0)
+COMMAND: Final = "make bench-analytics"
+Bar = tuple[str, float, Target]
+"""What, the figure, and what it has to reach."""
+
+
+@dataclass
+class Measured:
+    """What a run of the benchmark found."""
+
+    bars: list[Bar] = field(default_factory=list)
+    cpu: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Seconds of each engine on each run."""
+    wrong: list[str] = field(default_factory=list)
+    """Run and engine of every wrong answer."""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--scratch", type=Path, help="Where the runs are written.")
-    parser.add_argument("--without-spark", action="store_true")
-    parser.add_argument("--strict", action="store_true", help="Fail on a missed bar too.")
-    options = parser.parse_args()
+    options = parse()
+    if options.markdown:
+        with_figures(options.markdown.read_text(), COMMAND, "")  # it has a place for them
     missing = why_not() if not options.without_spark else "left out"
     if missing:
         print(f"without spark: {missing}")
+    began = time.monotonic()
+    found = measure(options, with_spark=not missing)
+    minutes = (time.monotonic() - began) / 60
+    print(json.dumps({"rows": options.rows, **asdict(found), **machine()}))
+    figures = as_markdown(options, found, minutes)
+    print(f"\n{figures}")
+    for each in found.wrong:
+        print(f"wrong answer: {each}", file=sys.stderr)
+    if options.markdown and not found.wrong:
+        text = with_figures(options.markdown.read_text(), COMMAND, figures)
+        options.markdown.write_text(text)
+    missed = not all(target.is_met(figure) for _, figure, target in found.bars)
+    return 1 if found.wrong or (options.strict and missed) else 0
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--scratch", type=Path, help="where the runs are written")
+    parser.add_argument("--without-spark", action="store_true")
+    parser.add_argument("--strict", action="store_true", help="fail on a missed target too")
+    parser.add_argument("--markdown", type=Path, help="document whose figures are replaced")
+    return parser.parse_args()
+
+
+def measure(options: argparse.Namespace, *, with_spark: bool) -> Measured:
     engines = [
-        name for name in (*COUNTING, *EXPLAINING) if not (missing and name.startswith("spark"))
+        name for name in (*COUNTING, *EXPLAINING) if with_spark or not name.startswith("spark")
     ]
-    wrong: list[str] = []
-    bars: list[Bar] = []
-    cpu: dict[str, dict[str, float]] = {}
+    found = Measured()
     peaks: list[int] = []
     with tempfile.TemporaryDirectory(prefix="failback-bench-", dir=options.scratch) as scratch:
         for part in parts(options.rows, engines):
@@ -72,21 +115,24 @@ def main() -> int:
                 for name, plan, chosen in part:
                     folder = Path(scratch) / name
                     generated(plan, folder)
-                    laps = race(folder, chosen, options.rounds, spark)
-                    cpu[name] = {e: round(each.cpu_seconds, 2) for e, each in laps.items()}
+                    short = name not in ("half", "whole")
+                    rounds = options.rounds * (SHORT_LAPS if short else 1)
+                    laps = race(folder, chosen, rounds, spark)
+                    cpu = {e: round(each.cpu_seconds, 2) for e, each in laps.items()}
                     mib = {e: each.peak_mib for e, each in laps.items() if e not in OPPONENTS}
+                    found.cpu[name] = cpu
                     peaks += mib.values()
-                    wrong += [f"{name}: {e}" for e, each in laps.items() if not each.right]
-                    figures = f"CPU s {json.dumps(cpu[name])}, peak MiB {json.dumps(mib)}"
+                    found.wrong += [f"{name}: {e}" for e, each in laps.items() if not each.right]
+                    figures = f"CPU s {json.dumps(cpu)}, peak MiB {json.dumps(mib)}"
                     print(f"{name}: {figures}", flush=True)
                     if name == "whole":
                         best = max(ingestion(folder) for _ in range(options.rounds))
-                        what = "rows per CPU second, segments to Parquet"
-                        bars.append((what, best, 1e6, ">="))
+                        what = "segments to Parquet, million rows per CPU second"
+                        found.bars.append((what, best / 1e6, INGESTED))
                     shutil.rmtree(folder)
-    bars += ratios(cpu, with_spark=not missing)
-    bars.append(("peak memory of a process of ours, MiB", max(peaks), MIB_BAR, "<="))
-    return show(options.rows, bars, cpu, wrong, strict=options.strict)
+    found.bars += ratios(found.cpu, with_spark=with_spark)
+    found.bars.append(("peak memory of a process of ours, MiB", max(peaks), PEAK))
+    return found
 
 
 def parts(rows: int, engines: Sequence[str]) -> list[list[tuple[str, Plan, Sequence[str]]]]:
@@ -136,16 +182,15 @@ def ratios(cpu: dict[str, dict[str, float]], *, with_spark: bool) -> list[Bar]:
         ("half", "spark-causes", "spark-stage-a", 1.7),
     ):
         if with_spark or not a.startswith("spark"):
-            found.append((f"{a} / {b}", round(cpu[run][a] / cpu[run][b], 3), limit, "<="))
+            found.append((f"{a} / {b}", cpu[run][a] / cpu[run][b], at_most(limit)))
     for engine in ("local-counts", "spark-counts") if with_spark else ("local-counts",):
         for what, a, b, limit in (
             ("ten times the rows", "whole", "tenth", 11.0),
             ("1 to 1,000 queues", "many queues", "one queue", 1.3),
             ("one hot queue", "hot queue", "tenth", 1.3),
         ):
-            found.append(
-                (f"{engine}, {what}", round(cpu[a][engine] / cpu[b][engine], 2), limit, "<=")
-            )
+            figure = cpu[a][engine] / cpu[b][engine]
+            found.append((f"{engine}, {what}", figure, at_most(limit)))
     return found
 
 
@@ -160,7 +205,7 @@ def ingestion(folder: Path) -> float:
             decoded = decode(named, body, ARROW_STREAM, "", limits)
             parquet_bytes(decoded.table)
             rows += decoded.table.num_rows
-        return round(rows / cpu.seconds())
+        return rows / cpu.seconds()
 
 
 def segments(table: Any) -> Iterator[tuple[SegmentId, bytes]]:
@@ -179,18 +224,21 @@ def segments(table: Any) -> Iterator[tuple[SegmentId, bytes]]:
         yield SegmentId(note["run"], note["proc"], index, "deliver"), sink.getvalue().to_pybytes()
 
 
-def show(
-    rows: int, bars: Sequence[Bar], cpu: dict[str, Any], wrong: Sequence[str], *, strict: bool
-) -> int:
-    missed = []
-    for what, figure, limit, sign in bars:
-        met = figure <= limit if sign == "<=" else figure >= limit
-        missed += [] if met else [what]
-        print(f"{'met   ' if met else 'missed'}  {what}: {figure:g} ({sign} {limit:g})")
-    print(json.dumps({"rows": rows, "cpu_seconds": cpu, "wrong": list(wrong), **machine()}))
-    for each in wrong:
-        print(f"wrong answer: {each}", file=sys.stderr)
-    return 1 if wrong or (strict and missed) else 0
+def as_markdown(options: argparse.Namespace, found: Measured, minutes: float) -> str:
+    """The section of the document: whether each target is met, and what that comes from."""
+    versions = machine()
+    head = ", ".join(
+        [versions.pop("machine"), *(f"{name} {version}" for name, version in versions.items())]
+    )
+    head += f". Measured {time.strftime('%Y-%m-%d')} in {minutes:.0f} minutes, "
+    head += f"the least of {options.rounds} rounds."
+    bars = Table(f"{options.rows:,} deliveries", ("what", "figure (target)"))
+    bars.rows += [[what, target.verdict(figure)] for what, figure, target in found.bars]
+    seconds = Table("CPU seconds", ("engine", *found.cpu))
+    for engine in (*COUNTING, *EXPLAINING):
+        row = [f"{run[engine]:,.2f}" if engine in run else "" for run in found.cpu.values()]
+        seconds.rows += [[engine, *row]] if any(row) else []
+    return f"{head}\n\n{bars.markdown()}\n{seconds.markdown()}"
 
 
 if __name__ == "__main__":

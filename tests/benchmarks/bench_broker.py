@@ -39,9 +39,11 @@ from tests.benchmarks.broker import catch_up, consumption, footing, growth, lean
 from tests.benchmarks.broker.generator import LoadGenerator
 from tests.benchmarks.broker.proc import machine
 from tests.benchmarks.broker.scale import GIB, SCALES, Scale
-from tests.benchmarks.broker.table import Table, in_short, with_figures
+from tests.benchmarks.broker.table import in_short
+from tests.benchmarks.documents import Table, with_figures
 from tests.support.apache import server_home
 
+COMMAND: Final = "make bench-broker"
 CELLS: Final = (
     "a",
     "b",
@@ -117,7 +119,7 @@ def main() -> int:
         print(f"bench: {reason}", file=sys.stderr)
         return 2
     for path in filter(None, (options.markdown, options.readme)):
-        with_figures(path.read_text(), "")  # not after an hour: it has a place for them
+        with_figures(path.read_text(), COMMAND, "")  # not after an hour: it has a place for them
     began = time.monotonic()
     tables, failed = measure(options, scale)
     minutes = (time.monotonic() - began) / 60
@@ -131,7 +133,7 @@ def main() -> int:
             (options.readme, f"{head} {in_short(tables, '1 KiB')}"),
         ):
             if path is not None:
-                path.write_text(with_figures(path.read_text(), figures))
+                path.write_text(with_figures(path.read_text(), COMMAND, figures))
     for name in failed:
         print(f"did not finish: {name}", file=sys.stderr)
     return 1 if failed else 0

@@ -19,7 +19,8 @@ from tests.benchmarks.broker import stores, targets
 from tests.benchmarks.broker.engines import NAMESRV_HEAP, alternating, broker, say
 from tests.benchmarks.broker.proc import cpu_seconds
 from tests.benchmarks.broker.scale import MIB, Scale
-from tests.benchmarks.broker.table import Table, number, size
+from tests.benchmarks.broker.table import size
+from tests.benchmarks.documents import Table, number
 from tests.support.apache import Broker, Engine, NameServer
 
 PAIRS: Final[tuple[tuple[Engine, Engine], ...]] = (

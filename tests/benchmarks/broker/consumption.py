@@ -12,7 +12,7 @@ from tests.benchmarks.broker.engines import Site, medians, say, sites, warm_up
 from tests.benchmarks.broker.generator import LoadGenerator, Window
 from tests.benchmarks.broker.scale import Scale
 from tests.benchmarks.broker.sends import compared
-from tests.benchmarks.broker.table import Table, number
+from tests.benchmarks.documents import Table, number
 from tests.support.apache import Engine
 
 _TOPIC: Final = "Backlog"

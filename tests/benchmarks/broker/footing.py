@@ -14,7 +14,7 @@ from tests.benchmarks.broker.engines import ENGINES, Site, alternating, say
 from tests.benchmarks.broker.proc import anonymous_mib
 from tests.benchmarks.broker.scale import Scale
 from tests.benchmarks.broker.sends import compared
-from tests.benchmarks.broker.table import Table
+from tests.benchmarks.documents import Table
 from tests.support.apache import Engine
 
 

@@ -14,7 +14,8 @@ from tests.benchmarks.broker.engines import Site, medians, say, warm_up
 from tests.benchmarks.broker.generator import LoadGenerator, Window
 from tests.benchmarks.broker.scale import Scale
 from tests.benchmarks.broker.sends import compared, latencies
-from tests.benchmarks.broker.table import Table, number, size
+from tests.benchmarks.broker.table import size
+from tests.benchmarks.documents import Table, number
 
 _TOPIC: Final = "Many"
 _GROWN: Final = "Grown"

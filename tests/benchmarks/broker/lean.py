@@ -17,7 +17,7 @@ from tests.benchmarks.broker.engines import Site, medians, say, sites
 from tests.benchmarks.broker.generator import Window
 from tests.benchmarks.broker.scale import Scale
 from tests.benchmarks.broker.sends import compared, latencies
-from tests.benchmarks.broker.table import Table, number
+from tests.benchmarks.documents import Table, number
 
 _OUTSTANDING: Final = (1, 16, 64)
 

@@ -14,7 +14,8 @@ from tests.benchmarks.broker.engines import ENGINES, Site, alternating, say, wri
 from tests.benchmarks.broker.generator import LoadGenerator
 from tests.benchmarks.broker.scale import Scale
 from tests.benchmarks.broker.sends import compared
-from tests.benchmarks.broker.table import Table, size
+from tests.benchmarks.broker.table import size
+from tests.benchmarks.documents import Table
 
 _TOPIC: Final = "Restart"
 _LOAD_MS: Final = 2000

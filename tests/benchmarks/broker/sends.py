@@ -11,7 +11,9 @@ from tests.benchmarks.broker import targets
 from tests.benchmarks.broker.engines import Site, medians, say, sites, warm_up, write_back
 from tests.benchmarks.broker.generator import LoadGenerator, Window
 from tests.benchmarks.broker.scale import Scale
-from tests.benchmarks.broker.table import Table, number, size
+from tests.benchmarks.broker.table import size
+from tests.benchmarks.documents import Table, number
+from tests.benchmarks.targets import Target
 from tests.support.apache import Engine
 
 
@@ -143,7 +145,7 @@ def _add_memory(memory: Table, body_bytes: int, pair: dict[Engine, Site]) -> Non
         memory.rows.append(row + compared(targets.LOADED_MEMORY, one, other))
 
 
-def compared(target: targets.Target, ours: float, apache: float) -> list[str]:
+def compared(target: Target, ours: float, apache: float) -> list[str]:
     """Return three cells: both figures and the verdict on their ratio."""
     return [number(ours), number(apache), target.verdict(ours / apache if apache else 0.0)]
 

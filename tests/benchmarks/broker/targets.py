@@ -2,32 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A bound for a ratio: at least ``limit``, or at most."""
-
-    limit: float
-    at_least: bool = False
-
-    def is_met(self, ratio: float) -> bool:
-        return ratio >= self.limit if self.at_least else ratio <= self.limit
-
-    def verdict(self, ratio: float) -> str:
-        """Return the ratio, what became of the target, and the target."""
-        sign = "≥" if self.at_least else "≤"
-        return f"{ratio:.2f} {'met' if self.is_met(ratio) else 'missed'} ({sign} {self.limit:g})"
-
-
-def at_least(limit: float) -> Target:
-    return Target(limit, at_least=True)
-
-
-def at_most(limit: float) -> Target:
-    return Target(limit)
+from tests.benchmarks.targets import Target, at_least, at_most
 
 
 def send_rate(threads: int) -> Target:

@@ -12,9 +12,14 @@ from tests.benchmarks.broker import targets
 from tests.benchmarks.broker.engines import alternating, middle
 from tests.benchmarks.broker.generator import Window
 from tests.benchmarks.broker.scale import FULL, GIB
-from tests.benchmarks.broker.table import BEGIN, END, Table, in_short, number, size, with_figures
+from tests.benchmarks.broker.table import in_short, size
+from tests.benchmarks.documents import END, Table, begin, number, with_figures
+from tests.benchmarks.targets import Target, at_least, at_most
 
 pytestmark = pytest.mark.unit
+
+COMMAND = bench_broker.COMMAND
+BEGIN = begin(COMMAND)
 
 
 def window(rate: float, *cpu_us: float, errors: int = 0, first_error: str = "") -> Window:
@@ -24,15 +29,13 @@ def window(rate: float, *cpu_us: float, errors: int = 0, first_error: str = "") 
 @pytest.mark.parametrize(
     ("target", "ratio", "text"),
     [
-        (targets.at_least(1.7), 1.7, "1.70 met (≥ 1.7)"),
-        (targets.at_least(1.7), 1.69, "1.69 missed (≥ 1.7)"),
-        (targets.at_most(0.4), 0.4, "0.40 met (≤ 0.4)"),
-        (targets.at_most(0.4), 0.55, "0.55 missed (≤ 0.4)"),
+        (at_least(1.7), 1.7, "1.70 met (≥ 1.7)"),
+        (at_least(1.7), 1.69, "1.69 missed (≥ 1.7)"),
+        (at_most(0.4), 0.4, "0.40 met (≤ 0.4)"),
+        (at_most(0.4), 0.55, "0.55 missed (≤ 0.4)"),
     ],
 )
-def test_a_verdict_says_ratio_outcome_and_target(
-    target: targets.Target, ratio: float, text: str
-) -> None:
+def test_a_verdict_says_ratio_outcome_and_target(target: Target, ratio: float, text: str) -> None:
     assert target.verdict(ratio) == text
 
 
@@ -86,9 +89,9 @@ def test_verdicts_are_told_in_short_of_one_size_and_counted_of_all() -> None:
 
 def test_figures_replace_what_stands_between_the_markers_and_nothing_else() -> None:
     document = f"# Title\n\n{BEGIN}\nold | figures\n{END}\n\nThe end.\n"
-    once = with_figures(document, "new\n")
+    once = with_figures(document, COMMAND, "new\n")
     assert once == f"# Title\n\n{BEGIN}\n\nnew\n\n{END}\n\nThe end.\n"
-    assert with_figures(once, "new") == once
+    assert with_figures(once, COMMAND, "new") == once
 
 
 @pytest.mark.parametrize(
@@ -96,7 +99,7 @@ def test_figures_replace_what_stands_between_the_markers_and_nothing_else() -> N
 )
 def test_a_document_without_one_section_is_refused(document: str) -> None:
     with pytest.raises(ValueError, match="figures"):
-        with_figures(document, "new")
+        with_figures(document, COMMAND, "new")
 
 
 def test_figures_have_as_many_digits_as_say_something() -> None:
