@@ -7,6 +7,7 @@ from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
+from pluggy import Result
 
 REQUIRE_ALL = os.environ.get("FAILBACK_REQUIRE") == "all"
 
@@ -17,9 +18,9 @@ settings.load_profile("machines-are-noisy")
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, None]:
+) -> Generator[None, Result[pytest.TestReport], None]:
     outcome = yield
-    report = outcome.get_result()  # type: ignore[attr-defined]
+    report = outcome.get_result()
     if REQUIRE_ALL and report.skipped:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"

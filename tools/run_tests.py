@@ -54,6 +54,7 @@ TIERS: dict[str, list[Command]] = {
         [str(BIN / "ruff"), "check", *SOURCES],
         [str(BIN / "ruff"), "format", "--check", *SOURCES],
         [sys.executable, "-m", "mypy"],
+        [sys.executable, "-m", "mypy", "tests", "tools"],
         [str(BIN / "lint-imports")],
     ],
     "java-setup": [[sys.executable, "tools/setup_java.py"]],

@@ -167,10 +167,8 @@ class Bench:
     def run(self) -> None:
         self.line("calibration: pack + crc + join", self.base)
         for per_commit in (1, 16, 64):
-            self.line(
-                f"append + commit, {per_commit} per commit, 4 queues",
-                self.timed(lambda store, n=per_commit: append(store, self.body, self.count, n)),
-            )
+            work = partial(append, body=self.body, count=self.count, per_commit=per_commit)
+            self.line(f"append + commit, {per_commit} per commit, 4 queues", self.timed(work))
         self.line(
             "append_batch of 32 + commit",
             self.timed(lambda store: append_batches(store, self.body, self.count)),

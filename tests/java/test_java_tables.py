@@ -52,7 +52,7 @@ async def test_auto_creation_breaks_for_good_as_it_does_with_apache(lab: Lab) ->
     outcomes = {}
     ns = lab.namesrv()
     for engine in ("apache", "failback"):
-        broker = lab.broker(engine, ns, name=engine)  # type: ignore[arg-type]
+        broker = lab.broker(engine, ns, name=engine)
         broker.start()
         async with AdminClient([]) as admin:
             perms = []

@@ -19,8 +19,8 @@ from tools.setup import SetupError
 from tools.setup_spark import ensure_s3a
 
 from failback.analytics.engines.spark import why_not
-from failback.analytics.jobs.bench import Plan, generate
 from failback.analytics.report import read_report, report
+from failback.analytics.synthetic import Plan, generate
 from failback.client.consumelog.upload import UploadShipper
 from tests.support.collector_lab import RUN, CollectorLab, write_log
 from tests.support.polling import SCALE

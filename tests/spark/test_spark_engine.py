@@ -233,8 +233,8 @@ def test_parquet_of_every_table_reads_equal_in_both_engines(
     from failback.client.consumelog.schema import TABLES, spark_ddl
     from tests.support.run_builder import RunBuilder
 
-    samples = {"N": "näme", "s": "t\n", "T": 5, "l": 1 << 40, "i": 7, "b": True}
-    samples |= {"id": b"i" * 16, "x": b"\0\xff", "S": ["a", "b"]}  # type: ignore[dict-item]
+    samples: dict[str, Any] = {"N": "näme", "s": "t\n", "T": 5, "l": 1 << 40, "i": 7, "b": True}
+    samples |= {"id": b"i" * 16, "x": b"\0\xff", "S": ["a", "b"]}
     b = RunBuilder("tables")
     for name, table in TABLES.items():
         b.add(name, **{column.name: samples[column.kind] for column in table.own})

@@ -22,12 +22,12 @@ from failback.analytics.engines.local import LocalEngine
 from failback.analytics.engines.spark import why_not
 from failback.analytics.jobs import normalise, reconsume, stream
 from failback.analytics.jobs import report as jobs_report
-from failback.analytics.jobs.bench import Plan, generate
 from failback.analytics.lake import open_lake
 from failback.analytics.lake_store import open_store
 from failback.analytics.normalise import Dropped
 from failback.analytics.report import read_report, report
 from failback.analytics.run_folder import read_run_folder
+from failback.analytics.synthetic import Plan, generate
 from tests.support.histories import random_history
 from tests.support.live_totals import batch_totals
 from tests.support.run_builder import merged

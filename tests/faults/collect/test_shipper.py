@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,13 +111,14 @@ def test_a_collector_that_is_killed_under_a_shipper_has_each_segment_once(tmp_pa
                 )
             )
 
+        def ships(before: int) -> bool:
+            return len(list(hot.glob("*.fblog"))) < before or before == 0
+
         thread = threading.Thread(target=ship)
         thread.start()
         for _ in range(3):
             before = len(list(hot.glob("*.fblog")))
-            wait_until(
-                lambda n=before: len(list(hot.glob("*.fblog"))) < n or n == 0, "it ships", 120
-            )
+            wait_until(partial(ships, before), "it ships", 120)
             time.sleep(drawn.uniform(0, 0.1))
             lab.kill()
             lab.start()

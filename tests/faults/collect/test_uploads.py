@@ -177,7 +177,7 @@ class Storm:
 def storm(folder: Path, *, count: int, segments: int, kills: int, seed: int) -> Counter[str]:
     """Run one storm and compare the lake with the truth; returns how often each answer came."""
     hot = folder / "hot"
-    last, uploads, number = {}, [], 0
+    last, uploads, number = dict[int, int](), list[Upload](), 0
     while len(uploads) < segments:
         number += 1
         last[number] = write_log(hot / str(number), proc_no=number, deliveries=150)

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -62,7 +63,7 @@ def test_a_killed_init_takes_its_child_along(lab: InitLab) -> None:
         process.kill()
         ended(process)
         record = json.loads((lab.run_dir / "child.json").read_text())
-        wait_until(lambda pid=record["pid"]: gone(pid), "the child dies with its init")
+        wait_until(partial(gone, record["pid"]), "the child dies with its init")
         (lab.run_dir / "child.json").unlink()
     assert lab.deaths() == [], "nobody was there to see these deaths"
 

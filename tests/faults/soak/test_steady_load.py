@@ -181,7 +181,8 @@ class Soak:
         assert not any(consumer.gaps or consumer.moved for consumer in self.consumers)
         logs = [broker.store / "commitlog" for broker in (self.master, self.slave)]
         await _reached(lambda: _tail(logs[0]) == _tail(logs[1]), "the slave has everything")
-        for end in (*self.consumers, self.old_reader, self.producer):
+        ends: list[Consumer | Producer] = [*self.consumers, self.old_reader, self.producer]
+        for end in ends:
             end.close()
         for broker in (self.master, self.slave):
             assert await asyncio.to_thread(broker.stop) == 0

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from failback.client.admin import AdminClient
+from tests.support.apache import Engine
 from tests.support.java_lab import Lab
 from tests.support.outage import BEFORE, MEANWHILE, Outage
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.integration
 
-OURS = ("failback", "failback")
+OURS: tuple[Engine, Engine] = ("failback", "failback")
 
 
 @pytest.fixture
@@ -57,9 +58,8 @@ async def test_the_rules_decide_what_is_left_of_an_outage(
 async def test_what_was_saved_is_counted(lab: Lab) -> None:
     ns = lab.namesrv()
     port = free_port()
-    settings = {"failbackRules": "guarded"}
     async with AdminClient([ns.address]) as admin:
-        outage = Outage.of(lab, admin, ns, OURS, settings)
+        outage = Outage.of(lab, admin, ns, OURS, {"failbackRules": "guarded"})
         outage.master.settings["failbackHttpPort"] = port  # from its second start on
         await outage.live()
         assert guarded_offsets(port) == ["1.0"]

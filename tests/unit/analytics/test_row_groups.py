@@ -28,8 +28,13 @@ pytestmark = pytest.mark.unit
 def row_groups(path: Path, columns: dict[str, Any], size: int, **options: Any) -> list[RowGroup]:
     pq.write_table(pa.table(columns), path, row_group_size=size, **options)
     found: list[RowGroup] = []
+
+    def note(group: RowGroup) -> bool:
+        found.append(group)
+        return False
+
     with pq.ParquetFile(path) as file:
-        wanted_groups(file, lambda group: bool(found.append(group)))
+        wanted_groups(file, note)
     return found
 
 

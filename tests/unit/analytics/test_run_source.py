@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.jobs.bench import Plan, generate
 from failback.analytics.lake_command import main
 from failback.analytics.report import read_report, report_many
 from failback.analytics.run_source import source_in_lake
+from failback.analytics.synthetic import Plan, generate
 
 pytestmark = pytest.mark.unit
 PLAN = Plan(rows=2_000, groups=2, seed=9)

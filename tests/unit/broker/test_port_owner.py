@@ -8,7 +8,8 @@ import socket
 
 import pytest
 
-from failback.broker.port_owner import bind_error, port_owner
+from failback.broker.port_owner import bind_error
+from failback.client.port_owner import port_owner
 
 pytestmark = pytest.mark.unit
 

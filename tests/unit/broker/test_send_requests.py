@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -199,7 +200,7 @@ REFUSALS = [
 @pytest.mark.parametrize(("fields", "code", "remark"), REFUSALS)
 @pytest.mark.parametrize("serialize_type", [0, 1])
 async def test_a_refusal_has_code_and_reason_and_stores_nothing(
-    tmp_path: Path, fields: dict[str, object], code: int, remark: str, serialize_type: int
+    tmp_path: Path, fields: dict[str, Any], code: int, remark: str, serialize_type: int
 ) -> None:
     async with broker_lab(tmp_path) as lab:
         client = lab.connect()
@@ -289,7 +290,7 @@ async def test_a_stopping_broker_takes_no_messages(tmp_path: Path) -> None:
 # --- retries ----------------------------------------------------------------------------------
 
 
-async def send_retry(lab: BrokerLab, times: int, **fields: object) -> RemotingCommand:
+async def send_retry(lab: BrokerLab, times: int, **fields: Any) -> RemotingCommand:
     return await lab.connect().send(topic="%RETRY%CG", reconsume_times=times, **fields)
 
 

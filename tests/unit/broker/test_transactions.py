@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -232,7 +233,7 @@ def asked_of(client: LabClient) -> list[RemotingCommand]:
     ]
 
 
-async def born_now(client: LabClient, lab: BrokerLab, **fields: object) -> Half:
+async def born_now(client: LabClient, lab: BrokerLab, **fields: Any) -> Half:
     """Prepare a message that is as old as its record."""
     before = await client.send(b"clock", topic="Clock")
     assert before.code == 0

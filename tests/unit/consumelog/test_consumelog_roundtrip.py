@@ -32,7 +32,7 @@ def rows(lake: Path, table: str) -> list[dict[str, object]]:
 
 def test_a_row_of_every_table_survives_to_parquet(tmp_path: Path) -> None:
     samples = {"N": "name", "s": "täxt\n", "T": 5, "l": 1 << 40, "i": 7, "b": True}
-    samples |= {"id": b"i" * 16, "x": b"\0\xff", "S": ["a", "b"]}  # type: ignore[dict-item]
+    samples |= {"id": b"i" * 16, "x": b"\0\xff", "S": ["a", "b"]}
     written = {}
     with open_log(tmp_path / "hot") as log:
         for name, table in TABLES.items():

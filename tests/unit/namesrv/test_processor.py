@@ -125,7 +125,7 @@ def test_the_checksum_of_the_body_is_checked_where_given(asker: Asker) -> None:
     ("body", "more"), [(b"{", {}), (b"[]", {}), (b"no zlib", {"compressed": True})]
 )
 def test_an_unreadable_body_changes_nothing(
-    asker: Asker, body: bytes, more: dict[str, object]
+    asker: Asker, body: bytes, more: dict[str, bool]
 ) -> None:
     response = asker.register(body=body, **more)
     assert response.code == 1

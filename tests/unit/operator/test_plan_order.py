@@ -71,7 +71,7 @@ def test_name_servers_and_what_pods_need_come_first() -> None:
 
 
 def test_masters_wait_for_ready_name_servers_and_slaves_for_masters() -> None:
-    made = (CLUSTER[1], CLUSTER[3], NAME_SERVER)
+    made: tuple[Object, ...] = (CLUSTER[1], CLUSTER[3], NAME_SERVER)
     assert touched(plan(observed(*made), CLUSTER)) == []
     assert touched(plan(observed(*made, ready=("main-ns",)), CLUSTER)) == ["StatefulSet/demo-0-0"]
     made = (*made, CLUSTER[2])

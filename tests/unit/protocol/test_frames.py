@@ -28,7 +28,7 @@ def cut(stream: bytes, sizes: list[int]) -> Iterator[bytes]:
 @given(sent=st.lists(frames), sizes=st.lists(st.integers(0, 50)))
 def test_frames_survive_any_cut_of_the_stream(sent: list[Frame], sizes: list[int]) -> None:
     stream = b"".join(encode_frame(f.serialize_type, f.header, f.body) for f in sent)
-    reader, received = FrameReader(), []
+    reader, received = FrameReader(), list[Frame]()
     for chunk in cut(stream, sizes):
         reader.receive_data(chunk)
         received += iter(reader.next_frame, None)

@@ -148,7 +148,9 @@ def test_the_fast_way_takes_raw_numbers_but_not_for_strings() -> None:
     decoder = envelope_decoder(SendMessageRequestHeaderV2)
 
     def decode(ext: str) -> SendMessageRequestHeaderV2:
-        return decoder.decode('{"code":310,"opaque":1,"extFields":{' + ext + "}}").extFields
+        text = '{"code":310,"opaque":1,"extFields":{' + ext + "}}"
+        header: SendMessageRequestHeaderV2 = decoder.decode(text).extFields
+        return header
 
     ext = '"a":"PG","b":"T","c":"TBW102","d":4,"e":"0","f":0,"g":1700000000000,"h":0'
     assert decode(ext).queue_id == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.unit
 ROOT = Path("/s")
 QUEUES = "consumequeue"
 HOUR_MS = 3_600_000
-QUIET = {
+QUIET: dict[str, Any] = {
     "flush_interval_ms": HOUR_MS,
     "flush_thorough_interval_ms": HOUR_MS,
     "consume_queue_flush_interval_ms": HOUR_MS,
@@ -104,7 +105,7 @@ async def test_a_clean_stop_writes_them() -> None:
 
 async def test_a_queue_that_gets_many_is_written_at_once() -> None:
     files = CrashingFiles()
-    settings = {"mapped_file_bytes": 1 << 20, "consume_queue_file_bytes": 1 << 20}
+    settings: dict[str, Any] = {"mapped_file_bytes": 1 << 20, "consume_queue_file_bytes": 1 << 20}
     async with Running(open_store(ROOT, files, **settings, **QUIET)) as store:
         for _ in range(1024):
             put(store, b"")

@@ -26,7 +26,7 @@ from failback.broker.store.index_keys import (
     split_packed,
 )
 from tests.support.crashing_files import CrashingFiles
-from tests.unit.store.test_native_dispatch import mutated, some_log
+from tests.support.odd_logs import mutated, some_log
 
 pytestmark = [
     pytest.mark.unit,

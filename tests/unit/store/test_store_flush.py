@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.unit
 
 ROOT = Path("/s")
 HOUR_MS = 3_600_000
-QUIET = {
+QUIET: dict[str, Any] = {
     "flush_interval_ms": HOUR_MS,
     "flush_thorough_interval_ms": HOUR_MS,
     "consume_queue_flush_interval_ms": HOUR_MS,

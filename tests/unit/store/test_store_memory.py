@@ -203,8 +203,7 @@ def open_descriptors(root: Path) -> int:
 
 def test_cold_files_are_unmapped(tmp_path: Path) -> None:
     clock = Clock()
-    limits = {"max_mapped_log_files": 3, "max_mapped_queue_files": 5}
-    store = open_store(tmp_path, clock=clock, **limits)
+    store = open_store(tmp_path, clock=clock, max_mapped_log_files=3, max_mapped_queue_files=5)
     fill(store, clock, 40, queues=8)
     for _ in range(2):
         assert len(log_messages(store)) == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from tests.support.store_kit import Clock, open_store, put, put_all
 pytestmark = pytest.mark.unit
 
 ROOT = Path("/s")
-BIG = {"mapped_file_bytes": 1 << 22, "consume_queue_file_bytes": 20 * 2000}
+BIG: dict[str, Any] = {"mapped_file_bytes": 1 << 22, "consume_queue_file_bytes": 20 * 2000}
 FIXED = 91 + len("TopicTest")
 
 

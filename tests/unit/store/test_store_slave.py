@@ -142,7 +142,7 @@ def test_a_record_whose_parts_do_not_add_up_is_skipped() -> None:
     master, slave = busy_master(), open_slave()
     data = bytearray(master.read_raw(0, 1024))
     data[87] += 1  # the body's length of the first record
-    slave.append_raw(0, data)
+    slave.append_raw(0, bytes(data))
     assert slave.dispatch_stuck_at is None
     assert slave.min_queue_offset("TopicTest", 0) == 1
 
@@ -162,7 +162,7 @@ def test_an_entry_that_would_leave_a_gap_is_refused(caplog: pytest.LogCaptureFix
     data = bytearray(master.read_raw(0, 1024))
     data[100 + 1 + 27] = 9  # the second record's queue offset
     slave = open_slave()
-    slave.append_raw(0, data)
+    slave.append_raw(0, bytes(data))
     assert slave.max_queue_offset("TopicTest", 0) == 1
     assert "expects queue_offset=1" in caplog.text
     assert slave._queues.find_or_create(b"TopicTest", 0).misplaced_count == 2
@@ -177,7 +177,7 @@ def test_an_offset_that_no_queue_has_makes_no_file(given: int, first: bool) -> N
     at = 20 if first else 101 + 20
     data[at : at + 8] = given.to_bytes(8, "big", signed=True)
     slave = open_slave(files)
-    slave.append_raw(0, data)
+    slave.append_raw(0, bytes(data))
     assert slave._queues.find_or_create(b"TopicTest", 0).misplaced_count == 1
     slave.close()
     again = open_slave(files)
@@ -191,7 +191,7 @@ def test_a_delayed_message_of_an_impossible_time_is_due_at_the_last_one() -> Non
     data = bytearray(master.read_raw(0, 1024))
     data[56:64] = b"\x7f" + b"\xff" * 7  # when it was stored
     slave = open_slave()
-    slave.append_raw(0, data)
+    slave.append_raw(0, bytes(data))
     assert [code for *_, code in slave.entries(SCHEDULE_TOPIC, 2, 0, 1)] == [(1 << 63) - 1]
 
 
@@ -211,9 +211,9 @@ async def test_an_error_of_dispatch_is_told_once_and_copying_goes_on(
     files.fail = mistaken
     told = "dispatch failed behind physical_offset=0"
     async with Running(open_slave(files)) as slave:
-        slave.append_raw(0, data[:150])
+        slave.append_raw(0, bytes(data[:150]))
         await until(lambda: told in caplog.text, "the report")
-        slave.append_raw(150, data[150:])
+        slave.append_raw(150, bytes(data[150:]))
         assert slave.dispatch_stuck_at == 0
     assert (slave.max_physical_offset, slave.dispatch_behind_bytes) == (303, 303)
     assert caplog.text.count(told) == caplog.text.count("RuntimeError: our mistake") == 1

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.children import finished, plan_children
-from failback.operator.planning.memory import Memory
+from failback.operator.planning.memory import Desired, Memory
 from failback.operator.planning.types import Apply, Shape
-from failback.operator.render.context import kubernetes_context
+from failback.operator.render.context import Context, kubernetes_context
 from tests.support.planning_world import World
 
 pytestmark = pytest.mark.unit
@@ -61,12 +62,19 @@ def test_what_is_no_longer_wanted_is_forgotten() -> None:
 def test_rendering_is_repeated_when_anything_it_depends_on_is_another() -> None:
     cluster, other = World().cluster, World().cluster
     here, there = (kubernetes_context(name, "0.1.0") for name in ("here", "there"))
-    memory, calls = Memory(), []
+    memory, calls = Memory(), 0
 
-    def rendered(*given: Any) -> int:
-        before = len(calls)
-        memory.render(*given, lambda: calls.append(1) or {})  # type: ignore[func-returns-value]
-        return len(calls) - before
+    def render() -> Desired:
+        nonlocal calls
+        calls += 1
+        return {}
+
+    def rendered(
+        cluster: BrokerCluster, addresses: list[str], context: Context, shape: Shape
+    ) -> int:
+        before = calls
+        memory.render(cluster, addresses, context, shape, render)
+        return calls - before
 
     first = (cluster, ["a:1"], here, Shape(1))
     assert rendered(*first) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -25,7 +26,7 @@ def shape(world: World, operation: Operation | None = None) -> Shape:
     return shape_of(world.cluster, world.status, world.observe(), operation)
 
 
-def files(world: World, found: Shape) -> dict[str, dict[str, str]]:
+def files(world: World, found: Shape) -> dict[str, Mapping[str, str]]:
     objects = render_cluster(world.cluster, NAME_SERVERS, CONTEXT, found)
     return {
         each["metadata"]["name"]: facts.properties(each)

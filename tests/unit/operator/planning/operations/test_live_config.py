@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from failback.operator.planning import facts
@@ -25,7 +27,7 @@ def done(world: World) -> list[str]:
     return found
 
 
-def file(world: World, pair: int, ordinal: int) -> dict[str, str]:
+def file(world: World, pair: int, ordinal: int) -> Mapping[str, str]:
     return facts.properties(world.objects["ConfigMap", f"orders-{pair}-{ordinal}"])
 
 
