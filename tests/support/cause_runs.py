@@ -88,13 +88,15 @@ class CauseRun:
 
     def experiment(self) -> ChaosExperiment:
         """The experiment of this run."""
-        made = experiment(
+        switches = {"drain_on_shutdown_ms": 100_000, **self.switches}
+        return experiment(
             [dict(each) for each in self.faults],
             topic=TOPIC,
             name=f"cause-{self}",
             members=self.members,
             load=dict(self.load),
             group=dict(self.group),
+            workload={**self.workload, "switches": switches},
             warmupSeconds=20,
             steadyState={"holdSeconds": 10, "timeoutSeconds": 300},
             cooldownSeconds=self.cooldown,
@@ -103,17 +105,6 @@ class CauseRun:
             healDeadlineSeconds=600,
             timeoutSeconds=3000,
         )
-        document = json.loads(made.source)
-        workload = document["spec"]["workload"]
-        workload |= dict(self.workload)
-        workload["switches"] = {"drain_on_shutdown_ms": 100_000, **self.switches}
-        return _parsed(document)
-
-
-def _parsed(document: Any) -> ChaosExperiment:
-    from failback.chaos.spec import parse_experiment
-
-    return parse_experiment(json.dumps(document))
 
 
 @dataclass(frozen=True)
@@ -185,12 +176,15 @@ def carry_out_on(cluster: LocalCluster, run: CauseRun, run_dir: Path) -> Labelle
     """Run it, report with the local engine, and read the labels.
 
     Raises:
-        AssertionError: The run was not honest, or not drained: it proves nothing.
+        AssertionError: The run was not honest, or not drained: it proves nothing. Or an answer of
+            a broker was called unexplained: these brokers do it right.
     """
     outcome, said = _run(run, cluster, run_dir)
     assert outcome.exit_code == 0, (str(run), outcome, said[-8:])
     paths = report(run_dir, "local")
-    return Labelled(run, labels_of(json.loads(paths.json.read_text())), run_dir)
+    document = json.loads(paths.json.read_text())
+    assert not document["resume_points"]["unexplained"], (str(run), document["resume_points"])
+    return Labelled(run, labels_of(document), run_dir)
 
 
 def _run(run: CauseRun, cluster: LocalCluster, run_dir: Path) -> tuple[RunOutcome, list[str]]:

@@ -111,6 +111,7 @@ def experiment(
     """A short experiment; seconds in it are unscaled."""
     group = spec.pop("group", {})
     load = spec.pop("load", {})
+    workload = spec.pop("workload", {})
     document = {
         "apiVersion": "failback.dev/v1alpha1",
         "kind": "ChaosExperiment",
@@ -133,6 +134,7 @@ def experiment(
                         **group,
                     }
                 ],
+                **workload,
             },
             "faults": faults,
             "warmupSeconds": 5,

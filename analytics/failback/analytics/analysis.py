@@ -25,7 +25,6 @@ from failback.analytics.engines.base import Engine, Forbidden, StageA
 from failback.analytics.epochs import Queue
 from failback.analytics.history import (
     FaultStep,
-    GroupQueue,
     History,
     add_events,
     read_history,
@@ -38,12 +37,10 @@ from failback.analytics.memory import give_back
 from failback.analytics.partials import Context, Outage, Phase, context_of
 from failback.analytics.run_folder import RunFolder
 from failback.analytics.trace import evidence
-from failback.analytics.windows import Window, redelivered_of, windows_of
+from failback.analytics.windows import Redelivered, Window, redelivered_of, windows_of
 
 QUIET_NS: Final = 5_000_000_000
 """A send counts as recovered when no failing one starts within this time after it."""
-_SAMPLE_SLACK_NS: Final = 1_000_000_000
-_LONG_AGO: Final = -(1 << 62)
 
 
 @dataclass(slots=True)
@@ -67,8 +64,8 @@ class Analysis:
     """Per outage whether any send failed after it."""
     distances: Sequence[Distance]
     """Per assignment."""
-    redelivered: Mapping[int, tuple[int, int, int]]
-    """Per assignment: repeats of copies of other holders, lowest offset, highest + 1."""
+    redelivered: Mapping[int, Redelivered]
+    """Per assignment, of those that delivered something again."""
     windows: Sequence[Window]
     timings: dict[str, float] = field(default_factory=dict)
 
@@ -90,7 +87,7 @@ def prepare(folder: RunFolder, lake: Lake, engine: Engine) -> Prepared:
         boots[start.broker].append(start.boot_ms)
     add_events(history, _known(engine.known(boots)) if boots else {})
     outages = outages_of(history.faults)
-    return Prepared(history, outages, context_of(history, outages, resume_windows(history)))
+    return Prepared(history, outages, context_of(history, outages))
 
 
 def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
@@ -121,6 +118,7 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
     resumed = engine.resumed(context, forbidden).to_pylist() if forbidden else []
     wanted = phases_found(stage_a.values)
     rows = engine.phase_rows(context, wanted).to_pylist() if wanted else []
+    distances = [coverage.distance_of(history, progress, a) for a in history.assignments]
     analysis = Analysis(
         folder=folder,
         lake=lake,
@@ -133,8 +131,8 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
         resumed={row["n1"]: row["value"] for row in resumed},
         phase_rows=_row_names(rows),
         failed_after={number: each.failed for number, each in enumerate(forbidden)},
-        distances=[coverage.distance_of(history, progress, a) for a in history.assignments],
-        redelivered=redelivered_of(repeats),
+        distances=distances,
+        redelivered=redelivered_of(repeats, [each.processed for each in distances]),
         windows=windows_of(history, repeats),
         timings=clock.laps,
     )
@@ -223,18 +221,6 @@ def outages_of(faults: Sequence[FaultStep]) -> list[Outage]:
             )
         )
     return sorted(found, key=lambda outage: (outage.killed, outage.fid))
-
-
-def resume_windows(history: History) -> dict[GroupQueue, list[tuple[int, int, int]]]:
-    """Per assignment from a store: since when commits may explain its start offset."""
-    found: dict[GroupQueue, list[tuple[int, int, int]]] = defaultdict(list)
-    for number, a in enumerate(history.assignments):
-        if a.src in ("STORE", "NO_ENTRY"):
-            polls = history.polls.get((a.src_addr or "", "code43"), ())
-            before = [t for t, binc in polls if t <= a.t and binc == a.src_binc]
-            lo = before[-1] - _SAMPLE_SLACK_NS if before else _LONG_AGO
-            found[a.key].append((number, lo, a.t))
-    return dict(found)
 
 
 @dataclass(frozen=True, slots=True)

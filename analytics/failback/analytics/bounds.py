@@ -207,7 +207,8 @@ def handover_figures(figures: Figures) -> list[Row]:
 
     For every queue's first assignment answered by the returned master whose previous owner had
     ended. ``loaded`` is the first sample of that incarnation's table, ``consumed`` the processed
-    frontier at the assignment. ``had`` is what the table held when the new owner asked: other than
+    frontier at the assignment: what was in hand when the owner ended, above it, comes again too and
+    is not counted. ``had`` is what the table held when the new owner asked: other than
     ``loaded`` where an owner that was slow to stop committed to the master after its return.
     """
     found = []
@@ -230,7 +231,7 @@ def handover_figures(figures: Figures) -> list[Row]:
             if loaded is None or consumed is None:
                 continue
             had = _had(figures, number, a, looks, loaded)
-            repeated, *_ = figures.analysis.redelivered.get(number, (0, 0, 0))
+            again = figures.analysis.redelivered.get(number)
             found.append(
                 {
                     "fid": outage.fid,
@@ -244,7 +245,7 @@ def handover_figures(figures: Figures) -> list[Row]:
                     "had": had,
                     "start": a.start_off,
                     "expected": max(0, consumed - had),
-                    "observed": repeated,
+                    "observed": again.finished if again else 0,
                     "clean_end": max(earlier, key=lambda p: p.t).end_reason == "SHUTDOWN",
                 }
             )

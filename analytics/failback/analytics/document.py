@@ -23,6 +23,7 @@ from failback.analytics import (
     measures,
     offsets,
     recovery,
+    resume,
     summary,
     tables,
 )
@@ -83,7 +84,7 @@ def build_report(analysis: Analysis, engine: str) -> tuple[Row, pa.Table]:
         "queues_truncated": truncated_queues,
         "rollbacks": rollbacks,
         "truncated": truncated,
-        "resume_points": offsets.resume_figures(figures),
+        "resume_points": resume.resume_figures(figures),
         "offset_drops": offsets.drop_figures(figures),
         "divergence": offsets.divergence_figures(figures),
         "loss": loss if complete else NO_LOSS,

@@ -1,9 +1,9 @@
-"""Where consumption resumed, and whether that is explained. Pure."""
+"""How far consumption went back, and what became of the offsets of brokers. Pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,12 +11,9 @@ from failback.analytics.columns import Columns
 from failback.analytics.history import Assignment
 from failback.analytics.intervals import Ints
 from failback.analytics.measures import Figures, Row
-from failback.analytics.partials import NULL_NUMBER
+from failback.analytics.resume import explain
 
 MAX_ROLLBACKS: Final = 10_000
-MAX_UNEXPLAINED: Final = 100
-MAX_ROWS: Final = 8
-NEXT_SAMPLE_NS: Final = 2_000_000_000
 
 
 def rollback_figures(figures: Figures) -> tuple[list[Row], list[Row]]:
@@ -39,7 +36,7 @@ def rollback_figures(figures: Figures) -> tuple[list[Row], list[Row]]:
         if distance.truncated:
             truncated.append({**place, "messages": distance.truncated})
         if distance.d_commit or distance.d_proc:
-            repeated, *_ = figures.analysis.redelivered.get(number, (0, 0, 0))
+            again = figures.analysis.redelivered.get(number)
             explained = explain(figures, number, a)
             rollbacks.append(
                 {
@@ -53,7 +50,7 @@ def rollback_figures(figures: Figures) -> tuple[list[Row], list[Row]]:
                     "processed": distance.processed,
                     "d_commit": distance.d_commit,
                     "d_proc": distance.d_proc,
-                    "redelivered": repeated,
+                    "redelivered": again.messages if again else 0,
                     "age_seconds": _age(figures, number, distance.committed),
                     "explained_by": explained.by,
                     "explained_rows": list(explained.rows),
@@ -85,94 +82,6 @@ def _age(figures: Figures, number: int, committed: int | None) -> float | None:
     again = (dups.ints("nth_of_copy") > 1) & (dups.ints("qoff") < committed)
     times = dups.ints("store_ms")[again]
     return int(times.max() - times.min()) / 1000 if times.size else None
-
-
-def resume_figures(figures: Figures) -> Row:
-    """``resume_points``: does every start offset that a broker gave have a source?"""
-    counts: dict[str, int] = defaultdict(int)
-    unexplained = []
-    for number, a in enumerate(figures.analysis.history.assignments):
-        if a.src not in ("STORE", "NO_ENTRY") or a.start_off < 0:
-            continue
-        by, legal, _ = explain(figures, number, a)
-        kind = "unexplained" if by is None else "unknown" if by == "unknown" else "explained"
-        counts[kind] += 1
-        if kind == "unexplained":
-            unexplained.append(
-                {
-                    "group": a.key.grp,
-                    "broker": a.key.broker,
-                    "topic": a.key.ptopic,
-                    "qid": a.key.qid,
-                    "t_ns": a.t,
-                    "start": a.start_off,
-                    "src_bid": a.src_bid,
-                    "src_binc": a.src_binc,
-                    "legal": sorted(legal)[:20],
-                }
-            )
-    return {
-        "checked": sum(counts.values()),
-        "explained": counts["explained"],
-        "unknown": counts["unknown"],
-        "unexplained": unexplained[:MAX_UNEXPLAINED],
-        "unexplained_count": counts["unexplained"],
-    }
-
-
-class Explained(NamedTuple):
-    """What made an answer legal, all that would have been, and the rows that say so."""
-
-    by: str | None
-    """``commit``, ``file``, ``sync``, ``reset``, ``no_entry``; ``unknown`` when it
-    cannot be told; ``None`` when nothing known gives it."""
-    legal: set[int]
-    rows: tuple[str, ...] = ()
-
-
-def explain(figures: Figures, number: int, a: Assignment) -> Explained:
-    """What made the answer that an assignment started from legal.
-
-    Legal are the values around the answer in the answering incarnation's own table, everything
-    committed to it since the last look into that table, and resets. The table as it was first seen
-    is the file it loaded; a slave's table changes by sync.
-    """
-    if a.src == "NO_ENTRY":
-        return Explained("no_entry", {0})
-    if a.src not in ("STORE",) or a.src_bid is None or a.src_binc is None:
-        return Explained("unknown", set())
-    history = figures.analysis.history
-    samples = [
-        sample
-        for sample in history.samples.get((a.key, "code43", a.src_bid), ())
-        if sample.binc == a.src_binc and (a.src_addr is None or sample.addr == a.src_addr)
-    ]
-    committed = [
-        told
-        for told in figures.told.get(number, ())
-        if told.bid == a.src_bid and told.binc in (a.src_binc, NULL_NUMBER)
-    ]
-    before = [sample for sample in samples if sample.t <= a.t]
-    after = [sample for sample in samples if sample.t > a.t]
-    resets = [reset for reset in history.resets.get(a.key, ()) if reset.t <= a.t]
-    looked = [*before[-1:], *after[:1]]
-    changed = "sync" if a.src_bid > 0 else "commit"
-    loaded = samples and a.start_off == samples[0].off and a.src_bid == 0
-    legal: set[int] = set()
-    for by, found in (
-        ("commit", committed),
-        ("reset", resets),
-        ("file" if loaded else changed, looked),
-    ):
-        legal |= {each.off for each in found}
-        rows = tuple(each.row for each in found if each.off == a.start_off)
-        if rows:
-            return Explained(by, legal, rows[:MAX_ROWS])
-    if not before or not after or after[0].t - a.t > NEXT_SAMPLE_NS:
-        return Explained("unknown", legal)
-    if a.src_bid > 0 and min(legal) <= a.start_off <= max(legal):
-        return Explained("unknown", legal)  # a sync between two looks may have carried it
-    return Explained(None, legal)
 
 
 def drop_figures(figures: Figures) -> list[Row]:

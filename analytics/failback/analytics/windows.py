@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,17 +33,43 @@ class Window:
     fid: str | None
 
 
-def redelivered_of(repeats: pa.Table) -> dict[int, tuple[int, int, int]]:
-    """Per assignment: distinct offsets delivered again, the lowest, and the highest + 1."""
+class Redelivered(NamedTuple):
+    """Distinct offsets that an assignment delivered again, after another holder."""
+
+    messages: int
+    low: int
+    """The lowest."""
+    high: int
+    """The highest + 1."""
+    finished: int
+    """How many lie below what was processed when the queue was taken: others were in hand."""
+
+
+def redelivered_of(repeats: pa.Table, processed: Sequence[int | None]) -> dict[int, Redelivered]:
+    """What each assignment delivered again. ``processed`` are frontiers, one per assignment."""
     found = repeats.select(["a_no", "qoff"]).filter(
         pc.and_(_again(repeats), repeats.column("a_no").is_valid())
     )
-    joined = found.group_by("a_no").aggregate(
-        [("qoff", "count_distinct"), ("qoff", "min"), ("qoff", "max")]
+    frontier = np.array([-1 if each is None else each for each in processed], np.int64)
+    number, qoff = found.column("a_no").to_numpy(), found.column("qoff").to_numpy()
+    finished = pc.if_else(pa.array(qoff < frontier[number]), found.column("qoff"), None)
+    joined = (
+        found.append_column("finished", finished)
+        .group_by("a_no")
+        .aggregate(
+            [
+                ("qoff", "count_distinct"),
+                ("qoff", "min"),
+                ("qoff", "max"),
+                ("finished", "count_distinct"),
+            ]
+        )
     )
-    columns = ("a_no", "qoff_count_distinct", "qoff_min", "qoff_max")
+    columns = ("a_no", "qoff_count_distinct", "qoff_min", "qoff_max", "finished_count_distinct")
     rows = zip(*(joined.column(name).to_pylist() for name in columns), strict=True)
-    return {number: (count, low, high + 1) for number, count, low, high in rows}
+    return {
+        number: Redelivered(count, low, high + 1, done) for number, count, low, high, done in rows
+    }
 
 
 def windows_of(history: History, repeats: pa.Table) -> list[Window]:

@@ -207,6 +207,18 @@ def test_a_handover_that_does_not_add_up_fails(tmp_path: Path) -> None:
     assert check["value"] == "Fail"
 
 
+def test_what_was_in_hand_at_the_stop_is_no_part_of_a_handover(tmp_path: Path) -> None:
+    b = handover(consumed=20, loaded=6)
+    b.deliver(20, 1990)  # begun before the stop, not finished: above all that was consumed
+    b.deliver(20, 4200, 4210, proc=2)
+    document = made(b, tmp_path / "r")
+    (row,) = document["handover"]
+    assert (row["consumed"], row["expected"], row["observed"]) == (20, 14, 14)
+    assert document["totals"]["dup"] == 15
+    (check,) = [check for check in document["checks"] if check["id"] == "handover:g"]
+    assert check["value"] == "Pass"
+
+
 @pytest.mark.parametrize("known_from", ["its-commit", "the-masters-table"])
 def test_an_owner_that_stops_after_the_return_has_told_the_master(
     tmp_path: Path, known_from: str

@@ -86,7 +86,7 @@ def context_in(source: RunSource, engine: SparkEngine) -> tuple[History, Context
         history,
         {(Queue(row["broker"], row["topic"], row["n1"]), row["n2"]): row["value"] for row in rows},
     )
-    return history, context_of(history, [], {})
+    return history, context_of(history, [])
 
 
 def aligned_deliveries(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:

@@ -29,6 +29,14 @@ class Told(NamedTuple):
     row: str
 
 
+class Owned(NamedTuple):
+    """A commit to a master near the end of an owner: incarnation, offset, carried by a pull."""
+
+    binc: int
+    off: int
+    pull: bool
+
+
 class Figures:
     """Lookups shared by the parts of a report."""
 
@@ -87,6 +95,14 @@ class Figures:
         for row in self.values("told"):
             name = row_id("commit", row["n6"], row["value"])
             found[row["n2"]].append(Told(row["n4"], row["n5"], row["n3"], name))
+        return found
+
+    @cached_property
+    def owned(self) -> dict[int, list[Owned]]:
+        """Per assignment what its master was told since shortly before the last owner's end."""
+        found: dict[int, list[Owned]] = defaultdict(list)
+        for row in self.values("owned"):
+            found[row["n2"]].append(Owned(row["n4"], row["n3"], bool(row["n5"])))
         return found
 
     def depths(self, family: str) -> pa.Table:

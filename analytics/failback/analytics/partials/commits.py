@@ -14,9 +14,10 @@ from failback.client.consumelog.schema import COMMIT_KINDS
 
 TAKEN_RESULTS: Final = frozenset({"OK", "SENT", *COMMIT_KINDS})
 """Results of commits that nothing contradicts: one-way ones are only known to have been sent."""
+_PULLS: Final = frozenset({"PULL"})
 COMMIT_COLUMNS: Final = (
     "host", "proc_no", "seq", "grp", "client_id", "broker", "ptopic", "qid", "off", "addr", "bid",
-    "binc", "t", "sent", "result",
+    "binc", "t", "sent", "result", "kind",
 )  # fmt: skip
 
 
@@ -55,4 +56,11 @@ def commit_partials(batch: pa.Table, context: Context) -> pa.Table:
         key = queue.at(which).and_(n2=number, n3=off[which], n4=bid[which], n5=binc[which])
         key = key.and_(n6=rows["proc_no"][which])
         out.values(MAX, "told", key.at(near), rows["seq"][which][near])
+    windows = rows.windows(names, t, context.owner_windows)
+    if windows is not None:
+        which, number = windows
+        near = (sent & rows.valid("bid") & (rows["bid"] == 0))[which]
+        key = queue.at(which).and_(n2=number, n3=off[which], n4=binc[which])
+        key = key.and_(n5=rows.one_of("kind", _PULLS)[which].astype(np.int64))
+        out.values(MAX, "owned", key.at(near), rows["seq"][which][near])
     return out.table()

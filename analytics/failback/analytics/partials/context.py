@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from failback.analytics.align import Clocks
+from failback.analytics.commit_windows import CommitWindows, owner_windows, resume_windows
 from failback.analytics.definitions import DEFAULT, FOREVER, Definitions
 from failback.analytics.epochs import Queue, QueueEvents
 from failback.analytics.history import GroupQueue, History
@@ -44,10 +45,10 @@ class Context:
     ok_bin_ns: int = OK_BIN_NS
     """Width of the bins of successes: 10 ms, wider in runs of more than 11 minutes."""
     outages: tuple[Outage, ...] = ()
-    resume_windows: Mapping[GroupQueue, Sequence[tuple[int, int, int]]] = field(
-        default_factory=dict
-    )
-    """Per queue: (assignment number, from, to): commits in between may explain its start."""
+    resume_windows: CommitWindows = field(default_factory=dict)
+    """Commits in between may explain the start of an assignment."""
+    owner_windows: CommitWindows = field(default_factory=dict)
+    """Commits in between, of the owner before it, bound what its start may be."""
     until_ns: int = FOREVER
     definitions: Definitions = DEFAULT
 
@@ -59,7 +60,6 @@ class Context:
 def context_of(
     history: History,
     outages: Sequence[Outage],
-    resume_windows: Mapping[GroupQueue, Sequence[tuple[int, int, int]]],
 ) -> Context:
     end_ns = history.folder.phases.get("end_ns") or 0
     return Context(
@@ -74,7 +74,8 @@ def context_of(
         },
         ok_bin_ns=max(OK_BIN_NS, -(-end_ns // MAX_OK_BINS)),
         outages=tuple(outages),
-        resume_windows=resume_windows,
+        resume_windows=resume_windows(history),
+        owner_windows=owner_windows(history),
         until_ns=history.folder.until_ns,
         definitions=history.folder.definitions,
     )
