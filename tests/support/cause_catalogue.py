@@ -288,12 +288,12 @@ RUNS: Final = (
     CauseRun(
         "SENDBACK_DUP",
         "handlers failed just when the client sent their messages back as timed out, so both"
-        " send-backs of one handling were stored (a `consumeTimeout` of 2 ms makes it common)",
+        " send-backs of one handling were stored (a `consumeTimeout` of 2 ms, with handlers of some"
+        " 4 ms, makes it common)",
         (_nothing(120),),
-        load={"ratePerSecond": 200},
-        group={"handler": {"meanMs": 0, "failRatio": 1.0}, "maxReconsumeTimes": 1},
+        load={"ratePerSecond": 400},
+        group={"handler": {"meanMs": 4, "failRatio": 1.0}, "maxReconsumeTimes": 1},
         switches={"consume_timeout_ms": 20},
-        members=2,
         slaves=0,
     ),
     CauseRun(
