@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from failback.analytics.dashboard.sources import ask_runtime
 from failback.cli.bundled import bundled
@@ -304,7 +304,7 @@ def test_a_real_cluster_is_shown_with_its_roles_and_offsets(
     assert ages["master"]["persist_age_seconds"] is not None
     assert ages["slave"]["sync_age_seconds"] is not None
     with ThreadPoolExecutor(1) as pool:  # this thread has the browser's event loop
-        pool.submit(asyncio.run, commit(cluster)).result()
+        pool.submit(asyncio.run, commit(cluster, "payments", 7)).result()
     with watched_page(browser, lab, 1280, "dark") as page:
         page.goto(lab.url + "/", wait_until="load")
         page.locator("#part-clusters").get_by_text("What a kill of this master").wait_for()
@@ -318,19 +318,56 @@ def test_a_real_cluster_is_shown_with_its_roles_and_offsets(
         values = page.locator("ol.lineage .value")
         values.first.wait_for()
         assert values.nth(1).inner_text() == "7", "the master's memory"
-        page.wait_for_function(  # its file, and the slave's copy, follow by themselves
-            "() => Array.from(document.querySelectorAll('ol.lineage .value')).slice(1)"
-            ".every(each => each.textContent === '7')"
-        )
+        expect_everywhere(page, 7)  # its file, and the slave's copy, follow by themselves
         assert serious(page) == []
         keep_picture(page, "lineage-1280-dark", tmp_path)
 
 
-async def commit(root: str) -> None:
+def test_what_changed_before_the_stream_was_open_is_shown(
+    browser: Browser, lab: DashboardLab, cluster: str
+) -> None:
+    """A page is read, then its stream opened: a change in between is told to nobody."""
+
+    def rows() -> Any:
+        return lab.ask("GET", "/api/v1/offsets?group=refunds").json()["offsets"]
+
+    def store(offset: int) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(asyncio.run, commit(cluster, "refunds", offset)).result()
+        shown = ["master_memory", "master_file", "slave_table"]
+        wait_until(
+            lambda: [row[name] for row in rows() for name in shown] == [offset] * 3,
+            "the offset is everywhere",
+        )
+
+    def late(route: Route) -> None:
+        store(9)
+        route.continue_()
+
+    wait_until(lambda: lab.ask("GET", "/api/v1/clusters").json()["clusters"], "the pair", 120)
+    store(8)
+    with watched_page(browser, lab, 1280, "light") as page:
+        page.goto(lab.url + "/offsets?group=refunds", wait_until="load")
+        link = page.locator("#part-offsets tbody th a").first.get_attribute("href")
+        page.route("**/api/v1/events*", late, times=1)
+        page.goto(f"{lab.url}{link}", wait_until="load")
+        expect_everywhere(page, 9)
+
+
+def expect_everywhere(page: Page, offset: int) -> None:
+    """The master's memory and file and the slave's copy, on the page of a queue."""
+    page.wait_for_function(
+        "offset => Array.from(document.querySelectorAll('ol.lineage .value')).slice(1)"
+        ".every(each => each.textContent === offset)",
+        arg=str(offset),
+    )
+
+
+async def commit(root: str, group: str, offset: int) -> None:
     """Store an offset on the master, as a consumer does."""
     view = ask_runtime(Path(root))
     assert view is not None
     (cluster,) = view["clusters"]
     async with AdminClient(cluster["nameservers"]) as admin:
         (data,) = (await admin.cluster_info()).broker_addr_table.values()
-        await admin.update_offset(data.broker_addrs[0], "payments", "orders", 0, 7)
+        await admin.update_offset(data.broker_addrs[0], group, "orders", 0, offset)

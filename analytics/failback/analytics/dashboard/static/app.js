@@ -171,7 +171,7 @@ if (document.body.dataset.live) {
   const state = document.getElementById("stream");
   const run = document.body.dataset.run;
   const events = new EventSource("/api/v1/events" + (run ? "?run=" + encodeURIComponent(run) : ""));
-  events.addEventListener("open", () => { state.textContent = "live"; });
+  events.addEventListener("open", () => { state.textContent = "live"; refresh(); }); // what changed until now was told to nobody
   events.addEventListener("error", () => { state.textContent = "connecting again"; });
   for (const kind of [...document.body.dataset.live.split(" "), "reset", "overrun"]) events.addEventListener(kind, refresh);
   addEventListener("pagehide", () => events.close());
