@@ -233,8 +233,9 @@ def _check_schema(table: str, schema: pa.Schema, path: str) -> list[str]:
             if not field_.nullable:
                 raise ReportInputError(f"column {field_.name} of {table} is missing", path)
             missing.append(field_.name)
-        elif plain_type(schema.field(at).type) != plain_type(field_.type):
-            found = schema.field(at).type
+            continue
+        found = schema.field(at).type
+        if found != field_.type and plain_type(found) != plain_type(field_.type):
             raise ReportInputError(
                 f"column {field_.name} of {table} is {found}, not {field_.type}", path
             )

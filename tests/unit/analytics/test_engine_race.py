@@ -38,7 +38,8 @@ def test_a_lap_has_its_own_peak_and_says_whether_its_answer_is_right(tmp_path: P
     usage.forget_peaks()
     resident = usage.peak_mib()
     take_and_give_back(512 * MIB)
-    (best,) = bench.race(tmp_path / "run", ["local-counts"], 2).values()
+    entry = bench.Entry("local-counts", tmp_path / "run")
+    best = bench.race([entry, entry])[entry]
     assert best.right
     assert 0 < best.peak_mib < resident + 256
     assert best.cpu_seconds > 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks import bench_analytics
-from tests.benchmarks.bench_analytics import Measured
+from tests.benchmarks.bench_analytics import Measured, order, parts
 from tests.benchmarks.documents import END, begin, with_figures
 from tests.benchmarks.targets import at_least, at_most
 
@@ -41,7 +41,7 @@ def test_figures_are_a_table_of_verdicts_and_one_of_seconds(
     options = argparse.Namespace(rows=1_000_000, rounds=2)
     head, _, tables = bench_analytics.as_markdown(options, found(), 7.4).partition("\n\n")
     assert head.startswith("2 cores, python 3.11. Measured 20")
-    assert head.endswith(" in 7 minutes, the least of 2 rounds.")
+    assert head.endswith(" in 7 minutes, the least of 2 rounds, of 8 of our counts.")
     assert tables.splitlines() == [
         "### 1,000,000 deliveries",
         "",
@@ -95,3 +95,12 @@ def test_a_document_without_a_place_is_refused_before_the_run(
 def test_the_published_document_has_a_place_for_figures() -> None:
     page = Path(__file__).parents[3] / "docs" / "analytics-engines.md"
     assert "new" in with_figures(page.read_text(), bench_analytics.COMMAND, "new")
+
+
+def test_laps_that_are_compared_take_turns(tmp_path: Path) -> None:
+    explaining, counting = parts(1_000_000, ["duckdb", "local-counts", "local-read"])
+    assert [(run.name, run.racing) for run in explaining] == [("half", ["local-read"])]
+    laps = [(entry.folder.name, entry.engine) for entry in order(counting, tmp_path, 2)]
+    assert laps.count(("whole", "duckdb")) == 2
+    short = [name for name, engine in laps if engine == "local-counts"]
+    assert short == ["whole", "tenth", "one queue", "many queues", "hot queue"] * 8

@@ -28,6 +28,7 @@ from failback.analytics.engines.passes import ATTEMPT_COLUMNS
 from failback.analytics.lake import Lake, open_lake
 from failback.analytics.normalise import deliver_columns
 from failback.analytics.run_folder import read_run_folder
+from failback.client.consumelog.schema import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +54,7 @@ def duckdb_counts(folder: Path, _: SparkSession | None) -> Answer:
 
 def local_counts(folder: Path, _: SparkSession | None) -> Answer:
     """Runs of offsets, swept; Parquet read included."""
-    lake = _lake(folder)
+    lake = _lake(folder, "deliver")
     found = [copies(chunk) for chunk in lake.chunks("deliver", KEYS)]
     return _of_depths(join_depths(found)[0]["copy"])
 
@@ -64,7 +65,9 @@ def spark_counts(folder: Path, spark: SparkSession | None) -> Answer:
     from failback.analytics.engines.spark.tasks import Pass, mapped
 
     assert spark is not None
-    found = mapped(spark, _lake(folder), [Pass("deliver", KEYS, copies)], partials.SCHEMA)
+    found = mapped(
+        spark, _lake(folder, "deliver"), [Pass("deliver", KEYS, copies)], partials.SCHEMA
+    )
     found = found.persist()
     try:
         return _of_depths(joined_depths(found)[0]["copy"])
@@ -174,9 +177,9 @@ def _says(truth: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
     return True
 
 
-def _lake(folder: Path) -> Lake:
+def _lake(folder: Path, *wanted: str) -> Lake:
     run = read_run_folder(folder)
-    return open_lake(run.lake, run.run_id)
+    return open_lake(run.lake, run.run_id, wanted or TABLES)
 
 
 def _spark_engine(spark: SparkSession | None) -> Callable[[Lake], Engine]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -25,7 +26,7 @@ class _Process:
     """What was last seen of one process, in ticks of the clock."""
 
     parent: _Key | None
-    own: int
+    own: float
     waited: int
     """What its ended children used, as far as it waited for them."""
     waited_at_first: int
@@ -46,7 +47,7 @@ class CpuMeter:
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._watch = threading.Thread(target=self._look_on, name="cpu-meter", daemon=True)
-        self._at_first = 0
+        self._at_first = 0.0
 
     def __enter__(self) -> Self:
         self._at_first = self._look()
@@ -65,7 +66,7 @@ class CpuMeter:
         while not self._over.wait(_LOOK_SECONDS):
             self._look()
 
-    def _look(self) -> int:
+    def _look(self) -> float:
         """Take notice of all living processes; ticks of the whole tree, ended ones included."""
         with self._lock:
             living = _living()
@@ -77,12 +78,12 @@ class CpuMeter:
                 self._seen[key] = _Process(above, own, waited, at_first)
             return self._total(living.keys() & self._seen.keys())
 
-    def _total(self, living: set[_Key]) -> int:
+    def _total(self, living: set[_Key]) -> float:
         below: dict[_Key | None, list[_Key]] = {}
         for key, process in self._seen.items():
             below.setdefault(process.parent, []).append(key)
 
-        def total(key: _Key) -> int:
+        def total(key: _Key) -> float:
             process, children = self._seen[key], below.get(key, [])
             ended = sum(total(child) for child in children if child not in living)
             waited = max(process.waited - process.waited_at_first, ended)
@@ -112,15 +113,18 @@ def peak_mib() -> int:
     return max(peaks)
 
 
-def _living() -> dict[_Key, tuple[int, int, int]]:
+def _living() -> dict[_Key, tuple[int, float, int]]:
     """This process and its descendants: the parent's number, ticks of its own, ticks waited for."""
-    found: dict[int, tuple[_Key, tuple[int, int, int]]] = {}
+    found: dict[int, tuple[_Key, tuple[int, float, int]]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 stat = (entry / "stat").read_text().rpartition(")")[2].split()
-                own, waited = int(stat[11]) + int(stat[12]), int(stat[13]) + int(stat[14])
+                waited = int(stat[13]) + int(stat[14])
                 pid = int(entry.name)
+                own: float = int(stat[11]) + int(stat[12])
+                if pid == os.getpid():  # known more exactly than in hundredths of a second
+                    own = time.process_time() * _TICKS_PER_SECOND
                 found[pid] = _Key(pid, int(stat[19])), (int(stat[1]), own, waited)
     mine = {os.getpid()}
     while more := {pid for pid, (_, (up, *_rest)) in found.items() if up in mine} - mine:

@@ -25,6 +25,8 @@ MIN: Final = 3
 NS: Final = 1_000_000_000
 NAMES: Final = ("grp", "broker", "topic")
 NUMBERS: Final = ("n1", "n2", "n3", "n4", "n5", "n6")
+_STRETCH: Final = 8
+"""Rows a stretch of equal keys has at least on average for its keys to be looked at once."""
 SCHEMA: Final = pa.schema(
     [
         ("op", pa.int8()),
@@ -93,42 +95,60 @@ class Key:
         """A dense code per row, and for each code a row that has it."""
         if not self.parts or not count:
             return np.zeros(count, np.int64), np.zeros(min(count, 1), np.int64)
+        covered: frozenset[str] = self._grouped[2] if self._grouped else frozenset()
+        columns = [part.rows() for name, part in self.parts.items() if name not in covered]
         code: Ints | None = None
-        span, covered = 1, frozenset[str]()
-        if self._grouped is not None:
-            part, span, covered = self._grouped
-            code = part.rows() if span > 1 else None
-        for name, part in self.parts.items():
-            if name in covered:
-                continue
-            values = part.rows()
-            least = int(values.min())
-            width = int(values.max()) - least + 1
-            if width == 1:
-                continue  # the same everywhere
-            if width > 4 * count + 1024:  # scattered numbers: their ranks are enough
-                unique, values = np.unique(values, return_inverse=True)
-                least, width = 0, unique.size
-            if code is None:
-                code, span = values - least, width
-                continue
-            if span * width > 4 * count + 1024:
-                unique, code = np.unique(code, return_inverse=True)
-                span = unique.size
-            code = code * width + (values - least)
-            span *= width
-        if code is None or span == 1:
-            return np.zeros(count, np.int64), np.zeros(1, np.int64)
-        if span > 4 * count + 1024:
-            _, first, dense = np.unique(code, return_index=True, return_inverse=True)
-            return dense, first
-        seen = np.full(span, -1, np.int64)
-        seen[code[::-1]] = np.arange(count - 1, -1, -1)
-        present = seen >= 0
-        if present.all():
-            return code, seen
-        rank = np.cumsum(present) - 1
-        return rank[code], seen[present]
+        span = 1
+        if self._grouped is not None and self._grouped[1] > 1:
+            code, span = self._grouped[0].rows(), self._grouped[1]
+        heads = _heads(columns if code is None else [code, *columns], count)
+        if heads is None:
+            return _packed(code, span, columns, count)
+        few = None if code is None else code[heads]
+        code, example = _packed(few, span, [values[heads] for values in columns], heads.size)
+        return np.repeat(code, np.diff(heads, append=count)), heads[example]
+
+
+def _heads(columns: Sequence[Ints], count: int) -> Ints | None:
+    """The first row of each stretch of equal rows, or None where stretches are short."""
+    changes = np.zeros(count, bool)
+    changes[0] = True
+    for values in columns:
+        changes[1:] |= values[1:] != values[:-1]
+        if np.count_nonzero(changes) > count // _STRETCH:
+            return None
+    return np.flatnonzero(changes)
+
+
+def _packed(code: Ints | None, span: int, columns: Sequence[Ints], count: int) -> tuple[Ints, Ints]:
+    for values in columns:
+        least = int(values.min())
+        width = int(values.max()) - least + 1
+        if width == 1:
+            continue  # the same everywhere
+        if width > 4 * count + 1024:  # scattered numbers: their ranks are enough
+            unique, values = np.unique(values, return_inverse=True)
+            least, width = 0, unique.size
+        if code is None:
+            code, span = values - least, width
+            continue
+        if span * width > 4 * count + 1024:
+            unique, code = np.unique(code, return_inverse=True)
+            span = unique.size
+        code = code * width + (values - least)
+        span *= width
+    if code is None or span == 1:
+        return np.zeros(count, np.int64), np.zeros(1, np.int64)
+    if span > 4 * count + 1024:
+        _, first, dense = np.unique(code, return_index=True, return_inverse=True)
+        return dense, first
+    seen = np.full(span, -1, np.int64)
+    seen[code[::-1]] = np.arange(count - 1, -1, -1)
+    present = seen >= 0
+    if present.all():
+        return code, seen
+    rank = np.cumsum(present) - 1
+    return rank[code], seen[present]
 
 
 class Grouping:
