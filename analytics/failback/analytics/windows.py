@@ -52,24 +52,19 @@ def redelivered_of(repeats: pa.Table, processed: Sequence[int | None]) -> dict[i
     )
     frontier = np.array([-1 if each is None else each for each in processed], np.int64)
     number, qoff = found.column("a_no").to_numpy(), found.column("qoff").to_numpy()
-    finished = pc.if_else(pa.array(qoff < frontier[number]), found.column("qoff"), None)
-    joined = (
-        found.append_column("finished", finished)
-        .group_by("a_no")
-        .aggregate(
-            [
-                ("qoff", "count_distinct"),
-                ("qoff", "min"),
-                ("qoff", "max"),
-                ("finished", "count_distinct"),
-            ]
-        )
-    )
-    columns = ("a_no", "qoff_count_distinct", "qoff_min", "qoff_max", "finished_count_distinct")
-    rows = zip(*(joined.column(name).to_pylist() for name in columns), strict=True)
-    return {
-        number: Redelivered(count, low, high + 1, done) for number, count, low, high, done in rows
-    }
+    order = np.argsort(packed_of([number, qoff]), kind="stable")
+    number, qoff = number[order], qoff[order]
+    once = np.ones(order.size, bool)
+    once[1:] = (number[1:] != number[:-1]) | (qoff[1:] != qoff[:-1])
+    number, qoff = number[once], qoff[once]
+    if not number.size:
+        return {}
+    starts = np.flatnonzero(np.diff(number, prepend=-1))
+    ends = np.append(starts[1:], number.size)
+    done = np.add.reduceat((qoff < frontier[number]).astype(np.int64), starts)
+    columns = (number[starts], ends - starts, qoff[starts], qoff[ends - 1] + 1, done)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return {a_no: Redelivered(*figures) for a_no, *figures in rows}
 
 
 def windows_of(history: History, repeats: pa.Table) -> list[Window]:

@@ -1,7 +1,11 @@
-"""The predictor over a grid of settings, on real local brokers: the table of docs/predictor.md."""
+"""The predictor over a grid of settings, on real local brokers: the table of docs/predictor.md.
+
+``FAILBACK_GRID_AT_ONCE`` says how many clusters run at a time.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,11 +18,11 @@ pytestmark = [pytest.mark.faults, pytest.mark.soak]
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
-    """Every cell, run so often; two clusters at a time."""
+    """Every cell, run so often."""
     folder = tmp_path_factory.mktemp("grid")
     kept = Kept(folder / "grid.json")
     runs = GridRuns(kept, folder, print)
-    runs.run(at_once=2)
+    runs.run(at_once=int(os.environ.get("FAILBACK_GRID_AT_ONCE", "2")))
     assert not runs.failures, runs.failures
     print(f"\n{table(kept.results)}")
     return kept
