@@ -41,7 +41,7 @@ def test_figures_are_a_table_of_verdicts_and_one_of_seconds(
     options = argparse.Namespace(rows=1_000_000, rounds=2)
     head, _, tables = bench_analytics.as_markdown(options, found(), 7.4).partition("\n\n")
     assert head.startswith("2 cores, python 3.11. Measured 20")
-    assert head.endswith(" in 7 minutes, the least of 2 rounds, of 8 of our counts.")
+    assert head.endswith(" in 7 minutes, the least of 2 rounds, of 8 of our counts and segments.")
     assert tables.splitlines() == [
         "### 1,000,000 deliveries",
         "",

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ROW_GROUP_ROWS: Final = 1 << 20
+_BATCH_ROWS: Final = 1 << 16
+"""Rows that Parquet's writer encodes at a time; with its 1,024 it takes a tenth longer."""
 ZSTD_LEVEL: Final = 3
 _QUEUE_ORDER: Final = ("broker", "ptopic", "qid", "qoff", "seq")
 ARROW_STREAM: Final = "application/vnd.apache.arrow.stream"
@@ -109,6 +111,7 @@ def parquet_bytes(table: pa.Table) -> pa.Buffer:
         compression="zstd",
         compression_level=ZSTD_LEVEL,
         row_group_size=ROW_GROUP_ROWS,
+        write_batch_size=_BATCH_ROWS,
         use_dictionary=names,
         write_page_index=True,
         store_schema=True,
