@@ -229,12 +229,12 @@ RUNS: Final = (
     ),
     CauseRun(
         "OVERLAP",
-        "one of two members was frozen (SIGSTOP) until the broker gave its queues to the other,"
-        " which began at the last commit",
-        (_nothing(250),),
+        "one of two members, which had handled all and committed little, was frozen (SIGSTOP) until"
+        " the broker had given its queues to the other, which began at the last commit",
+        (_nothing(450),),
         load=ALL_CACHED,
         group={"threads": 2, "pullThresholdForQueue": 5000, "handler": {"meanMs": 4}},
-        switches=UNCOMMITTED,
+        switches={**UNCOMMITTED, **HELD, "pull_expired_ms": MINUTES},
         members=2,
         slaves=0,
         hand=freeze_a_member,

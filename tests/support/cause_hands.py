@@ -33,11 +33,17 @@ def reset_to_run_zero(cluster: LocalCluster, run_dir: Path) -> None:
 
 
 def freeze_a_member(cluster: LocalCluster, run_dir: Path) -> None:
-    """Member 0 stops for longer than a broker believes in a silent client, then goes on."""
+    """Member 0 stops for longer than a broker believes in a silent client, then goes on.
+
+    It is frozen with nothing left to handle, and goes on when the other has caught up. Then both
+    have come to the end of every queue, so it does not matter whose commit comes last when the
+    queues go back: with a lower one last, a part would come a third time, for another cause.
+    """
     pid = int(json.loads(_note_of(run_dir, "group-orders-0").read_text())["pid"])
+    time.sleep(8)
     os.kill(pid, signal.SIGSTOP)
     try:
-        time.sleep(20)
+        time.sleep(30)
     finally:
         os.kill(pid, signal.SIGCONT)
 
