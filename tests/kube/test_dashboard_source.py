@@ -84,6 +84,7 @@ def _is_as_the_status_says(found: dict[str, Any], item: Object, namespace: str) 
     assert (shown["name"], shown["source"]) == ("orders", "kubernetes")
     assert shown["where"] == f"{namespace}/orders"
     assert shown["notes"] == notes_of(item)
+    assert not [note for note in shown["notes"] if " is False" in note], "all is well"
     assert shown["engine"] == "failback"
     (told,), (pair,) = status["pairs"], shown["pairs"]
     assert (pair["pair"], pair["broker"]) == (told["name"], told["name"])
