@@ -35,8 +35,8 @@ from failback.analytics.engines.spark import why_not
 from failback.analytics.jobs.bench import Entry, Lap, machine, race, session_for
 from failback.analytics.jobs.usage import CpuMeter
 from failback.analytics.synthetic import Plan
-from failback.client.consumelog.lake_files import ARROW_STREAM, parquet_bytes
-from failback.client.consumelog.segments import SEGMENT_KEY
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM, parquet_bytes
+from failback.client.consumelog.upload.segments import SEGMENT_KEY
 from tests.benchmarks.documents import Table, with_figures
 from tests.benchmarks.targets import Target, at_least, at_most
 

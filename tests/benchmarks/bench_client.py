@@ -23,12 +23,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), *(str(ROOT / s) for s in ("operator", "broker-image", "chaos"))]
 
-from failback.client.admin import AdminClient  # noqa: E402 - after the path
+from failback.client.admin.admin import AdminClient  # noqa: E402 - after the path
+from failback.client.consumelog.hook import NO_HOOK, ConsumeHook, LogHook  # noqa: E402
 from failback.client.consumelog.writer import ConsumeLog  # noqa: E402
-from failback.client.consumer import PushConsumer  # noqa: E402
-from failback.client.hook import NO_HOOK, ConsumeHook, LogHook  # noqa: E402
+from failback.client.consumer.consumer import PushConsumer  # noqa: E402
 from failback.client.model import ConsumeFrom, ConsumeResult, Message  # noqa: E402
-from failback.client.producer import Producer  # noqa: E402
+from failback.client.producer.producer import Producer  # noqa: E402
 from failback.protocol.message import MessageExt  # noqa: E402
 from failback.protocol.route import TopicConfig  # noqa: E402
 from tests.support.cluster_processes import ClusterProcesses  # noqa: E402

@@ -27,11 +27,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from failback.client.consumelog.collector_client import CollectorAway
-from failback.client.consumelog.lake_files import arrow_table
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import arrow_schema
-from failback.client.consumelog.segments import SEGMENT_KEY, Segment, segments_of
+from failback.client.consumelog.upload.collector_client import CollectorAway
+from failback.client.consumelog.upload.lake_files import arrow_table
+from failback.client.consumelog.upload.segments import SEGMENT_KEY, Segment, segments_of
 from failback.client.consumelog.writer import ConsumeLog
 from tests.benchmarks import dashboard_pages, exporter_rate
 from tests.support.collector_lab import (

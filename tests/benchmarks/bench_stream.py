@@ -32,7 +32,7 @@ from failback.analytics.jobs.stream import read_totals, start
 from failback.analytics.jobs.usage import CpuMeter, peak_mib
 from failback.analytics.lake_store import LakeStore, open_store
 from failback.analytics.synthetic import Plan, generate
-from failback.client.consumelog.lake_files import parquet_bytes
+from failback.client.consumelog.upload.lake_files import parquet_bytes
 
 SEGMENTS_PER_FILE: Final = 12
 """A file of the generated run holds a quarter of a million rows; a segment about 20,000."""

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.route import TopicConfig
 from tests.support.apache import Broker, NameServer
 from tests.support.polling import wait_until

@@ -18,7 +18,7 @@ from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from failback.analytics.dashboard.sources import ask_runtime
 from failback.cli.bundled import bundled
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from tests.support.browser import ARGUMENTS, chromium
 from tests.support.dashboard_lab import MESSAGE, OTHER_RUN, RUN, DashboardLab, running_dashboard
 from tests.support.demo_run import run_command

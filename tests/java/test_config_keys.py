@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.operator.catalogue import (
     ConfigKey,
     config_keys,

@@ -11,8 +11,8 @@ import pytest
 from failback.analytics.exporter.figures import figures_of
 from failback.analytics.exporter.history import History
 from failback.analytics.exporter.survey import Surveyor
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.route import TopicConfig
 from tests.support.java_lab import Lab
 from tests.support.polling import SCALE

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from tests.support.apache import NameServer, failed_by, got_by, sent_by
 from tests.support.java_lab import Lab
 from tests.support.polling import SCALE, wait_until

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from tests.support.apache import LOG_FILE_BYTES
 from tests.support.java_lab import Lab
 from tests.support.ports import free_port

@@ -11,7 +11,7 @@ import pytest
 from failback.broker.consumer_filters import ConsumerFilterManager
 from failback.broker.filter_bits import bits_of
 from failback.broker.subscription import of_heartbeat
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.headers import SendMessageRequestHeader
 from failback.protocol.route import ConsumerData, HeartbeatData, SubscriptionData, TopicConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from tests.support.apache import Engine
 from tests.support.java_lab import Lab
 from tests.support.outage import MEANWHILE, Outage

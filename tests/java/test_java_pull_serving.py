@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.route import SubscriptionGroupConfig
 from tests.support.apache import Broker, Engine
 from tests.support.broker_asker import GROUP, PULLED, STORED, Asker, asker

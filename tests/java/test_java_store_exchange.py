@@ -15,7 +15,7 @@ import pytest
 from failback.broker.offsets.consumer_offset_manager import decode_offset_table
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.message_store import MessageStore
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import TRANSACTION_COMMIT
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import UNIQ_KEY, MessageExt, pack_host

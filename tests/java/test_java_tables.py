@@ -12,7 +12,7 @@ from failback.broker.groups import SubscriptionGroupManager
 from failback.broker.json_config import backup_of
 from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.topics import TopicConfigManager
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import BrokerError
 from failback.protocol.headers import SendMessageRequestHeader

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from tests.support.apache import Engine, got_by, sent_by
 from tests.support.java_lab import Lab
 from tests.support.polling import wait_until

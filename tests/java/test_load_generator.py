@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from tests.benchmarks.broker.generator import GeneratorError, LoadGenerator
 from tests.support.java_lab import Lab
 

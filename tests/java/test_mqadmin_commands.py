@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.headers import GetConsumerStatusRequestHeader
 from failback.protocol.stats import GetConsumerStatusBody

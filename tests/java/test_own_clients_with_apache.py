@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.admin import AdminClient
-from failback.client.consumer import PushConsumer
+from failback.client.admin.admin import AdminClient
+from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message, SendStatus
-from failback.client.producer import Producer
-from failback.client.settings import ClientSettings
+from failback.client.producer.producer import Producer
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import MessageExt
 from failback.protocol.route import TopicConfig

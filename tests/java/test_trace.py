@@ -12,7 +12,7 @@ from failback.analytics import report as reports
 from failback.analytics.report import read_report, report
 from failback.analytics.trace.ingest import Request, ingest
 from failback.analytics.trace.run import Written
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError
 from failback.protocol.route import TopicConfig
 from tests.support.java_lab import Lab

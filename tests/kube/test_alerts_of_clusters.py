@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from failback.client.model import Message
-from failback.client.producer import Producer
+from failback.client.producer.producer import Producer
 from tests.kube.test_diverged import LAST, replicated, write_another
 from tests.kube.test_experiment_life import state_of
 from tests.kube.test_two_masters import operation_is_blocked, stranger

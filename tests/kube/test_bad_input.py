@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from failback.client.model import Message
-from failback.client.producer import Producer
-from failback.client.settings import ClientSettings
+from failback.client.producer.producer import Producer
+from failback.client.remoting.settings import ClientSettings
 from tests.kube.test_reconcile import CLUSTER, NAME_SERVER, create, wait_for_event
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane

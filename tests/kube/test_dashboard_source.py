@@ -9,7 +9,7 @@ import pytest
 
 from failback.analytics.dashboard.kube_clusters import KubeReader, notes_of
 from failback.analytics.dashboard.settings import DashboardSettings
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from tests.support.dashboard_lab import DashboardLab, running_dashboard
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Identity, Namespace

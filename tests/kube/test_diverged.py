@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from failback.client.model import Message
-from failback.client.producer import Producer
+from failback.client.producer.producer import Producer
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess

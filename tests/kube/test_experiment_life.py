@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from tests.kube.test_experiment_mission import open_entries, over
 from tests.support.kube_chaos import TIME_SCALE, allow, chaos_account, experiment_text
 from tests.support.kube_lab.api import Object

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import FailbackError
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane

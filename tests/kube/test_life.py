@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.client.model import Message
-from failback.client.producer import Producer
-from failback.client.settings import ClientSettings
+from failback.client.producer.producer import Producer
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import FailbackError
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane

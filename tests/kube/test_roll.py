@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from failback.client.consumelog.hook import LogHook
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, order
 from failback.client.consumelog.writer import ConsumeLog
-from failback.client.consumer import PushConsumer
-from failback.client.hook import LogHook
+from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
-from failback.client.producer import Producer
-from failback.client.settings import ClientSettings
+from failback.client.producer.producer import Producer
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import MessageExt
 from tests.support.kube_lab.namespaces import Namespace

@@ -15,9 +15,9 @@ from contextlib import suppress
 import pytest
 
 from failback.broker.offsets.consumer_offset_manager import decode_offset_table
-from failback.client.consumer import PushConsumer
+from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
-from failback.client.producer import Producer
+from failback.client.producer.producer import Producer
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import MessageExt
 from tests.support.kube_lab.namespaces import Namespace

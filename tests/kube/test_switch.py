@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from failback.client.consumer import PushConsumer
+from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
-from failback.client.producer import Producer
+from failback.client.producer.producer import Producer
 from failback.protocol.message import MessageExt
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from failback.client.model import Message
-from failback.client.producer import Producer
+from failback.client.producer.producer import Producer
 from failback.protocol.errors import FailbackError
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace

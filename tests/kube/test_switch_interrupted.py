@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from failback.client.model import Message
-from failback.client.producer import Producer
+from failback.client.producer.producer import Producer
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace

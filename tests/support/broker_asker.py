@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import PULL_SUBSCRIPTION, PULL_SUSPEND, RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import RemotingTimeout

@@ -15,7 +15,7 @@ from failback.broker.config import BrokerConfig
 from failback.broker.identity import BrokerIdentity
 from failback.broker.store.message_store import MessageStore
 from failback.broker.store_settings import store_config
-from failback.client.connection import RemotingClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import RemotingError

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from failback.chaos.wire import WireConnection
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import RequestCode
 from tests.support.chaos_lab import LocalCluster
 from tests.support.polling import SCALE

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from failback.client.consumer import PushConsumer
-from failback.client.hook import ConsumeHook, ProduceRecord, PullRecord, StartOffset
-from failback.client.instance import ClientManager
+from failback.client.consumelog.hook import ConsumeHook, ProduceRecord, PullRecord, StartOffset
+from failback.client.consumer.consumer import PushConsumer
+from failback.client.instance.instance import ClientManager
 from failback.client.model import ConsumeFrom, ConsumeResult, Handler
-from failback.client.producer import Producer
-from failback.client.settings import ClientSettings
+from failback.client.producer.producer import Producer
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.message import MessageExt
 from failback.protocol.route import MessageQueue
 from tests.support.fake_cluster import FakeBroker, FakeCluster

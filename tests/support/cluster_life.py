@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import msgspec
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import FailbackError
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.canonical import canonical

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Self
 
-from failback.client.settings import ClientSettings
+from failback.client.remoting.settings import ClientSettings
 from tests.support.ports import free_port_block
 from tests.support.processes import TestProcess, failback_command, failback_environment
 

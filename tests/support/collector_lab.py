@@ -19,16 +19,16 @@ import pyarrow.parquet as pq
 from failback.analytics.collect.catalogue import Catalogue, Entry
 from failback.analytics.collect.decode import UPLOAD_KEY
 from failback.analytics.collect.tokens import digest_of, new_token
-from failback.client.consumelog.collector_client import CollectorClient
-from failback.client.consumelog.lake_files import (
+from failback.client.consumelog.reader import read_hot
+from failback.client.consumelog.schema import SCHEMA_ID
+from failback.client.consumelog.upload.collector_client import CollectorClient
+from failback.client.consumelog.upload.lake_files import (
     ARROW_STREAM,
     arrow_table,
     lake_order,
     stream_bytes,
 )
-from failback.client.consumelog.reader import read_hot
-from failback.client.consumelog.schema import SCHEMA_ID
-from failback.client.consumelog.segments import Segment, segments_of
+from failback.client.consumelog.upload.segments import Segment, segments_of
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.consumelog import begin
 from tests.support.polling import SCALE

@@ -13,11 +13,11 @@ import signal
 import sys
 from pathlib import Path
 
+from failback.client.consumelog.hook import LogHook
 from failback.client.consumelog.writer import ConsumeLog
-from failback.client.consumer import PushConsumer
-from failback.client.hook import LogHook
+from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult
-from failback.client.settings import ClientSettings
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.message import MessageExt
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from failback.broker.identity import BrokerIdentity
 from failback.broker.outer_api import BrokerOuterApi
-from failback.client.connection import RemotingClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.errors import FailbackError
 from failback.protocol.route import TopicConfigSerializeWrapper
 from tests.support.beside import Beside

@@ -11,9 +11,9 @@ import asyncio
 import os
 import sys
 
-from failback.client.consumer import PushConsumer
+from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult
-from failback.client.settings import ClientSettings
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.message import MessageExt
 
 SPAN = 20

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from failback.client.consumelog.segments import SEGMENT_KEY
+from failback.client.consumelog.upload.segments import SEGMENT_KEY
 from tests.support.collector_lab import (
     CollectorLab,
     Upload,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import FailbackError
 from tests.support.kube_lab.api import ApiError, Object
 from tests.support.kube_lab.namespaces import Namespace

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import FailbackError
 from tests.support.beside import Beside
 from tests.support.resources import member_at, name_server_at

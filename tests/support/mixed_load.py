@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from failback.broker.topics import TRANS_HALF_TOPIC
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import (
     PULL_SUBSCRIPTION,
     SCHEDULE_TOPIC,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from failback.broker.offsets.consumer_offset_manager import decode_offset_table
-from failback.client.consumer import PushConsumer
-from failback.client.hook import StartOffset
+from failback.client.consumelog.hook import StartOffset
+from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeResult, HandlerAnswer
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import MessageExt

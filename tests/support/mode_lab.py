@@ -18,12 +18,12 @@ from typing import Any, Self
 
 import pytest
 
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
-from failback.client.consumer import PushConsumer
-from failback.client.instance import ClientManager
+from failback.client.admin.admin import AdminClient
+from failback.client.consumer.consumer import PushConsumer
+from failback.client.instance.instance import ClientManager
 from failback.client.model import ConsumeFrom
-from failback.client.settings import ClientSettings
+from failback.client.remoting.connection import RemotingClient
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError

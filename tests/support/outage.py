@@ -7,8 +7,8 @@ import time
 from dataclasses import dataclass
 
 from failback.broker.offsets.consumer_offset_manager import decode_offset_table
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from failback.broker.offsets.consumer_offset_manager import decode_offset_table
-from failback.client.admin import AdminClient
-from failback.client.settings import ClientSettings
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import FailbackError
 from tests.support.alert_rules import hurried, prometheus_home
 from tests.support.apache import Broker, NameServer

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from failback.client.admin import AdminClient
-from failback.client.settings import ClientSettings
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import FailbackError
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace

@@ -17,8 +17,8 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from failback.client.admin import AdminClient
-from failback.client.settings import ClientSettings
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.settings import ClientSettings
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning import children, facts
 from failback.operator.planning.observed import (

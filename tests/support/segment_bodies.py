@@ -11,7 +11,7 @@ from typing import Any
 import schemathesis
 from hypothesis import strategies as st
 
-from failback.client.consumelog.lake_files import ARROW_STREAM, PARQUET
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
 from tests.support.collector_lab import uploads_of, write_log
 
 

@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 from failback.analytics.trace.records import decode_body
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import PULL_SUBSCRIPTION, RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import PullMessageRequestHeader

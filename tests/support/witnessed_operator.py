@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Final
 
 from failback.cli.__main__ import main
-from failback.client.connection import RemotingClient
+from failback.client.remoting.connection import RemotingClient
 from failback.operator.planning import name_server, predicates, topic
 from failback.operator.planning.operations import roll, scale_down, scale_up, turn
 from failback.operator.planning.switching import handover, preflight

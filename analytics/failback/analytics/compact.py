@@ -24,9 +24,9 @@ from failback.analytics.collect.fsck import check_run
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake import SEGMENTS_KEY, segments_in
 from failback.analytics.lake_store import Found, LakeStore
-from failback.client.consumelog.lake_files import ROW_GROUP_ROWS, ZSTD_LEVEL, lake_order
 from failback.client.consumelog.schema import SCHEMA_KEY
-from failback.client.consumelog.segments import SEGMENT_KEY
+from failback.client.consumelog.upload.lake_files import ROW_GROUP_ROWS, ZSTD_LEVEL, lake_order
+from failback.client.consumelog.upload.segments import SEGMENT_KEY
 
 MIB: Final = 1 << 20
 LEAST_BYTES: Final = 64 * MIB

@@ -18,9 +18,9 @@ import pyarrow.json as pj
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake_store import LakeStore
-from failback.client.consumelog.lake_files import parquet_bytes
 from failback.client.consumelog.schema import SCHEMA_ID, SCHEMA_KEY, TABLES, arrow_schema
-from failback.client.consumelog.segments import SEGMENT_KEY, lake_path
+from failback.client.consumelog.upload.lake_files import parquet_bytes
+from failback.client.consumelog.upload.segments import SEGMENT_KEY, lake_path
 
 BLOCK_BYTES: Final = 64 << 20
 _JOINED_END: Final = {"deliver": "et", "assign": "end_t"}

@@ -20,7 +20,7 @@ from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.analytics.lake_store import LakeStore, open_store
 from failback.analytics.row_groups import Wanted, wanted_groups
 from failback.client.consumelog.schema import SCHEMA_ID, SCHEMA_KEY, TABLES, arrow_schema
-from failback.client.consumelog.segments import SEGMENT_KEY
+from failback.client.consumelog.upload.segments import SEGMENT_KEY
 
 CHUNK_ROWS: Final = 1 << 20
 _ALONE: Final = 4

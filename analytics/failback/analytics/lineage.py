@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from failback.analytics.history import DOWN_KINDS, GroupQueue, History, row_id
 from failback.analytics.partials import TAKEN_RESULTS
-from failback.client.offset_places import ANSWER, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE
+from failback.client.admin.offset_places import ANSWER, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE
 
 Row = Mapping[str, Any]
 

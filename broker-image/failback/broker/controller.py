@@ -49,7 +49,7 @@ from failback.broker.stats_items import PERIOD_MS as STATS_PERIOD_MS
 from failback.broker.store.message_store import MessageStore
 from failback.broker.store_settings import apply_live, store_config
 from failback.broker.topics import TopicConfigManager
-from failback.client.connection import RemotingClient, RemotingSettings
+from failback.client.remoting.connection import RemotingClient, RemotingSettings
 
 logger = logging.getLogger(__name__)
 

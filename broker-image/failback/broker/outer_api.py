@@ -31,7 +31,7 @@ from failback.protocol.route import (
 
 if TYPE_CHECKING:
     from failback.broker.identity import BrokerIdentity
-    from failback.client.connection import RemotingClient
+    from failback.client.remoting.connection import RemotingClient
 
 logger = logging.getLogger(__name__)
 

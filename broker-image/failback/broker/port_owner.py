@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
-from failback.client.port_owner import port_owner
+from failback.client.remoting.port_owner import port_owner
 from failback.protocol.errors import ConfigError
 
 

@@ -31,7 +31,7 @@ from failback.broker.store.tail import (
     record_bytes,
     record_offsets,
 )
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import (
     BrokerError,

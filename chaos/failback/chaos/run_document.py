@@ -18,7 +18,7 @@ from failback.chaos.session import RECORDER_PROC_NO, Session
 from failback.chaos.view import ClusterView
 from failback.chaos.wire import WireConnection
 from failback.chaos.workload.plan import ProcessPlan
-from failback.client.settings import ClientSettings
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from failback.cli.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from failback.client.admin import AdminClient
+    from failback.client.admin.admin import AdminClient
 
 app = typer.Typer(help="Ask and order brokers and name servers.", no_args_is_help=True)
 
@@ -350,7 +350,7 @@ def _show_messages(
     namesrv: str, root: Path | None, json: bool, topic: str, key: str, *, unique: bool
 ) -> None:
     async def ask(admin: AdminClient) -> list[dict[str, Any]]:
-        from failback.client.admin import select_broker_addr
+        from failback.client.admin.admin import select_broker_addr
 
         rows = []
         for data in sorted((await admin.route(topic)).broker_datas, key=lambda b: b.broker_name):
@@ -429,7 +429,7 @@ def _ask_broker(question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answe
 def _run(
     addresses: Sequence[str], question: Callable[[AdminClient], Awaitable[_Answer]]
 ) -> _Answer:
-    from failback.client.admin import AdminClient
+    from failback.client.admin.admin import AdminClient
 
     async def go() -> _Answer:
         async with AdminClient(addresses) as admin:

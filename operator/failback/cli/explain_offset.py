@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from failback.analytics.lineage import Lineage
     from failback.analytics.run_source import RunSource
     from failback.cli.offset_now import Standing
-    from failback.client.admin import AdminClient
+    from failback.client.admin.admin import AdminClient
 
 NS: Final = 1_000_000_000
 

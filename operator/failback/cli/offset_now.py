@@ -8,11 +8,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from failback.client.offset_places import ANSWER, CLIENT, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE
+from failback.client.admin.offset_places import (
+    ANSWER,
+    CLIENT,
+    MASTER_FILE,
+    MASTER_TABLE,
+    SLAVE_TABLE,
+)
 from failback.protocol.errors import BrokerError, ConfigError, FailbackError, ProtocolError
 
 if TYPE_CHECKING:
-    from failback.client.admin import AdminClient
+    from failback.client.admin.admin import AdminClient
 
 Step = dict[str, Any]
 

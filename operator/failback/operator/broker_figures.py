@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from failback.client.offset_watch import SyncWatch, divergence
+from failback.client.admin.offset_watch import SyncWatch, divergence
 from failback.operator.metrics import BrokerFigures
 from failback.operator.planning.observed import Broker, ObservedCluster
 

@@ -22,8 +22,8 @@ from typing import Any, Final, TypeVar
 import aiohttp
 import msgspec
 
-from failback.client.admin import AdminClient, parse_properties
-from failback.client.connection import RemotingClient
+from failback.client.admin.admin import AdminClient, parse_properties
+from failback.client.remoting.connection import RemotingClient
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed import Broker, PairLag, Route
 from failback.protocol.codes import RequestCode, ResponseCode

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import RemotingError

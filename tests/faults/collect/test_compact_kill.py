@@ -16,7 +16,7 @@ from failback.analytics.collect.fsck import check_run
 from failback.analytics.compact import StoredCatalogue, compact_run
 from failback.analytics.lake import Lake, open_lake
 from failback.analytics.lake_store import open_store
-from failback.client.consumelog.ship import Shipper
+from failback.client.consumelog.upload.ship import Shipper
 from tests.support.collector_lab import RUN, write_log
 from tests.support.polling import SCALE
 from tests.support.processes import failback_environment

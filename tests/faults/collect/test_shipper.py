@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.consumelog.beside import ShipperBeside
-from failback.client.consumelog.collector_client import CollectorClient
-from failback.client.consumelog.upload import REFUSED, UploadShipper
+from failback.client.consumelog.upload.beside import ShipperBeside
+from failback.client.consumelog.upload.collector_client import CollectorClient
+from failback.client.consumelog.upload.upload import REFUSED, UploadShipper
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.collector_lab import (
     RUN,
@@ -35,7 +35,7 @@ from tests.support.processes import failback_environment
 MEMBER = """
 import os, sys
 from pathlib import Path
-from failback.client.consumelog.beside import ShipperBeside
+from failback.client.consumelog.upload.beside import ShipperBeside
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.consumelog import begin
 hot, url, token = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.consumelog.lake_files import ARROW_STREAM
 from failback.client.consumelog.schema import SCHEMA_ID
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM
 from tests.support.collector_lab import (
     CollectorLab,
     Upload,

@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from failback.broker.ha.stream import FRAME_HEADER, REPORT
-from failback.client.connection import RemotingClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.frames import MAX_FRAME_BYTES, PREFIX

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from failback.client.connection import RemotingClient
-from failback.client.instance import ClientManager
+from failback.client.instance.instance import ClientManager
 from failback.client.model import ConsumeResult, Message, SendStatus
-from failback.client.producer import Producer
+from failback.client.producer.producer import Producer
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import TRANSACTION_PREPARED, RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (

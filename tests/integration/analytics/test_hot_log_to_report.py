@@ -14,7 +14,7 @@ import pytest
 
 from failback.analytics import report as reports
 from failback.analytics.report import read_report, report
-from failback.client.consumelog.ship import Shipper
+from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.consumelog import begin, processes_in_lake
 from tests.support.run_builder import RunBuilder, write_manifest

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from failback.cli.__main__ import main
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.route import TopicConfig
 from tests.support.cluster_processes import ClusterProcesses
 

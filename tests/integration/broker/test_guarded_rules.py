@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from tests.support.apache import Engine
 from tests.support.java_lab import Lab
 from tests.support.outage import BEFORE, MEANWHILE, Outage

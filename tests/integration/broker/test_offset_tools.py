@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.admin import AdminClient
-from failback.client.consumer import PushConsumer
+from failback.client.admin.admin import AdminClient
+from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
-from failback.client.producer import Producer
+from failback.client.producer.producer import Producer
 from failback.protocol.codes import RequestCode
 from failback.protocol.headers import (
     CloneGroupOffsetRequestHeader,

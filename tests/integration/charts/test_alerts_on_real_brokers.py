@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 from tools.dashboards import DASHBOARDS
 
-from failback.client.admin import AdminClient
-from failback.client.consumer import PushConsumer
+from failback.client.admin.admin import AdminClient
+from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
-from failback.client.producer import Producer
+from failback.client.producer.producer import Producer
 from failback.protocol.message import MessageExt
 from failback.protocol.route import TopicConfig
 from tests.support.apache import Broker

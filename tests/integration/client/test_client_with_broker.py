@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
+from failback.client.consumelog.hook import LogHook
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, order
 from failback.client.consumelog.writer import ConsumeLog
-from failback.client.consumer import PushConsumer
-from failback.client.hook import LogHook
+from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message, SendStatus
-from failback.client.producer import Producer
+from failback.client.producer.producer import Producer
 from failback.protocol.message import MessageExt
 from failback.protocol.route import MessageQueue, TopicConfig
 from tests.support.cluster_processes import ClusterProcesses

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from failback.client.consumelog.lake_files import ARROW_STREAM, PARQUET
 from failback.client.consumelog.schema import SCHEMA_ID
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
 from tests.support.collector_lab import (
     RUN,
     CollectorLab,

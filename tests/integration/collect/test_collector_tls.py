@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.consumelog.collector_client import CollectorAway, CollectorClient
-from failback.client.consumelog.upload import UploadShipper
+from failback.client.consumelog.upload.collector_client import CollectorAway, CollectorClient
+from failback.client.consumelog.upload.upload import UploadShipper
 from tests.support.collector_lab import CollectorLab, check_lake, uploads_of, write_log
 from tests.support.polling import SCALE
 

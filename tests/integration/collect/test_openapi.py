@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from failback.client.consumelog.lake_files import ARROW_STREAM
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM
 from tests.support.collector_lab import CollectorLab, running_collector, uploads_of, write_log
 from tests.support.polling import SCALE
 

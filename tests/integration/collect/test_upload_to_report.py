@@ -12,8 +12,8 @@ import pytest
 
 from failback.analytics import report as reports
 from failback.analytics.report import read_report, report
-from failback.client.consumelog.ship import Shipper
-from failback.client.consumelog.upload import UploadShipper
+from failback.client.consumelog.upload.ship import Shipper
+from failback.client.consumelog.upload.upload import UploadShipper
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.collector_lab import CollectorLab, running_collector, uploads_of
 from tests.support.consumelog import begin, processes_in_lake

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.client.model import Message
-from failback.client.producer import Producer
-from failback.client.settings import ClientSettings
+from failback.client.producer.producer import Producer
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.route import TopicConfig
 from tests.support.apache import Broker, NameServer
 from tests.support.polling import SCALE, wait_until

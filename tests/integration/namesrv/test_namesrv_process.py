@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 from failback.namesrv.__main__ import main
 from failback.protocol import headers
 from failback.protocol.codes import ResponseCode
@@ -40,7 +40,7 @@ BODY = RegisterBrokerBody(
 # A broker that registers once and then holds its connection until it is killed.
 BROKER = """
 import asyncio, sys
-from failback.client.connection import RemotingClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.command import RemotingCommand
 from failback.protocol import headers
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from tests.support.apache import LOG_FILE_BYTES, Broker
 from tests.support.java_lab import Lab
 from tests.support.ports import free_port

@@ -18,8 +18,8 @@ from failback.analytics.trace.ingest import Request, ingest
 from failback.analytics.trace.pages import Pages
 from failback.analytics.trace.reading import Span
 from failback.cli.__main__ import main
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.message import UNIQ_KEY, deflate_body, encode_properties

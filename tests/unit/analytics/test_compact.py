@@ -14,7 +14,7 @@ from failback.analytics.errors import ReportInputError
 from failback.analytics.lake import open_lake, shadowed
 from failback.analytics.lake_command import main
 from failback.analytics.lake_store import Found, LakeStore, open_store
-from failback.client.consumelog.ship import Shipper
+from failback.client.consumelog.upload.ship import Shipper
 from tests.support.collector_lab import RUN, write_log
 
 pytestmark = pytest.mark.unit

@@ -10,7 +10,7 @@ import pytest
 
 from failback.analytics.lake import open_lake
 from failback.analytics.lake_command import main
-from failback.client.consumelog.ship import Shipper
+from failback.client.consumelog.upload.ship import Shipper
 from tests.support.collector_lab import RUN, write_log
 
 pytestmark = pytest.mark.unit

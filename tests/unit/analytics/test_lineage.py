@@ -10,7 +10,7 @@ from failback.analytics.history import GroupQueue, read_history
 from failback.analytics.lake import open_lake
 from failback.analytics.lineage import COMMIT, Lineage, lineage, queues_named
 from failback.analytics.run_folder import read_run_folder
-from failback.client.offset_places import ANSWER
+from failback.client.admin.offset_places import ANSWER
 from tests.support.cases import CASES
 from tests.support.run_builder import MS, RunBuilder
 

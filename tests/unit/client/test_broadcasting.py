@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from failback.client.consumer.offset_store import read_offset_file, write_offset_file
 from failback.client.model import ConsumeFrom
-from failback.client.offset_store import read_offset_file, write_offset_file
 from failback.protocol.codes import RequestCode
 from failback.protocol.route import MessageQueue
 from tests.support.client_lab import GROUP, TOPIC, Lab

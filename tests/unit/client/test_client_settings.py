@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from failback.client.settings import ClientSettings
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from failback.client.model import Consumed, ConsumeFrom, ConsumeResult, retry_topic
-from failback.client.settings import ClientSettings
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.codes import RequestCode
 from failback.protocol.message import MessageExt, decode_properties
 from failback.protocol.route import MessageQueue

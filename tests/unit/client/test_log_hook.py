@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from failback.client.consumelog.errors import ConsumeLogError
+from failback.client.consumelog.hook import LogHook
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLE_OF_CODE, order
 from failback.client.consumelog.writer import ConsumeLog
-from failback.client.hook import LogHook
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
 from failback.protocol.message import MessageExt
 from failback.protocol.route import MessageQueue

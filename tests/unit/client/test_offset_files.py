@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from failback.client.offset_store import read_offset_file, write_offset_file
+from failback.client.consumer.offset_store import read_offset_file, write_offset_file
 from failback.protocol.errors import ProtocolError
 from failback.protocol.route import MessageQueue
 

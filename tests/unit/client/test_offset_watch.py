@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.client.offset_watch import (
+from failback.client.admin.offset_watch import (
     Divergence,
     Regression,
     RegressionWatch,

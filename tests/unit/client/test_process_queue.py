@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from failback.client.process_queue import NO_OFFSET, ProcessQueue
+from failback.client.consumer.process_queue import NO_OFFSET, ProcessQueue
 from failback.protocol.message import MessageExt
 
 pytestmark = pytest.mark.unit

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from failback.client.publish import LatencyFaults, PublishInfo, SendCounter, unavailable_ms
+from failback.client.sending.publish import LatencyFaults, PublishInfo, SendCounter, unavailable_ms
 from failback.protocol.route import MessageQueue
 
 pytestmark = pytest.mark.unit

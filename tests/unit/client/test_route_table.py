@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-from failback.client.model import FoundBroker
-from failback.client.route_table import (
+from failback.client.instance.route_table import (
     BrokerAddressTable,
     hash_map_order,
     is_route_changed,
@@ -15,6 +14,7 @@ from failback.client.route_table import (
     publish_queues,
     subscribe_queues,
 )
+from failback.client.model import FoundBroker
 from failback.protocol.route import BrokerData, MessageQueue, QueueData, TopicRouteData
 
 pytestmark = pytest.mark.unit

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from failback.client.consumelog.errors import ConsumeLogError
-from failback.client.context import ConsumerState
+from failback.client.consumelog.hook import LogHook
+from failback.client.consumer.context import ConsumerState
 from failback.client.errors import NotRunning
-from failback.client.hook import LogHook
-from failback.client.instance import ClientManager
+from failback.client.instance.instance import ClientManager
 from failback.client.model import ConsumeFrom, ConsumeResult
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import ConfigError

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from failback.client.hook import StartOffset
+from failback.client.consumelog.hook import StartOffset
 from failback.client.model import ConsumeFrom, retry_topic
 from failback.protocol.codes import RequestCode
 from failback.protocol.route import MessageQueue

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from failback.client.strategies import (
+from failback.client.consumer.strategies import (
     STRATEGIES,
     AllocationImpossible,
     average,

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
+from failback.client.instance.scheduler import FixedRateScheduler
 from failback.client.model import ConsumeFrom
-from failback.client.scheduler import FixedRateScheduler
 from failback.protocol.codes import RequestCode
 from tests.support.client_lab import GROUP, TOPIC, Lab
 from tests.support.virtual_time import network, now, until, virtual_time

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from failback.client.connection import RemotingClient, RemotingSettings
+from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import RemotingConnectError, RemotingSendError, RemotingTimeout

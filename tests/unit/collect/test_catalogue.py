@@ -21,7 +21,7 @@ from failback.analytics.collect.store import Store
 from failback.analytics.lake_command import main
 from failback.analytics.lake_store import LakeStore, open_store
 from failback.client.consumelog.gaps import missing_ranges
-from failback.client.consumelog.ship import Shipper
+from failback.client.consumelog.upload.ship import Shipper
 from tests.support.collector_lab import write_log
 
 pytestmark = pytest.mark.unit

@@ -13,10 +13,10 @@ from failback.analytics.collect.decode import UPLOAD_KEY, decode, unpacked_bytes
 from failback.analytics.collect.ids import SegmentId
 from failback.analytics.collect.problems import Problem
 from failback.analytics.collect.settings import Limits
-from failback.client.consumelog.lake_files import ARROW_STREAM, PARQUET, arrow_table
 from failback.client.consumelog.reader import Head, HotLog
 from failback.client.consumelog.schema import TABLES, arrow_schema
-from failback.client.consumelog.segments import segments_of
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET, arrow_table
+from failback.client.consumelog.upload.segments import segments_of
 
 pytestmark = pytest.mark.unit
 

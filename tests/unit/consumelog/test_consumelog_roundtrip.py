@@ -8,7 +8,7 @@ import pytest
 from failback.client.consumelog.errors import BadHotLog, ConsumeLogError
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, arrow_schema
-from failback.client.consumelog.ship import Shipper
+from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.consumelog import begin, processes_in_lake
 

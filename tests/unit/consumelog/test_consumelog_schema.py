@@ -75,7 +75,8 @@ def test_an_end_record_carries_the_last_columns_of_its_row(
 
 def test_a_client_process_does_not_load_pyarrow() -> None:
     code = (
-        "import sys; import failback.client.consumelog.writer, failback.client.consumelog.ship;"
+        "import sys; import failback.client.consumelog.writer;"
+        "import failback.client.consumelog.upload.ship;"
         "sys.exit('pyarrow' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

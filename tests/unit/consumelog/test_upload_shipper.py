@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from failback.client.consumelog.collector_client import (
+from failback.client.consumelog.gaps import missing_ranges
+from failback.client.consumelog.reader import read_head, read_hot
+from failback.client.consumelog.upload.collector_client import (
     PROBLEM_PREFIX,
     Answer,
     CollectorAway,
     CollectorClient,
 )
-from failback.client.consumelog.gaps import missing_ranges
-from failback.client.consumelog.lake_files import arrow_table, lake_order, stream_bytes
-from failback.client.consumelog.reader import read_head, read_hot
-from failback.client.consumelog.segments import segments_of
-from failback.client.consumelog.upload import LONGEST_WAIT_SECONDS, REFUSED, UploadShipper
+from failback.client.consumelog.upload.lake_files import arrow_table, lake_order, stream_bytes
+from failback.client.consumelog.upload.segments import segments_of
+from failback.client.consumelog.upload.upload import LONGEST_WAIT_SECONDS, REFUSED, UploadShipper
 from failback.client.consumelog.writer import ConsumeLog
 from failback.protocol.errors import ConfigError
 from tests.support.consumelog import begin

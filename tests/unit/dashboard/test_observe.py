@@ -11,7 +11,7 @@ import pytest
 from failback.analytics.dashboard import observe
 from failback.analytics.dashboard.clusters import MemberRef
 from failback.analytics.dashboard.observe import look_at
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 
 pytestmark = pytest.mark.unit
 

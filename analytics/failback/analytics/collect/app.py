@@ -27,7 +27,7 @@ from failback.analytics.collect.problems import MEDIA_TYPE, Problem
 from failback.analytics.collect.settings import CollectorSettings
 from failback.analytics.collect.store import STORED, Store, sha256_of
 from failback.analytics.collect.tokens import TokenEntry, TokenFile
-from failback.client.consumelog.lake_files import ARROW_STREAM, PARQUET
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
 
 logger = logging.getLogger(__name__)
 

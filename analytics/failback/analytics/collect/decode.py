@@ -14,9 +14,9 @@ from failback.analytics.collect.problems import Problem
 from failback.analytics.collect.settings import Limits
 from failback.analytics.collect.stream_sizes import BadStream, StreamSizes, stream_sizes
 from failback.analytics.lake import plain_type, schema_major
-from failback.client.consumelog.lake_files import ARROW_STREAM
 from failback.client.consumelog.schema import SCHEMA_ID, SCHEMA_KEY, arrow_schema
-from failback.client.consumelog.segments import SEGMENT_KEY
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM
+from failback.client.consumelog.upload.segments import SEGMENT_KEY
 
 UPLOAD_KEY: Final = "failback.upload_sha256"
 """Where a file of the lake keeps the hash of the upload that it was made from."""

@@ -9,7 +9,7 @@ import msgspec
 
 from failback.analytics.collect.problems import Problem
 from failback.client.consumelog.schema import TABLES
-from failback.client.consumelog.segments import lake_path
+from failback.client.consumelog.upload.segments import lake_path
 
 RUN_PATTERN: Final = r"^[A-Za-z0-9_-]{1,128}(\.[A-Za-z0-9_-]{1,128})*$"
 """No slash, no leading dot, no two dots in a row: it becomes the name of a folder."""

@@ -18,7 +18,7 @@ from failback.analytics.collect.ids import (
     TABLE_PATTERN,
 )
 from failback.analytics.collect.problems import KINDS, MEDIA_TYPE
-from failback.client.consumelog.lake_files import ARROW_STREAM, PARQUET
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
 
 RunName = Annotated[str, Path(pattern=RUN_PATTERN, max_length=RUN_CHARS, description="The run.")]
 ProcName = Annotated[str, Path(pattern=PROC_PATTERN, description="The process, 16 bytes in hex.")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from failback.client.consumelog.collector_client import PROBLEM_PREFIX
+from failback.client.consumelog.upload.collector_client import PROBLEM_PREFIX
 
 MEDIA_TYPE: Final = "application/problem+json"
 

@@ -46,7 +46,7 @@ from failback.analytics.collect.problems import Problem
 from failback.analytics.collect.run_documents import procs_document, run_document
 from failback.analytics.collect.settings import CollectorSettings
 from failback.analytics.lake_store import open_store
-from failback.client.consumelog.lake_files import parquet_bytes
+from failback.client.consumelog.upload.lake_files import parquet_bytes
 from failback.client.files import place, sync_folder
 
 logger = logging.getLogger(__name__)

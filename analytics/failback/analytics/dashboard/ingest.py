@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.runs import rfc3339
-from failback.client.consumelog.collector_client import CollectorAway, CollectorClient
+from failback.client.consumelog.upload.collector_client import CollectorAway, CollectorClient
 
 Json = dict[str, Any]
 MOST_RUNS: Final = 2_000

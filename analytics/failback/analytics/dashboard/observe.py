@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from failback.analytics.dashboard.clusters import MemberRef
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import FailbackError
 from failback.protocol.headers import GetConsumerRunningInfoRequestHeader

@@ -39,8 +39,8 @@ from failback.analytics.dashboard.offset_health import (
 from failback.analytics.dashboard.runs import RunEntry, RunIndex
 from failback.analytics.dashboard.settings import DashboardSettings
 from failback.analytics.dashboard.sources import local_clusters, registered
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient, RemotingSettings
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from failback.analytics.dashboard.clusters import BrokerTable, ClusterRef, clusters_of_view
 from failback.analytics.dashboard.settings import DashboardSettings
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 
 _ANSWER_SECONDS: Final = 3.0
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
-from failback.client.admin import AdminClient
-from failback.client.offset_watch import Table
+from failback.client.admin.admin import AdminClient
+from failback.client.admin.offset_watch import Table
 from failback.protocol.clients import ConsumerConnection
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import FailbackError

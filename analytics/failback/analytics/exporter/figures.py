@@ -14,7 +14,7 @@ from failback.analytics.exporter.details import GET_LATENCY, GET_SIZE, PUT_SIZE,
 from failback.analytics.exporter.exposures import exposures
 from failback.analytics.exporter.history import History, Place, committed_of, lags_of, sums_of
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
-from failback.client.offset_watch import divergence
+from failback.client.admin.offset_watch import divergence
 from failback.protocol import metric_families as shared
 from failback.protocol.codes import SYSTEM_TOPICS
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
-from failback.client.offset_watch import RegressionWatch, SyncWatch
+from failback.client.admin.offset_watch import RegressionWatch, SyncWatch
 from failback.protocol.metric_families import MAX_SERIES, OTHER
 
 RATE_SECONDS: Final = 10.0

@@ -19,7 +19,7 @@ from failback.analytics.exporter.figures import Figures, figures_of
 from failback.analytics.exporter.history import History
 from failback.analytics.exporter.runs import RunWatch
 from failback.analytics.exporter.survey import Survey, Surveyor
-from failback.client.connection import RemotingClient, RemotingSettings
+from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)

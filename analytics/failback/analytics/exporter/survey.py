@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from failback.analytics.exporter.details import Details
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
-from failback.client.offset_watch import Table
+from failback.client.admin.admin import AdminClient
+from failback.client.admin.offset_watch import Table
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.clients import ConsumerConnection, ProducerTableInfo
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import FailbackError

@@ -30,8 +30,8 @@ from failback.analytics.lake_store import LakeStore, open_store
 from failback.analytics.normalise import Dropped, Ends, deliver_columns, normalise, read_ends
 from failback.analytics.partials import Context, Rows, context_of
 from failback.analytics.run_source import RunSource, source_in_lake
-from failback.client.consumelog.lake_files import parquet_bytes
 from failback.client.consumelog.schema import TABLES
+from failback.client.consumelog.upload.lake_files import parquet_bytes
 
 ALIGNED: Final = pa.schema([*tables.DELIVERY, ("warmup", pa.bool_())])
 """Columns of aligned deliveries."""

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from failback.client.consumelog.lake_files import write_parquet
 from failback.client.consumelog.schema import arrow_schema
-from failback.client.consumelog.segments import SEGMENT_KEY
+from failback.client.consumelog.upload.lake_files import write_parquet
+from failback.client.consumelog.upload.segments import SEGMENT_KEY
 
 ZERO_WALL_NS: Final = 1_700_000_000_000_000_000
 HOST: Final = "h1"

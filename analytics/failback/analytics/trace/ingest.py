@@ -26,8 +26,8 @@ from failback.analytics.trace.run import (
     traced_topics,
     write_run,
 )
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
+from failback.client.admin.admin import AdminClient
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.message import RETRY_PREFIX
 
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from failback.analytics.trace import records
 from failback.analytics.trace.pages import DAMAGED, Pages, Place
-from failback.client.admin import AdminClient
-from failback.client.connection import RemotingClient
+from failback.client.admin.admin import AdminClient
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, parse_lab_id
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import COMPRESSED, PULL_SUBSCRIPTION, RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, FailbackError, ProtocolError, RemotingError

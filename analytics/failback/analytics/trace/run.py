@@ -26,8 +26,8 @@ from failback.analytics.trace.deliveries import Counts, handlings_of, processes_
 from failback.analytics.trace.evidence import MAX_NAMED, SOURCE
 from failback.analytics.trace.pages import DAMAGED, Pages, Place
 from failback.analytics.trace.placing import place
-from failback.client.consumelog.lake_files import write_parquet
-from failback.client.consumelog.segments import lake_path
+from failback.client.consumelog.upload.lake_files import write_parquet
+from failback.client.consumelog.upload.segments import lake_path
 from failback.client.files import replace_file
 
 MANIFEST_SCHEMA: Final = "failback.manifest/1"

@@ -16,7 +16,7 @@ from failback.broker.ha.client import MasterUnknown
 from failback.broker.ha.join import Refusal
 from failback.broker.prefix import Prefix, Verdict, compare_with
 from failback.broker.store.tail import LogTail
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import FailbackError
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from failback.chaos.workload.plan import (
     check_switches,
     read_plan,
 )
-from failback.client.consumelog.collector_client import CollectorClient
 from failback.client.consumelog.errors import ConsumeLogError
+from failback.client.consumelog.upload.collector_client import CollectorClient
 from failback.protocol.errors import ConfigError, FailbackError
 
 logger = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ from typing import Any, Final
 from failback.chaos.workload.handler import WorkloadHandler, order_key_of
 from failback.chaos.workload.life import last_words, living, open_log
 from failback.chaos.workload.plan import ConsumerPlan
-from failback.client.consumer import PushConsumer
-from failback.client.hook import LogHook
+from failback.client.consumelog.hook import LogHook
+from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, MessageModel
 
 logger = logging.getLogger(__name__)

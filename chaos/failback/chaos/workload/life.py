@@ -15,8 +15,8 @@ from pathlib import Path
 from failback.chaos import processes
 from failback.chaos.workload.control import ControlServer, Operation
 from failback.chaos.workload.plan import ProcessPlan
-from failback.client.consumelog.beside import ShipperBeside
 from failback.client.consumelog.errors import ConsumeLogError
+from failback.client.consumelog.upload.beside import ShipperBeside
 from failback.client.consumelog.writer import ConsumeLog
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from zlib import crc32
 from failback.chaos.fields import unknown_name
 from failback.client.consumelog.hot_format import SEGMENT_BYTES, SEGMENT_SECONDS
 from failback.client.consumelog.lab_id import LAB_ID_CHARS, format_lab_id, lane_of
-from failback.client.settings import ClientSettings
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import ConfigError
 
 _SEPARATOR: Final = b"|"

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from failback.client.admin import AdminClient
+from failback.client.admin.admin import AdminClient
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
 from failback.operator.planning.group import group_config

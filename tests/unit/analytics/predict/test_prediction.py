@@ -14,7 +14,7 @@ from failback.analytics.predict import FAULTS, FaultPlan, Settings, Start, Stop,
 from failback.analytics.predict.members import _kept_share, _part
 from failback.analytics.predict.prediction import draw
 from failback.analytics.predict.worst import worst_case, worst_terms
-from failback.client.strategies import average
+from failback.client.consumer.strategies import average
 from failback.protocol.errors import ConfigError
 from failback.protocol.route import MessageQueue
 

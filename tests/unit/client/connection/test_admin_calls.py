@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.client.admin import AdminClient, parse_properties, write_properties
+from failback.client.admin.admin import AdminClient, parse_properties, write_properties
 from failback.protocol import headers
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingConnectError

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from failback.client.connection import NameServers, RemotingClient, RemotingSettings
+from failback.client.remoting.connection import NameServers, RemotingClient, RemotingSettings
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import (
     RemotingConnectError,

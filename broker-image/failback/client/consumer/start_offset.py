@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from failback.client.context import ConsumerContext
+from failback.client.consumelog.hook import StartOffset
+from failback.client.consumer.context import ConsumerContext
+from failback.client.consumer.offset_store import NO_ENTRY, OffsetStore, StoredOffset
 from failback.client.errors import BrokerUnknown
-from failback.client.hook import StartOffset
 from failback.client.model import RETRY_PREFIX, ConsumeFrom, FoundBroker
-from failback.client.offset_store import NO_ENTRY, OffsetStore, StoredOffset
 from failback.protocol.route import MessageQueue
 
 

@@ -10,10 +10,10 @@ import random
 from dataclasses import dataclass
 from typing import Final
 
-from failback.client.connection import NameServers
 from failback.client.model import SendStatus
-from failback.client.settings import ClientSettings
-from failback.client.transport import InstanceRemoting
+from failback.client.remoting.connection import NameServers
+from failback.client.remoting.settings import ClientSettings
+from failback.client.remoting.transport import InstanceRemoting
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError

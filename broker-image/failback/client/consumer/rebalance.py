@@ -12,15 +12,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from failback.client.api import CALL_ERRORS
-from failback.client.context import ConsumerContext
+from failback.client.consumelog.hook import StartOffset
+from failback.client.consumer.context import ConsumerContext
+from failback.client.consumer.offset_store import OffsetStore
+from failback.client.consumer.process_queue import ProcessQueue
+from failback.client.consumer.start_offset import compute_start_offset
+from failback.client.consumer.strategies import AllocationImpossible, Strategy, java_string_order
 from failback.client.errors import ClientError
-from failback.client.hook import StartOffset
 from failback.client.model import RETRY_PREFIX
-from failback.client.offset_store import OffsetStore
-from failback.client.process_queue import ProcessQueue
-from failback.client.start_offset import compute_start_offset
-from failback.client.strategies import AllocationImpossible, Strategy, java_string_order
+from failback.client.remoting.api import CALL_ERRORS
 from failback.protocol.route import MessageQueue
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,12 @@ import asyncio
 import itertools
 from collections.abc import Callable
 
-from failback.client.connection import RemotingClient, RemotingSettings, RequestHandler, _Connection
+from failback.client.remoting.connection import (
+    RemotingClient,
+    RemotingSettings,
+    RequestHandler,
+    _Connection,
+)
 
 
 class InstanceRemoting(RemotingClient):

@@ -12,9 +12,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from failback.client.consumelog.collector_client import TOKEN_VARIABLE, CollectorClient
-from failback.client.consumelog.ship import Shipper
-from failback.client.consumelog.upload import UploadShipper
+from failback.client.consumelog.upload.collector_client import TOKEN_VARIABLE, CollectorClient
+from failback.client.consumelog.upload.ship import Shipper
+from failback.client.consumelog.upload.upload import UploadShipper
 from failback.protocol.errors import ConfigError
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
-from failback.client.connection import NameServers, RemotingClient, RemotingSettings
+from failback.client.remoting.connection import NameServers, RemotingClient, RemotingSettings
 from failback.protocol import headers
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand

@@ -15,14 +15,14 @@ import random
 from collections.abc import Sequence
 from typing import Self
 
-from failback.client.clock import REAL_CLOCK, Clock
+from failback.client.consumelog.hook import NO_HOOK, ConsumeHook
 from failback.client.errors import NotRunning, RouteNotFound
-from failback.client.hook import NO_HOOK, ConsumeHook
-from failback.client.identity import client_id_of
-from failback.client.instance import CLIENT_MANAGER, ClientManager, MQClientInstance
+from failback.client.instance.clock import REAL_CLOCK, Clock
+from failback.client.instance.identity import client_id_of
+from failback.client.instance.instance import CLIENT_MANAGER, ClientManager, MQClientInstance
 from failback.client.model import Message, SendResult, check_group
-from failback.client.sender import QueueSelector, Sender
-from failback.client.settings import ClientSettings
+from failback.client.remoting.settings import ClientSettings
+from failback.client.sending.sender import QueueSelector, Sender
 from failback.protocol.errors import ConfigError
 from failback.protocol.route import MessageQueue
 

@@ -21,13 +21,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Self
 
-from failback.client.clock import REAL_CLOCK, Clock
-from failback.client.consume_service import ConcurrentConsumeService
-from failback.client.context import ConsumerContext, ConsumerState
+from failback.client.consumelog.hook import NO_HOOK, ConsumeHook
+from failback.client.consumer.consume_service import ConcurrentConsumeService
+from failback.client.consumer.context import ConsumerContext, ConsumerState
+from failback.client.consumer.offset_store import (
+    LocalFileOffsetStore,
+    OffsetStore,
+    RemoteBrokerOffsetStore,
+)
+from failback.client.consumer.process_queue import ProcessQueue
+from failback.client.consumer.pull import PullService
+from failback.client.consumer.rebalance import Rebalancer
+from failback.client.consumer.send_back import SendBack
+from failback.client.consumer.strategies import STRATEGIES, Strategy
 from failback.client.errors import ClientError, NotRunning
-from failback.client.hook import NO_HOOK, ConsumeHook
-from failback.client.identity import client_id_of
-from failback.client.instance import CLIENT_MANAGER, ClientManager, MQClientInstance
+from failback.client.instance.clock import REAL_CLOCK, Clock
+from failback.client.instance.identity import client_id_of
+from failback.client.instance.instance import CLIENT_MANAGER, ClientManager, MQClientInstance
 from failback.client.model import (
     ConsumeFrom,
     Handler,
@@ -37,17 +47,7 @@ from failback.client.model import (
     check_topic,
     retry_topic,
 )
-from failback.client.offset_store import (
-    LocalFileOffsetStore,
-    OffsetStore,
-    RemoteBrokerOffsetStore,
-)
-from failback.client.process_queue import ProcessQueue
-from failback.client.pull import PullService
-from failback.client.rebalance import Rebalancer
-from failback.client.send_back import SendBack
-from failback.client.settings import ClientSettings
-from failback.client.strategies import STRATEGIES, Strategy
+from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import java_hash
 from failback.protocol.route import ConsumerData, MessageQueue, SubscriptionData

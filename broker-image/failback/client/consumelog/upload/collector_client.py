@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlsplit
 
-from failback.client.consumelog.lake_files import ARROW_STREAM
 from failback.client.consumelog.schema import SCHEMA_ID
+from failback.client.consumelog.upload.lake_files import ARROW_STREAM
 from failback.protocol.errors import ConfigError
 
 PROBLEM_PREFIX: Final = "urn:failback:collector:"

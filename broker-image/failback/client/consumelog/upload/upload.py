@@ -23,11 +23,15 @@ from pathlib import Path
 from typing import Final
 
 from failback.client.consumelog import hot_format
-from failback.client.consumelog.collector_client import Answer, CollectorAway, CollectorClient
 from failback.client.consumelog.errors import BadHotLog
-from failback.client.consumelog.lake_files import stream_bytes
 from failback.client.consumelog.reader import HotLog, read_head, read_hot
-from failback.client.consumelog.segments import segments_of
+from failback.client.consumelog.upload.collector_client import (
+    Answer,
+    CollectorAway,
+    CollectorClient,
+)
+from failback.client.consumelog.upload.lake_files import stream_bytes
+from failback.client.consumelog.upload.segments import segments_of
 
 logger = logging.getLogger(__name__)
 

@@ -16,7 +16,10 @@ from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from failback.client.consumelog.errors import ConsumeLogError
-from failback.client.context import ConsumerContext
+from failback.client.consumer.context import ConsumerContext
+from failback.client.consumer.offset_store import OffsetStore
+from failback.client.consumer.process_queue import ProcessQueue
+from failback.client.consumer.send_back import SendBack
 from failback.client.model import (
     Consumed,
     ConsumeResult,
@@ -24,9 +27,6 @@ from failback.client.model import (
     HandlerAnswer,
     retry_topic,
 )
-from failback.client.offset_store import OffsetStore
-from failback.client.process_queue import ProcessQueue
-from failback.client.send_back import SendBack
 from failback.protocol.message import CONSUME_START_TIME, MessageExt
 from failback.protocol.route import MessageQueue
 

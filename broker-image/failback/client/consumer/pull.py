@@ -15,14 +15,14 @@ from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
-from failback.client.api import CALL_ERRORS, PullAnswer
-from failback.client.context import ConsumerContext
+from failback.client.consumelog.hook import PullRecord
+from failback.client.consumer.context import ConsumerContext
+from failback.client.consumer.offset_store import OffsetStore
+from failback.client.consumer.process_queue import ProcessQueue
+from failback.client.consumer.rebalance import Rebalancer
 from failback.client.errors import BrokerUnknown, ClientError
-from failback.client.hook import PullRecord
 from failback.client.model import FoundBroker, Subscription
-from failback.client.offset_store import OffsetStore
-from failback.client.process_queue import ProcessQueue
-from failback.client.rebalance import Rebalancer
+from failback.client.remoting.api import CALL_ERRORS, PullAnswer
 from failback.protocol.codes import (
     PULL_COMMIT,
     PULL_SUBSCRIPTION,

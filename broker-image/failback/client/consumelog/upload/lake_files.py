@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from failback.client.consumelog.schema import arrow_schema, order
-from failback.client.consumelog.segments import Segment
+from failback.client.consumelog.upload.segments import Segment
 from failback.client.files import place
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from failback.client.api import CALL_ERRORS
-from failback.client.context import ConsumerContext
+from failback.client.consumer.context import ConsumerContext
 from failback.client.errors import ClientError
 from failback.client.model import FoundBroker
+from failback.client.remoting.api import CALL_ERRORS
 from failback.protocol import fastjson
 from failback.protocol.body import members, queue_table, read_int
 from failback.protocol.codes import ResponseCode

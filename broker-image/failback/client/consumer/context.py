@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from failback.client.clock import Clock
-from failback.client.hook import ConsumeHook
-from failback.client.instance import MQClientInstance
+from failback.client.consumelog.hook import ConsumeHook
+from failback.client.instance.clock import Clock
+from failback.client.instance.instance import MQClientInstance
 from failback.client.model import ConsumeFrom, MessageModel, Subscription
-from failback.client.settings import ClientSettings
+from failback.client.remoting.settings import ClientSettings
 
 
 class ConsumerState(Enum):

@@ -18,17 +18,13 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from failback.client.api import CALL_ERRORS, ClientApi
-from failback.client.broker_requests import answer_request
-from failback.client.clock import REAL_CLOCK, Clock
-from failback.client.connection import RemotingSettings
+from failback.client.consumelog.hook import NO_HOOK, ConsumeHook
 from failback.client.errors import ClientError, RouteQueryFailed
-from failback.client.hook import NO_HOOK, ConsumeHook
-from failback.client.identity import ip_of
-from failback.client.member import ConsumerMember
-from failback.client.model import INNER_PRODUCER_GROUP, FoundBroker
-from failback.client.publish import PublishInfo
-from failback.client.route_table import (
+from failback.client.instance.broker_requests import answer_request
+from failback.client.instance.clock import REAL_CLOCK, Clock
+from failback.client.instance.identity import ip_of
+from failback.client.instance.member import ConsumerMember
+from failback.client.instance.route_table import (
     BrokerAddressTable,
     is_route_changed,
     pick_broker_of_topic,
@@ -36,10 +32,14 @@ from failback.client.route_table import (
     subscribe_queues,
     write_queue_counts,
 )
-from failback.client.scheduler import FixedRateScheduler
-from failback.client.sender import Sender
-from failback.client.settings import ClientSettings
-from failback.client.transport import InstanceRemoting
+from failback.client.instance.scheduler import FixedRateScheduler
+from failback.client.model import INNER_PRODUCER_GROUP, FoundBroker
+from failback.client.remoting.api import CALL_ERRORS, ClientApi
+from failback.client.remoting.connection import RemotingSettings
+from failback.client.remoting.settings import ClientSettings
+from failback.client.remoting.transport import InstanceRemoting
+from failback.client.sending.publish import PublishInfo
+from failback.client.sending.sender import Sender
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError
 from failback.protocol.message import UniqKeyGenerator

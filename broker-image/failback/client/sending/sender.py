@@ -1,7 +1,7 @@
 """Sends messages for one producer group over one instance: choice of queue, attempts, body.
 
-Used by :class:`failback.client.producer.Producer` and, as the instance's inner producer, for
-messages that a consumer could not send back.
+Used by :class:`failback.client.producer.producer.Producer` and, as the instance's inner
+producer, for messages that a consumer could not send back.
 
 Source: DefaultMQProducerImpl, apache/rocketmq 4.9.8.
 """
@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from failback.client.api import CALL_ERRORS
+from failback.client.consumelog.hook import ConsumeHook, ProduceRecord
 from failback.client.errors import (
     BrokerUnknown,
     ClientError,
@@ -22,7 +22,6 @@ from failback.client.errors import (
     SendCallTimeout,
     SendFailed,
 )
-from failback.client.hook import ConsumeHook, ProduceRecord
 from failback.client.model import (
     RETRY_PREFIX,
     FoundBroker,
@@ -31,7 +30,8 @@ from failback.client.model import (
     SendStatus,
     check_message,
 )
-from failback.client.publish import LatencyFaults, PublishInfo, SendCounter
+from failback.client.remoting.api import CALL_ERRORS
+from failback.client.sending.publish import LatencyFaults, PublishInfo, SendCounter
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import (
     BrokerError,
@@ -51,8 +51,8 @@ from failback.protocol.message import (
 from failback.protocol.route import MessageQueue
 
 if TYPE_CHECKING:
-    from failback.client.instance import MQClientInstance
-    from failback.client.settings import ClientSettings
+    from failback.client.instance.instance import MQClientInstance
+    from failback.client.remoting.settings import ClientSettings
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import os
 import socket
 import time
 
-from failback.client.settings import ClientSettings
+from failback.client.remoting.settings import ClientSettings
 
 logger = logging.getLogger(__name__)
 
