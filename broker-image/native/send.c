@@ -383,6 +383,6 @@ static PyObject *take_sends(PyObject *module, PyObject *arguments)
 }
 
 PyMethodDef send_methods[] = {
-    {"take_sends", take_sends, METH_VARARGS, "See failback.broker.processors.plain_sends."},
+    {"take_sends", take_sends, METH_VARARGS, "See failback.broker.processors.sending.plain_sends."},
     {NULL, NULL, 0, NULL},
 };

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from failback.broker.offsets.consumer_offset_manager import decode_offset_table
+from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError
 from failback.protocol.route import (

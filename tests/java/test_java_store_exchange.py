@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import pytest
 
-from failback.broker.offsets.consumer_offset_manager import decode_offset_table
+from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.message_store import MessageStore
 from failback.client.admin.admin import AdminClient

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.config import BrokerConfig
-from failback.broker.groups import SubscriptionGroupManager
-from failback.broker.json_config import backup_of
-from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
-from failback.broker.topics import TopicConfigManager
+from failback.broker.config.config import BrokerConfig
+from failback.broker.metadata.groups import SubscriptionGroupManager
+from failback.broker.metadata.json_config import backup_of
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.topics import TopicConfigManager
 from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import BrokerError

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from failback.broker.sql92 import compile_filter
+from failback.broker.filters.sql92 import compile_filter
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import encode_properties
 from tests.support.apache import java, server_home

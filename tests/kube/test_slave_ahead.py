@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import pytest
 
-from failback.broker.offsets.consumer_offset_manager import decode_offset_table
+from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
 from failback.client.producer.producer import Producer

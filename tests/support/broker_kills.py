@@ -11,10 +11,10 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from failback.broker.config import BrokerConfig
-from failback.broker.identity import BrokerIdentity
+from failback.broker.config.config import BrokerConfig
+from failback.broker.config.identity import BrokerIdentity
+from failback.broker.startup.store_settings import store_config
 from failback.broker.store.message_store import MessageStore
-from failback.broker.store_settings import store_config
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand

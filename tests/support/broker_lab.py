@@ -13,9 +13,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from failback.broker.config import BrokerConfig
-from failback.broker.connection import BrokerConnection
-from failback.broker.controller import BrokerController
+from failback.broker.config.config import BrokerConfig
+from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.startup.controller import BrokerController
 from failback.protocol.codes import PULL_SUBSCRIPTION, RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.frames import FrameReader

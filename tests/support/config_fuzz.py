@@ -8,12 +8,12 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from failback.broker.config import BrokerConfig
-from failback.broker.delay_offsets import DelayOffsets
-from failback.broker.groups import SubscriptionGroupManager
-from failback.broker.json_config import backup_of
-from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
-from failback.broker.topics import TopicConfigManager
+from failback.broker.config.config import BrokerConfig
+from failback.broker.metadata.delay_offsets import DelayOffsets
+from failback.broker.metadata.groups import SubscriptionGroupManager
+from failback.broker.metadata.json_config import backup_of
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.topics import TopicConfigManager
 from failback.protocol.errors import ConfigError, CorruptStore
 from tests.support.mutation import mutated
 

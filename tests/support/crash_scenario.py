@@ -17,14 +17,14 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from failback.broker.json_config import (
+from failback.broker.metadata.json_config import (
     load_json_config,
     persist_json_config,
     persist_json_config_atomically,
 )
-from failback.broker.store import flush
+from failback.broker.store.log.record import has_queue_entry
 from failback.broker.store.message_store import MessageStore
-from failback.broker.store.record import has_queue_entry
+from failback.broker.store.upkeep import flush
 from failback.protocol.codes import (
     SCHEDULE_TOPIC,
     TRANSACTION_COMMIT,

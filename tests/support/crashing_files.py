@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
-from failback.broker.json_config import ConfigFiles
+from failback.broker.metadata.json_config import ConfigFiles
 
 SECTOR_BYTES: Final = 512
 """What a disk writes whole or not at all."""
@@ -73,7 +73,7 @@ class CrashingHandle:
 
 @dataclass
 class CrashingFiles:
-    """Satisfies ``failback.broker.store.files.Files``."""
+    """Satisfies ``failback.broker.store.log.files.Files``."""
 
     durable: dict[Path, bytes] = field(default_factory=dict)
     """What the disk held before the journal began."""

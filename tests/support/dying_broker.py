@@ -12,8 +12,8 @@ import signal
 import sys
 from pathlib import Path
 
-from failback.broker import json_config
 from failback.broker.__main__ import main
+from failback.broker.metadata import json_config
 
 
 class DyingFiles(json_config.ConfigFiles):

@@ -6,8 +6,8 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from failback.broker.identity import BrokerIdentity
-from failback.broker.outer_api import BrokerOuterApi
+from failback.broker.cluster.outer_api import BrokerOuterApi
+from failback.broker.config.identity import BrokerIdentity
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.errors import FailbackError
 from failback.protocol.route import TopicConfigSerializeWrapper

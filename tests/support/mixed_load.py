@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from failback.broker.topics import TRANS_HALF_TOPIC
+from failback.broker.metadata.topics import TRANS_HALF_TOPIC
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import (

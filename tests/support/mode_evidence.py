@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from failback.broker.offsets.consumer_offset_manager import decode_offset_table
+from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.consumelog.hook import StartOffset
 from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeResult, HandlerAnswer

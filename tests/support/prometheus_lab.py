@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from failback.broker.offsets.consumer_offset_manager import decode_offset_table
+from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import FailbackError

@@ -17,8 +17,9 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from failback.broker.store import flush, message_store
+from failback.broker.store import message_store
 from failback.broker.store.message_store import MessageStore
+from failback.broker.store.upkeep import flush
 from failback.protocol.codes import SCHEDULE_TOPIC
 from tests.support.crash_scenario import (
     CLUSTER,

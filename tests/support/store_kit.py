@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from failback.broker.store.config import StoreConfig
-from failback.broker.store.files import Files
+from failback.broker.store.log.files import Files
+from failback.broker.store.log.record import has_queue_entry
+from failback.broker.store.log.results import Appended, GetStatus
 from failback.broker.store.message_store import MessageStore
-from failback.broker.store.record import has_queue_entry
-from failback.broker.store.results import Appended, GetStatus
 from failback.protocol.codes import SCHEDULE_TOPIC
 from failback.protocol.message import (
     BLANK_MAGIC,

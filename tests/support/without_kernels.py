@@ -7,7 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from failback.broker.store import dispatch, index_service, recovery
+from failback.broker.store.index import index_service
+from failback.broker.store.upkeep import recovery
+from failback.broker.store.writing import dispatch
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.cli.__main__ import main
 from failback.operator.local import commands
 

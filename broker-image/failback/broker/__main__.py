@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from failback.broker.config import BrokerConfig, SlaveIdError
-from failback.broker.controller import BrokerController
+from failback.broker.config.config import BrokerConfig, SlaveIdError
+from failback.broker.startup.controller import BrokerController
 from failback.protocol.errors import ConfigError, StoreError
 
 logger = logging.getLogger("failback.broker")

@@ -56,7 +56,7 @@ def _check(
         return {"prefix": "Empty"}, _MAY_START
     import asyncio
 
-    from failback.broker.prefix import PrefixSettings, verify_prefix
+    from failback.broker.ha.prefix import PrefixSettings, verify_prefix
     from failback.protocol.errors import ConfigError
 
     try:

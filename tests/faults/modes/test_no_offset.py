@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.json_config import backup_of
+from failback.broker.metadata.json_config import backup_of
 from tests.support.mode_evidence import (
     PATIENT_SECONDS,
     Bound,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.json_config import backup_of
+from failback.broker.metadata.json_config import backup_of
 from tests.support import dying_broker, gated_consumer
 from tests.support.apache import Broker
 from tests.support.mode_evidence import (

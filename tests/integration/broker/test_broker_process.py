@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from failback.broker.offsets.consumer_offset_manager import decode_offset_table
+from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import RequestCode

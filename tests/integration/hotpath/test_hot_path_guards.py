@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from failback.broker.connection import BrokerConnection
+from failback.broker.remoting.connection import BrokerConnection
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.frames import FrameReader

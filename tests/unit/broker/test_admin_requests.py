@@ -8,7 +8,7 @@ from pathlib import Path
 import javaproperties
 import pytest
 
-from failback.broker.config import BrokerConfig
+from failback.broker.config.config import BrokerConfig
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from failback.broker.scheduler import Scheduler
-from failback.broker.time_scale import TimeScale
+from failback.broker.config.time_scale import TimeScale
+from failback.broker.startup.scheduler import Scheduler
 
 pytestmark = pytest.mark.unit
 

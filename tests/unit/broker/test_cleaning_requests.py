@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.store.expiry import ORDERED_ROUNDS
+from failback.broker.store.upkeep.expiry import ORDERED_ROUNDS
 from failback.protocol.codes import RequestCode
 from failback.protocol.route import TopicConfig
 from tests.support.broker_lab import BrokerLab, LabClient, broker_lab

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.config import GUARDS, BrokerConfig, SlaveIdError
-from failback.broker.identity import BrokerIdentity
+from failback.broker.config.config import GUARDS, BrokerConfig, SlaveIdError
+from failback.broker.config.identity import BrokerIdentity
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.config import BrokerConfig
+from failback.broker.config.config import BrokerConfig
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

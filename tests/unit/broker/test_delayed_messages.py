@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.delay_offsets import DelayOffsets
-from failback.broker.delay_service import MOST_PER_TURN, DelayService
-from failback.broker.delayed import waiting_place
-from failback.broker.time_scale import TimeScale
+from failback.broker.config.time_scale import TimeScale
+from failback.broker.messaging.delay_service import MOST_PER_TURN, DelayService
+from failback.broker.messaging.delayed import waiting_place
+from failback.broker.metadata.delay_offsets import DelayOffsets
 from failback.protocol.codes import SCHEDULE_TOPIC, RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import ConsumerSendMsgBackRequestHeader

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from failback.broker.config import BrokerConfig
-from failback.broker.connection import BrokerConnection
-from failback.broker.durability import DurabilityGate
+from failback.broker.config.config import BrokerConfig
+from failback.broker.processors.sending.durability import DurabilityGate
+from failback.broker.remoting.connection import BrokerConnection
 
 pytestmark = pytest.mark.unit
 

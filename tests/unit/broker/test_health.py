@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from failback.broker.health import HealthServer, Reply
-from failback.broker.health_endpoints import RUNNING, BrokerPhase, HealthEndpoints
+from failback.broker.monitoring.health import HealthServer, Reply
+from failback.broker.monitoring.health_endpoints import RUNNING, BrokerPhase, HealthEndpoints
 from tests.support.ports import free_port
 
 pytestmark = pytest.mark.unit

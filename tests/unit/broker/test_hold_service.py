@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.hold_service import HeldPull, PullRequestHoldService
+from failback.broker.processors.pulling.hold_service import HeldPull, PullRequestHoldService
 
 pytestmark = pytest.mark.unit
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from failback.broker.metrics import limited
-from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
-from failback.broker.offsets.hand_back import count_lost_offsets
-from failback.broker.offsets.regressions import OffsetRegressions
-from failback.broker.outer_api import BrokerOuterApi
+from failback.broker.cluster.hand_back import count_lost_offsets
+from failback.broker.cluster.outer_api import BrokerOuterApi
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.offsets.regressions import OffsetRegressions
+from failback.broker.monitoring.metrics import limited
 from failback.protocol import metric_families as families
 from failback.protocol.codes import RequestCode
 from tests.support.broker_lab import BrokerLab, broker_lab

@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from failback.broker.answers import SendAnswers
 from failback.broker.native import kernels
+from failback.broker.remoting.answers import SendAnswers
 from failback.protocol.message import MAX_PROPERTIES_BYTES, BatchElement, encode_batch
 from tests.support.broker_lab import BrokerLab, LabClient, broker_lab
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from failback.broker.json_config import load_json_config
-from failback.broker.offsets.consumer_offset_manager import decode_offset_table
+from failback.broker.metadata.json_config import load_json_config
+from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.protocol.codes import PULL_COMMIT, PULL_SUBSCRIPTION, RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.fastjson import loads

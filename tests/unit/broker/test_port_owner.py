@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from failback.broker.port_owner import bind_error
+from failback.broker.remoting.port_owner import bind_error
 from failback.client.remoting.port_owner import port_owner
 
 pytestmark = pytest.mark.unit

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from failback.broker.controller import BrokerController
+from failback.broker.startup.controller import BrokerController
 from failback.protocol.codes import (
     PULL_COMMIT,
     PULL_SUBSCRIPTION,

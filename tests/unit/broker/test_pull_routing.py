@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from failback.broker.pull_routing import PullVerdict, route_pull
-from failback.broker.store.results import GetStatus
+from failback.broker.processors.pulling.pull_routing import PullVerdict, route_pull
+from failback.broker.store.log.results import GetStatus
 from failback.protocol.route import SubscriptionGroupConfig
 
 pytestmark = pytest.mark.unit

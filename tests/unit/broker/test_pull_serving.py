@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.pull_routing import route_pull
-from failback.broker.store.results import GetStatus
+from failback.broker.processors.pulling.pull_routing import route_pull
+from failback.broker.store.log.results import GetStatus
 from failback.protocol.command import RemotingCommand
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.broker_lab import BrokerLab, LabClient, broker_lab

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.broker.queue_locks import QueueLocks
+from failback.broker.processors.consumers.queue_locks import QueueLocks
 from failback.protocol.route import MessageQueue
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.send_rules import property_of, with_cluster, without_wait
+from failback.broker.messaging.send_rules import property_of, with_cluster, without_wait
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import SendMessageRequestHeader

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from failback.broker.server import MOST_PENDING_BYTES
+from failback.broker.remoting.server import MOST_PENDING_BYTES
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import ProtocolError, StoreError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.sql92 import compile_filter
+from failback.broker.filters.sql92 import compile_filter
 from failback.protocol.errors import ProtocolError
 
 pytestmark = pytest.mark.unit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from failback.broker.runtime_info import bytes_text, uptime_text
-from failback.broker.statistics import BrokerStatistics
+from failback.broker.monitoring.runtime_info import bytes_text, uptime_text
+from failback.broker.monitoring.statistics import BrokerStatistics
 
 pytestmark = pytest.mark.unit
 

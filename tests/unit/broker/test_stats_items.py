@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.broker.stats_items import PERIOD_MS, Count, StatsItems
+from failback.broker.monitoring.stats_items import PERIOD_MS, Count, StatsItems
 from failback.protocol.stats import BrokerStatsData, BrokerStatsItem
 
 pytestmark = pytest.mark.unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.broker.subscription import of_heartbeat, parse
+from failback.broker.filters.subscription import of_heartbeat, parse
 from failback.protocol.errors import ProtocolError
 from failback.protocol.route import SubscriptionData
 

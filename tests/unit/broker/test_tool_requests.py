@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.transactions.half_messages import CHECK_TIMES
+from failback.broker.messaging.transactions.half_messages import CHECK_TIMES
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from failback.broker.transactions.check import GROUP, OPS_PER_READ, Ops, TransactionCheck
-from failback.broker.transactions.half_messages import HalfMessages
+from failback.broker.messaging.transactions.check import GROUP, OPS_PER_READ, Ops, TransactionCheck
+from failback.broker.messaging.transactions.half_messages import HalfMessages
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (

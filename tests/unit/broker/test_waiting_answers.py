@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.waiting_answers import WaitingAnswer, WaitingAnswers
+from failback.broker.processors.sending.waiting_answers import WaitingAnswer, WaitingAnswers
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.config import GUARDS, BrokerConfig
+from failback.broker.config.config import GUARDS, BrokerConfig
 
 pytestmark = pytest.mark.unit
 

@@ -317,7 +317,7 @@ async def test_stopping_drops_every_connection() -> None:
 
 
 def test_settings_come_from_broker_conf_scaled() -> None:
-    from failback.broker.config import BrokerConfig
+    from failback.broker.config.config import BrokerConfig
 
     config = BrokerConfig(
         broker_role="SLAVE",
@@ -334,7 +334,7 @@ def test_settings_come_from_broker_conf_scaled() -> None:
 
 
 def test_no_frame_is_larger_than_the_buffer_of_an_apache_slave() -> None:
-    from failback.broker.config import BrokerConfig
+    from failback.broker.config.config import BrokerConfig
 
     largest = BrokerConfig(ha_transfer_batch_size=4 * 1024 * 1024)
     assert HaConfig.of(largest).batch_bytes + 12 == 4 * 1024 * 1024
@@ -342,7 +342,7 @@ def test_no_frame_is_larger_than_the_buffer_of_an_apache_slave() -> None:
 
 
 def test_the_switch_of_the_guarded_rules_reaches_both_ends() -> None:
-    from failback.broker.config import BrokerConfig
+    from failback.broker.config.config import BrokerConfig
 
     assert HaConfig.of(BrokerConfig(failback_guard_replication=True)).is_guarded
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from failback.broker.ha import join as join_module
 from failback.broker.ha.join import JoinCheck, Refusal
-from failback.broker.store.record import pack_blank
+from failback.broker.store.log.record import pack_blank
 from failback.protocol.message import encode_record, pack_host
 
 pytestmark = pytest.mark.unit

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.outer_api import RegisterResult
+from failback.broker.cluster.outer_api import RegisterResult
 from tests.support.broker_lab import BrokerLab, broker_lab
 
 pytestmark = pytest.mark.unit

@@ -10,7 +10,7 @@ import pytest
 from failback.broker.ha.client import MasterUnknown
 from failback.broker.ha.guard import _asked, _refusal
 from failback.broker.ha.join import Refusal
-from failback.broker.prefix import Prefix, Verdict
+from failback.broker.ha.prefix import Prefix, Verdict
 from failback.protocol.codes import RequestCode
 from tests.support.broker_lab import BrokerLab, broker_lab
 from tests.support.store_kit import log_messages, open_store, put, put_all

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.json_config import backup_of
-from failback.broker.offsets.consumer_offset_manager import (
+from failback.broker.metadata.json_config import backup_of
+from failback.broker.metadata.offsets.consumer_offset_manager import (
     ConsumerOffsetManager,
     decode_offset_table,
 )

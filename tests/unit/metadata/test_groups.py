@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.config import BrokerConfig
-from failback.broker.groups import SubscriptionGroupManager
+from failback.broker.config.config import BrokerConfig
+from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.protocol.route import (
     DataVersion,
     SubscriptionGroupConfig,

@@ -9,10 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager, OffsetTable
-from failback.broker.offsets.hand_back import take_returned_offsets
-from failback.broker.offsets.master_offsets import MasterOffsets
-from failback.broker.outer_api import BrokerOuterApi
+from failback.broker.cluster.hand_back import take_returned_offsets
+from failback.broker.cluster.outer_api import BrokerOuterApi
+from failback.broker.metadata.offsets.consumer_offset_manager import (
+    ConsumerOffsetManager,
+    OffsetTable,
+)
+from failback.broker.metadata.offsets.master_offsets import MasterOffsets
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import ProtocolError
 from tests.support.fake_peers import FakePeers

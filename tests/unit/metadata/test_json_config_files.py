@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.json_config import (
+from failback.broker.metadata.json_config import (
     ConfigFiles,
     backup_of,
     load_json_config,

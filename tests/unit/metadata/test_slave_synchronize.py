@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.config import BrokerConfig
-from failback.broker.delay_offsets import DelayOffsets
-from failback.broker.groups import SubscriptionGroupManager
-from failback.broker.identity import BrokerIdentity
-from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
-from failback.broker.outer_api import BrokerOuterApi, RegisterResult, fast_address
-from failback.broker.slave_synchronize import SlaveSynchronize
-from failback.broker.topics import TopicConfigManager
+from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult, fast_address
+from failback.broker.cluster.slave_synchronize import SlaveSynchronize
+from failback.broker.config.config import BrokerConfig
+from failback.broker.config.identity import BrokerIdentity
+from failback.broker.metadata.delay_offsets import DelayOffsets
+from failback.broker.metadata.groups import SubscriptionGroupManager
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.topics import TopicConfigManager
 from failback.protocol.codes import RequestCode
 from failback.protocol.headers import RegisterBrokerRequestHeader, from_ext
 from failback.protocol.route import RegisterBrokerBody, SubscriptionGroupConfig, TopicConfig

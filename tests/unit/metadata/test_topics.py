@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.config import BrokerConfig
-from failback.broker.topics import TopicConfigManager, system_topic_names, system_topics
+from failback.broker.config.config import BrokerConfig
+from failback.broker.metadata.topics import TopicConfigManager, system_topic_names, system_topics
 from failback.protocol.route import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 
 pytestmark = pytest.mark.unit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from failback.broker.config import BrokerConfig
-from failback.broker.config_keys import FIXED_AT_START
+from failback.broker.config.config import BrokerConfig
+from failback.broker.config.config_keys import FIXED_AT_START
 from failback.operator.catalogue import (
     class_of,
     config_keys,

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from failback.broker.store.index_file import IndexFile, index_file_bytes
-from failback.broker.store.index_keys import (
+from failback.broker.store.index.index_file import IndexFile, index_file_bytes
+from failback.broker.store.index.index_keys import (
     KeyHasher,
     KeyScan,
     NewEntry,
@@ -23,7 +23,7 @@ from failback.broker.store.index_keys import (
     keys_of,
     without_sign,
 )
-from failback.broker.store.index_service import file_name
+from failback.broker.store.index.index_service import file_name
 from failback.protocol.codes import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from failback.protocol.message import pack_host
 from tests.support.crashing_files import CrashingFiles

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from failback.broker.store.checkpoint import CHECKPOINT_BYTES
-from failback.broker.store.index_query import QueryResult
+from failback.broker.store.index.index_query import QueryResult
+from failback.broker.store.log.checkpoint import CHECKPOINT_BYTES
+from failback.broker.store.log.record import read_record
+from failback.broker.store.log.results import ServiceNotAvailable
 from failback.broker.store.message_store import MessageStore
-from failback.broker.store.record import read_record
-from failback.broker.store.results import ServiceNotAvailable
 from failback.protocol.codes import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from failback.protocol.errors import StoreError
 from failback.protocol.message import BatchElement, MessageExt, decode_record, pack_host

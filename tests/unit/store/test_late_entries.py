@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from failback.broker.store.log.results import ServiceNotAvailable
 from failback.broker.store.message_store import MessageStore
-from failback.broker.store.results import ServiceNotAvailable
 from failback.protocol.errors import StoreError
 from tests.support.crashing_files import Change, CrashingFiles
 from tests.support.polling import until

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from failback.broker.store.late_work import LateWork
+from failback.broker.store.writing.late_work import LateWork
 from tests.support.polling import until
 
 pytestmark = pytest.mark.unit

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.store.files import OsFiles
-from failback.broker.store.message_store import MessageStore
-from failback.broker.store.tail import (
+from failback.broker.store.log.files import OsFiles
+from failback.broker.store.log.tail import (
     LogTail,
     log_files,
     read_tail,
     record_bytes,
     record_offsets,
 )
+from failback.broker.store.message_store import MessageStore
 from tests.support.store_kit import kill, open_store, put_all
 
 pytestmark = pytest.mark.unit

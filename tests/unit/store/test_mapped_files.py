@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.store.files import OsFiles
-from failback.broker.store.mapped_file import MappedFileQueue, OpenFiles
+from failback.broker.store.log.files import OsFiles
+from failback.broker.store.log.mapped_file import MappedFileQueue, OpenFiles
 from failback.protocol.errors import StoreError
 from tests.support.store_kit import assert_queues_agree_with_log, open_store, put_all
 
@@ -102,7 +102,8 @@ def test_a_store_with_one_open_file_of_each_kind_works(tmp_path: Path) -> None:
 def test_another_process_can_t_open_a_store_in_use(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     code = (
-        "import sys; from pathlib import Path; from failback.broker.store.files import OsFiles; "
+        "import sys; from pathlib import Path; "
+        "from failback.broker.store.log.files import OsFiles; "
         "OsFiles().lock(Path(sys.argv[1]) / 'lock')"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]

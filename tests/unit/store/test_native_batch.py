@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from failback.broker.answers import SendAnswers
 from failback.broker.native import kernels
+from failback.broker.remoting.answers import SendAnswers
+from failback.broker.store.log.results import AppendedBatch, MessageIllegal
 from failback.broker.store.message_store import MessageStore
-from failback.broker.store.results import AppendedBatch, MessageIllegal
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import BatchElement, decode_batch, encode_batch, pack_host
 from tests.support.crashing_files import CrashingFiles

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.broker.native import kernels
-from failback.broker.store.consume_queue import ENTRY
-from failback.broker.store.dispatch import Dispatcher
-from failback.broker.store.index_keys import PACKED, key_hash
+from failback.broker.store.index.index_keys import PACKED, key_hash
+from failback.broker.store.log.record import tags_code_of
 from failback.broker.store.message_store import MessageStore
-from failback.broker.store.record import tags_code_of
+from failback.broker.store.queues.consume_queue import ENTRY
+from failback.broker.store.writing.dispatch import Dispatcher
 from failback.protocol.codes import SCHEDULE_TOPIC
 from tests.support.crashing_files import CrashingFiles
 from tests.support.odd_logs import ROOT, SIZES, mutated, some_log

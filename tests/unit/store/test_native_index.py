@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.broker.native import kernels
-from failback.broker.store.files import OsFileHandle
-from failback.broker.store.index_file import IndexFile, index_file_bytes
-from failback.broker.store.index_keys import (
+from failback.broker.store.index.index_file import IndexFile, index_file_bytes
+from failback.broker.store.index.index_keys import (
     PACKED,
     KeyScan,
     NewEntry,
@@ -25,6 +24,7 @@ from failback.broker.store.index_keys import (
     packed_run,
     split_packed,
 )
+from failback.broker.store.log.files import OsFileHandle
 from tests.support.crashing_files import CrashingFiles
 from tests.support.odd_logs import mutated, some_log
 

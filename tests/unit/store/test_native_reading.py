@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.broker.native import kernels
-from failback.broker.store.consume_queue import ENTRY, PRE_BLANK
-from failback.broker.store.reading import _Scan, _walk_entries
+from failback.broker.store.queues.consume_queue import ENTRY, PRE_BLANK
+from failback.broker.store.reading.reading import _Scan, _walk_entries
 
 pytestmark = [
     pytest.mark.unit,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from failback.broker.native import kernels
-from failback.broker.store.dispatch import Dispatcher
-from failback.broker.store.recovery import _good_records
+from failback.broker.store.upkeep.recovery import _good_records
+from failback.broker.store.writing.dispatch import Dispatcher
 from failback.protocol.errors import CorruptStore
 from tests.support.crashing_files import Change, CrashingFiles
 from tests.support.odd_logs import ROOT, SIZES, V6, mutated, some_log

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from failback.broker.store.dispatch import Dispatcher
 from failback.broker.store.message_store import MessageStore
+from failback.broker.store.writing.dispatch import Dispatcher
 from failback.protocol.codes import SCHEDULE_TOPIC
 from failback.protocol.message import pack_host
 from tests.support.crashing_files import CrashingFiles

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.store.commit_log import Placement, place_record
-from failback.broker.store.message_store import MessageStore
-from failback.broker.store.results import (
+from failback.broker.store.log.commit_log import Placement, place_record
+from failback.broker.store.log.results import (
     AppendedBatch,
     MessageIllegal,
     PutStatus,
     ServiceNotAvailable,
     WriteFailed,
 )
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.message import (
     BatchElement,
     decode_properties,

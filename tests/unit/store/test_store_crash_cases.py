@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pytest
 
-from failback.broker.store.results import GetStatus
+from failback.broker.store.log.results import GetStatus
 from tests.support.crash_scenario import Life, check_configs
 from tests.support.crashing_files import CrashingFiles
 from tests.support.store_kit import (

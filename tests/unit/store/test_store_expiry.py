@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from failback.broker.store.expiry import MOST_FILES_PER_ROUND, Expiry, local_hour
-from failback.broker.store.files import disk_ratio
+from failback.broker.store.log.files import disk_ratio
+from failback.broker.store.log.results import GetStatus, ServiceNotAvailable
 from failback.broker.store.message_store import MessageStore
-from failback.broker.store.results import GetStatus, ServiceNotAvailable
+from failback.broker.store.upkeep.expiry import MOST_FILES_PER_ROUND, Expiry, local_hour
 from tests.support.crashing_files import CrashingFiles
 from tests.support.store_kit import (
     Clock,

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.store.commit_log import flush_is_due
+from failback.broker.store.log.commit_log import flush_is_due
+from failback.broker.store.log.results import ServiceNotAvailable
 from failback.broker.store.message_store import MessageStore
-from failback.broker.store.results import ServiceNotAvailable
 from failback.protocol.errors import StoreError
 from tests.support.crashing_files import Change, CrashingFiles
 from tests.support.polling import until

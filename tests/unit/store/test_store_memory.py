@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.store.consume_queue import _valid_bytes
-from failback.broker.store.files import OsFileHandle, OsFiles
+from failback.broker.store.log.files import OsFileHandle, OsFiles
+from failback.broker.store.log.results import GetStatus
 from failback.broker.store.message_store import MessageStore
-from failback.broker.store.results import GetStatus
+from failback.broker.store.queues.consume_queue import _valid_bytes
 from tests.support.crashing_files import CrashingFiles
 from tests.support.store_kit import (
     Clock,

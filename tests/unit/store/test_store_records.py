@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.store.dispatch import delay_table, delivery_time
-from failback.broker.store.record import (
+from failback.broker.store.log.record import (
     Problem,
     Record,
     delay_level_of,
     read_record,
     tags_code_of,
 )
+from failback.broker.store.writing.dispatch import delay_table, delivery_time
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import decode_properties, encode_record, pack_host, tags_code
 

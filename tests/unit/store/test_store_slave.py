@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from failback.broker.store.log.results import GetStatus, WriteFailed
 from failback.broker.store.message_store import MessageStore
-from failback.broker.store.results import GetStatus, WriteFailed
 from failback.protocol.codes import SCHEDULE_TOPIC
 from failback.protocol.errors import StoreError
 from tests.support.crashing_files import Change, CrashingFiles

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from failback.broker.config import BrokerConfig
+    from failback.broker.config.config import BrokerConfig
 
 MOST_FRAME_BYTES: Final = 4 * 1024 * 1024
 """Header and body: the read buffer of an Apache slave, which waits for ever for a larger frame."""

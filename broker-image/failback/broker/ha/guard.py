@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from failback.broker.ha.client import MasterUnknown
 from failback.broker.ha.join import Refusal
-from failback.broker.prefix import Prefix, Verdict, compare_with
-from failback.broker.store.tail import LogTail
+from failback.broker.ha.prefix import Prefix, Verdict, compare_with
+from failback.broker.store.log.tail import LogTail
 from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import FailbackError
 

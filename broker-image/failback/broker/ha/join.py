@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final, NamedTuple
 
-from failback.broker.store.record import (
+from failback.broker.store.log.record import (
     Problem,
     Record,
     announced_size,

@@ -6,47 +6,47 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from failback.broker.client_calls import ClientCalls
-from failback.broker.config import BrokerConfig
-from failback.broker.durability import DurabilityGate
-from failback.broker.processors import access
-from failback.broker.processors.admin import AdminProcessor
-from failback.broker.processors.cleaning import CleaningProcessor
-from failback.broker.processors.client import ClientProcessor
-from failback.broker.processors.client_requests import ClientRequestProcessor
-from failback.broker.processors.consumption import ConsumptionProcessor
-from failback.broker.processors.end_transaction import EndTransactionProcessor
-from failback.broker.processors.group_offsets import GroupOffsetProcessor
-from failback.broker.processors.inspection import InspectionProcessor
-from failback.broker.processors.locks import LockProcessor
-from failback.broker.processors.offsets import OffsetProcessor
-from failback.broker.processors.pull import PullProcessor
-from failback.broker.processors.query import QueryProcessor
-from failback.broker.processors.queue_meta import QueueMetaProcessor
-from failback.broker.processors.reply import ReplyProcessor
-from failback.broker.processors.send import SendProcessor
-from failback.broker.processors.send_back import SendBackProcessor
-from failback.broker.queue_locks import LOCK_LIVE_MS, QueueLocks
-from failback.broker.stats_counts import stats_counts
-from failback.broker.stats_items import StatsItems
-from failback.broker.topic_admission import TopicAdmission
-from failback.broker.topics import system_topic_names
-from failback.broker.transactions.check import TransactionCheck
-from failback.broker.transactions.half_messages import HalfMessages
+from failback.broker.clients.client_calls import ClientCalls
+from failback.broker.config.config import BrokerConfig
+from failback.broker.messaging.topic_admission import TopicAdmission
+from failback.broker.messaging.transactions.check import TransactionCheck
+from failback.broker.messaging.transactions.half_messages import HalfMessages
+from failback.broker.metadata.topics import system_topic_names
+from failback.broker.monitoring.stats_counts import stats_counts
+from failback.broker.monitoring.stats_items import StatsItems
+from failback.broker.processors.administration import access
+from failback.broker.processors.administration.admin import AdminProcessor
+from failback.broker.processors.administration.cleaning import CleaningProcessor
+from failback.broker.processors.administration.inspection import InspectionProcessor
+from failback.broker.processors.administration.query import QueryProcessor
+from failback.broker.processors.administration.queue_meta import QueueMetaProcessor
+from failback.broker.processors.consumers.client import ClientProcessor
+from failback.broker.processors.consumers.client_requests import ClientRequestProcessor
+from failback.broker.processors.consumers.consumption import ConsumptionProcessor
+from failback.broker.processors.consumers.group_offsets import GroupOffsetProcessor
+from failback.broker.processors.consumers.locks import LockProcessor
+from failback.broker.processors.consumers.offsets import OffsetProcessor
+from failback.broker.processors.consumers.queue_locks import LOCK_LIVE_MS, QueueLocks
+from failback.broker.processors.pulling.pull import PullProcessor
+from failback.broker.processors.sending.durability import DurabilityGate
+from failback.broker.processors.sending.end_transaction import EndTransactionProcessor
+from failback.broker.processors.sending.reply import ReplyProcessor
+from failback.broker.processors.sending.send import SendProcessor
+from failback.broker.processors.sending.send_back import SendBackProcessor
 
 if TYPE_CHECKING:
-    from failback.broker.consumer_filters import ConsumerFilterManager
-    from failback.broker.delay_offsets import DelayOffsets
-    from failback.broker.groups import SubscriptionGroupManager
+    from failback.broker.cluster.registration import Registration
+    from failback.broker.config.identity import BrokerIdentity
+    from failback.broker.filters.consumer_filters import ConsumerFilterManager
     from failback.broker.ha.service import HaService
-    from failback.broker.health_endpoints import BrokerPhase
-    from failback.broker.identity import BrokerIdentity
-    from failback.broker.offsets.consumer_offset_manager import ConsumerOffsetManager
-    from failback.broker.registration import Registration
-    from failback.broker.server import RemotingServer
-    from failback.broker.statistics import BrokerStatistics
+    from failback.broker.metadata.delay_offsets import DelayOffsets
+    from failback.broker.metadata.groups import SubscriptionGroupManager
+    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+    from failback.broker.metadata.topics import TopicConfigManager
+    from failback.broker.monitoring.health_endpoints import BrokerPhase
+    from failback.broker.monitoring.statistics import BrokerStatistics
+    from failback.broker.remoting.server import RemotingServer
     from failback.broker.store.message_store import MessageStore
-    from failback.broker.topics import TopicConfigManager
 
 
 @dataclass(frozen=True)

@@ -28,23 +28,23 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from failback.broker.store.appending import Appender
-from failback.broker.store.checkpoint import StoreCheckpoint
-from failback.broker.store.commit_log import CommitLog
 from failback.broker.store.config import StoreConfig
-from failback.broker.store.dispatch import Dispatcher, delay_table
-from failback.broker.store.entry_writer import EntryWriter
-from failback.broker.store.expiry import Expiry
-from failback.broker.store.files import Files, OsFiles
-from failback.broker.store.flush import FlushService
-from failback.broker.store.index_service import IndexService
-from failback.broker.store.late_work import LateWork
-from failback.broker.store.mapped_file import MappedFileQueue, OpenFiles
-from failback.broker.store.opening import StoreOpening
-from failback.broker.store.queue_table import QueueTable
-from failback.broker.store.recovery import RecoveryReport
-from failback.broker.store.results import ServiceNotAvailable, WriteFailed
-from failback.broker.store.store_reader import StoreReader
+from failback.broker.store.index.index_service import IndexService
+from failback.broker.store.log.checkpoint import StoreCheckpoint
+from failback.broker.store.log.commit_log import CommitLog
+from failback.broker.store.log.files import Files, OsFiles
+from failback.broker.store.log.mapped_file import MappedFileQueue, OpenFiles
+from failback.broker.store.log.results import ServiceNotAvailable, WriteFailed
+from failback.broker.store.queues.entry_writer import EntryWriter
+from failback.broker.store.queues.queue_table import QueueTable
+from failback.broker.store.reading.store_reader import StoreReader
+from failback.broker.store.upkeep.expiry import Expiry
+from failback.broker.store.upkeep.flush import FlushService
+from failback.broker.store.upkeep.opening import StoreOpening
+from failback.broker.store.upkeep.recovery import RecoveryReport
+from failback.broker.store.writing.appending import Appender
+from failback.broker.store.writing.dispatch import Dispatcher, delay_table
+from failback.broker.store.writing.late_work import LateWork
 
 logger = logging.getLogger(__name__)
 

@@ -1,0 +1,115 @@
+"""Making the broker known to the name servers, and learning who its master is.
+
+Source: BrokerController.registerBrokerAll, doRegisterBrokerAll, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from failback.broker.config.config import BrokerConfig
+from failback.broker.config.identity import BrokerIdentity
+from failback.protocol.codes import PERM_READ, PERM_WRITE
+from failback.protocol.route import TopicConfig, TopicConfigSerializeWrapper
+
+if TYPE_CHECKING:
+    from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult
+    from failback.broker.metadata.topics import TopicConfigManager
+
+logger = logging.getLogger(__name__)
+
+FIRST_DELAY_MS: Final = 10_000
+_READ_WRITE: Final = PERM_READ | PERM_WRITE
+
+
+class Registration:
+    """Registers everything periodically, and changes at once."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        identity: BrokerIdentity,
+        topics: TopicConfigManager,
+        outer: BrokerOuterApi,
+        on_result: Callable[[RegisterResult], None],
+    ) -> None:
+        """``on_result`` gets what the first name server answered, once per registration."""
+        self._config = config
+        self._identity = identity
+        self._topics = topics
+        self._outer = outer
+        self._on_result = on_result
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._due = False
+        self.registered_at = 0
+        """How many name servers took the last registration."""
+
+    async def register_all(self, *, oneway: bool = False) -> None:
+        """Register the whole topic table with every name server."""
+        await self._register(self._topics.to_wrapper(), oneway=oneway)
+
+    async def register_topic(self, topic: TopicConfig) -> None:
+        """Register one changed topic, under the version of the whole table."""
+        whole = self._topics.to_wrapper()
+        only = TopicConfigSerializeWrapper({topic.topic_name: topic}, whole.data_version)
+        await self._register(only)
+
+    async def _register(
+        self, wrapper: TopicConfigSerializeWrapper, *, oneway: bool = False
+    ) -> None:
+        results = await self._outer.register_all(
+            self._identity,
+            self._with_broker_permission(wrapper),
+            oneway=oneway,
+            compressed=self._config.compressed_register,
+            timeout_ms=self._config.time_scale.ms(self._config.register_broker_timeout_mills),
+        )
+        if oneway:
+            return
+        if len(results) != self.registered_at:
+            logger.info(
+                "registered %s with %d of %d name servers",
+                self._identity.address,
+                len(results),
+                len(self._outer.name_servers),
+            )
+        self.registered_at = len(results)
+        if results:
+            self._on_result(results[0])
+
+    def _with_broker_permission(
+        self, wrapper: TopicConfigSerializeWrapper
+    ) -> TopicConfigSerializeWrapper:
+        """Give every topic the broker's permission while that is not read and write."""
+        permission = self._config.broker_permission
+        if permission & _READ_WRITE == _READ_WRITE:
+            return wrapper
+        table = {
+            name: TopicConfig(name, topic.read_queue_nums, topic.write_queue_nums, permission)
+            for name, topic in wrapper.topic_config_table.items()
+        }
+        return TopicConfigSerializeWrapper(table, wrapper.data_version)
+
+    def topic_created(self) -> None:
+        """Register the table soon, one-way: a topic was created by use. Never waits."""
+        if not self._due:
+            self._due = True
+            task = asyncio.get_running_loop().create_task(self._register_soon())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _register_soon(self) -> None:
+        self._due = False  # what is created from here on needs another one
+        await self.register_all(oneway=True)
+
+    async def unregister(self) -> None:
+        """Leave every name server."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._outer.unregister_all(self._identity)
+        self.registered_at = 0

@@ -1,0 +1,118 @@
+"""A slave's copies of its master's metadata. SlaveSynchronize of apache/rocketmq 4.9.8."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from failback.broker.metadata.offsets.master_offsets import MasterOffsets
+from failback.protocol.errors import FailbackError, ProtocolError
+
+if TYPE_CHECKING:
+    from failback.broker.cluster.outer_api import BrokerOuterApi
+    from failback.broker.metadata.delay_offsets import DelayOffsets
+    from failback.broker.metadata.groups import SubscriptionGroupManager
+    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+    from failback.broker.metadata.topics import TopicConfigManager
+
+logger = logging.getLogger(__name__)
+
+FIRST_DELAY_MS: Final = 3_000
+PERIOD_MS: Final = 10_000
+"""When :meth:`SlaveSynchronize.sync_all` runs, on the scheduler that also persists offsets."""
+
+
+class SlaveSynchronize:
+    """Copies topics, consumer offsets, delay offsets and groups from the master.
+
+    The master address is what the last registration answered, ``None`` included: while the
+    master is not registered nothing is copied, and the slave keeps what it last got plus what
+    clients commit to it. The first copy after the master's return overwrites those commits, for
+    consumer offsets are compared with nothing (apache/rocketmq#1094), unless
+    ``failbackGuardSlaveOffsets`` has :class:`MasterOffsets` compare them.
+    """
+
+    def __init__(
+        self,
+        outer: BrokerOuterApi,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        delay_offsets: DelayOffsets,
+        *,
+        own_address: str,
+        is_guarded: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """``is_guarded`` tells for each copy whether larger consumer offsets stay."""
+        self._outer = outer
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+        self._own_address = own_address
+        self._is_guarded = is_guarded
+        self.master_offsets = MasterOffsets()
+        self._master: str | None = None
+
+    @property
+    def master_addr(self) -> str | None:
+        """``host:port`` of the master for clients; its fast port is two below."""
+        return self._master
+
+    def set_master_addr(self, address: str | None) -> None:
+        """Take what a registration answered."""
+        if address != self._master:
+            logger.info("master address %s, was %s", address, self._master)
+            self._master = address
+
+    async def sync_all(self) -> bool:
+        """Run the four copies one after another; each fails alone, with a line in the log.
+
+        Returns whether a master was asked and all four succeeded.
+        """
+        master = self._master
+        if master is None or master == self._own_address:
+            return False
+        done = [
+            await self._run("topics", self._sync_topics, master),
+            await self._run("consumer offsets", self._sync_consumer_offsets, master),
+            await self._run("delay offsets", self._sync_delay_offsets, master),
+            await self._run("consumer groups", self._sync_groups, master),
+        ]
+        return all(done)
+
+    async def _run(self, what: str, copy: Callable[[str], Awaitable[None]], master: str) -> bool:
+        try:
+            await copy(master)
+        except (FailbackError, OSError) as error:
+            logger.error("copying %s from master %s failed: %s", what, master, error)
+            return False
+        logger.debug("copied %s from master %s", what, master)
+        return True
+
+    async def _sync_topics(self, master: str) -> None:
+        if self._topics.replace_all(await self._outer.get_all_topic_config(master)):
+            logger.info("copied topics from master %s", master)
+
+    async def _sync_consumer_offsets(self, master: str) -> None:
+        if self._is_guarded():
+            boot_ms = await self._outer.get_boot_ms(master)
+            table = await self._outer.get_all_consumer_offset(master)
+            if await self._outer.get_boot_ms(master) != boot_ms:
+                raise ProtocolError(f"{master} was restarted while it was asked")
+            regressions = self._offsets.regressions
+            self.master_offsets.merge(
+                self._offsets.table, table, boot_ms, partial(regressions.note, "slave_sync")
+            )
+        else:
+            self._offsets.merge_from_master(await self._outer.get_all_consumer_offset(master))
+        await self._offsets.persist_aside()
+
+    async def _sync_delay_offsets(self, master: str) -> None:
+        self._delay_offsets.write_from_master(await self._outer.get_all_delay_offset(master))
+
+    async def _sync_groups(self, master: str) -> None:
+        if self._groups.replace_all(await self._outer.get_all_subscription_group(master)):
+            logger.info("copied consumer groups from master %s", master)

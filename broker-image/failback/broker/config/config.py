@@ -1,0 +1,394 @@
+"""broker.conf: the settings of one broker, their defaults, and how a live change is applied.
+
+The file is a Java properties file with RocketMQ 4.9's key names. Keys that nobody here knows are
+kept, shown by GET_BROKER_CONFIG and written back, as the original does. Built once in
+``__main__``; the controller hands every component its part.
+
+Source: BrokerConfig, MessageStoreConfig, NettyServerConfig and Configuration, apache/rocketmq
+4.9.8.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import re
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from failback.broker.config.config_file import read_properties
+from failback.broker.config.config_keys import FIXED_AT_START, NOT_OFFERED, OLD_SPELLINGS
+from failback.broker.config.config_text import parse, to_text
+from failback.broker.config.identity import first_local_address
+from failback.broker.config.time_scale import TimeScale
+from failback.protocol.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+ROLES: Final = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
+FLUSH_TYPES: Final = ("ASYNC_FLUSH", "SYNC_FLUSH")
+_IRREGULAR_KEYS: Final = {
+    "broker_ip1": "brokerIP1",
+    "broker_ip2": "brokerIP2",
+    "check_crc_on_recover": "checkCRCOnRecover",
+    "use_tls": "useTLS",
+}
+_DELAYS: Final = r"\s*\d+[smhd](\s+\d+[smhd])*\s*"
+_HOURS: Final = r"\s*([01]?\d|2[0-3])\s*(;\s*([01]?\d|2[0-3])\s*)*"
+
+
+def _choice(default: str, choices: tuple[str, ...]) -> Any:
+    return field(default=default, metadata={"choices": choices})
+
+
+def _ranged(default: int, low: int, high: int = 2**63 - 1) -> Any:
+    return field(default=default, metadata={"range": (low, high)})
+
+
+@dataclass(slots=True)
+class BrokerConfig:
+    """Live settings under Python names; :meth:`key_of` gives the name in the file.
+
+    Sizes are bytes, intervals milliseconds before :attr:`failback_time_scale`. Code 25 changes
+    fields of the one instance all processors share, so they read it per request.
+    """
+
+    broker_cluster_name: str = "DefaultCluster"
+    broker_name: str = ""
+    """Shared by a master and its slaves. Empty: the host name."""
+    broker_id: int = _ranged(0, -(2**31))
+    """0 = master, forced for masters; a slave needs a number above 0."""
+    broker_role: str = _choice("ASYNC_MASTER", ROLES)
+    broker_ip1: str = ""
+    """Where clients reach this broker, and the host in every message id. Empty: first address."""
+    broker_ip2: str = ""
+    """Where slaves reach the HA port. Empty: :attr:`broker_ip1`."""
+    listen_port: int = _ranged(10911, 3, 65534)
+    """Also taken: two below for requests without pulls, one above for replication."""
+    ha_listen_port: int = 0
+    """Shown only: 4.9 always uses ``listenPort`` + 1."""
+    namesrv_addr: str = ""
+    broker_permission: int = _ranged(6, 0, 7)
+    default_topic_queue_nums: int = _ranged(8, 1, 65535)
+    auto_create_topic_enable: bool = True
+    auto_create_subscription_group: bool = True
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    trace_topic_enable: bool = False
+    msg_trace_topic_name: str = "RMQ_SYS_TRACE_TOPIC"
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
+    reject_transaction_message: bool = False
+    start_accept_send_request_time_stamp: int = 0
+    slave_read_enable: bool = False
+    long_polling_enable: bool = True
+    short_polling_time_mills: int = _ranged(1000, 1)
+    notify_consumer_ids_changed_enable: bool = True
+    disable_consume_if_consumer_read_slowly: bool = False
+    consumer_fallbehind_threshold: int = 16 * 1024**3
+    enable_property_filter: bool = False
+    """Whether consumers may filter by SQL92 expressions."""
+    store_reply_message_enable: bool = True
+    transfer_msg_by_heap: bool = True
+    commercial_enable: bool = True
+    acl_enable: bool = False
+    filter_server_nums: int = 0
+    """This and the next are shown only: a tool that exports settings wants both."""
+    use_tls: bool = False
+    register_name_server_period: int = _ranged(30_000, 1)
+    """Clamped to 10 000…60 000 before scaling."""
+    register_broker_timeout_mills: int = _ranged(6000, 1)
+    force_register: bool = True
+    compressed_register: bool = False
+    flush_consumer_offset_interval: int = _ranged(5000, 1)
+    flush_delay_offset_interval: int = _ranged(10_000, 1)
+    config_black_list: str = "configBlackList;brokerConfigPath"
+    broker_config_path: str = ""
+    rocketmq_home: str = ""
+    send_thread_pool_queue_capacity: int = 10_000
+    pull_thread_pool_queue_capacity: int = 100_000
+    query_thread_pool_queue_capacity: int = 20_000
+    end_transaction_pool_queue_capacity: int = 100_000
+    transaction_time_out: int = 6000
+    transaction_check_max: int = 15
+    transaction_check_interval: int = 60_000
+    server_channel_max_idle_time_seconds: int = _ranged(120, 1)
+
+    store_path_root_dir: str = ""
+    """Empty: ``$HOME/store``."""
+    store_path_commit_log: str = ""
+    """Empty: ``commitlog`` under the root."""
+    mapped_file_size_commit_log: int = _ranged(1024**3, 4096, 2**31 - 1)
+    mapped_file_size_consume_queue: int = _ranged(6_000_000, 20, 2**31 - 1)
+    enable_consume_queue_ext: bool = False
+    max_message_size: int = _ranged(4 * 1024**2, 1, 2**31 - 1)
+    flush_disk_type: str = _choice("ASYNC_FLUSH", FLUSH_TYPES)
+    flush_interval_commit_log: int = _ranged(500, 1)
+    flush_commit_log_timed: bool = True
+    flush_commit_log_least_pages: int = _ranged(4, 0)
+    flush_commit_log_thorough_interval: int = _ranged(10_000, 1)
+    flush_interval_consume_queue: int = _ranged(1000, 1)
+    flush_consume_queue_least_pages: int = _ranged(2, 0)
+    flush_consume_queue_thorough_interval: int = _ranged(60_000, 1)
+    commit_interval_commit_log: int = _ranged(200, 1)
+    """This and the next two speak of a buffer pool that this broker does not have."""
+    commit_commit_log_least_pages: int = _ranged(4, 0)
+    commit_commit_log_thorough_interval: int = _ranged(200, 1)
+    sync_flush_timeout: int = _ranged(5000, 1)
+    transient_store_pool_enable: bool = False
+    transient_store_pool_size: int = 5
+    use_reentrant_lock_when_put_message: bool = True
+    """Shown only: one thread appends."""
+    os_page_cache_busy_time_out_mills: int = 1000
+    check_crc_on_recover: bool = True
+    message_index_enable: bool = True
+    message_index_safe: bool = False
+    max_hash_slot_num: int = _ranged(5_000_000, 1, 2**31 - 1)
+    max_index_num: int = _ranged(20_000_000, 2, 2**31 - 1)
+    max_msgs_num_batch: int = 64
+    default_query_max_num: int = 32
+    delete_when: str = "04"
+    file_reserved_time: int = _ranged(72, 0)
+    disk_max_used_space_ratio: int = _ranged(75, 1, 100)
+    clean_resource_interval: int = _ranged(10_000, 1)
+    delete_commit_log_files_interval: int = 100
+    destroy_maped_file_interval_forcibly: int = 120_000
+    clean_file_forcibly_enable: bool = True
+    max_transfer_bytes_on_message_in_memory: int = _ranged(262_144, 0)
+    max_transfer_count_on_message_in_memory: int = _ranged(32, 0)
+    max_transfer_bytes_on_message_in_disk: int = _ranged(65_536, 0)
+    max_transfer_count_on_message_in_disk: int = _ranged(8, 0)
+    access_message_in_memory_max_ratio: int = _ranged(40, 0, 100)
+    offset_check_in_slave: bool = False
+    ha_master_address: str = ""
+    ha_send_heartbeat_interval: int = _ranged(5000, 1)
+    ha_housekeeping_interval: int = _ranged(20_000, 1)
+    ha_transfer_batch_size: int = _ranged(32_768, 1, 4 * 1024**2)
+    ha_slave_fallbehind_max: int = _ranged(268_435_456, 0)
+    slave_timeout: int = _ranged(3000, 1)
+    message_delay_level: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+    duplication_enable: bool = False
+
+    failback_time_scale: float = 1.0
+    """Ours. Multiplies every interval; see :class:`TimeScale`."""
+    failback_bind_address: str = ""
+    """Ours. The address the ports are opened on. Empty: :attr:`broker_ip1`. 4.9 takes all."""
+    failback_http_port: int = _ranged(8088, 0, 65535)
+    """Ours. Health and metrics; 0 = off. Unset: environment ``FAILBACK_HTTP_PORT``, then 8088."""
+    failback_drain_seconds: float = 10.0
+    """Ours. How long a stop waits for connected slaves to hold the whole log."""
+    failback_rules: str = _choice("compat", ("compat", "guarded"))
+    """Ours. ``compat`` = exactly 4.9.8. ``guarded`` switches on every ``failbackGuard...`` that is
+    not set. Unset: environment ``FAILBACK_RULES``."""
+    failback_guard_offset_file: bool = False
+    """Ours. ``consumerOffset.json`` is synced to disk and replaced in one step."""
+    failback_guard_slave_offsets: bool = False
+    """Ours. A slave keeps consumer offsets that are ahead of what its restarted master says."""
+    failback_guard_returned_offsets: bool = False
+    """Ours. A starting master takes the consumer offsets in which its slaves are ahead."""
+    failback_guard_consumer_list: bool = False
+    """Ours. No list of a group's members before all of them could have sent a heartbeat."""
+    failback_guard_auto_create: bool = False
+    """Ours. A refused creation leaves the default topic's inherit bit as it is."""
+    failback_guard_replication: bool = False
+    """Ours. A slave whose log is not the beginning of its master's does not replicate; a master
+    refuses a slave that reports more than it has, or has sent."""
+
+    file: Path | None = field(default=None, metadata={"own": True})
+    unknown: dict[str, str] = field(default_factory=dict, metadata={"own": True})
+    """Keys of the file that no field takes, as written."""
+
+    @staticmethod
+    def key_of(name: str) -> str:
+        """Return the spelling in the file of the Python field ``name``."""
+        if name in _IRREGULAR_KEYS:
+            return _IRREGULAR_KEYS[name]
+        first, *rest = name.split("_")
+        return first + "".join(word.capitalize() for word in rest)
+
+    @classmethod
+    def load(cls, file: Path, environment: Mapping[str, str] = os.environ) -> BrokerConfig:
+        """Read ``file``.
+
+        Raises:
+            ConfigError: The file can't be read, or a value does not fit its key: names its line.
+        """
+        read = read_properties(file)
+        try:
+            return cls.from_properties(read.values, file=file, environment=environment)
+        except ConfigError as error:
+            error.line = read.line_of(error.field)
+            raise
+
+    @classmethod
+    def from_properties(
+        cls,
+        properties: Mapping[str, str],
+        *,
+        file: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> BrokerConfig:
+        """Build from parsed ``properties``; ``environment`` fills what they leave open.
+
+        Raises:
+            ConfigError: A value does not fit its key.
+        """
+        environment = {} if environment is None else environment
+        config = cls(file=file)
+        given: dict[str, str] = {}
+        for key, value in properties.items():
+            spelling = OLD_SPELLINGS.get(key)
+            if spelling is None:
+                given[key] = value
+            elif spelling not in properties:
+                logger.warning("%s is the 4.4.0 spelling, read as %s", key, spelling)
+                given[spelling] = value
+            else:
+                logger.warning("%s is ignored beside %s", key, spelling)
+        for key, value in given.items():
+            if key in _FIELDS:
+                _set(config, key, value, file)
+            else:
+                config.unknown[key] = value
+        config._fill(given, environment)
+        config._check_role(file)
+        config._check_name_servers(file)
+        config._check_times(file)
+        config._warn_about_what_is_not_offered(given)
+        return config
+
+    def _fill(self, given: Mapping[str, str], environment: Mapping[str, str]) -> None:
+        if not self.namesrv_addr:
+            self.namesrv_addr = environment.get("NAMESRV_ADDR", "")
+        if "failbackHttpPort" not in given and (port := environment.get("FAILBACK_HTTP_PORT")):
+            _set(self, "failbackHttpPort", port, None)
+        if "failbackDrainSeconds" not in given and (
+            seconds := environment.get("FAILBACK_DRAIN_SECONDS")
+        ):
+            _set(self, "failbackDrainSeconds", seconds, None)
+        if "failbackRules" not in given and (rules := environment.get("FAILBACK_RULES")):
+            _set(self, "failbackRules", rules, None)
+        if self.failback_rules == "guarded":
+            for name in GUARDS:
+                if self.key_of(name) not in given:
+                    setattr(self, name, True)
+        self.broker_name = self.broker_name or _host_name()
+        self.broker_ip1 = self.broker_ip1 or first_local_address()
+        self.broker_ip2 = self.broker_ip2 or self.broker_ip1
+        self.failback_bind_address = self.failback_bind_address or self.broker_ip1
+        self.ha_listen_port = self.listen_port + 1
+        home = Path(environment.get("HOME") or Path.home())
+        root = Path(self.store_path_root_dir or home / "store")
+        self.store_path_root_dir = str(root)
+        self.store_path_commit_log = self.store_path_commit_log or str(root / "commitlog")
+        if self.file is not None:
+            self.broker_config_path = str(self.file)
+        self.rocketmq_home = self.rocketmq_home or environment.get("ROCKETMQ_HOME", str(home))
+
+    def _check_role(self, file: Path | None) -> None:
+        if self.broker_role != "SLAVE":
+            self.broker_id = 0
+        elif self.broker_id <= 0:
+            raise SlaveIdError(self.broker_id, file=file)
+
+    def _check_name_servers(self, file: Path | None) -> None:
+        for address in self.name_servers:
+            host, _, port = address.rpartition(":")
+            is_port = re.fullmatch(r"\d{1,5}", port, re.ASCII) and 0 < int(port) < 65536
+            if not host or not is_port:
+                problem = f"must be host:port;host:port, has {address!r}"
+                raise ConfigError("namesrvAddr", problem, file=file)
+
+    def _check_times(self, file: Path | None) -> None:
+        if not re.fullmatch(_DELAYS, self.message_delay_level, re.ASCII):
+            problem = f"must be delays like 1s 5m 2h 1d, is {self.message_delay_level!r}"
+            raise ConfigError("messageDelayLevel", problem, file=file)
+        if not re.fullmatch(_HOURS, self.delete_when, re.ASCII):
+            problem = f"must be hours of the day like 04 or 04;16, is {self.delete_when!r}"
+            raise ConfigError("deleteWhen", problem, file=file)
+
+    def _warn_about_what_is_not_offered(self, given: Mapping[str, str]) -> None:
+        for key, why in NOT_OFFERED.items():
+            if given.get(key, "").strip().lower() == "true":
+                logger.warning("%s=true has no effect: %s", key, why)
+
+    @property
+    def is_slave(self) -> bool:
+        return self.broker_role == "SLAVE"
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        """Addresses of all name servers, as given, without blanks or repeats."""
+        parts = (part.strip() for part in re.split(r"[;,]", self.namesrv_addr))
+        return tuple(dict.fromkeys(part for part in parts if part))
+
+    @property
+    def time_scale(self) -> TimeScale:
+        return TimeScale(self.failback_time_scale)
+
+    @property
+    def register_period_ms(self) -> int:
+        return max(10_000, min(self.register_name_server_period, 60_000))
+
+    def to_properties(self) -> dict[str, str]:
+        """Return every setting as text: known ones in alphabetical order, then unknown ones."""
+        known = {key: to_text(getattr(self, name)) for key, name in _FIELDS.items()}
+        return dict(sorted(known.items())) | self.unknown
+
+    def apply(self, properties: Mapping[str, str]) -> set[str]:
+        """Take over changed settings; all of them or none. Returns the keys that changed.
+
+        Keys that neither a field nor the file has are ignored. Some settings are fixed at start:
+        they are recorded and take effect then.
+
+        Raises:
+            ConfigError: A value does not fit its key, or the key can't be changed at all.
+        """
+        trial = dataclasses.replace(self, unknown=dict(self.unknown))
+        for key, value in properties.items():
+            if key in _FIELDS:
+                _set(trial, key, value, None)
+            elif key in self.unknown:
+                trial.unknown[key] = value
+        if trial.broker_role == "SLAVE" and trial.broker_id <= 0:
+            raise SlaveIdError(trial.broker_id)
+        trial._check_name_servers(None)
+        trial._check_times(None)
+        before, after = self.to_properties(), trial.to_properties()
+        changed = {key for key in after if before.get(key) != after[key]}
+        for name in _FIELDS.values():
+            setattr(self, name, getattr(trial, name))
+        self.unknown = trial.unknown
+        for key in sorted(changed & FIXED_AT_START):
+            logger.warning("%s=%s takes effect at the next start", key, after[key])
+        return changed
+
+
+class SlaveIdError(ConfigError):
+    """A slave without an id above 0. The original exits with -3 here."""
+
+    def __init__(self, broker_id: int, *, file: Path | None = None) -> None:
+        super().__init__("brokerId", f"must be above 0 for a SLAVE, is {broker_id}", file=file)
+
+
+def _host_name() -> str:
+    return socket.gethostname() or "DEFAULT_BROKER"
+
+
+def _set(config: BrokerConfig, key: str, text: str, file: Path | None) -> None:
+    name = _FIELDS[key]
+    setattr(config, name, parse(_DECLARED[name], key, text.strip(), file))
+
+
+_DECLARED: Final = {
+    declared.name: declared
+    for declared in dataclasses.fields(BrokerConfig)
+    if not declared.metadata.get("own")
+}
+_FIELDS: Final = {BrokerConfig.key_of(name): name for name in _DECLARED}
+GUARDS: Final = tuple(name for name in _DECLARED if name.startswith("failback_guard_"))
+"""The fields that ``failbackRules=guarded`` switches on."""

@@ -1,0 +1,69 @@
+"""Who a broker is, from start to stop: names, ids and the addresses others are told."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from failback.protocol.errors import ConfigError
+from failback.protocol.message import pack_host
+
+if TYPE_CHECKING:
+    from failback.broker.config.config import BrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """Who this process is from start to stop, whatever code 25 writes into the file meanwhile."""
+
+    cluster_name: str
+    broker_name: str
+    broker_id: int
+    is_slave: bool
+    address: str
+    """``brokerIP1:listenPort``, what clients are told."""
+    ha_address: str
+    """``brokerIP2:listenPort+1``, what slaves are told."""
+    store_host: bytes
+    """The resolved address as stored in every record: 8 bytes for IPv4, 20 for IPv6."""
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> BrokerIdentity:
+        """Resolve the addresses once.
+
+        Raises:
+            ConfigError: ``brokerIP1`` has no address.
+        """
+        try:
+            ip = resolve(config.broker_ip1)
+        except OSError as error:
+            raise ConfigError(
+                "brokerIP1", f"{config.broker_ip1} has no address: {error}", file=config.file
+            ) from error
+        return cls(
+            cluster_name=config.broker_cluster_name,
+            broker_name=config.broker_name,
+            broker_id=config.broker_id,
+            is_slave=config.is_slave,
+            address=f"{config.broker_ip1}:{config.listen_port}",
+            ha_address=f"{config.broker_ip2}:{config.listen_port + 1}",
+            store_host=pack_host(ip, config.listen_port),
+        )
+
+
+def resolve(host: str) -> str:
+    """Return the first IP address of ``host``, IPv4 before IPv6."""
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return str(found[0][4][0])
+
+
+def first_local_address() -> str:
+    """Return the address a packet to elsewhere would leave from; loopback without a network."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # TEST-NET-1: routed, never sent to
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])

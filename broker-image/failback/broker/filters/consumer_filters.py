@@ -1,0 +1,180 @@
+"""``config/consumerFilter.json``: the SQL92 filters of consumer groups, and since when.
+
+What filters a pull is the subscription of the last heartbeat; this is the record of it that a
+broker of 4.9 keeps and loads. A filter whose group has gone, or that a start finds, is dead and
+stays for a day: whoever looks at the file sees it until then. Slaves copy nothing of it.
+Source: ConsumerFilterManager and ConsumerFilterData, apache/rocketmq 4.9.8.
+"""
+
+# ruff: noqa: RUF012 - msgspec gives every instance its own copy of an empty list or dict
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final
+
+from failback.broker.filters.filter_bits import BIT_COUNT, BITS_EACH, bits_of
+from failback.broker.filters.subscription import Subscription
+from failback.broker.metadata.json_config import load_json_config, persist_json_config
+from failback.protocol.body import Body
+
+logger = logging.getLogger(__name__)
+
+PERSIST_PERIOD_MS: Final = 10_000
+DEAD_KEPT_MS: Final = 24 * 3_600_000
+_DEAD_BEFORE_START_MS: Final = 30_000
+"""A start takes every filter to be dead, since at most this long."""
+
+
+class BloomFilterData(Body):
+    """The bits of one filter among ``bit_num``."""
+
+    bit_num: int = BIT_COUNT
+    bit_pos: list[int] = []
+
+
+class ConsumerFilterData(Body):
+    """One filter. Times are ms; it is dead while ``dead_time`` is not before ``born_time``."""
+
+    consumer_group: str
+    topic: str
+    expression: str = ""
+    expression_type: str = ""
+    born_time: int = 0
+    dead_time: int = 0
+    bloom_filter_data: BloomFilterData | None = None
+    client_version: int = 0
+
+    @property
+    def is_dead(self) -> bool:
+        return self.dead_time >= self.born_time
+
+
+class FiltersOfTopic(Body):
+    """The filters of one topic, by group."""
+
+    topic: str = ""
+    group_filter_data: dict[str, ConsumerFilterData] = {}
+
+
+class ConsumerFilterTable(Body):
+    """The file."""
+
+    filter_data_by_topic: dict[str, FiltersOfTopic] = {}
+
+
+class ConsumerFilterManager:
+    """Keeps the table. Changes reach the file with the next :meth:`persist`."""
+
+    def __init__(self, path: Path, clock_ms: Callable[[], int]) -> None:
+        self._path = path
+        self._clock_ms = clock_ms
+        self._written: str | None = None
+        self.table: dict[str, FiltersOfTopic] = {}
+
+    def get(self, topic: str, group: str) -> ConsumerFilterData | None:
+        """Return a group's filter of a topic, dead or alive."""
+        of_topic = self.table.get(topic)
+        return of_topic.group_filter_data.get(group) if of_topic is not None else None
+
+    def register(self, group: str, subscriptions: Iterable[Subscription]) -> None:
+        """Take what a group subscribes to; filters of other topics are dead from now on."""
+        named = set()
+        for subscription in subscriptions:
+            named.add(subscription.data.topic)
+            if not subscription.is_tag:
+                self._take(group, subscription)
+        self._end(group, kept=named)
+
+    def unregister(self, group: str) -> None:
+        """Take that a group has no member any more."""
+        self._end(group, kept=())
+
+    def _take(self, group: str, subscription: Subscription) -> None:
+        data = subscription.data
+        known = self.get(data.topic, group)
+        if known is not None and not self._is_changed(known, subscription):
+            return
+        of_topic = self.table.setdefault(data.topic, FiltersOfTopic(data.topic))
+        if subscription.matches is None:  # no filter after all: the client is told at its pull
+            of_topic.group_filter_data.pop(group, None)
+            return
+        of_topic.group_filter_data[group] = ConsumerFilterData(
+            consumer_group=group,
+            topic=data.topic,
+            expression=data.sub_string,
+            expression_type=data.expression_type,
+            born_time=self._clock_ms(),
+            bloom_filter_data=BloomFilterData(bit_pos=bits_of(group, data.topic)),
+            client_version=data.sub_version,
+        )
+        logger.info("group %s filters %s: %s", group, data.topic, data.sub_string)
+
+    def _is_changed(self, known: ConsumerFilterData, subscription: Subscription) -> bool:
+        """Whether a newer version says something else; what says the same brings it to life."""
+        data = subscription.data
+        is_newer = data.sub_version > known.client_version
+        expression = data.sub_string, data.expression_type
+        if is_newer and (known.expression, known.expression_type) != expression:
+            return True
+        if data.sub_version >= known.client_version:
+            known.client_version, known.dead_time = data.sub_version, 0
+        return False
+
+    def _end(self, group: str, kept: Iterable[str]) -> None:
+        for topic in self.table.keys() - kept:
+            known = self.get(topic, group)
+            if known is not None and not known.is_dead:
+                known.dead_time = self._clock_ms()
+
+    def load(self) -> None:
+        """Read the file, or its ``.bak``; with neither the table is empty.
+
+        A file with bits of another kind is left aside as a whole, as 4.9.8 does: they belong to
+        bit maps that this broker's successor would read.
+
+        Raises:
+            CorruptStore: Both are there and unreadable.
+        """
+        table = load_json_config(self._path, ConsumerFilterTable.from_json)
+        if table is None:
+            return
+        latest = self._clock_ms() - _DEAD_BEFORE_START_MS
+        for of_topic in table.filter_data_by_topic.values():
+            for known in of_topic.group_filter_data.values():
+                if not _fits(known.bloom_filter_data):
+                    logger.warning("%s has bits of another kind: it is begun anew", self._path)
+                    return
+                if known.dead_time == 0:
+                    known.dead_time = max(latest, known.born_time)
+        self.table = table.filter_data_by_topic
+
+    def persist(self) -> None:
+        """Forget what has been dead for a day and write the table if it changed.
+
+        Raises:
+            OSError: The file could not be written.
+        """
+        self._forget()
+        text = ConsumerFilterTable(self.table).to_json(pretty=True).decode()
+        if text != self._written:
+            persist_json_config(self._path, text)
+            self._written = text
+
+    def _forget(self) -> None:
+        before = self._clock_ms() - DEAD_KEPT_MS
+        for topic, of_topic in list(self.table.items()):
+            filters = of_topic.group_filter_data
+            for group in [
+                group
+                for group, known in filters.items()
+                if known.is_dead and known.dead_time <= before
+            ]:
+                del filters[group]
+            if not filters:
+                del self.table[topic]
+
+
+def _fits(data: BloomFilterData | None) -> bool:
+    return data is not None and data.bit_num == BIT_COUNT and len(data.bit_pos) == BITS_EACH

@@ -1,0 +1,138 @@
+"""Delivers delayed messages when they are due. Runs on masters only.
+
+Each level is a queue of SCHEDULE_TOPIC_XXXX in which messages are due in the order in which they
+were stored; its entries carry the time. How far each level has been delivered is kept in
+``delayOffset.json`` every ``flushDelayOffsetInterval``: after a kill, what was delivered since is
+delivered again, as new messages.
+
+Source: ScheduleMessageService.DeliverDelayedMessageTimerTask, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from failback.broker.messaging.delayed import append_copy, real_place
+from failback.protocol.codes import SCHEDULE_TOPIC
+from failback.protocol.errors import ProtocolError, StoreError
+from failback.protocol.message import decode_record
+
+if TYPE_CHECKING:
+    from failback.broker.config.time_scale import TimeScale
+    from failback.broker.metadata.delay_offsets import DelayOffsets
+    from failback.broker.store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+FIRST_DELAY_MS: Final = 1_000
+PERIOD_MS: Final = 100
+MOST_PER_TURN: Final = 256
+"""Messages of one level that are delivered before others get their turn."""
+
+
+class DelayService:
+    """Moves what is due from SCHEDULE_TOPIC_XXXX to where it belongs."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        offsets: DelayOffsets,
+        *,
+        scale: TimeScale,
+        clock_ms: Callable[[], int],
+        commit: Callable[[], None],
+    ) -> None:
+        """``commit`` writes what was appended; StoreError if the disk refuses."""
+        self._store = store
+        self._offsets = offsets
+        self._scale = scale
+        self._clock_ms = clock_ms
+        self._commit = commit
+
+    async def run(self) -> None:
+        """Deliver until cancelled."""
+        self.correct_offsets()
+        await asyncio.sleep(self._scale.seconds(FIRST_DELAY_MS))
+        while True:
+            is_more_due = self.deliver_due()
+            await asyncio.sleep(0 if is_more_due else self._scale.seconds(PERIOD_MS))
+
+    def correct_offsets(self) -> None:
+        """Bring offsets that lie outside their queue back into it."""
+        for level, offset in self._offsets.table.items():
+            corrected = self._within(level, offset)
+            if corrected != offset:
+                logger.warning("delay level %d: offset %d is now %d", level, offset, corrected)
+                self._offsets.table[level] = corrected
+
+    def deliver_due(self) -> bool:
+        """Deliver what is due now; tell whether more is."""
+        turns = {
+            level: self._deliver_level(level, delay)
+            for level, delay in enumerate(self._store.delays, start=1)
+        }
+        if any(delivered for _, delivered in turns.values()):
+            try:
+                self._commit()
+            except StoreError:  # told by whoever stops the broker for it
+                return False
+        # Not before the copies are in the log: an offset that is persisted earlier outlives a kill
+        # that they don't.
+        for level, (offset, _) in turns.items():
+            if offset is not None:
+                self._offsets.table[level] = offset
+        return any(delivered == MOST_PER_TURN for _, delivered in turns.values())
+
+    def _deliver_level(self, level: int, delay_ms: int) -> tuple[int | None, int]:
+        """Append what is due; return the new offset, None without messages, and how many."""
+        offset = self._within(level, self._offsets.table.get(level, 0))
+        entries = self._store.entries(SCHEDULE_TOPIC, level - 1, offset, MOST_PER_TURN)
+        if not entries:
+            return None, 0
+        now, delivered = self._clock_ms(), 0
+        for physical_offset, _, due_ms in entries:
+            # One that is due in more than its delay was stored by a clock that was ahead.
+            if now < due_ms <= now + delay_ms:
+                break
+            try:
+                self._deliver(physical_offset)
+            except StoreError as error:
+                logger.error("delay level %d stays at %d: %s", level, offset, error)
+                break
+            delivered += 1
+            offset += 1
+        return offset, delivered
+
+    def _deliver(self, physical_offset: int) -> None:
+        """Append the copy; a record that cannot be one is passed over, with a line in the log.
+
+        Raises:
+            StoreError: It was not appended.
+        """
+        record = self._store.record_at(physical_offset)
+        try:
+            message = None if record is None else decode_record(record, decompress=False)[0]
+        except ProtocolError as error:
+            logger.error("delayed message at %d cannot be read: %s", physical_offset, error)
+            return
+        place = None if message is None else real_place(message)
+        if message is None or place is None:
+            logger.error("no delayed message at %d: it is passed over", physical_offset)
+            return
+        topic, queue_id = place
+        append_copy(
+            self._store,
+            message,
+            topic=topic,
+            queue_id=queue_id,
+            properties=message.properties,
+            reconsume_times=message.reconsume_times,
+        )
+
+    def _within(self, level: int, offset: int) -> int:
+        low = self._store.min_queue_offset(SCHEDULE_TOPIC, level - 1)
+        high = self._store.max_queue_offset(SCHEDULE_TOPIC, level - 1)
+        return min(max(offset, low), high)

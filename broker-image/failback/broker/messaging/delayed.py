@@ -1,0 +1,105 @@
+"""Where a delayed message waits, and how a stored message is stored once more.
+
+A message with ``DELAY`` = n > 0 goes to queue n - 1 of SCHEDULE_TOPIC_XXXX and says in
+``REAL_TOPIC`` and ``REAL_QID`` where it belongs. What is delivered later, and what a consumer sends
+back, are copies: same body and birth, another place.
+
+Source: CommitLog.asyncPutMessage, ScheduleMessageService.messageTimeup,
+SendMessageProcessor.asyncConsumerSendMsgBack, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from failback.broker.messaging.send_rules import delay_level
+from failback.protocol.codes import (
+    BORN_HOST_V6,
+    SCHEDULE_TOPIC,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+)
+from failback.protocol.message import (
+    DELAY,
+    REAL_QID,
+    REAL_TOPIC,
+    TAGS,
+    MessageExt,
+    decode_properties,
+    encode_properties,
+    pack_host,
+    tags_code,
+)
+
+if TYPE_CHECKING:
+    from failback.broker.store.log.results import Appended
+    from failback.broker.store.message_store import MessageStore
+
+SCHEDULE_TOPIC_BYTES: Final = SCHEDULE_TOPIC.encode()
+_HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
+
+
+class Waiting(NamedTuple):
+    """A delayed message's place until it is due: a queue of SCHEDULE_TOPIC_XXXX."""
+
+    queue_id: int
+    properties: dict[str, str]
+
+
+def waiting_place(properties: str, topic: str, queue_id: int, levels: int) -> Waiting | None:
+    """Return where a message has to wait; ``None`` for one that is not delayed.
+
+    A level above the highest of ``levels`` counts as that. ``WAIT`` stays among the properties, as
+    they are written anew from the table, which is what 4.9.8 does too.
+    """
+    level = min(delay_level(properties), levels)
+    if level <= 0:
+        return None
+    table = decode_properties(properties)
+    table |= {DELAY: str(level), REAL_TOPIC: topic, REAL_QID: str(queue_id)}
+    return Waiting(level - 1, table)
+
+
+def real_place(message: MessageExt) -> tuple[str, int] | None:
+    """Return topic and queue id that a delayed message is for; ``None`` if it does not say."""
+    topic, queue_id = message.properties.get(REAL_TOPIC), message.properties.get(REAL_QID, "")
+    if not topic or not queue_id.isascii() or not queue_id.isdigit():
+        return None
+    return topic, int(queue_id)
+
+
+def append_copy(
+    store: MessageStore,
+    message: MessageExt,
+    *,
+    topic: str,
+    queue_id: int,
+    properties: Mapping[str, str],
+    reconsume_times: int,
+    transaction_type: int | None = None,
+    prepared_transaction_offset: int = 0,
+) -> Appended:
+    """Append a stored message again; its body is as stored, compressed or not.
+
+    Without ``transaction_type`` it keeps its own.
+
+    Raises:
+        StoreError: As :meth:`MessageStore.append`.
+    """
+    sys_flag = message.sys_flag & ~_HOST_BITS
+    if transaction_type is not None:
+        sys_flag = sys_flag & ~TRANSACTION_MASK | transaction_type
+    return store.append(
+        topic=topic.encode(),
+        queue_id=queue_id,
+        flag=message.flag,
+        sys_flag=sys_flag,
+        born_timestamp=message.born_timestamp,
+        born_host=pack_host(*message.born_host),
+        reconsume_times=reconsume_times,
+        body=message.body,
+        properties=encode_properties(properties).encode(),
+        tags_code=tags_code(properties.get(TAGS)),
+        prepared_transaction_offset=prepared_transaction_offset,
+    )

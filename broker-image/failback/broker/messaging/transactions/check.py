@@ -1,0 +1,259 @@
+"""The check: half messages that nothing has ended are asked about at their producer group.
+
+Every ``transactionCheckInterval`` both queues are read on from where the last check stopped; the
+two places are consumer offsets of the group CID_RMQ_SYS_TRANS, and persist like those. A half
+message that is older than ``transactionTimeOut`` and has no op record is stored again at the end
+of its queue, so that the place can move on, and one producer of its group is asked.
+
+Source: TransactionalMessageServiceImpl.check, AbstractTransactionalMessageCheckListener,
+apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from failback.broker.config.config import BrokerConfig
+from failback.broker.messaging.transactions.half_messages import (
+    CHECK_IMMUNITY,
+    CHECK_TIMES,
+    HALF_QUEUE,
+    PREPARED_QUEUE_OFFSET,
+    HalfMessages,
+)
+from failback.broker.metadata.topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+from failback.broker.remoting.connection import BrokerConnection
+from failback.protocol.codes import RequestCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import StoreError
+from failback.protocol.headers import CheckTransactionStateRequestHeader
+from failback.protocol.message import (
+    PGROUP,
+    REAL_QID,
+    REAL_TOPIC,
+    UNIQ_KEY,
+    MessageExt,
+    encode_record,
+    offset_msg_id,
+    pack_host,
+)
+
+if TYPE_CHECKING:
+    from failback.broker.clients.client_manager import ProducerManager
+    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+    from failback.broker.store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+GROUP: Final = "CID_RMQ_SYS_TRANS"
+OPS_PER_READ: Final = 32
+MOST_HALVES: Final = 2_000
+"""Half messages looked at in one check; the rest waits for the next. 4.9.8 stops after 60 s."""
+
+
+@dataclass(slots=True)
+class Ops:
+    """The op records read so far.
+
+    Attributes:
+        ended: Queue offset of an ended half message -> of its op record.
+        done: Queue offsets of op records that are of no more use.
+        next_offset: The next op record to read.
+    """
+
+    next_offset: int
+    ended: dict[int, int] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+
+    def is_ended(self, half_offset: int) -> bool:
+        """Whether an op record names that half message; it is of no more use then."""
+        op_offset = self.ended.pop(half_offset, None)
+        if op_offset is None:
+            return False
+        self.done.add(op_offset)
+        return True
+
+    def done_up_to(self, offset: int) -> int:
+        """Return the offset behind the op records that are done, without a gap, from ``offset``."""
+        while offset in self.done:
+            offset += 1
+        return offset
+
+
+class TransactionCheck:
+    """Runs the check of a master."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        store: MessageStore,
+        offsets: ConsumerOffsetManager,
+        producers: ProducerManager[BrokerConnection],
+        halves: HalfMessages,
+        commit: Callable[[], None],
+        clock_ms: Callable[[], int],
+    ) -> None:
+        """``commit`` writes what was appended; StoreError if the disk refuses."""
+        self._config = config
+        self._store = store
+        self._offsets = offsets
+        self._producers = producers
+        self._halves = halves
+        self._commit = commit
+        self._clock_ms = clock_ms
+        self._opaque = itertools.count()
+
+    def run_once(self) -> int:
+        """Look at every half message that was not looked at before; return how many were asked.
+
+        A store that takes no writes ends the check where it stands.
+        """
+        half_start, op_start = self._place(TRANS_HALF_TOPIC), self._place(TRANS_OP_HALF_TOPIC)
+        ops = Ops(op_start)
+        self._read_ops(ops, half_start)
+        began = self._clock_ms()
+        offset, asked = half_start, 0
+        end = min(
+            self._store.max_queue_offset(TRANS_HALF_TOPIC, HALF_QUEUE), half_start + MOST_HALVES
+        )
+        try:
+            while offset < end:
+                if not ops.is_ended(offset):
+                    verdict = self._judge(offset, ops, half_start, began)
+                    if verdict is None:
+                        break
+                    asked += verdict
+                offset += 1
+        except StoreError as error:
+            logger.error("transaction check stays at %d: %s", offset, error)
+        if offset != half_start:
+            try:  # what was put back must be in the log before the offset can be persisted
+                self._commit()
+            except StoreError:  # told by whoever stops the broker for it
+                return asked
+            self._offsets.commit(GROUP, TRANS_HALF_TOPIC, HALF_QUEUE, offset)
+        op_end = ops.done_up_to(op_start)
+        if op_end != op_start:
+            self._offsets.commit(GROUP, TRANS_OP_HALF_TOPIC, HALF_QUEUE, op_end)
+        return asked
+
+    def _place(self, topic: str) -> int:
+        low = self._store.min_queue_offset(topic, HALF_QUEUE)
+        high = self._store.max_queue_offset(topic, HALF_QUEUE)
+        return min(max(self._offsets.query(GROUP, topic, HALF_QUEUE), low), high)
+
+    def _read_ops(self, ops: Ops, half_start: int) -> bool:
+        """Read on in the op queue; tell whether there was anything."""
+        entries = self._store.entries(
+            TRANS_OP_HALF_TOPIC, HALF_QUEUE, ops.next_offset, OPS_PER_READ
+        )
+        for physical_offset, _, _ in entries:
+            op = self._halves.message_at(physical_offset)
+            half_offset = _half_offset(op)
+            if half_offset is None or half_offset < half_start:
+                ops.done.add(ops.next_offset)
+            else:
+                ops.ended[half_offset] = ops.next_offset
+            ops.next_offset += 1
+        return bool(entries)
+
+    def _judge(self, offset: int, ops: Ops, half_start: int, began: int) -> int | None:
+        """Return 1 when a producer was asked, 0 when the message is passed, ``None`` to stop."""
+        ((physical_offset, _, _),) = self._store.entries(TRANS_HALF_TOPIC, HALF_QUEUE, offset, 1)
+        half = self._halves.message_at(physical_offset)
+        if half is None:
+            return 0
+        if half.store_timestamp >= began:
+            return None
+        properties = dict(half.properties)
+        times = _number(properties.get(CHECK_TIMES)) or 0
+        age_ms = self._clock_ms() - half.born_timestamp
+        if times >= self._config.transaction_check_max or age_ms > self._retained_ms:
+            logger.error("transaction %s is given up after %d checks", half.msg_id, times)
+            self._halves.give_up(half)
+            return 0
+        immunity_ms = self._config.time_scale.ms(self._config.transaction_time_out)
+        own = properties.get(CHECK_IMMUNITY)
+        if own is not None:
+            seconds = _number(own)
+            if seconds is not None and seconds >= 0:
+                immunity_ms = self._config.time_scale.ms(seconds * 1000)
+            if age_ms < immunity_ms:
+                return self._pass_immune(half, properties, ops)
+        elif 0 <= age_ms < immunity_ms:
+            return None
+        while self._read_ops(ops, half_start):  # until nothing can say any more that it has ended
+            if ops.is_ended(offset):
+                return 0
+        self._ask(half, properties, times + 1)
+        return 1
+
+    @property
+    def _retained_ms(self) -> int:
+        hours = self._config.file_reserved_time
+        return self._config.time_scale.ms(hours * 3_600_000)
+
+    def _pass_immune(self, half: MessageExt, properties: dict[str, str], ops: Ops) -> int:
+        """Pass one that asked for more time: ended under its first offset, or stored again."""
+        first = _number(properties.get(PREPARED_QUEUE_OFFSET))
+        if first is None or not ops.is_ended(first):
+            properties.setdefault(PREPARED_QUEUE_OFFSET, str(half.queue_offset))
+            self._halves.put_back(half, properties)
+        return 0
+
+    def _ask(self, half: MessageExt, properties: dict[str, str], times: int) -> None:
+        properties[CHECK_TIMES] = str(times)
+        properties.setdefault(PREPARED_QUEUE_OFFSET, str(half.queue_offset))
+        again = self._halves.put_back(half, properties)
+        group = properties.get(PGROUP, "")
+        members = list(self._producers.groups.get(group, ()))
+        if not members:
+            logger.warning("transaction %s: no producer of %s is here", half.msg_id, group)
+            return
+        host = pack_host(*half.store_host)
+        header = CheckTransactionStateRequestHeader(
+            tran_state_table_offset=again.queue_offset,
+            commit_log_offset=again.physical_offset,
+            msg_id=properties.get(UNIQ_KEY),
+            transaction_id=properties.get(UNIQ_KEY),
+            offset_msg_id=offset_msg_id(host, again.physical_offset),
+        )
+        body = encode_record(
+            topic=properties.get(REAL_TOPIC, half.topic),
+            queue_id=_number(properties.get(REAL_QID)) or 0,
+            body=half.body,
+            properties=properties,
+            queue_offset=again.queue_offset,
+            physical_offset=again.physical_offset,
+            born_timestamp=half.born_timestamp,
+            born_host=pack_host(*half.born_host),
+            store_timestamp=again.store_timestamp,
+            store_host=host,
+            flag=half.flag,
+            sys_flag=half.sys_flag,
+            reconsume_times=half.reconsume_times,
+        )
+        request = RemotingCommand.request(
+            RequestCode.CHECK_TRANSACTION_STATE, header, body, oneway=True
+        )
+        request.opaque = next(self._opaque) & 0x7FFFFFFF
+        random.choice(members).push(request.encode())
+
+
+def _half_offset(op: MessageExt | None) -> int | None:
+    if op is None:
+        return None
+    return _number(op.body.decode("ascii", "replace"))
+
+
+def _number(text: str | None) -> int | None:
+    """Return a whole number of the property's text, ``None`` if it is something else."""
+    if text is None or not text.isascii() or not text.lstrip("-").isdigit():
+        return None
+    return int(text)

@@ -1,0 +1,132 @@
+"""The broker's consumer groups: ``config/subscriptionGroup.json`` and creation on first use."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from failback.broker.metadata.json_config import load_json_config, persist_json_config
+from failback.protocol.route import (
+    DataVersion,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
+
+if TYPE_CHECKING:
+    from failback.broker.config.config import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+INTERNAL_PREFIX: Final = "CID_RMQ_SYS_"
+"""Groups of the system itself: created even while auto-creation is off (MixAll 4.9.8)."""
+
+SYSTEM_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def system_groups() -> list[SubscriptionGroupConfig]:
+    """Return the groups that always exist."""
+    return [SubscriptionGroupConfig(group_name=name) for name in SYSTEM_GROUPS]
+
+
+class SubscriptionGroupManager:
+    """The group table with its version. SubscriptionGroupManager of apache/rocketmq 4.9.8.
+
+    Every change bumps :attr:`data_version` and is persisted before the call returns.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        config: BrokerConfig,
+        *,
+        clock_ms: Callable[[], int] = _now_ms,
+    ) -> None:
+        self._path = path
+        self._config = config
+        self._clock_ms = clock_ms
+        self.table: dict[str, SubscriptionGroupConfig] = {
+            group.group_name: group for group in system_groups()
+        }
+        self.data_version = DataVersion(timestamp=clock_ms(), counter=0)
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """Return the group's configuration, created with defaults when that is allowed."""
+        existing = self.table.get(group)
+        if existing is not None:
+            return existing
+        allowed = self._config.auto_create_subscription_group
+        if not allowed and not group.startswith(INTERNAL_PREFIX):
+            return None
+        created = SubscriptionGroupConfig(group_name=group)
+        self.table[group] = created
+        logger.info("created consumer group %s", group)
+        self._changed()
+        return created
+
+    def update(self, group: SubscriptionGroupConfig) -> None:
+        """Create or replace a group."""
+        logger.info("consumer group: %s, was %s", group, self.table.get(group.group_name))
+        self.table[group.group_name] = group
+        self._changed()
+
+    def delete(self, name: str) -> bool:
+        """Remove a group; false when there was none. Its offsets stay."""
+        if self.table.pop(name, None) is None:
+            logger.warning("consumer group %s not deleted: there is none", name)
+            return False
+        logger.info("deleted consumer group %s", name)
+        self._changed()
+        return True
+
+    def to_wrapper(self) -> SubscriptionGroupWrapper:
+        """Return version and table as GET_ALL_SUBSCRIPTIONGROUP_CONFIG answers them."""
+        return SubscriptionGroupWrapper(
+            data_version=self.data_version, subscription_group_table=dict(self.table)
+        )
+
+    def replace_all(self, wrapper: SubscriptionGroupWrapper) -> bool:
+        """Take over a master's version and table if the version differs; false if it is equal."""
+        if wrapper.data_version == self.data_version:
+            return False
+        self.data_version = wrapper.data_version
+        self.table = dict(wrapper.subscription_group_table)
+        self.persist()
+        return True
+
+    def load(self) -> None:
+        """Put the file's groups over the built-in ones and take its version.
+
+        Raises:
+            CorruptStore: The file and its ``.bak`` are there and unreadable.
+        """
+        wrapper = load_json_config(self._path, SubscriptionGroupWrapper.from_json)
+        if wrapper is not None:
+            self.table.update(wrapper.subscription_group_table)
+            self.data_version = wrapper.data_version
+
+    def persist(self) -> None:
+        """Write version and table.
+
+        Raises:
+            OSError: The file could not be written.
+        """
+        persist_json_config(self._path, self.to_wrapper().to_json(pretty=True).decode())
+
+    def _changed(self) -> None:
+        self.data_version = self.data_version.next(self._clock_ms())
+        self.persist()

@@ -1,0 +1,155 @@
+"""Where every consumer group stands: ``config/consumerOffset.json`` and the table in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from failback.broker.metadata.json_config import (
+    load_json_config,
+    persist_json_config,
+    persist_json_config_atomically,
+)
+from failback.broker.metadata.offsets.regressions import OffsetRegressions
+from failback.protocol.route import ConsumerOffsetTable
+
+logger = logging.getLogger(__name__)
+
+_SEPARATOR: Final = "@"
+
+OffsetTable = dict[str, dict[int, int]]
+"""``topic@group`` -> queue id -> next queue offset to consume."""
+
+
+class ConsumerOffsetManager:
+    """The offsets that groups committed. ConsumerOffsetManager of apache/rocketmq 4.9.8.
+
+    A commit is taken whatever it says: smaller than the present one, negative, for a topic or
+    group nobody knows, on a slave too. The broker persists the table every
+    ``flushConsumerOffsetInterval``, first ten seconds after its start, and at a clean stop; what
+    was committed since the last persist dies with the process.
+    """
+
+    def __init__(self, path: Path, *, is_atomic: Callable[[], bool] = lambda: False) -> None:
+        """``is_atomic`` tells for each persist whether the file is replaced in one, synced step."""
+        self._path = path
+        self._is_atomic = is_atomic
+        self._writing = threading.Lock()
+        self.table: OffsetTable = {}
+        self.regressions = OffsetRegressions()
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Store ``offset`` as the group's next queue offset, unconditionally."""
+        key = f"{topic}{_SEPARATOR}{group}"
+        queues = self.table.get(key)
+        if queues is None:
+            self.table[key] = {queue_id: offset}
+            return
+        stored = queues.get(queue_id)
+        queues[queue_id] = offset
+        if stored is not None and offset < stored:
+            self.regressions.committed(key, queue_id, stored, offset)
+            logger.warning(
+                "consumer offset goes back: group=%s topic=%s queue_id=%d from %d to %d",
+                group,
+                topic,
+                queue_id,
+                stored,
+                offset,
+            )
+
+    def query(self, group: str, topic: str, queue_id: int) -> int:
+        """Return the stored offset, -1 when there is none."""
+        queues = self.table.get(f"{topic}{_SEPARATOR}{group}")
+        return -1 if queues is None else queues.get(queue_id, -1)
+
+    def of(self, group: str, topic: str) -> Mapping[int, int]:
+        """Return the group's offsets on ``topic`` by queue id, negative ones too."""
+        return self.table.get(f"{topic}{_SEPARATOR}{group}", {})
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Replace all offsets of ``target`` on ``topic`` by those of ``source``, if it has any."""
+        queues = self.of(source, topic)
+        if queues:
+            self.table[f"{topic}{_SEPARATOR}{target}"] = dict(queues)
+
+    def topics_of(self, group: str) -> set[str]:
+        """Return the topics on which ``group`` has offsets."""
+        return {topic for topic, owner in self._keys() if owner == group}
+
+    def groups_of(self, topic: str) -> set[str]:
+        """Return the groups that have offsets on ``topic``."""
+        return {group for name, group in self._keys() if name == topic}
+
+    def remove_group(self, group: str) -> None:
+        """Forget every offset of ``group``."""
+        for topic in self.topics_of(group):
+            del self.table[f"{topic}{_SEPARATOR}{group}"]
+
+    def merge_from_master(self, table: Mapping[str, Mapping[int, int]]) -> None:
+        """Take over a master's table as SlaveSynchronize does, compared with nothing.
+
+        Every ``topic@group`` of the master replaces the whole local entry, larger local offsets
+        included; entries the master does not have stay.
+        """
+        self.regressions.overwritten(self.table, table)
+        for key, queues in table.items():
+            self.table[key] = dict(queues)
+
+    def to_json(self) -> bytes:
+        """Return the body that answers GET_ALL_CONSUMER_OFFSET."""
+        return ConsumerOffsetTable(self.table).to_json(unquoted_int_keys=True)
+
+    def load(self) -> None:
+        """Read the file, or its ``.bak``; with neither the table is empty.
+
+        Raises:
+            CorruptStore: Both are there and unreadable.
+        """
+        self.table = load_json_config(self._path, decode_offset_table) or {}
+
+    def persist(self) -> None:
+        """Write the whole table, changed or not.
+
+        Raises:
+            OSError: The file could not be written.
+        """
+        self._write(self._to_text())
+
+    async def persist_aside(self) -> None:
+        """Write the table as it is now; a sync to disk holds up a thread and not the event loop.
+
+        Raises:
+            OSError: The file could not be written.
+        """
+        if self._is_atomic():
+            await asyncio.to_thread(self._write, self._to_text())
+        else:
+            self.persist()
+
+    def _to_text(self) -> str:
+        return ConsumerOffsetTable(self.table).to_json(pretty=True).decode()
+
+    def _write(self, text: str) -> None:
+        persist = persist_json_config_atomically if self._is_atomic() else persist_json_config
+        with self._writing:
+            persist(self._path, text)
+
+    def _keys(self) -> Iterator[tuple[str, str]]:
+        for key in self.table:
+            topic, separator, group = key.partition(_SEPARATOR)
+            if separator and _SEPARATOR not in group:
+                yield topic, group
+
+
+def decode_offset_table(text: str | bytes) -> OffsetTable:
+    """Read a ConsumerOffsetSerializeWrapper: the file, or a master's answer to code 43.
+
+    Raises:
+        ProtocolError: It is something else.
+    """
+    return ConsumerOffsetTable.from_json(text).offset_table

@@ -1,0 +1,252 @@
+"""The broker's topics: ``config/topics.json``, the system topics, and creation on first use."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from failback.broker.metadata.json_config import load_json_config, persist_json_config
+from failback.protocol.codes import PERM_INHERIT, PERM_READ, PERM_WRITE, SCHEDULE_TOPIC
+from failback.protocol.route import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+
+if TYPE_CHECKING:
+    from failback.broker.config.config import BrokerConfig
+
+logger = logging.getLogger(__name__)
+
+AUTO_CREATE_TOPIC: Final = "TBW102"
+SELF_TEST_TOPIC: Final = "SELF_TEST_TOPIC"
+BENCHMARK_TOPIC: Final = "BenchmarkTest"
+OFFSET_MOVED_TOPIC: Final = "OFFSET_MOVED_EVENT"
+TRANS_HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+TRANS_OP_HALF_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
+RETRY_PREFIX: Final = "%RETRY%"
+DLQ_PREFIX: Final = "%DLQ%"
+
+MOST_LISTED_QUEUES: Final = 16_384
+"""How many queues of a topic an answer lists: a topic may claim to have 2^31 of them, and to list
+those would hold up everybody."""
+
+_SCHEDULE_QUEUES: Final = 18
+_READ_WRITE: Final = PERM_READ | PERM_WRITE
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def system_topics(config: BrokerConfig) -> list[TopicConfig]:
+    """Return the topics that a broker has before anybody creates one."""
+    cluster_perm = PERM_INHERIT | (_READ_WRITE if config.cluster_topic_enable else 0)
+    broker_perm = PERM_INHERIT | (_READ_WRITE if config.broker_topic_enable else 0)
+    topics = [_topic(SELF_TEST_TOPIC, 1)]
+    if config.auto_create_topic_enable:
+        queues = config.default_topic_queue_nums
+        topics.append(_topic(AUTO_CREATE_TOPIC, queues, PERM_INHERIT | _READ_WRITE))
+    topics += [
+        _topic(BENCHMARK_TOPIC, 1024),
+        _topic(config.broker_cluster_name, 16, cluster_perm),
+        _topic(config.broker_name, 1, broker_perm),
+        _topic(OFFSET_MOVED_TOPIC, 1),
+        _topic(SCHEDULE_TOPIC, _SCHEDULE_QUEUES),
+    ]
+    if config.trace_topic_enable:
+        topics.append(_topic(config.msg_trace_topic_name, 1))
+    topics.append(_topic(f"{config.broker_cluster_name}_REPLY_TOPIC", 1))
+    return topics
+
+
+def system_topic_names(config: BrokerConfig) -> set[str]:
+    """Return the names that clients may not create, delete or, mostly, send to."""
+    return {topic.topic_name for topic in system_topics(config)} | {
+        AUTO_CREATE_TOPIC,
+        TRANS_HALF_TOPIC,
+        TRANS_OP_HALF_TOPIC,
+        TRANS_CHECK_MAX_TIME_TOPIC,
+        config.msg_trace_topic_name,
+    }
+
+
+def _topic(name: str, queues: int, perm: int = _READ_WRITE) -> TopicConfig:
+    return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+
+class TopicConfigManager:
+    """The topic table with its version. TopicConfigManager of apache/rocketmq 4.9.8.
+
+    Every change bumps :attr:`data_version` (a name server that sees the same version ignores a
+    registration) and is persisted before the call returns. ``on_change`` is called after a topic
+    was created by use, so that the controller registers the full table, one-way.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        config: BrokerConfig,
+        *,
+        clock_ms: Callable[[], int] = _now_ms,
+        on_change: Callable[[], None] | None = None,
+    ) -> None:
+        self._path = path
+        self._config = config
+        self._clock_ms = clock_ms
+        self.on_change = on_change
+        self.table: dict[str, TopicConfig] = {
+            topic.topic_name: topic for topic in system_topics(config)
+        }
+        self.data_version = DataVersion(timestamp=clock_ms(), counter=0)
+
+    def get(self, name: str) -> TopicConfig | None:
+        """Return the topic's configuration, ``None`` when this broker does not have it."""
+        return self.table.get(name)
+
+    def create_in_send(
+        self,
+        topic: str,
+        default_topic: str,
+        client_addr: str,
+        default_queue_nums: int,
+        topic_sys_flag: int = 0,
+    ) -> TopicConfig | None:
+        """Return ``topic``, created after ``default_topic`` when that may be inherited.
+
+        While ``autoCreateTopicEnable`` is off, asking for TBW102's inheritance takes its inherit
+        bit away for good: switching it on again does not bring auto-creation back, and the next
+        persist makes that outlast a restart. So does 4.9.8; ``failbackGuardAutoCreate`` refuses
+        without that.
+        """
+        existing = self.table.get(topic)
+        if existing is not None:
+            return existing
+        template = self.table.get(default_topic)
+        if template is None:
+            logger.warning(
+                "topic %s not created: no default topic %s, client %s",
+                topic,
+                default_topic,
+                client_addr,
+            )
+            return None
+        if default_topic == AUTO_CREATE_TOPIC and not self._config.auto_create_topic_enable:
+            template = replace(template, perm=_READ_WRITE)
+            if not self._config.failback_guard_auto_create:
+                self.table[default_topic] = template
+        if not template.perm & PERM_INHERIT:
+            logger.warning(
+                "topic %s not created: default topic %s has perm %d, client %s",
+                topic,
+                default_topic,
+                template.perm,
+                client_addr,
+            )
+            return None
+        queues = max(0, min(default_queue_nums, template.write_queue_nums))
+        created = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=template.perm & ~PERM_INHERIT,
+            topic_filter_type=template.topic_filter_type,
+            topic_sys_flag=topic_sys_flag,
+        )
+        logger.info("created topic %s after %s for client %s", topic, default_topic, client_addr)
+        return self._created(created)
+
+    def create_in_send_back(
+        self, topic: str, queue_nums: int, perm: int = _READ_WRITE, topic_sys_flag: int = 0
+    ) -> TopicConfig:
+        """Return ``topic``, created as asked when missing: ``%RETRY%``, ``%DLQ%`` and the like."""
+        existing = self.table.get(topic)
+        if existing is not None:
+            return existing
+        logger.info("created topic %s with %d queues", topic, queue_nums)
+        return self._created(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_nums,
+                write_queue_nums=queue_nums,
+                perm=perm,
+                topic_sys_flag=topic_sys_flag,
+            )
+        )
+
+    def update(self, topic: TopicConfig) -> None:
+        """Create or replace a topic. The caller registers it with the name servers."""
+        old = self.table.get(topic.topic_name)
+        logger.info("topic %s: %s, was %s", topic.topic_name, topic, old)
+        self.table[topic.topic_name] = topic
+        self._changed()
+
+    def update_order(self, order_topics: Collection[str]) -> None:
+        """Mark exactly ``order_topics`` as ordered (the name server's ORDER_TOPIC_CONFIG)."""
+        changed = False
+        for name, topic in self.table.items():
+            ordered = name in order_topics
+            if topic.order != ordered:
+                self.table[name] = replace(topic, order=ordered)
+                changed = True
+        if changed:
+            self._changed()
+
+    def delete(self, name: str) -> bool:
+        """Remove a topic; false when there was none. Name servers keep its route."""
+        if self.table.pop(name, None) is None:
+            logger.warning("topic %s not deleted: there is none", name)
+            return False
+        logger.info("deleted topic %s", name)
+        self._changed()
+        return True
+
+    def to_wrapper(self) -> TopicConfigSerializeWrapper:
+        """Return version and table as GET_ALL_TOPIC_CONFIG and a registration carry them."""
+        return TopicConfigSerializeWrapper(
+            data_version=self.data_version, topic_config_table=dict(self.table)
+        )
+
+    def replace_all(self, wrapper: TopicConfigSerializeWrapper) -> bool:
+        """Take over a master's version and table if the version differs; false if it is equal.
+
+        Differs, not is newer: whatever was created on the slave meanwhile goes.
+        """
+        if wrapper.data_version == self.data_version:
+            return False
+        self.data_version = wrapper.data_version
+        self.table = dict(wrapper.topic_config_table)
+        self.persist()
+        return True
+
+    def load(self) -> None:
+        """Put the file's topics over the system topics and take its version.
+
+        Raises:
+            CorruptStore: The file and its ``.bak`` are there and unreadable.
+        """
+        wrapper = load_json_config(self._path, TopicConfigSerializeWrapper.from_json)
+        if wrapper is not None:
+            self.table.update(wrapper.topic_config_table)
+            self.data_version = wrapper.data_version
+
+    def persist(self) -> None:
+        """Write version and table.
+
+        Raises:
+            OSError: The file could not be written.
+        """
+        persist_json_config(self._path, self.to_wrapper().to_json(pretty=True).decode())
+
+    def _created(self, topic: TopicConfig) -> TopicConfig:
+        self.table[topic.topic_name] = topic
+        self._changed()
+        if self.on_change is not None:
+            self.on_change()
+        return topic
+
+    def _changed(self) -> None:
+        self.data_version = self.data_version.next(self._clock_ms())
+        self.persist()

@@ -1,0 +1,232 @@
+"""Prometheus metrics, made from the counters when they are asked for.
+
+Names follow BrokerMetricsConstant of RocketMQ 5.x where the meaning is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from failback.broker.clients.client_manager import ConsumerManager, ProducerManager
+from failback.broker.config.config import BrokerConfig
+from failback.broker.config.identity import BrokerIdentity
+from failback.broker.messaging.send_rules import FORBIDDEN_TOPICS
+from failback.broker.messaging.topic_admission import TopicAdmission
+from failback.broker.monitoring.statistics import BrokerStatistics
+from failback.broker.remoting.connection import BrokerConnection
+from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+from failback.protocol.metric_families import (
+    CONSUMERS,
+    DEAD_LETTERS,
+    DISPATCH_BEHIND,
+    FLUSH_BEHIND,
+    GUARDED,
+    HA_ACKNOWLEDGED,
+    HA_CONNECTED,
+    HA_CONNECTIONS,
+    HA_DIFFERS,
+    HA_REFUSED,
+    HA_STOPPED,
+    INFLIGHT,
+    LAG,
+    MAX_SERIES,
+    MEMBER,
+    MESSAGES_IN,
+    MESSAGES_OUT,
+    OTHER,
+    OVERWRITES,
+    PERMISSION,
+    PERSIST_AGE,
+    PRODUCERS,
+    REGRESSION_MESSAGES,
+    REGRESSIONS,
+    START_TIME,
+    STORAGE,
+    SYNC_AGE,
+    Family,
+)
+
+if TYPE_CHECKING:
+    from failback.broker.ha.service import HaService
+    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+    from failback.broker.store.message_store import MessageStore
+
+
+class BrokerCollector(Collector):
+    """One broker's numbers."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        identity: BrokerIdentity,
+        store: MessageStore,
+        statistics: BrokerStatistics,
+        admission: TopicAdmission,
+        offsets: ConsumerOffsetManager,
+        consumers: ConsumerManager[BrokerConnection],
+        producers: ProducerManager[BrokerConnection],
+        boot_ms: int,
+        persist_age_seconds: Callable[[], float],
+        sync_age_seconds: Callable[[], float | None],
+        offsets_kept: Callable[[], int],
+        ha: HaService,
+        topics: Callable[[], Iterable[str]],
+    ) -> None:
+        self._config = config
+        self._identity = identity
+        self._store = store
+        self._statistics = statistics
+        self._admission = admission
+        self._offsets = offsets
+        self._consumers = consumers
+        self._producers = producers
+        self._boot_ms = boot_ms
+        self._persist_age_seconds = persist_age_seconds
+        self._sync_age_seconds = sync_age_seconds
+        self._offsets_kept = offsets_kept
+        self._ha = ha
+        self._topics = topics
+        self._role = "slave" if identity.is_slave else "master"
+        node_id = f"{identity.broker_name}-{identity.broker_id}"
+        self._node = (identity.cluster_name, self._role, node_id)
+        self._member = (*self._node, identity.broker_name)
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._values()
+        yield self._by_topic(MESSAGES_IN, self._messages_in())
+        yield self._by_group(MESSAGES_OUT, dict(self._statistics.messages_out))
+        yield self._by_group(LAG, self._lags())
+        yield self._by_group(INFLIGHT, self._inflight())
+        yield self._dead_letters()
+        yield from self._regressions()
+
+    def _values(self) -> Iterator[Metric]:
+        store, ha = self._store, self._ha
+        values: list[tuple[Family, float]] = [
+            (PERMISSION, self._config.broker_permission),
+            (START_TIME, self._boot_ms / 1000),
+            (STORAGE, store.max_physical_offset - max(0, store.min_physical_offset)),
+            (FLUSH_BEHIND, max(0, store.max_physical_offset - store.flushed_offset)),
+            (DISPATCH_BEHIND, store.dispatch_behind_bytes),
+            (PRODUCERS, sum(map(len, self._producers.groups.values()))),
+            (CONSUMERS, sum(len(group.members) for group in self._consumers.groups.values())),
+            (PERSIST_AGE, self._persist_age_seconds()),
+            (HA_CONNECTIONS, ha.connection_count),
+            (HA_ACKNOWLEDGED, ha.push2slave_max_offset),
+            (HA_REFUSED, ha.refused_reports),
+            (GUARDED, self._offsets_kept()),
+        ]
+        sync_age = self._sync_age_seconds()
+        if sync_age is not None:
+            values.append((SYNC_AGE, sync_age))
+        if self._identity.is_slave:
+            refusal = ha.client.refusal
+            values += [
+                (OVERWRITES, self._offsets.regressions.overwrites),
+                (HA_CONNECTED, int(ha.client.connected)),
+                (HA_STOPPED, int(refusal is not None)),
+                (HA_DIFFERS, -1 if refusal is None else refusal.offset),
+            ]
+        for family, value in values:
+            metric = made(family)
+            metric.add_metric(self._member if family.labels == MEMBER else self._node, value)
+            yield metric
+
+    def _by_topic(self, family: Family, counts: Mapping[str, float]) -> Metric:
+        metric = made(family)
+        for (topic, _), count in limited({(name, ""): n for name, n in counts.items()}).items():
+            metric.add_metric((*self._node, topic, *kind_of(topic)), count)
+        return metric
+
+    def _by_group(self, family: Family, counts: Mapping[tuple[str, str], float]) -> Metric:
+        metric = made(family)
+        for (topic, group), count in limited(counts).items():
+            metric.add_metric((*self._node, topic, group, *kind_of(topic)), count)
+        return metric
+
+    def _messages_in(self) -> dict[str, float]:
+        return {topic: each.messages_in for topic, each in self._admission.targets.items()}
+
+    def _lags(self) -> dict[tuple[str, str], float]:
+        """Messages between a group's committed offsets and the ends of its queues."""
+        end = self._store.max_queue_offset
+        return {
+            place_of(key): sum(
+                max(0, end(place_of(key)[0], queue_id) - max(0, offset))
+                for queue_id, offset in queues.items()
+            )
+            for key, queues in self._offsets.table.items()
+        }
+
+    def _inflight(self) -> dict[tuple[str, str], float]:
+        """Messages behind the committed offset of a queue that were handed out already."""
+        counts: dict[tuple[str, str], float] = {}
+        for (topic, group, queue_id), reads in self._statistics.queue_reads.items():
+            committed = self._offsets.query(group, topic, queue_id)
+            ahead = max(0, reads.next_offset - committed) if committed >= 0 else 0
+            counts[topic, group] = counts.get((topic, group), 0) + ahead
+        return counts
+
+    def _dead_letters(self) -> Metric:
+        metric = made(DEAD_LETTERS)
+        counts = {}
+        if not self._identity.is_slave:  # its copies are no messages of their own
+            for topic in self._topics():
+                if topic.startswith(DLQ_PREFIX):
+                    end = self._store.max_queue_offset(topic, 0)
+                    counts[topic.removeprefix(DLQ_PREFIX), ""] = float(end)
+        for (group, _), count in limited(counts).items():
+            metric.add_metric((*self._node, group), count)
+        return metric
+
+    def _regressions(self) -> Iterator[Metric]:
+        times, messages = made(REGRESSIONS), made(REGRESSION_MESSAGES)
+        for (source, topic, group), count in self._offsets.regressions.counts.items():
+            identity = self._identity
+            labels = (identity.cluster_name, identity.broker_name, self._role, group, topic, source)
+            times.add_metric(labels, count[0])
+            messages.add_metric(labels, count[1])
+        yield times
+        yield messages
+
+
+def made(family: Family) -> CounterMetricFamily | GaugeMetricFamily:
+    """Return an empty metric of the family."""
+    if family.kind == "counter":
+        return CounterMetricFamily(family.name, family.text, labels=family.labels)
+    return GaugeMetricFamily(family.name, family.text, labels=family.labels)
+
+
+def place_of(key: str) -> tuple[str, str]:
+    """Return topic and group of a key of the offset table."""
+    topic, _, group = key.partition("@")
+    return topic, group
+
+
+def kind_of(topic: str) -> tuple[str, str]:
+    """Return the labels ``is_retry`` and ``is_system`` of a topic."""
+    is_retry = topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    return str(is_retry).lower(), str(topic in FORBIDDEN_TOPICS).lower()
+
+
+def limited(counts: Mapping[tuple[str, str], float]) -> Mapping[tuple[str, str], float]:
+    """Keep the first :data:`MAX_SERIES` series and add the others up."""
+    if len(counts) <= MAX_SERIES:
+        return counts
+    series = list(counts.items())
+    kept = dict(series[:MAX_SERIES])
+    kept[OTHER, OTHER] = sum(count for _, count in series[MAX_SERIES:])
+    return kept
+
+
+def render(collector: Collector) -> bytes:
+    """Return the text format that Prometheus scrapes."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(collector)
+    return generate_latest(registry)

@@ -1,0 +1,1 @@
+"""Requests of operators and tools: tables, cleaning, inspection, access, queries."""

@@ -1,0 +1,219 @@
+"""Topics, groups and configuration: 17, 21, 25, 26, 200, 201, 207, 215.
+
+Source: AdminBrokerProcessor, Configuration, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol
+
+import javaproperties
+
+from failback.broker.config.config import BrokerConfig
+from failback.broker.config.identity import BrokerIdentity
+from failback.broker.messaging.send_rules import SendRefused, check_topic_name
+from failback.broker.metadata.json_config import persist_json_config
+from failback.broker.metadata.topics import system_topic_names
+from failback.broker.remoting.connection import BrokerConnection
+from failback.protocol.codes import RequestCode, ResponseCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import ConfigError, ProtocolError
+from failback.protocol.headers import (
+    CreateTopicRequestHeader,
+    DeleteSubscriptionGroupRequestHeader,
+    DeleteTopicRequestHeader,
+    from_ext,
+)
+from failback.protocol.route import DataVersion, SubscriptionGroupConfig, TopicConfig
+
+if TYPE_CHECKING:
+    from failback.broker.metadata.groups import SubscriptionGroupManager
+    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+    from failback.broker.metadata.topics import TopicConfigManager
+    from failback.broker.remoting.server import RemotingServer
+    from failback.broker.store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+
+class Registrar(Protocol):
+    """What this processor needs of the registration."""
+
+    async def register_topic(self, topic: TopicConfig, /) -> None: ...
+
+    async def register_all(self, *, oneway: bool = False) -> None: ...
+
+
+class AdminProcessor:
+    """Changes what the broker has and how it is set."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        identity: BrokerIdentity,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        registrar: Registrar,
+        on_config_change: Callable[[set[str]], None],
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._identity = identity
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._registrar = registrar
+        self._on_config_change = on_config_change
+        self._clock_ms = clock_ms
+        self._system_topics = system_topic_names(config)
+        self.config_version = DataVersion(clock_ms(), 0)
+
+    def register(self, server: RemotingServer) -> None:
+        server.handle(RequestCode.UPDATE_AND_CREATE_TOPIC, self.update_topic)
+        server.handle(RequestCode.DELETE_TOPIC_IN_BROKER, self.delete_topic)
+        server.handle(RequestCode.GET_ALL_TOPIC_CONFIG, self.all_topics)
+        server.handle(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.update_group)
+        server.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.delete_group)
+        server.handle(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.all_groups)
+        server.handle(RequestCode.UPDATE_BROKER_CONFIG, self.update_config)
+        server.handle(RequestCode.GET_BROKER_CONFIG, self.get_config)
+
+    # --- topics ----------------------------------------------------------------------------
+
+    def update_topic(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        """Create or change a topic; name servers know it before this is answered."""
+        header = from_ext(CreateTopicRequestHeader, request.ext_fields)
+        refusal = self._refuse_change(header.topic)
+        if refusal is not None:
+            return request.response(ResponseCode.SYSTEM_ERROR, refusal)
+        topic = TopicConfig(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=header.topic_filter_type or "SINGLE_TAG",
+            topic_sys_flag=header.topic_sys_flag or 0,
+        )
+        self._topics.update(topic)
+        return self._registered(request, topic)
+
+    async def _registered(self, request: RemotingCommand, topic: TopicConfig) -> RemotingCommand:
+        await self._registrar.register_topic(topic)
+        return request.response(ResponseCode.SUCCESS)
+
+    def _refuse_change(self, topic: str) -> str | None:
+        if self._identity.is_slave:
+            return "a slave takes its topics from its master: change them there"
+        try:
+            check_topic_name(topic)
+        except SendRefused as refused:
+            return refused.remark
+        if topic in self._system_topics:
+            return f"The topic[{topic}] is conflict with system topic."
+        return None
+
+    def delete_topic(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        header = from_ext(DeleteTopicRequestHeader, request.ext_fields)
+        refusal = self._refuse_change(header.topic)
+        if refusal is not None:
+            return request.response(ResponseCode.SYSTEM_ERROR, refusal)
+        self._topics.delete(header.topic)
+        self._store.delete_topic(header.topic)
+        return request.response(ResponseCode.SUCCESS)
+
+    def all_topics(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        body = self._topics.to_wrapper().to_json()
+        return request.response(ResponseCode.SUCCESS, ext={}, body=body)
+
+    # --- groups ----------------------------------------------------------------------------
+
+    def update_group(
+        self, connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        if self._identity.is_slave:
+            remark = "a slave takes its groups from its master: change them there"
+            return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        logger.info("group configuration from %s", connection.address)
+        self._groups.update(SubscriptionGroupConfig.from_json(request.body))
+        return request.response(ResponseCode.SUCCESS)
+
+    def delete_group(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        if self._identity.is_slave:
+            remark = "a slave takes its groups from its master: change them there"
+            return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        header = from_ext(DeleteSubscriptionGroupRequestHeader, request.ext_fields)
+        self._groups.delete(header.group_name)
+        if header.wants_offsets_removed():
+            self._offsets.remove_group(header.group_name)
+        return request.response(ResponseCode.SUCCESS)
+
+    def all_groups(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        body = self._groups.to_wrapper().to_json()
+        return request.response(ResponseCode.SUCCESS, body=body)
+
+    # --- configuration ---------------------------------------------------------------------
+
+    def update_config(
+        self, connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        """Apply settings to the running broker and write all of them to its file."""
+        try:
+            wanted = javaproperties.loads(request.body.decode())
+        except ValueError as error:  # covers a body that is no UTF-8
+            remark = f"the settings are no properties text: {error}"
+            return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        black_list = set(self._config.config_black_list.split(";"))
+        refused = sorted(black_list & wanted.keys())
+        if refused:
+            remark = f"Can not update config in black list: {', '.join(refused)}."
+            return request.response(ResponseCode.NO_PERMISSION, remark)
+        try:
+            changed = self._config.apply(wanted)
+        except ConfigError as error:
+            return request.response(ResponseCode.SYSTEM_ERROR, str(error))
+        logger.info("settings from %s: changed %s", connection.address, sorted(changed))
+        self.config_version = self.config_version.next(self._clock_ms())
+        self._rewrite_file()
+        self._on_config_change(changed)
+        if "brokerPermission" in changed:
+            # Name servers ignore a registration under a version they know.
+            self._topics.data_version = self._topics.data_version.next(self._clock_ms())
+            return self._reregistered(request)
+        return request.response(ResponseCode.SUCCESS)
+
+    async def _reregistered(self, request: RemotingCommand) -> RemotingCommand:
+        await self._registrar.register_all()
+        return request.response(ResponseCode.SUCCESS)
+
+    def _rewrite_file(self) -> None:
+        file = self._config.file
+        if file is None:
+            return
+        text = javaproperties.dumps(self._config.to_properties(), timestamp=False)
+        try:
+            persist_json_config(file, text)
+        except OSError as error:
+            raise ProtocolError(f"applied, but {file} could not be written: {error}") from error
+
+    def get_config(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        lines = [f"{key}={value}\n" for key, value in self._config.to_properties().items()]
+        ext = {"version": self.config_version.to_json().decode()}
+        return request.response(ResponseCode.SUCCESS, ext=ext, body="".join(lines).encode())

@@ -1,0 +1,1 @@
+"""Requests of consumers but for pulls: heartbeats, offsets, queue locks, progress."""

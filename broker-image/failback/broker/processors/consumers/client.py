@@ -1,0 +1,197 @@
+"""Heartbeats, goodbyes and member lists (34, 35, 38, 46), and who is told of a change (40).
+
+Source: ClientManageProcessor, ConsumerManageProcessor, DefaultConsumerIdsChangeListener,
+ClientHousekeepingService, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from failback.broker.clients.client_manager import ConsumerManager, Member, ProducerManager
+from failback.broker.config.config import BrokerConfig
+from failback.broker.filters.subscription import NO_FILTER, is_tag_type, with_filter
+from failback.broker.remoting.connection import BrokerConnection
+from failback.protocol.codes import PERM_READ, PERM_WRITE, RequestCode, ResponseCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import ProtocolError
+from failback.protocol.headers import (
+    GetConsumerListByGroupRequestHeader,
+    NotifyConsumerIdsChangedRequestHeader,
+    UnregisterClientRequestHeader,
+    from_ext,
+)
+from failback.protocol.message import RETRY_PREFIX
+from failback.protocol.route import (
+    CheckClientRequestBody,
+    ConsumerData,
+    ConsumerIdList,
+    HeartbeatData,
+)
+
+if TYPE_CHECKING:
+    from failback.broker.filters.consumer_filters import ConsumerFilterManager
+    from failback.broker.metadata.groups import SubscriptionGroupManager
+    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+    from failback.broker.metadata.topics import TopicConfigManager
+    from failback.broker.remoting.server import RemotingServer
+
+logger = logging.getLogger(__name__)
+
+CLIENT_EXPIRY_MS: Final = 120_000
+ABSENT_MS: Final = 35_000
+"""How long after its registration a broker may lack members of a group, under the guarded rules.
+
+A client says every ``heartbeatBrokerInterval`` (30 s) that it is there, one second after it looked
+at the route; the rest is for clients and name servers that are late.
+"""
+SCAN_PERIOD_MS: Final = 10_000
+
+
+class ClientProcessor:
+    """Keeps the client tables."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
+        filters: ConsumerFilterManager,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._config = config
+        self._topics = topics
+        self._groups = groups
+        self._offsets = offsets
+        self._filters = filters
+        self._clock_ms = clock_ms
+        self._registered_ms: int | None = None
+        self._opaque = itertools.count()
+        self.consumers: ConsumerManager[BrokerConnection] = ConsumerManager(self._notify)
+        self.consumers.on_gone = filters.unregister
+        self.producers: ProducerManager[BrokerConnection] = ProducerManager()
+
+    def register(self, server: RemotingServer) -> None:
+        server.handle(RequestCode.HEART_BEAT, self.heartbeat)
+        server.handle(RequestCode.UNREGISTER_CLIENT, self.unregister)
+        server.handle(RequestCode.GET_CONSUMER_LIST_BY_GROUP, self.consumer_list)
+        server.handle(RequestCode.CHECK_CLIENT_CONFIG, self.check_client_config)
+
+    def registered(self) -> None:
+        """Name servers have been told of this broker: from now on all clients can find it."""
+        self._registered_ms = self._clock_ms()
+
+    def heartbeat(self, connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+        """Take a client's heartbeat; changes are announced before this one is answered."""
+        data = HeartbeatData.from_json(request.body)
+        member = Member(
+            connection, data.client_id, request.language, request.version, self._clock_ms()
+        )
+        for consumer in data.consumer_data_set:
+            self._register_consumer(consumer, member)
+        for producer in data.producer_data_set:
+            self.producers.register(producer.group_name, member)
+        return request.response(ResponseCode.SUCCESS)
+
+    def _register_consumer(self, consumer: ConsumerData, member: Member[BrokerConnection]) -> None:
+        group = self._groups.find(consumer.group_name)
+        if group is not None:
+            self._topics.create_in_send_back(
+                RETRY_PREFIX + consumer.group_name,
+                group.retry_queue_nums,
+                PERM_READ | PERM_WRITE,
+                1 if consumer.unit_mode else 0,
+            )
+        notify = group is None or group.notify_consumer_ids_changed_enable
+        self.consumers.register(consumer, member, notify=notify)
+        name = consumer.group_name
+        self._filters.register(name, self.consumers.groups[name].subscriptions.values())
+
+    def unregister(self, connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+        header = from_ext(UnregisterClientRequestHeader, request.ext_fields)
+        if header.producer_group:
+            self.producers.unregister(header.producer_group, connection)
+        if header.consumer_group:
+            group = self._groups.find(header.consumer_group)
+            notify = group is None or group.notify_consumer_ids_changed_enable
+            self.consumers.unregister(header.consumer_group, connection, notify=notify)
+        return request.response(ResponseCode.SUCCESS, ext={})
+
+    def consumer_list(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Answer a group's members; never an empty list, which would stop its clients."""
+        header = from_ext(GetConsumerListByGroupRequestHeader, request.ext_fields)
+        if self._is_incomplete(header.consumer_group):
+            remark = f"members of {header.consumer_group} may be missing so soon after the start"
+            return request.response(ResponseCode.SYSTEM_ERROR, remark, ext={})
+        group = self.consumers.groups.get(header.consumer_group)
+        if group is None or not group.members:
+            remark = f"no consumer for this group, {header.consumer_group}"
+            return request.response(ResponseCode.SYSTEM_ERROR, remark, ext={})
+        body = ConsumerIdList(group.client_ids()).to_json()
+        return request.response(ResponseCode.SUCCESS, ext={}, body=body)
+
+    def _is_incomplete(self, group: str) -> bool:
+        """Whether a group that consumed here before may have members that have yet to say so.
+
+        A client that gets an error keeps the queues that it has; one that gets a list without the
+        others takes theirs.
+        """
+        if not self._config.failback_guard_consumer_list:
+            return False
+        if not self._offsets.topics_of(group):
+            return False
+        if self._registered_ms is None:
+            return True
+        age_ms = self._clock_ms() - self._registered_ms
+        return age_ms < self._config.time_scale.ms(ABSENT_MS)
+
+    def check_client_config(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        """Accept tag subscriptions, refuse expressions that this broker doesn't evaluate."""
+        data = CheckClientRequestBody.from_json(request.body).subscription_data
+        if is_tag_type(data.expression_type):
+            return request.response(ResponseCode.SUCCESS)
+        if not self._config.enable_property_filter:
+            remark = NO_FILTER + data.expression_type
+            return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        try:
+            with_filter(data)
+        except ProtocolError as error:
+            return request.response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+        return request.response(ResponseCode.SUCCESS)
+
+    # --- connections that go ----------------------------------------------------------------
+
+    def closed(self, connection: BrokerConnection) -> None:
+        """Take a closed connection out of every group."""
+        self.producers.closed(connection)
+        self.consumers.closed(connection)
+
+    def close_expired(self) -> None:
+        """Close connections whose client has not sent a heartbeat for 120 s (scaled)."""
+        horizon = self._clock_ms() - self._config.time_scale.ms(CLIENT_EXPIRY_MS)
+        for connection in self.consumers.expired(horizon) | self.producers.expired(horizon):
+            logger.warning("client at %s closed: no heartbeat", connection.address)
+            connection.abort()
+
+    def _notify(self, group: str, connections: list[BrokerConnection]) -> None:
+        """Tell every member of ``group`` that it should divide the queues anew."""
+        if not self._config.notify_consumer_ids_changed_enable:
+            return
+        request = RemotingCommand.request(
+            RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+            NotifyConsumerIdsChangedRequestHeader(group),
+            oneway=True,
+        )
+        request.opaque = next(self._opaque) & 0x7FFFFFFF
+        frame = request.encode()
+        for connection in connections:
+            connection.push(frame)

@@ -1,0 +1,181 @@
+"""Consumer offsets (14, 15, 43, 45) and their reset (222).
+
+Source: ConsumerManageProcessor, AdminBrokerProcessor, Broker2Client, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from typing import TYPE_CHECKING, Final
+
+from failback.broker.clients.client_manager import ConsumerManager
+from failback.broker.config.identity import BrokerIdentity
+from failback.broker.remoting.connection import BrokerConnection
+from failback.protocol.codes import RequestCode, ResponseCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.fastjson import dumps
+from failback.protocol.headers import (
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    ResetOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+    from_ext,
+)
+from failback.protocol.route import MessageQueue, ResetOffsetBody
+
+if TYPE_CHECKING:
+    from failback.broker.metadata.delay_offsets import DelayOffsets
+    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+    from failback.broker.metadata.topics import TopicConfigManager
+    from failback.broker.remoting.server import RemotingServer
+    from failback.broker.store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+_RESET_BY_BROKER: Final = 28  # V3_0_7_SNAPSHOT: older clients can't be told an offset
+NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+
+
+class OffsetProcessor:
+    """Answers where groups stand."""
+
+    def __init__(
+        self,
+        *,
+        identity: BrokerIdentity,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        delay_offsets: DelayOffsets,
+        consumers: ConsumerManager[BrokerConnection],
+    ) -> None:
+        self._identity = identity
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._delay_offsets = delay_offsets
+        self._consumers = consumers
+        self._opaque = itertools.count()
+
+    def register(self, server: RemotingServer) -> None:
+        server.handle(RequestCode.QUERY_CONSUMER_OFFSET, self.query)
+        server.handle(RequestCode.UPDATE_CONSUMER_OFFSET, self.update)
+        server.handle(RequestCode.GET_ALL_CONSUMER_OFFSET, self.all_offsets)
+        server.handle(RequestCode.GET_ALL_DELAY_OFFSET, self.all_delay_offsets)
+        server.handle(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self.reset)
+
+    def query(self, _connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+        """Answer a stored offset, 0 for a young queue, else 22.
+
+        A 4.9 client takes *every* code but 0 as "none stored" and jumps to the queue's end, so
+        nothing else is ever answered here. A group without an offset starts at 0 on a queue that
+        never lost data and whose first record still counts as in memory.
+        """
+        header = from_ext(QueryConsumerOffsetRequestHeader, request.ext_fields)
+        offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
+        if offset < 0:
+            if not self._starts_at_zero(header.topic, header.queue_id):
+                return request.response(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND, ext={})
+            offset = 0
+        return request.response(
+            ResponseCode.SUCCESS, header=QueryConsumerOffsetResponseHeader(offset)
+        )
+
+    def _starts_at_zero(self, topic: str, queue_id: int) -> bool:
+        if self._store.min_queue_offset(topic, queue_id) > 0:
+            return False
+        return not self._store.is_on_disk(topic, queue_id, 0)
+
+    def update(self, _connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+        """Store whatever value the client sends."""
+        header = from_ext(UpdateConsumerOffsetRequestHeader, request.ext_fields)
+        self._offsets.commit(
+            header.consumer_group, header.topic, header.queue_id, header.commit_offset
+        )
+        return request.response(ResponseCode.SUCCESS, ext={})
+
+    def all_offsets(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        return request.response(ResponseCode.SUCCESS, ext={}, body=self._offsets.to_json())
+
+    def all_delay_offsets(
+        self, _connection: BrokerConnection, request: RemotingCommand
+    ) -> RemotingCommand:
+        return request.response(ResponseCode.SUCCESS, body=self._delay_offsets.to_json())
+
+    def reset(self, _connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+        """Tell a group's members to go to a time (222). The broker's own table stays as it is."""
+        header = from_ext(ResetOffsetRequestHeader, request.ext_fields)
+        topic, group = header.topic, header.group
+        config = self._topics.get(topic)
+        if config is None:
+            remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}"
+            return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        table = {}
+        for queue_id in range(config.write_queue_nums):
+            stored = self._offsets.query(group, topic, queue_id)
+            if stored < 0:
+                remark = f"THe consumer group <{group}> not exist"
+                return request.response(ResponseCode.SYSTEM_ERROR, remark)
+            target = self._reset_target(topic, queue_id, header.timestamp)
+            queue = MessageQueue(topic, self._identity.broker_name, queue_id)
+            table[queue] = target if header.is_force or target < stored else stored
+        answer = self._send_reset(request, header, table)
+        if answer.code == ResponseCode.SUCCESS:
+            targets = {queue.queue_id: target for queue, target in table.items()}
+            self._offsets.regressions.expect_reset(topic, group, targets)
+        return answer
+
+    def _reset_target(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        if timestamp_ms == -1:
+            return self._store.max_queue_offset(topic, queue_id)
+        return max(0, self._store.search_offset(topic, queue_id, timestamp_ms))
+
+    def _send_reset(
+        self,
+        request: RemotingCommand,
+        header: ResetOffsetRequestHeader,
+        table: dict[MessageQueue, int],
+    ) -> RemotingCommand:
+        online = self._consumers.groups.get(header.group)
+        if online is None or not online.members:
+            remark = (
+                f"Consumer not online, so can not reset offset, Group: {header.group} "
+                f"Topic: {header.topic} Timestamp: {header.timestamp}"
+            )
+            return request.response(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        for member in online.members.values():
+            if member.version < _RESET_BY_BROKER:
+                remark = (
+                    "the client does not support this feature. version="
+                    f"{member.version} client={member.client_id}"
+                )
+                return request.response(ResponseCode.SYSTEM_ERROR, remark)
+        for member in online.members.values():
+            body = reset_body(table, as_list=member.language == "CPP")
+            push = RemotingCommand.request(
+                RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body, oneway=True
+            )
+            push.opaque = next(self._opaque) & 0x7FFFFFFF
+            member.connection.push(push.encode())
+            logger.info("told %s to reset %s of %s", member.client_id, header.topic, header.group)
+        body = reset_body(table, as_list=request.language == "CPP")
+        return request.response(ResponseCode.SUCCESS, body=body)
+
+
+def reset_body(table: dict[MessageQueue, int], *, as_list: bool) -> bytes:
+    """Encode offsets by queue: an object, or the list that C++ clients read."""
+    if not as_list:
+        return ResetOffsetBody(table).to_json()
+    entries = [
+        {
+            "brokerName": queue.broker_name,
+            "offset": offset,
+            "queueId": queue.queue_id,
+            "topic": queue.topic,
+        }
+        for queue, offset in table.items()
+    ]
+    return dumps({"offsetTable": entries})

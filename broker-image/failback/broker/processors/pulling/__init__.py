@@ -1,0 +1,1 @@
+"""Pull requests: the answer, where a slave is suggested, and pulls that are held."""

@@ -1,0 +1,1 @@
+"""Send requests: single sends, batches, send-backs, replies, transactions, and their answers."""

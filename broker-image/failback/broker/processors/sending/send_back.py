@@ -1,0 +1,165 @@
+"""CONSUMER_SEND_MSG_BACK (36): a message that a consumer could not handle comes again later.
+
+Source: SendMessageProcessor.asyncConsumerSendMsgBack, apache/rocketmq 4.9.8.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Final
+
+from failback.broker.config.config import BrokerConfig
+from failback.broker.messaging.delayed import append_copy, waiting_place
+from failback.broker.messaging.send_rules import SendRefused
+from failback.broker.metadata.topics import DLQ_PREFIX, RETRY_PREFIX
+from failback.broker.monitoring.statistics import BrokerStatistics
+from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.store.log.results import MessageIllegal, ServiceNotAvailable
+from failback.protocol.codes import PERM_READ, PERM_WRITE, SCHEDULE_TOPIC, RequestCode, ResponseCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import StoreError
+from failback.protocol.headers import ConsumerSendMsgBackRequestHeader, from_ext
+from failback.protocol.message import (
+    DELAY,
+    ORIGIN_MESSAGE_ID,
+    RETRY_TOPIC,
+    WAIT,
+    MessageExt,
+    decode_record,
+    encode_properties,
+)
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
+
+if TYPE_CHECKING:
+    from failback.broker.metadata.groups import SubscriptionGroupManager
+    from failback.broker.metadata.topics import TopicConfigManager
+    from failback.broker.remoting.server import RemotingServer
+    from failback.broker.store.message_store import MessageStore
+
+FIRST_LEVEL: Final = 3
+"""Delay level of a first retry; each later one waits a level longer."""
+
+_VERSION_WITH_MAX_RECONSUME: Final = 121  # V3_4_9
+_UNIT_SUBSCRIPTION: Final = 2
+
+
+class SendBackProcessor:
+    """Stores copies in ``%RETRY%group``, delayed, or in ``%DLQ%group`` when there were enough."""
+
+    def __init__(
+        self,
+        *,
+        config: BrokerConfig,
+        server: RemotingServer,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        statistics: BrokerStatistics,
+    ) -> None:
+        self._config = config
+        self._server = server
+        self._store = store
+        self._topics = topics
+        self._groups = groups
+        self._statistics = statistics
+
+    def register(self, server: RemotingServer) -> None:
+        server.handle(RequestCode.CONSUMER_SEND_MSG_BACK, self.send_back)
+
+    def send_back(self, _connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+        """Answer without a header; a refused message stays with its consumer, which tries on."""
+        header = from_ext(ConsumerSendMsgBackRequestHeader, request.ext_fields)
+        try:
+            self._store_copy(header, request.version)
+        except SendRefused as refused:
+            return request.response(refused.code, refused.remark)
+        except StoreError as error:
+            self._statistics.put_failed += 1
+            return request.response(ResponseCode.SYSTEM_ERROR, f"{_status_of(error)}: {error}")
+        return request.response(ResponseCode.SUCCESS)
+
+    def _store_copy(self, header: ConsumerSendMsgBackRequestHeader, version: int) -> None:
+        """Check in the original's order and append.
+
+        Raises:
+            SendRefused, StoreError: Nothing was stored.
+        """
+        group = self._groups.find(header.group)
+        if group is None:
+            remark = f"subscription group not exist, {header.group}"
+            raise SendRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not self._config.broker_permission & PERM_WRITE:
+            remark = f"the broker[{self._config.broker_ip1}] sending message is forbidden"
+            raise SendRefused(ResponseCode.NO_PERMISSION, remark)
+        if group.retry_queue_nums <= 0:
+            return
+        unit_flag = _UNIT_SUBSCRIPTION if header.unit_mode else 0
+        retry = self._topic(RETRY_PREFIX + header.group, group.retry_queue_nums, unit_flag)
+        if not retry.perm & PERM_WRITE:
+            remark = f"the topic[{retry.topic_name}] sending message is forbidden"
+            raise SendRefused(ResponseCode.NO_PERMISSION, remark)
+        message = self._message_at(header.offset)
+        properties = dict(message.properties)
+        properties.setdefault(RETRY_TOPIC, message.topic)
+        properties.setdefault(ORIGIN_MESSAGE_ID, message.offset_msg_id)
+        properties[WAIT] = "false"
+        if _is_over(header, group, message.reconsume_times, version):
+            properties[DELAY] = "0"
+            dead = self._topic(DLQ_PREFIX + header.group, 1, 0)
+            self._append(message, dead.topic_name, 0, properties)
+        else:
+            level = header.delay_level or FIRST_LEVEL + message.reconsume_times
+            properties[DELAY] = str(level)
+            queue_id = random.randrange(group.retry_queue_nums)
+            self._append(message, retry.topic_name, queue_id, properties)
+        self._statistics.sent_back[f"{properties[RETRY_TOPIC]}@{header.group}"] += 1
+
+    def _topic(self, name: str, queues: int, sys_flag: int) -> TopicConfig:
+        return self._topics.create_in_send_back(name, queues, PERM_READ | PERM_WRITE, sys_flag)
+
+    def _message_at(self, physical_offset: int) -> MessageExt:
+        record = self._store.record_at(physical_offset) if physical_offset >= 0 else None
+        if record is None:
+            remark = f"look message by offset failed, {physical_offset}"
+            raise SendRefused(ResponseCode.SYSTEM_ERROR, remark)
+        return decode_record(record, decompress=False)[0]
+
+    def _append(
+        self, message: MessageExt, topic: str, queue_id: int, properties: dict[str, str]
+    ) -> None:
+        waiting = waiting_place(
+            encode_properties(properties), topic, queue_id, len(self._store.delays)
+        )
+        if waiting is not None:
+            topic, (queue_id, properties) = SCHEDULE_TOPIC, waiting
+        appended = append_copy(
+            self._store,
+            message,
+            topic=topic,
+            queue_id=queue_id,
+            properties=properties,
+            reconsume_times=message.reconsume_times + 1,
+        )
+        self._statistics.put_messages += 1
+        self._statistics.put_bytes += appended.end_offset - appended.physical_offset
+        self._server.note_append()
+
+
+def _is_over(
+    header: ConsumerSendMsgBackRequestHeader,
+    group: SubscriptionGroupConfig,
+    reconsume_times: int,
+    version: int,
+) -> bool:
+    """Whether a message has been tried often enough, or its consumer has given it up."""
+    most = group.retry_max_times
+    if version >= _VERSION_WITH_MAX_RECONSUME and header.max_reconsume_times is not None:
+        most = header.max_reconsume_times
+    return reconsume_times >= most or header.delay_level < 0
+
+
+def _status_of(error: StoreError) -> str:
+    """Return PutMessageStatus's name for it, which is the original's whole remark."""
+    if isinstance(error, MessageIllegal):
+        return "MESSAGE_ILLEGAL"
+    return "SERVICE_NOT_AVAILABLE" if isinstance(error, ServiceNotAvailable) else "UNKNOWN_ERROR"

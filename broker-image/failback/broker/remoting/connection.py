@@ -1,0 +1,178 @@
+"""One client connection: cuts the stream into frames and hands them to the server.
+
+Everything a read brings is worked off inside ``data_received``, without a task per request: all
+records of one read become one write to the log and all answers one write to the socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from failback.protocol.errors import ProtocolError, StoreError
+from failback.protocol.frames import LENGTH_BYTES, PREFIX
+from failback.protocol.message import pack_host
+
+if TYPE_CHECKING:
+    from failback.broker.remoting.server import RemotingServer
+
+logger = logging.getLogger(__name__)
+
+HIGH_WATER_BYTES: Final = 1024 * 1024
+"""Four full pull answers: above it the peer gets no more messages until it has read."""
+MAX_UNREAD_BYTES: Final = 8 * 1024 * 1024
+"""Answers a peer may leave unread before its own requests are no longer read."""
+MAX_DEFERRED_PULLS: Final = 256
+
+
+class BrokerConnection(asyncio.Protocol):
+    """A connection of a producer, a consumer, a tool or a slave. Compared by identity."""
+
+    __slots__ = (
+        "_chunks",
+        "_have",
+        "_need",
+        "_out_bytes",
+        "_read_paused",
+        "_server",
+        "address",
+        "born_host",
+        "closed",
+        "deferred",
+        "is_fast_port",
+        "last_active",
+        "out",
+        "transport",
+        "write_paused",
+    )
+
+    transport: asyncio.Transport
+
+    def __init__(self, server: RemotingServer, *, is_fast_port: bool) -> None:
+        self._server = server
+        self.is_fast_port = is_fast_port
+        self._chunks: list[bytes] = []
+        self._have = 0
+        self._need = 0
+        self._read_paused = False
+        self.address = ""
+        """``ip:port`` of the peer."""
+        self.born_host = b""
+        """The peer as records store it: 8 bytes for IPv4, 20 for IPv6."""
+        self.out: list[bytes | memoryview] = []
+        """Answers that the end of this run writes at once."""
+        self._out_bytes = 0
+        self.deferred: deque[Any] = deque()
+        """Pulls that wait until the peer has read what it was sent."""
+        self.write_paused = False
+        self.closed = False
+        self.last_active = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are none by inheritance, only by what they offer.
+        transport = self.transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+        peer = transport.get_extra_info("peername") or ("127.0.0.1", 0)
+        host, port = str(peer[0]).partition("%")[0], int(peer[1])
+        self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self.born_host = pack_host(host, port)
+        self._server.opened(self)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.closed = True
+        self.deferred.clear()
+        self.out.clear()
+        self._chunks.clear()
+        self._server.lost(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._chunks:
+            # A list of chunks, joined once: adding per chunk is quadratic for a 4 MiB body.
+            self._chunks.append(data)
+            self._have += len(data)
+            if self._have < self._need:
+                return
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+        try:
+            rest = self._server.received(self, data)
+        except ProtocolError as error:
+            logger.warning("connection %s closed: %s", self.address, error)
+            self.abort()
+            return
+        except StoreError:  # told to everybody by the server, which stops the broker
+            self.abort()
+            return
+        if rest < len(data):
+            self._keep(data[rest:] if rest else data)
+        if self.write_paused:
+            self._hold_reading_back()
+
+    def _keep(self, data: bytes) -> None:
+        """Remember an incomplete frame and how many bytes complete it."""
+        self._chunks.append(data)
+        self._have = len(data)
+        self._need = PREFIX.size
+        if self._have >= PREFIX.size:
+            self._need = LENGTH_BYTES + PREFIX.unpack_from(data)[0]
+
+    def eof_received(self) -> bool:
+        return False
+
+    def push(self, data: bytes) -> None:
+        """Send a frame at the end of the current run, after what is already due."""
+        if not self.closed:
+            self._server.mark(self)
+            self.out.append(data)
+
+    def push_parts(self, parts: Sequence[bytes | memoryview], size: int) -> None:
+        """Send a pull's answer, ``size`` bytes in several parts; goes out early when large."""
+        if self.closed:
+            return
+        self._server.mark(self)
+        self.out.extend(parts)
+        self._out_bytes += size
+        if self._out_bytes > HIGH_WATER_BYTES:
+            # Only now can the transport say that the peer does not read.
+            self.flush()
+
+    def flush(self) -> None:
+        """Write everything that is due, with one call."""
+        out = self.out
+        self._out_bytes = 0
+        if not out or self.closed:
+            out.clear()
+            return
+        self.transport.write(out[0] if len(out) == 1 else b"".join(out))
+        out.clear()
+
+    def pause_writing(self) -> None:
+        self.write_paused = True
+
+    def resume_writing(self) -> None:
+        self.write_paused = False
+        if self._read_paused and not self.closed:
+            self._read_paused = False
+            self.transport.resume_reading()
+        self._server.drained(self)
+
+    def _hold_reading_back(self) -> None:
+        too_many = len(self.deferred) > MAX_DEFERRED_PULLS
+        if too_many or self.transport.get_write_buffer_size() > MAX_UNREAD_BYTES:
+            self._read_paused = True
+            self.transport.pause_reading()
+
+    def close(self) -> None:
+        """Close once everything written has gone out."""
+        if not self.closed:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Close at once; answers not yet sent, and those to come, are lost."""
+        if not self.closed:
+            self.closed = True
+            self.out.clear()
+            self.transport.abort()

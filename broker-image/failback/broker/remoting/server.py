@@ -1,0 +1,372 @@
+"""The remoting server: two ports, their connections, and the run that answers requests.
+
+A *run* is what one turn of the event loop brought. Its sends are appended to the store's pending
+bytes while the frames are walked; at its end :meth:`RemotingServer.finish` makes one write to the
+log, then one write per connection, then wakes held pulls. Large runs are written to the log in
+parts as they come. The order matters: a queue entry is never visible before its record, an answer
+never goes out before its record is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol
+
+from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.port_owner import bind_error
+from failback.protocol.codes import RequestCode, ResponseCode
+from failback.protocol.command import RemotingCommand
+from failback.protocol.errors import ConfigError, FailbackError, ProtocolError, StoreError
+from failback.protocol.frames import (
+    LENGTH_BYTES,
+    MAX_FRAME_BYTES,
+    PREFIX,
+    Frame,
+    check_prefix,
+)
+
+logger = logging.getLogger(__name__)
+
+Answer = RemotingCommand | None
+Handler = Callable[[BrokerConnection, RemotingCommand], Answer | Awaitable[Answer]]
+FastHandler = Callable[[BrokerConnection, bytes, int, int, int], bool]
+"""Takes connection, read, header start, header end, frame end; False = decode it generically."""
+
+RunHandler = Callable[[BrokerConnection, bytes, int], int]
+"""Takes connection, read, where a frame begins; returns where the first one begins that it left."""
+
+LISTEN_BACKLOG: Final = 1024
+MOST_PENDING_BYTES: Final = 1024 * 1024
+"""Records that wait for the end of a run; beyond it they are written at once, and their memory is
+used again. A turn may bring 8 MiB: in memory that no cache holds, fresh from the system, a message
+of 16 KiB cost four times as much."""
+# fastjson writes the code first: the first bytes of a header tell which decoder fits it.
+_PEEK_BYTES: Final = 12
+
+
+class RunStore(Protocol):
+    """What the server needs of the store: the end of a run writes what was appended."""
+
+    @property
+    def pending_bytes(self) -> int: ...
+
+    def commit_pending(self) -> None: ...
+
+
+class RemotingServer:
+    """Owns listeners and connections; processors register their handlers here."""
+
+    def __init__(self, store: RunStore, *, on_fatal: Callable[[Exception], None]) -> None:
+        self._store = store
+        self._on_fatal = on_fatal
+        self._handlers: dict[int, Handler] = {}
+        self._main_port_only: set[int] = set()
+        self._fast: dict[bytes, FastHandler] = {}
+        self._runs: dict[bytes, RunHandler] = {}
+        self._servers: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._dirty: list[BrokerConnection] = []
+        self._scheduled = False
+        self._stopping = False
+        self._none_open = asyncio.Event()
+        self._none_open.set()
+        self.connections: set[BrokerConnection] = set()
+        self.uncommitted = False
+        """Whether this run appended messages that are not written yet."""
+        self.after_commit: Callable[[], None] = _nothing
+        """Called at the end of a run once its records are written: hands answers to waiters."""
+        self.after_answers: Callable[[], None] = _nothing
+        """Called when the answers are out: wakes held pulls."""
+        self.on_closed: Callable[[BrokerConnection], None] = _ignore
+        self.on_drained: Callable[[BrokerConnection], None] = _ignore
+        self.on_response: Callable[[BrokerConnection, RemotingCommand], None] = _drop
+        """Called with what a client answers to a request of the broker."""
+        self._loop = asyncio.get_running_loop()
+        self._run_began = self._loop.time()
+
+    # --- registration of handlers ------------------------------------------------------
+
+    def handle(self, code: int, handler: Handler, *, main_port_only: bool = False) -> None:
+        """Answer requests with ``code`` by ``handler``; exceptions become code 1."""
+        self._handlers[int(code)] = handler
+        if main_port_only:
+            self._main_port_only.add(int(code))
+
+    def handle_fast(self, code: int, handler: FastHandler) -> None:
+        """Give JSON requests that begin with ``code`` to ``handler`` before any decoding."""
+        self._fast[_peek(code)] = handler
+
+    def handle_run(self, code: int, handler: RunHandler) -> None:
+        """Give all that begins with such a request to ``handler``, before the one for ``code``."""
+        self._runs[_peek(code)] = handler
+
+    # --- life cycle --------------------------------------------------------------------
+
+    async def bind(self, host: str, port: int, *, is_fast_port: bool = False) -> None:
+        """Take ``host:port``; connections are accepted from :meth:`start_serving` on.
+
+        Raises:
+            ConfigError: The port is taken or the address is not ours; says who holds it.
+        """
+        try:
+            server = await self._loop.create_server(
+                lambda: BrokerConnection(self, is_fast_port=is_fast_port),
+                host,
+                port,
+                backlog=LISTEN_BACKLOG,
+                start_serving=False,
+            )
+        except OSError as error:
+            raise bind_error(host, port, error, port_key="listenPort") from error
+        self._servers.append(server)
+
+    async def start_serving(self) -> None:
+        for server in self._servers:
+            await server.start_serving()
+
+    def stop_accepting(self) -> None:
+        for server in self._servers:
+            server.close()
+
+    async def close(self) -> None:
+        """Close all connections, after what is due has been written to them."""
+        self._stopping = True
+        self.stop_accepting()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.finish()
+        for connection in list(self.connections):
+            connection.close()
+        await asyncio.sleep(0)
+        for connection in list(self.connections):
+            connection.abort()
+        await self._none_open.wait()
+
+    # --- called by connections -----------------------------------------------------------
+
+    def opened(self, connection: BrokerConnection) -> None:
+        connection.last_active = self._loop.time()
+        self.connections.add(connection)
+        self._none_open.clear()
+        if self._stopping:
+            connection.abort()
+
+    def lost(self, connection: BrokerConnection) -> None:
+        self.connections.discard(connection)
+        if not self.connections:
+            self._none_open.set()
+        self.on_closed(connection)
+
+    def drained(self, connection: BrokerConnection) -> None:
+        self.on_drained(connection)
+
+    def received(self, connection: BrokerConnection, data: bytes) -> int:
+        """Work off the whole frames of one read; return where an incomplete one begins.
+
+        Raises:
+            ProtocolError: The peer broke the framing. Close the connection.
+            StoreError: As :meth:`commit`.
+        """
+        connection.last_active = self._loop.time()
+        if not self._scheduled:
+            self._run_began = connection.last_active
+        position, size = 0, len(data)
+        unpack, fast, runs = PREFIX.unpack_from, self._fast, self._runs
+        while size - position >= 8:
+            length, mark = unpack(data, position)
+            header_start = position + 8
+            header_end = header_start + (mark & 0xFFFFFF)
+            end = position + LENGTH_BYTES + length
+            if header_end > end or mark > 0x1FFFFFF or length + LENGTH_BYTES > MAX_FRAME_BYTES:
+                check_prefix(length, mark >> 24, mark & 0xFFFFFF, MAX_FRAME_BYTES)
+            if end > size:
+                break
+            peeked = data[header_start : header_start + _PEEK_BYTES]
+            run = runs.get(peeked)
+            if run is not None and (left := run(connection, data, position)) > position:
+                position = left
+                continue
+            handler = fast.get(peeked)
+            if (
+                handler is None
+                or mark > 0xFFFFFF
+                or not handler(connection, data, header_start, header_end, end)
+            ):
+                self._generic(
+                    connection,
+                    Frame(mark >> 24, data[header_start:header_end], data[header_end:end]),
+                )
+            position = end
+        if self.uncommitted and self._store.pending_bytes >= MOST_PENDING_BYTES:
+            self.commit()
+        return position
+
+    # --- answering -----------------------------------------------------------------------
+
+    def mark(self, connection: BrokerConnection) -> None:
+        """Note that ``connection`` has something to write at the end of this run."""
+        if not connection.out:
+            self._dirty.append(connection)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.finish)
+
+    def note_append(self) -> None:
+        """Note that the store holds pending records, also when nobody waits for an answer."""
+        self.uncommitted = True
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self.finish)
+
+    def commit(self) -> None:
+        """Write pending records now: what follows in this run may read them."""
+        if not self.uncommitted:
+            return
+        self.uncommitted = False
+        try:
+            self._store.commit_pending()
+        except StoreError as error:
+            # Nothing of this run may be acknowledged, and clients must not wait for it: a
+            # broken connection makes them retry elsewhere.
+            self._drop_run()
+            self._on_fatal(error)
+            raise
+        self.after_commit()
+
+    def commit_now(self) -> None:
+        """Write what was appended outside of a request; the rest of the run follows as usual.
+
+        Raises:
+            StoreError: As :meth:`commit`.
+        """
+        self.note_append()
+        self.commit()
+
+    def _drop_run(self) -> None:
+        for connection in list(self.connections):
+            connection.abort()
+        self._dirty.clear()
+
+    def finish(self) -> None:
+        """End the run: one write to the log, the answers, then the wake-ups and theirs."""
+        self._scheduled = False
+        try:
+            self.commit()
+        except StoreError:
+            logger.error("store: the records of this run could not be written")
+            return
+        self._flush()
+        self.after_answers()
+        if self.uncommitted or self._dirty:
+            # A wake-up may itself store an event; its answers leave in the same turn.
+            self.commit()
+            self._flush()
+
+    def _flush(self) -> None:
+        dirty, self._dirty = self._dirty, []
+        for connection in dirty:
+            connection.flush()
+
+    def _generic(self, connection: BrokerConnection, frame: Frame) -> None:
+        """Decode and answer any request; one that fails gets code 1 and the connection lives."""
+        request = RemotingCommand.from_frame(frame)
+        if request.is_response:
+            self.on_response(connection, request)
+            return
+        if self.uncommitted:
+            self.commit()
+        handler = self._handlers.get(request.code)
+        if handler is None or (connection.is_fast_port and request.code in self._main_port_only):
+            remark = f" request type {request.code} not supported"
+            answer = request.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+            self._send(connection, request, answer)
+            return
+        try:
+            outcome = handler(connection, request)
+        # One boundary for every processor: whatever goes wrong with one request is told to its
+        # sender and must not reach the other connections.
+        except Exception as error:
+            outcome = failure(request, error)
+        if inspect.isawaitable(outcome):
+            self._spawn(connection, request, outcome)
+        else:
+            self._send(connection, request, outcome)
+
+    def _send(self, connection: BrokerConnection, request: RemotingCommand, answer: Answer) -> None:
+        if answer is None or request.is_oneway:
+            return
+        try:
+            frame = answer.encode()
+        except ProtocolError as error:  # above the frame limit, or a number too large for binary
+            frame = failure(request, error).encode()
+        connection.push(frame)
+
+    def _spawn(
+        self, connection: BrokerConnection, request: RemotingCommand, outcome: Awaitable[Answer]
+    ) -> None:
+        task = asyncio.ensure_future(self._answer_later(connection, request, outcome))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer_later(
+        self, connection: BrokerConnection, request: RemotingCommand, outcome: Awaitable[Answer]
+    ) -> None:
+        try:
+            answer = await outcome
+        # As in _generic.
+        except Exception as error:
+            answer = failure(request, error)
+        self._send(connection, request, answer)
+
+    # --- housekeeping ---------------------------------------------------------------------
+
+    def run_seconds(self) -> float:
+        """How long ago the first read of this run began."""
+        return self._loop.time() - self._run_began
+
+    def close_idle(self, idle_seconds: float) -> None:
+        """Close connections on which nothing was received or sent for ``idle_seconds``."""
+        horizon = self._loop.time() - idle_seconds
+        for connection in list(self.connections):
+            if connection.last_active < horizon:
+                logger.info("connection %s closed: idle", connection.address)
+                connection.abort()
+
+
+def failure(request: RemotingCommand, error: Exception) -> RemotingCommand:
+    """Answer code 1 with a remark a person can read."""
+    if isinstance(error, ProtocolError | ConfigError):
+        return request.response(ResponseCode.SYSTEM_ERROR, str(error))
+    if isinstance(error, FailbackError):
+        logger.warning("request %s failed: %s", request_name(request.code), error)
+        return request.response(ResponseCode.SYSTEM_ERROR, str(error))
+    logger.error("request %s failed", request_name(request.code), exc_info=error)
+    return request.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+
+def request_name(code: int) -> str:
+    try:
+        return RequestCode(code).name
+    except ValueError:
+        return str(code)
+
+
+def _peek(code: int) -> bytes:
+    start = b'{"code":%d,"extFields":' % int(code)
+    return start[:_PEEK_BYTES]
+
+
+def _nothing() -> None:
+    return None
+
+
+def _ignore(_connection: BrokerConnection) -> None:
+    return None
+
+
+def _drop(connection: BrokerConnection, response: RemotingCommand) -> None:
+    logger.debug("unexpected response %d from %s", response.opaque, connection.address)

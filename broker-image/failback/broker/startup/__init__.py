@@ -1,0 +1,4 @@
+"""Builds a broker of its parts, runs them, and stops them in order.
+
+This package imports all others; nothing imports it but ``__main__``.
+"""

@@ -1,0 +1,467 @@
+"""The broker process as a whole: composes the parts, starts them and stops them in order.
+
+Start: bind the ports, recover the store, load the tables, replicate, register, serve. Stop:
+refuse sends, stop accepting, leave the name servers, let slaves catch up, persist the offsets,
+stop replication, close the connections, close the store; its ``abort`` file goes last, so a stop
+that does not get that far counts as a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gc
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from failback.broker.cluster.hand_back import count_lost_offsets, take_returned_offsets
+from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult
+from failback.broker.cluster.registration import FIRST_DELAY_MS, Registration
+from failback.broker.cluster.slave_synchronize import FIRST_DELAY_MS as SYNC_FIRST_DELAY_MS
+from failback.broker.cluster.slave_synchronize import PERIOD_MS as SYNC_PERIOD_MS
+from failback.broker.cluster.slave_synchronize import SlaveSynchronize
+from failback.broker.config.config import BrokerConfig
+from failback.broker.config.identity import BrokerIdentity
+from failback.broker.filters.consumer_filters import PERSIST_PERIOD_MS as FILTERS_MS
+from failback.broker.filters.consumer_filters import ConsumerFilterManager
+from failback.broker.ha.config import HaConfig, batch_bytes_of
+from failback.broker.ha.service import HaService
+from failback.broker.messaging.delay_service import DelayService
+from failback.broker.metadata.delay_offsets import DelayOffsets
+from failback.broker.metadata.groups import SubscriptionGroupManager
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.topics import TopicConfigManager
+from failback.broker.monitoring.health import HealthServer
+from failback.broker.monitoring.health_endpoints import RUNNING, BrokerPhase, HealthEndpoints
+from failback.broker.monitoring.metrics import BrokerCollector, render
+from failback.broker.monitoring.runtime_info import RuntimeSources, runtime_info
+from failback.broker.monitoring.statistics import GROUP_SAMPLE_MS, SAMPLE_MS, BrokerStatistics
+from failback.broker.monitoring.stats_items import PERIOD_MS as STATS_PERIOD_MS
+from failback.broker.processors.compose import Processors, Tables
+from failback.broker.processors.consumers.client import SCAN_PERIOD_MS
+from failback.broker.processors.pulling.pull import HOLD_PASS_MS
+from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.port_owner import bind_error
+from failback.broker.remoting.server import RemotingServer
+from failback.broker.startup.scheduler import Scheduler
+from failback.broker.startup.store_settings import apply_live, store_config
+from failback.broker.store.message_store import MessageStore
+from failback.client.remoting.connection import RemotingClient, RemotingSettings
+
+logger = logging.getLogger(__name__)
+
+PERSIST_FIRST_DELAY_MS: Final = 10_000
+EXPIRE_FIRST_DELAY_MS: Final = 60_000
+EXPIRE_WAITING_MS: Final = 100
+DRAIN_POLL_MS: Final = 20
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class BrokerController:
+    """One broker. :meth:`run` it once, on a running event loop."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        """Build the parts; nothing is opened yet.
+
+        Raises:
+            ConfigError: The configuration can't be that of a broker.
+        """
+        loop = asyncio.get_running_loop()
+        self.config = config
+        self.identity = identity = BrokerIdentity.of(config)
+        self._scale = config.time_scale
+        self._boot_ms = wall_ms()
+        self.phase = BrokerPhase()
+        self._shutdown = asyncio.Event()
+        self._persisted_at = self._synced_at = loop.time()
+        self.statistics = BrokerStatistics()
+        self._store_settings = store_config(config, identity)
+        self.store = MessageStore(self._store_settings)
+        folder = Path(config.store_path_root_dir) / "config"
+        self.topics = TopicConfigManager(folder / "topics.json", config)
+        self.groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config)
+        self.offsets = ConsumerOffsetManager(
+            folder / "consumerOffset.json",
+            is_atomic=lambda: config.failback_guard_offset_file,
+        )
+        self.delay_offsets = DelayOffsets(folder / "delayOffset.json")
+        self.filters = ConsumerFilterManager(folder / "consumerFilter.json", wall_ms)
+        self.ha = HaService(self.store, HaConfig.of(config))
+        if self.ha.config.is_guarded and identity.is_slave:
+            self._guard_replication()
+        self.client = RemotingClient(
+            settings=RemotingSettings(time_scale=config.failback_time_scale)
+        )
+        self.outer = BrokerOuterApi(
+            self.client, config.name_servers, timeout_ms=self._scale.ms(3000)
+        )
+        self.slave_synchronize = SlaveSynchronize(
+            self.outer,
+            self.topics,
+            self.groups,
+            self.offsets,
+            self.delay_offsets,
+            own_address=identity.address,
+            is_guarded=lambda: config.failback_guard_slave_offsets,
+        )
+        self.offsets_raised = 0
+        """How many consumer offsets were taken from slaves at the start."""
+        self.registration = Registration(
+            config=config,
+            identity=identity,
+            topics=self.topics,
+            outer=self.outer,
+            on_result=self._registered,
+        )
+        self.topics.on_change = self.registration.topic_created
+        self.server = RemotingServer(self.store, on_fatal=self._fail)
+        self._compose_processors(loop.time)
+        self.scheduler = Scheduler(loop.time, self._scale)
+        """One job at a time, as 4.9's scheduler thread: persist, register, synchronise."""
+        self.housekeeping = Scheduler(loop.time, self._scale)
+        """What must not wait for a slow peer: held pulls, scans, samples."""
+        self.delays = DelayService(
+            self.store,
+            self.delay_offsets,
+            scale=self._scale,
+            clock_ms=wall_ms,
+            commit=self.server.commit_now,
+        )
+        self.cleaning = Scheduler(loop.time, self._scale)
+        """Expiry, which takes its time between two files."""
+        self.health = HealthServer(self._endpoints.by_path())
+
+    def _compose_processors(self, clock: Callable[[], float]) -> None:
+        config, identity, server, store = self.config, self.identity, self.server, self.store
+        processors = Processors(
+            config=config,
+            identity=identity,
+            server=server,
+            store=store,
+            ha=self.ha,
+            tables=Tables(self.topics, self.groups, self.offsets, self.delay_offsets, self.filters),
+            statistics=self.statistics,
+            phase=self.phase,
+            registrar=self.registration,
+            on_config_change=self._config_changed,
+            runtime_info=self._runtime_info,
+            clock=clock,
+            clock_ms=wall_ms,
+        )
+        self.clients, self.gate = processors.clients, processors.gate
+        self.admission, self.calls = processors.admission, processors.calls
+        self.stats_items = processors.stats_items
+        self.send, self.pull = processors.send, processors.pull
+        self.transaction_check = processors.transaction_check
+        collector = BrokerCollector(
+            config=config,
+            identity=identity,
+            store=store,
+            statistics=self.statistics,
+            admission=self.admission,
+            offsets=self.offsets,
+            consumers=self.clients.consumers,
+            producers=self.clients.producers,
+            boot_ms=self._boot_ms,
+            persist_age_seconds=lambda: clock() - self._persisted_at,
+            sync_age_seconds=lambda: clock() - self._synced_at if identity.is_slave else None,
+            offsets_kept=lambda: self.offsets_raised + self.slave_synchronize.master_offsets.kept,
+            ha=self.ha,
+            topics=lambda: self.topics.table,
+        )
+        self._endpoints = HealthEndpoints(
+            phase=self.phase,
+            has_name_servers=lambda: bool(self.outer.name_servers),
+            registered_at=lambda: self.registration.registered_at,
+            remaining_bytes=lambda: self.remaining_bytes,
+            metrics=lambda: render(collector),
+            replication_problem=lambda: self.ha.client.refusal,
+        )
+        server.on_closed = self._closed
+        server.on_drained = self.pull.drained
+        server.after_commit = self._after_commit
+        server.after_answers = self.pull.hold.wake
+        self.ha.on_ack = self.gate.waiting.replicated
+        if not identity.is_slave and config.long_polling_enable:
+            # A 4.9 slave does not wake held pulls on arrival: they wait for the 5 s pass.
+            store.on_arrive = self.pull.hold.arrived
+
+    def _guard_replication(self) -> None:
+        from failback.broker.ha.guard import judge_of  # what others do not need they do not load
+
+        folder = Path(self.config.store_path_commit_log)
+        self.ha.client.judge = judge_of(
+            self.store, folder, lambda: self.slave_synchronize.master_addr
+        )
+
+    # --- life cycle --------------------------------------------------------------------------
+
+    async def run(self, shutdown: asyncio.Event, on_ready: Callable[[], None]) -> None:
+        """Serve until ``shutdown`` is set, then stop in order.
+
+        Raises:
+            ConfigError: A port is taken.
+            StoreError: The store can't be opened, or its disk failed while running.
+        """
+        self._shutdown = shutdown
+        try:
+            await self._bind()
+            self.phase.name = "recovering"
+            await self._load()
+            try:
+                await self._take_returned_offsets()
+                await self._serve(shutdown, on_ready)
+            finally:
+                self.store.close()
+        finally:
+            await self.health.close()
+            await self.server.close()
+            await self.client.close()
+        if self.phase.fatal is not None:
+            raise self.phase.fatal
+
+    async def _bind(self) -> None:
+        host, port = self.config.failback_bind_address, self.config.listen_port
+        if self.config.failback_http_port:
+            await self.health.listen(host, self.config.failback_http_port)
+        await self.server.bind(host, port)
+        await self.server.bind(host, port - 2, is_fast_port=True)
+
+    async def _load(self) -> None:
+        # In a thread, so that /livez and /readyz answer while a large log is scanned.
+        await asyncio.to_thread(self.store.load)
+        try:
+            self.topics.load()
+            self.groups.load()
+            self.offsets.load()
+            self.filters.load()
+            self.delay_offsets.load()
+        except BaseException:
+            self.store.close()
+            raise
+
+    async def _take_returned_offsets(self) -> None:
+        """Learn from the slaves what was consumed from them; nobody is served before."""
+        if self.identity.is_slave or not self.config.failback_guard_returned_offsets:
+            return
+        self.offsets_raised = await take_returned_offsets(
+            self.outer,
+            self.offsets,
+            broker_name=self.identity.broker_name,
+            own_address=self.identity.address,
+            max_offset=self.store.max_queue_offset,
+        )
+
+    async def _count_lost_offsets(self) -> None:
+        """For the metrics alone: what comes again because this broker was killed."""
+        await count_lost_offsets(
+            self.outer,
+            self.offsets,
+            broker_name=self.identity.broker_name,
+            own_address=self.identity.address,
+        )
+
+    async def _serve(self, shutdown: asyncio.Event, on_ready: Callable[[], None]) -> None:
+        stop_store, stop_ha = asyncio.Event(), asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as services:
+                services.create_task(self.store.run(stop_store))
+                services.create_task(self._replicate(stop_ha))
+                schedulers = [services.create_task(self._start(on_ready))]
+                try:
+                    await shutdown.wait()
+                finally:
+                    self.phase.is_stopping = self.phase.is_draining = True
+                    self.server.stop_accepting()
+                    for task in schedulers:
+                        task.cancel()
+                await self._leave()
+                stop_ha.set()
+                await self.server.close()
+                stop_store.set()
+        except BaseExceptionGroup as group:
+            raise _first_of(group) from group
+
+    async def _replicate(self, stop: asyncio.Event) -> None:
+        host, port = self.config.failback_bind_address, self.config.listen_port + 1
+        try:
+            await self.ha.run(stop)
+        except OSError as error:
+            raise bind_error(host, port, error, port_key="listenPort") from error
+
+    async def _start(self, on_ready: Callable[[], None]) -> None:
+        """Begin to serve, register, then work through the periodic jobs."""
+        await self.ha.listening.wait()
+        await self.server.start_serving()
+        self._schedule()
+        async with asyncio.TaskGroup() as loops:
+            loops.create_task(self.housekeeping.run())
+            if not self.identity.is_slave and not self.config.failback_guard_returned_offsets:
+                loops.create_task(self._count_lost_offsets())
+            await self.registration.register_all()
+            self.clients.registered()
+            self.phase.name = RUNNING
+            on_ready()
+            gc.collect()
+            gc.freeze()
+            loops.create_task(self.scheduler.run())
+            loops.create_task(self.cleaning.run())
+            if not self.identity.is_slave:
+                loops.create_task(self.delays.run())
+
+    def _schedule(self) -> None:
+        config, jobs, chores = self.config, self.scheduler, self.housekeeping
+        jobs.every(
+            "persist consumer offsets",
+            PERSIST_FIRST_DELAY_MS,
+            config.flush_consumer_offset_interval,
+            self._persist_offsets,
+        )
+        jobs.every(
+            "register",
+            FIRST_DELAY_MS,
+            config.register_period_ms,
+            self.registration.register_all,
+        )
+        if self.identity.is_slave:
+            jobs.every("synchronise", SYNC_FIRST_DELAY_MS, SYNC_PERIOD_MS, self._synchronise)
+        else:
+            delay_period_ms = config.flush_delay_offset_interval
+            persist = self.delay_offsets.persist
+            chores.every("persist delay offsets", PERSIST_FIRST_DELAY_MS, delay_period_ms, persist)
+            check_ms = config.transaction_check_interval
+            chores.every("check transactions", check_ms, check_ms, self._check_transactions)
+        chores.every("persist filters", FILTERS_MS, FILTERS_MS, self.filters.persist)
+        clean_ms = config.clean_resource_interval
+        self.cleaning.every("expire", EXPIRE_FIRST_DELAY_MS, clean_ms, self.store.expire)
+        hold_ms = HOLD_PASS_MS if config.long_polling_enable else config.short_polling_time_mills
+        chores.every("held pulls", hold_ms, hold_ms, self.pull.hold_pass)
+        chores.every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)
+        chores.every("statistics", SAMPLE_MS, SAMPLE_MS, self.statistics.sample)
+        chores.every("group rates", GROUP_SAMPLE_MS, GROUP_SAMPLE_MS, self.statistics.sample_groups)
+        chores.every("stats items", 0, STATS_PERIOD_MS, self.stats_items.sample)
+        chores.every("waiting answers", EXPIRE_WAITING_MS, EXPIRE_WAITING_MS, self.gate.expire)
+
+    async def _leave(self) -> None:
+        """Stop in order, as far as others are concerned."""
+        await self.registration.unregister()
+        await self._drain()
+        self.gate.waiting.give_up()
+        try:
+            await self._persist_offsets()
+            if not self.identity.is_slave:
+                self.delay_offsets.persist()
+            self.filters.persist()  # last: the least that could be missing
+        except OSError as error:  # the rest of the stop must go on
+            logger.error("a table could not be written: %s", error)
+
+    async def _drain(self) -> None:
+        """Wait until the connected slaves hold the log and nobody waits for an answer."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.config.failback_drain_seconds * self._scale.factor
+        while self._is_behind() and loop.time() < deadline:  # noqa: ASYNC110 - bytes have no event
+            await asyncio.sleep(self._scale.seconds(DRAIN_POLL_MS))
+        if self.remaining_bytes:
+            logger.warning("stopping with %d bytes that no slave has", self.remaining_bytes)
+
+    def _is_behind(self) -> bool:
+        return bool(self.remaining_bytes or len(self.gate.waiting))
+
+    @property
+    def remaining_bytes(self) -> int:
+        """Log bytes that a connected slave has not acknowledged; 0 without a slave."""
+        if self.identity.is_slave or not self.ha.connection_count:
+            return 0
+        return max(0, self.store.max_physical_offset - self.ha.push2slave_max_offset)
+
+    def _fail(self, error: Exception) -> None:
+        """The store can't go on: stop the broker, report ``error`` at the end."""
+        if self.phase.fatal is None:
+            self.phase.fatal = error
+        self._shutdown.set()
+
+    # --- hooks ---------------------------------------------------------------------------------
+
+    def _after_commit(self) -> None:
+        self.statistics.committed(self.server.run_seconds())
+        self.gate.after_commit()
+
+    def _closed(self, connection: BrokerConnection) -> None:
+        self.clients.closed(connection)
+        self.calls.closed(connection)
+        self.pull.hold.drop(connection)
+
+    def _registered(self, result: RegisterResult) -> None:
+        """Take what the name server said about the master and the ordered topics."""
+        if self.identity.is_slave:
+            self.slave_synchronize.set_master_addr(result.master_addr)
+            if not self.ha.config.master_address and result.ha_server_addr:
+                self.ha.update_master_address(result.ha_server_addr)
+        if result.order_topics is not None:
+            self.admission.order_topics = frozenset(result.order_topics)
+            self.topics.update_order(result.order_topics.keys())
+
+    def _config_changed(self, changed: set[str]) -> None:
+        apply_live(self._store_settings, self.config)
+        self.send.take_settings()
+        self.outer.name_servers = self.config.name_servers
+        role = self.config.broker_role
+        if self.identity.is_slave or role == "SLAVE":
+            role = self._store_settings.broker_role  # a change of sides needs a restart
+        self._store_settings.broker_role = role
+        self.gate.set_role(role)
+        self.ha.config = dataclasses.replace(
+            self.ha.config,
+            role=role,
+            batch_bytes=batch_bytes_of(self.config),
+            fallbehind_max=self.config.ha_slave_fallbehind_max,
+        )
+        if "longPollingEnable" in changed and not self.identity.is_slave:
+            arrived = self.pull.hold.arrived
+            self.store.on_arrive = arrived if self.config.long_polling_enable else None
+
+    async def _persist_offsets(self) -> None:
+        await self.offsets.persist_aside()
+        self._persisted_at = asyncio.get_running_loop().time()
+
+    async def _synchronise(self) -> None:
+        if await self.slave_synchronize.sync_all():
+            self._synced_at = asyncio.get_running_loop().time()
+
+    def _check_transactions(self) -> None:
+        self.transaction_check.run_once()
+
+    def _scan_clients(self) -> None:
+        self.clients.close_expired()
+        idle_ms = self.config.server_channel_max_idle_time_seconds * 1000
+        self.server.close_idle(self._scale.seconds(idle_ms))
+
+    def _runtime_info(self) -> dict[str, str]:
+        sources = RuntimeSources(
+            self.config, self.store, self.statistics, self.delay_offsets, self._boot_ms
+        )
+        deferred = sum(len(each.deferred) for each in self.server.connections)
+        info = runtime_info(
+            sources,
+            now_ms=wall_ms(),
+            sends_waiting=len(self.gate.waiting),
+            head_wait_ms=self.gate.head_wait_ms(),
+            pulls_deferred=deferred,
+        )
+        if self.ha.client.refusal is not None:
+            info["replicationStopped"] = str(self.ha.client.refusal)
+        return info
+
+
+def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the error that ended the services: the first that is no group."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

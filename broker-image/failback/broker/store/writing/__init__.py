@@ -1,0 +1,1 @@
+"""Appending records, and dispatching them to queues and index."""
