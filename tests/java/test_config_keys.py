@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from failback.client.admin.admin import AdminClient
-from failback.operator.catalogue import (
+from failback.operator.engines.catalogue import (
     ConfigKey,
     config_keys,
     known_keys,

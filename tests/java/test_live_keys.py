@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
-from failback.operator.catalogue import config_keys
+from failback.operator.engines.catalogue import config_keys
 from failback.protocol.codes import ResponseCode
 from tests.support.apache import Broker, Engine, server_home
 from tests.support.broker_asker import SENT, STORED, Asker, asker

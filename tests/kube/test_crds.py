@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from failback.operator.crds import crd_of, plural_of
-from failback.operator.model import KINDS, decode
+from failback.operator.schema.crds import crd_of, plural_of
+from failback.operator.schema.decoding import KINDS, decode
 from tests.support.kube_lab.api import ApiError
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from failback.operator.crds import plural_of
-from failback.operator.model import validate
+from failback.operator.schema.crds import plural_of
+from failback.operator.schema.decoding import validate
 from tests.support.kube_lab.api import ApiError
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.rule_cases import CASES, Case

@@ -18,9 +18,9 @@ from failback.chaos.errors import TargetError
 from failback.chaos.kube.target import KubernetesTarget
 from failback.chaos.target import Deadline, Injection
 from failback.chaos.view import Member, ProcessState
-from failback.operator.model import decode
 from failback.operator.render.context import kubernetes_context
 from failback.operator.render.objects import render
+from failback.operator.schema.decoding import decode
 from tests.support.apache import LOG_FILE_BYTES, server_home
 from tests.support.kube_chaos import (
     CHAOS_ACCOUNT,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from failback.client.admin.admin import AdminClient
-from failback.operator.model import decode
 from failback.operator.render.context import kubernetes_context
 from failback.operator.render.objects import render
+from failback.operator.schema.decoding import decode
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.kube import MANAGER
+from failback.operator.kubernetes.api import MANAGER
 from tests.support.canonical import canonical
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace

@@ -6,12 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from failback.operator.jobs.experiment import plan_experiment
-from failback.operator.jobs.observed import ObservedExperiment
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
-from failback.operator.model import decode
-from failback.operator.planning.types import Apply, Delete, Plan
+from failback.operator.planning.jobs.experiment import plan_experiment
+from failback.operator.planning.jobs.observed import ObservedExperiment
+from failback.operator.planning.plan.types import Apply, Delete, Plan
 from failback.operator.render.jobs import JobContext
+from failback.operator.schema.decoding import decode
 
 NOW = 1_700_000_000.0
 CONTEXT = JobContext("shop", "0.1.0")

@@ -8,9 +8,9 @@ from typing import Any
 
 from failback.chaos.kube.api import KubeApi
 from failback.chaos.kube.target import KubernetesTarget
-from failback.operator.model import decode
 from failback.operator.render.context import kubernetes_context
 from failback.operator.render.objects import render
+from failback.operator.schema.decoding import decode
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Identity, Namespace
 from tests.support.operator_process import chart_rules

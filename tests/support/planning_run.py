@@ -8,11 +8,11 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from failback.operator.planning.cluster import plan_cluster
-from failback.operator.planning.encoding import difference, operation_from_status
-from failback.operator.planning.memory import Memory
-from failback.operator.planning.observed import ObservedCluster
-from failback.operator.planning.types import Plan, SetConfig
+from failback.operator.planning.cluster.cluster import plan_cluster
+from failback.operator.planning.observed.observed import ObservedCluster
+from failback.operator.planning.plan.encoding import difference, operation_from_status
+from failback.operator.planning.plan.memory import Memory
+from failback.operator.planning.plan.types import Plan, SetConfig
 from failback.operator.render.context import Context, kubernetes_context
 from tests.support.merge_patch import merged
 from tests.support.planning_world import Refused, World

@@ -19,10 +19,8 @@ from typing import Any, ClassVar
 
 from failback.operator.kinds.base import parse_quantity
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.model import decode
-from failback.operator.planning import facts, types
-from failback.operator.planning.encoding import to_time
-from failback.operator.planning.observed import (
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import (
     Broker,
     Claim,
     Key,
@@ -33,6 +31,9 @@ from failback.operator.planning.observed import (
     Pod,
     Route,
 )
+from failback.operator.planning.plan import types
+from failback.operator.planning.plan.encoding import to_time
+from failback.operator.schema.decoding import decode
 
 SYSTEM_TOPICS = ("TBW102", "SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX")
 

@@ -18,9 +18,9 @@ from typing import Any, Final
 
 from ruamel.yaml import YAML
 
-from failback.operator.model import decode
 from failback.operator.render.context import kubernetes_context
 from failback.operator.render.objects import render
+from failback.operator.schema.decoding import decode
 from tests.support.lived_cluster import CONFIG
 
 Object = dict[str, Any]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from failback.client.admin.admin import AdminClient
-from failback.operator.release import FINALIZER, remove_finalizers
+from failback.operator.kubernetes.helm_hooks import FINALIZER, remove_finalizers
 from failback.protocol.errors import FailbackError
 from tests.support.cluster_life import (
     Change,

@@ -20,8 +20,8 @@ import msgspec
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.settings import ClientSettings
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning import children, facts
-from failback.operator.planning.observed import (
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import (
     Broker,
     Member,
     MemberView,
@@ -29,7 +29,8 @@ from failback.operator.planning.observed import (
     Pod,
     Route,
 )
-from failback.operator.planning.types import CommitOffsets, Evict, SetConfig
+from failback.operator.planning.plan import children
+from failback.operator.planning.plan.types import CommitOffsets, Evict, SetConfig
 from failback.operator.render.context import Context
 from failback.protocol.errors import FailbackError
 from tests.support.cluster_processes import BROKER_READY, NAMESRV_READY

@@ -21,13 +21,8 @@ import pytest
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.role_switch import RoleSwitch, RoleSwitchStatus
-from failback.operator.planning import children, facts, predicates, present
-from failback.operator.planning.encoding import (
-    operation_from_status,
-    operation_to_status,
-    to_time,
-)
-from failback.operator.planning.observed import (
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import (
     Broker,
     Key,
     Member,
@@ -37,9 +32,14 @@ from failback.operator.planning.observed import (
     Route,
 )
 from failback.operator.planning.operations import role_switch
-from failback.operator.planning.role_switch import plan_role_switch
-from failback.operator.planning.switching import snapshot
-from failback.operator.planning.types import (
+from failback.operator.planning.operations.switching import snapshot
+from failback.operator.planning.plan import children
+from failback.operator.planning.plan.encoding import (
+    operation_from_status,
+    operation_to_status,
+    to_time,
+)
+from failback.operator.planning.plan.types import (
     Action,
     Apply,
     CommitOffsets,
@@ -53,6 +53,8 @@ from failback.operator.planning.types import (
     SetConfig,
     TakeLease,
 )
+from failback.operator.planning.role_switch.role_switch import plan_role_switch
+from failback.operator.planning.state import predicates, present
 from failback.operator.render.config import member_name
 from failback.operator.render.context import Context, kubernetes_context
 from failback.operator.render.objects import render_cluster

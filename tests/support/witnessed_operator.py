@@ -22,9 +22,11 @@ from typing import Final
 
 from failback.cli.__main__ import main
 from failback.client.remoting.connection import RemotingClient
-from failback.operator.planning import name_server, predicates, topic
+from failback.operator.planning.metadata import topic
+from failback.operator.planning.nameserver import name_server
 from failback.operator.planning.operations import roll, scale_down, scale_up, turn
-from failback.operator.planning.switching import handover, preflight
+from failback.operator.planning.operations.switching import handover, preflight
+from failback.operator.planning.state import predicates
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 

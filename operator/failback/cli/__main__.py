@@ -1,56 +1,26 @@
 """Entry point of ``failback``.
 
-The long-running and the tiny commands are started before typer is imported: a broker should
-not carry the memory of a command line, and an init container should not wait for it.
+The commands of ``light_commands`` are started before typer is imported.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-Main = Callable[[Sequence[str]], int]
+from failback.cli.light_commands import light_command
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    light = _light_command(words)
+    light = light_command(words)
     if light is not None:
         command, rest = light
         return command(rest)
     from failback.cli.app import run_command_line
 
     return run_command_line(words)
-
-
-def _light_command(words: list[str]) -> tuple[Main, list[str]] | None:
-    """Return what runs without typer, with its arguments, or ``None``."""
-    if words[:1] == ["broker"]:
-        from failback.broker.__main__ import main as broker
-
-        return broker, words[1:]
-    if words[:1] == ["namesrv"]:
-        from failback.namesrv.__main__ import main as namesrv
-
-        return namesrv, words[1:]
-    if words[:2] == ["tools", "install-conf"]:
-        from failback.cli.install_conf import main as install_conf
-
-        return install_conf, words[2:]
-    if words[:2] == ["tools", "verify-prefix"]:
-        from failback.cli.verify_prefix import main as verify_prefix
-
-        return verify_prefix, words[2:]
-    if words[:1] == ["workload"]:
-        from failback.chaos.workload import main as workload
-
-        return workload, words[1:]
-    if words[:1] in (["executor"], ["driver"]):
-        from failback.cli import spark_pod
-
-        return getattr(spark_pod, words[0]), words[1:]
-    return None
 
 
 if __name__ == "__main__":

@@ -449,7 +449,7 @@ async def _or_empty(ask: Callable[[str], Awaitable[dict[str, str]]], addr: str) 
 
 
 def _known(settings: dict[str, str], keys: Sequence[str], broker: str) -> None:
-    from failback.operator.model import did_you_mean
+    from failback.operator.schema.decoding import did_you_mean
     from failback.protocol.errors import ConfigError
 
     for key in keys:

@@ -52,8 +52,8 @@ def up(
     json: JsonOption = False,
 ) -> None:
     """Run NameServer, BrokerCluster, Topic and SubscriptionGroup resources as local processes."""
-    from failback.operator.loading import load_resources
     from failback.operator.local.supported import WITHOUT_EFFECT
+    from failback.operator.schema.loading import load_resources
 
     where = open_root(root)
     resources = load_resources([*file, *(more or ())], namespace=namespace)
@@ -174,7 +174,7 @@ def logs(
     root: RootOption = None,
 ) -> None:
     """Print what a pod wrote to its output."""
-    from failback.operator.model import did_you_mean
+    from failback.operator.schema.decoding import did_you_mean
     from failback.protocol.errors import ConfigError
 
     where = open_root(root)

@@ -116,8 +116,8 @@ def check_report_engine(name: str) -> None:
 
 def demo_resources(arm: str, *, quick: bool, engine: str, rules: str) -> list[Resource]:
     """Return the bundled cluster in a namespace of the arm, with the options put in."""
-    from failback.operator.loading import read_documents
-    from failback.operator.model import decode
+    from failback.operator.schema.decoding import decode
+    from failback.operator.schema.loading import read_documents
 
     items = []
     for document in read_documents(bundled("cluster.yaml")):

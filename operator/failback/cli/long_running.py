@@ -1,6 +1,6 @@
 """``broker``, ``namesrv`` and ``workload`` in the list of commands.
 
-They are started before typer (see :mod:`failback.cli.__main__`); what stands here shows them
+They are started before typer (see :mod:`failback.cli.light_commands`); what stands here shows them
 in ``failback --help`` and serves callers that come through the app.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import typer
 
 from failback.cli.errors import guarded
+from failback.cli.light_commands import light_command
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
@@ -25,6 +26,7 @@ def register(app: typer.Typer) -> None:
 
 @guarded
 def _pass_on(context: typer.Context) -> None:
-    from failback.cli.__main__ import main
-
-    raise typer.Exit(main([str(context.info_name), *context.args]))
+    light = light_command([str(context.info_name), *context.args])
+    assert light is not None, "the registered commands are light ones"
+    command, rest = light
+    raise typer.Exit(command(rest))

@@ -26,7 +26,7 @@ def crds(
     ] = None,
 ) -> None:
     """Print the CustomResourceDefinitions, or write them as files."""
-    from failback.operator.crds import crd_files
+    from failback.operator.schema.crds import crd_files
 
     files = crd_files()
     if out is None:
@@ -44,7 +44,7 @@ def fields(
     out: Annotated[Path | None, typer.Option("--out", help="Write into this file.")] = None,
 ) -> None:
     """Print the reference of every field as Markdown."""
-    from failback.operator.field_reference import reference
+    from failback.operator.schema.field_reference import reference
 
     if out is None:
         print(reference(), end="")
@@ -57,7 +57,7 @@ def fields(
 @guarded
 def run() -> None:
     """Run the operator. Everything about it is set by FAILBACK_* environment variables."""
-    from failback.operator.run import main
+    from failback.operator.process.main import main
     from failback.operator.settings import read_settings
 
     raise typer.Exit(main(read_settings()))

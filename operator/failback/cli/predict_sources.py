@@ -90,7 +90,7 @@ def read_questions(source: str, asked: Asked) -> list[Question]:
     if not path.exists():
         names = ", ".join(EXPERIMENTS)
         raise ConfigError(source, f"no such file or folder, and no bundled experiment ({names})")
-    from failback.operator.loading import read_documents
+    from failback.operator.schema.loading import read_documents
 
     kinds = [document.data.get("kind") for document in read_documents(path)]
     if "ChaosExperiment" in kinds:
@@ -132,8 +132,8 @@ def _of_cluster(path: Path, asked: Asked) -> list[Question]:
 
 def _with_topic(settings: Settings, path: Path, cluster: str) -> Settings:
     """Take the queues of the only topic that the file has for the cluster."""
-    from failback.operator.loading import load_resources
-    from failback.operator.model import Topic
+    from failback.operator.schema.decoding import Topic
+    from failback.operator.schema.loading import load_resources
 
     topics = [
         each for each in load_resources([path]).of(Topic) if each.spec.cluster_ref.name == cluster
@@ -252,8 +252,8 @@ def _groups(names: Sequence[str], wanted: str) -> list[str]:
 
 
 def _cluster_of(path: Path, name: str = "") -> BrokerCluster:
-    from failback.operator.loading import load_resources
-    from failback.operator.model import BrokerCluster
+    from failback.operator.schema.decoding import BrokerCluster
+    from failback.operator.schema.loading import load_resources
 
     found = load_resources([path]).of(BrokerCluster)
     chosen = [each for each in found if not name or each.name == name]

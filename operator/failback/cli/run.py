@@ -128,7 +128,7 @@ def _heal(path: Path, *, if_there: bool) -> int:
 
 def _load(name: str, time_scale: float | None, seed: int | None) -> ChaosExperiment:
     from failback.chaos.spec import load_experiment
-    from failback.operator.model import did_you_mean
+    from failback.operator.schema.decoding import did_you_mean
     from failback.protocol.errors import ConfigError
 
     path = bundled(EXPERIMENTS[name]) if name in EXPERIMENTS else Path(name)

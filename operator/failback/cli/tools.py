@@ -56,7 +56,7 @@ def remove_finalizers(
     ] = "",
 ) -> None:
     """Stop the operator and free its custom resources: before it is uninstalled."""
-    from failback.operator import release
+    from failback.operator.kubernetes import helm_hooks as release
 
     api = release.api_client()
     if stop:
@@ -71,7 +71,7 @@ def allow_chaos(
     namespace: Annotated[list[str], typer.Option("--namespace", help="May be repeated.")],
 ) -> None:
     """Label namespaces so that experiments may run in them."""
-    from failback.operator import release
+    from failback.operator.kubernetes import helm_hooks as release
 
     release.allow_chaos(release.api_client(), namespace, say)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from failback.operator.brokers.peers import Peers, Target
 from failback.operator.metrics import Metrics
-from failback.operator.peers import Peers, Target
 from tests.support.namesrv_process import NamesrvProcess
 from tests.support.polling import SCALE
 

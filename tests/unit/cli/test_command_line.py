@@ -32,7 +32,7 @@ def run_python(program: str) -> str:
 @pytest.mark.parametrize("command", ["broker", "namesrv"])
 def test_a_server_carries_no_command_line(command: str) -> None:
     loaded = run_python(
-        "import sys; from failback.cli.__main__ import _light_command as light;"
+        "import sys; from failback.cli.light_commands import light_command as light;"
         f"assert light([{command!r}, '-c', 'x'])[1] == ['-c', 'x'];"
         "print([m for m in ('typer', 'rich', 'pydantic', 'ruamel.yaml') if m in sys.modules])"
     )

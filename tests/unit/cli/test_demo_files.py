@@ -12,8 +12,8 @@ from failback.chaos.spec import load_experiment
 from failback.cli.bundled import EXPERIMENTS, bundled
 from failback.cli.demo import demo_resources, load_demo
 from failback.cli.verdicts import print_verdicts, row_of
-from failback.operator.loading import load_resources
-from failback.operator.model import BrokerCluster, NameServer
+from failback.operator.schema.decoding import BrokerCluster, NameServer
+from failback.operator.schema.loading import load_resources
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from failback.chaos.kube.container import keeper_of
-from failback.operator.loading import load_resources
 from failback.operator.local.commands import Apache, to_argv
 from failback.operator.render.context import Object, kubernetes_context
 from failback.operator.render.objects import render
+from failback.operator.schema.loading import load_resources
 
 pytestmark = pytest.mark.unit
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from failback.operator.broker_figures import ClusterFigures, PairFigures
+from failback.operator.brokers.figures import ClusterFigures, PairFigures
 from failback.operator.metrics import BrokerFigures, Metrics
-from failback.operator.planning.observed import Broker, MemberView, ObservedCluster
+from failback.operator.planning.observed.observed import Broker, MemberView, ObservedCluster
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ import pytest
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.config_keys import FIXED_AT_START
-from failback.operator.catalogue import (
+from failback.operator.engines.catalogue import (
     class_of,
     config_keys,
     known_keys,
@@ -16,7 +16,7 @@ from failback.operator.catalogue import (
     same_value,
     unknown_key_hint,
 )
-from failback.operator.rule_words import MANAGED_BROKER_KEYS
+from failback.operator.schema.rule_texts import MANAGED_BROKER_KEYS
 
 pytestmark = pytest.mark.unit
 

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from failback.operator.cel import RULES, rules_of
-from failback.operator.model import KINDS, validate
-from failback.operator.rules import Violation
+from failback.operator.schema.cel import RULES, rules_of
+from failback.operator.schema.decoding import KINDS, validate
+from failback.operator.schema.rules import Violation
 from tests.support.rule_cases import CASES, Case
 
 pytestmark = pytest.mark.unit

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from failback.operator.clock import Deadlines, SteadyClock
-from failback.operator.planning import instants
-from failback.operator.planning.cluster import plan_cluster
-from failback.operator.planning.encoding import from_time, operation_from_status, to_time
-from failback.operator.planning.types import Plan
+from failback.operator.controller.clock import Deadlines, SteadyClock
+from failback.operator.planning.cluster.cluster import plan_cluster
+from failback.operator.planning.plan.encoding import from_time, operation_from_status, to_time
+from failback.operator.planning.plan.types import Plan
+from failback.operator.planning.state import instants
 from tests.support.planning_run import CONTEXT, Run, steady
 from tests.support.planning_world import World
 

@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
-from failback.operator.conflicts import Conflicts, Judgement
-from failback.operator.kube import ApiError
+from failback.operator.kubernetes.api import ApiError
+from failback.operator.kubernetes.conflicts import Conflicts, Judgement
 
 pytestmark = pytest.mark.unit
 

@@ -10,10 +10,10 @@ import pytest
 from ruamel.yaml import YAML
 
 from failback.cli.__main__ import main
-from failback.operator.cel import RULES
-from failback.operator.crds import DEFINITIONS, crd_files, crd_of, schema_of
-from failback.operator.field_reference import reference
-from failback.operator.model import KINDS
+from failback.operator.schema.cel import RULES
+from failback.operator.schema.crds import DEFINITIONS, crd_files, crd_of, schema_of
+from failback.operator.schema.decoding import KINDS
+from failback.operator.schema.field_reference import reference
 
 pytestmark = pytest.mark.unit
 

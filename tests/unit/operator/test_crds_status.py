@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from failback.operator.crds import schema_of
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
-from failback.operator.loading import load_resources
-from failback.operator.planning.types import Plan
-from failback.operator.status import PodFact, cluster_status, name_server_status
+from failback.operator.local.status import PodFact, cluster_status, name_server_status
+from failback.operator.planning.plan.types import Plan
+from failback.operator.schema.crds import schema_of
+from failback.operator.schema.loading import load_resources
 from tests.support.crd_schema import problems
 from tests.support.planning_run import Run
 from tests.support.planning_world import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.operator.first_lists import FirstLists
+from failback.operator.kubernetes.first_lists import FirstLists
 
 pytestmark = pytest.mark.unit
 

@@ -20,8 +20,8 @@ from failback.operator.kinds.chaos_experiment import (
     FaultParameters,
 )
 from failback.operator.kinds.workload import Workload
-from failback.operator.loading import read_documents
-from failback.operator.model import KINDS, Invalid, decode
+from failback.operator.schema.decoding import KINDS, Invalid, decode
+from failback.operator.schema.loading import read_documents
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from failback.operator.kube import ApiError, Kube
-from failback.operator.leader import LEASE, lead
+from failback.operator.kubernetes.api import ApiError, Kube
+from failback.operator.kubernetes.leader import LEASE, lead
 from failback.operator.settings import Settings
 from tests.support.virtual_time import virtual_time
 

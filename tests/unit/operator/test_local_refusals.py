@@ -24,8 +24,8 @@ from failback.operator.local.commands import find_apache, find_java, to_argv
 from failback.operator.local.root import Root, read_json
 from failback.operator.local.runtime import refuse_what_cannot_run
 from failback.operator.local.supported import refuse_unsupported
-from failback.operator.model import decode
 from failback.operator.render.objects import render
+from failback.operator.schema.decoding import decode
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.operator.loops import next_look
+from failback.operator.controller.loops import next_look
 
 pytestmark = pytest.mark.unit
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from failback.operator.carry_out import Outcome
-from failback.operator.kube import ApiError
+from failback.operator.controller.carry_out import Outcome
+from failback.operator.controller.passes import Decision, Passes
+from failback.operator.kubernetes.api import ApiError
+from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
-from failback.operator.passes import Decision, Passes
-from failback.operator.planning.observed import Object
-from failback.operator.planning.types import Action, DeletePod, Event, Plan
-from failback.operator.store import Store
+from failback.operator.planning.observed.observed import Object
+from failback.operator.planning.plan.types import Action, DeletePod, Event, Plan
 
 pytestmark = pytest.mark.unit
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from failback.operator.brokers.peers import Peers, Target
 from failback.operator.metrics import Metrics
-from failback.operator.peers import Peers, Target
-from failback.operator.planning.observed import Broker
+from failback.operator.planning.observed.observed import Broker
 from tests.support.fake_remoting import FakeBroker
 
 pytestmark = pytest.mark.unit

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from failback.operator.brokers.peers import Peers, Target
 from failback.operator.metrics import Metrics
-from failback.operator.peers import Peers, Target
 from tests.support.fake_remoting import FakeBroker
 from tests.support.ports import free_port
 

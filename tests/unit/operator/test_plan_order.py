@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from failback.operator.plan import (
+from failback.operator.local.plan import (
     Apply,
     Delete,
     Key,

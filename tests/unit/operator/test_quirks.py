@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from failback.operator.quirks import EngineVersion, applies, quirk, quirk_rows, store_compatible
+from failback.operator.engines.quirks import (
+    EngineVersion,
+    applies,
+    quirk,
+    quirk_rows,
+    store_compatible,
+)
 
 pytestmark = pytest.mark.unit
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from failback.operator.kube import ApiError
-from failback.operator.loops import Key
-from failback.operator.recheck import Recheck
-from failback.operator.store import Object, Store
+from failback.operator.controller.loops import Key
+from failback.operator.controller.recheck import Recheck
+from failback.operator.kubernetes.api import ApiError
+from failback.operator.kubernetes.store import Object, Store
 
 pytestmark = pytest.mark.unit
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from failback.operator.loading import load_resources
 from failback.operator.render.context import Object, kubernetes_context
 from failback.operator.render.objects import render
+from failback.operator.schema.loading import load_resources
 
 pytestmark = pytest.mark.unit
 

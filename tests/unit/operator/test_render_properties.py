@@ -17,10 +17,10 @@ from failback.operator.kinds.base import Resource
 from failback.operator.local.addresses import local_context, loopback_address
 from failback.operator.local.root import Root
 from failback.operator.local.supported import refuse_unsupported
-from failback.operator.model import decode
 from failback.operator.render.config import properties_text, restart_hash
 from failback.operator.render.context import Object, kubernetes_context
 from failback.operator.render.objects import render
+from failback.operator.schema.decoding import decode
 
 pytestmark = pytest.mark.unit
 
@@ -132,7 +132,7 @@ def test_names_are_unique_and_every_reference_resolves(items: list[Resource]) ->
 
 def test_two_processes_with_different_hash_seeds_render_equal_bytes() -> None:
     program = (
-        "import json, sys; from failback.operator.loading import load_resources;"
+        "import json, sys; from failback.operator.schema.loading import load_resources;"
         "from failback.operator.render.context import kubernetes_context;"
         "from failback.operator.render.objects import render;"
         f"items = load_resources([{str(ORDERS)!r}]).items;"

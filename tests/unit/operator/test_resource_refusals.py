@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from failback.operator.loading import load_resources
+from failback.operator.schema.loading import load_resources
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from failback.operator.planning.observed import Route
-from failback.operator.routes import RouteHistory
+from failback.operator.brokers.route_history import RouteHistory
+from failback.operator.planning.observed.observed import Route
 
 pytestmark = pytest.mark.unit
 

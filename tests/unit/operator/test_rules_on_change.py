@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.model import validate
+from failback.operator.schema.decoding import validate
 
 pytestmark = pytest.mark.unit
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.model import decode
-from failback.operator.status import PodFact, cluster_status, condition
+from failback.operator.local.status import PodFact, cluster_status, condition
+from failback.operator.schema.decoding import decode
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.store import Object, Store
+from failback.operator.kubernetes.store import Object, Store
 
 pytestmark = pytest.mark.unit
 
@@ -92,7 +92,7 @@ def test_a_write_that_no_watch_ever_shows_is_not_believed_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
-    monkeypatch.setattr("failback.operator.store.time.monotonic", lambda: now)
+    monkeypatch.setattr("failback.operator.kubernetes.store.time.monotonic", lambda: now)
     store = Store()
     store.wrote(pod("a", 8))
     assert shown(store) == {"a": "8"}

@@ -18,7 +18,7 @@ from failback.operator.local.control import RuntimeAway, call
 from failback.operator.local.down import bring_down
 from failback.operator.local.root import Root, RootInUse
 from failback.operator.local.runtime import LocalRuntime
-from failback.operator.model import decode
+from failback.operator.schema.decoding import decode
 from failback.protocol.errors import FailbackError
 
 _POLL_SECONDS: Final = 0.1

@@ -13,8 +13,8 @@ import msgspec
 from failback.client.admin.admin import AdminClient
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
-from failback.operator.planning.group import group_config
-from failback.operator.planning.topic import topic_config
+from failback.operator.planning.metadata.group import group_config
+from failback.operator.planning.metadata.topic import topic_config
 from failback.protocol.errors import BrokerError, ConfigError, FailbackError
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 

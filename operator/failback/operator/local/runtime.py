@@ -35,13 +35,13 @@ from failback.operator.local.metadata import (
     create_metadata,
     refuse_unsupported_metadata,
 )
+from failback.operator.local.plan import Delete, Key, Object, Observed, deletion_order, plan
 from failback.operator.local.pod import Pod
 from failback.operator.local.podspec import pods_of
 from failback.operator.local.process import Death
 from failback.operator.local.root import Root, read_json, write_json
 from failback.operator.local.supported import refuse_unsupported
 from failback.operator.local.views import View
-from failback.operator.plan import Delete, Key, Object, Observed, deletion_order, plan
 from failback.operator.render.config import member_name, pod_name
 from failback.operator.render.context import Context
 from failback.operator.render.nameserver import statefulset_name

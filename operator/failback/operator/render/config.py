@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from failback.operator.catalogue import quirk, restarts
+from failback.operator.engines.catalogue import quirk, restarts
 from failback.operator.kinds.base import Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster, Pair
 from failback.operator.kinds.name_server import NameServer

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from failback.operator.kinds.base import Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
-from failback.operator.planning.types import Shape
+from failback.operator.planning.plan.types import Shape
 from failback.operator.render import common
 from failback.operator.render.broker import member_labels, statefulset
 from failback.operator.render.config import (

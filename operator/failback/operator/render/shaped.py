@@ -7,7 +7,7 @@ from typing import Any
 
 from failback.operator.kinds.base import Engine
 from failback.operator.kinds.broker_cluster import BrokerCluster, Pair
-from failback.operator.planning.types import Shape
+from failback.operator.planning.plan.types import Shape
 
 _OF_ANY_ENGINE = ("image_pull_policy", "image_pull_secrets")
 

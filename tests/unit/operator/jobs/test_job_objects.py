@@ -12,7 +12,6 @@ from failback.chaos.run import default_run_dir
 from failback.chaos.schedule import plan_run
 from failback.chaos.spec import parse_experiment
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
-from failback.operator.model import decode
 from failback.operator.render.experiment_jobs import (
     experiment_config_map,
     experiment_job,
@@ -25,6 +24,7 @@ from failback.operator.render.report_jobs import (
     spark_application,
     spark_submit_arguments,
 )
+from failback.operator.schema.decoding import decode
 from tests.support.experiment_world import experiment
 
 pytestmark = pytest.mark.unit

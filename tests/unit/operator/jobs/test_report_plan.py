@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from failback.operator.jobs.observed import ObservedReport
-from failback.operator.jobs.report import plan_report
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
-from failback.operator.model import decode
-from failback.operator.planning.types import Apply, Plan
+from failback.operator.planning.jobs.observed import ObservedReport
+from failback.operator.planning.jobs.report import plan_report
+from failback.operator.planning.plan.types import Apply, Plan
 from failback.operator.render.jobs import JobContext
+from failback.operator.schema.decoding import decode
 
 pytestmark = pytest.mark.unit
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.cluster import plan_cluster
-from failback.operator.planning.encoding import find_condition
-from failback.operator.planning.observed import ObservedCluster, Route
-from failback.operator.planning.types import (
+from failback.operator.planning.cluster.cluster import plan_cluster
+from failback.operator.planning.observed.observed import ObservedCluster, Route
+from failback.operator.planning.plan.encoding import find_condition
+from failback.operator.planning.plan.types import (
     DISRUPTIVE,
     Apply,
     Delete,

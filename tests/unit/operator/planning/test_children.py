@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.operator.planning.children import HASH, drift, finished, plan_children
-from failback.operator.planning.types import Apply, Delete
+from failback.operator.planning.plan.children import HASH, drift, finished, plan_children
+from failback.operator.planning.plan.types import Apply, Delete
 
 pytestmark = pytest.mark.unit
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from failback.operator.planning.cluster import plan_cluster
-from failback.operator.planning.encoding import find_condition
-from failback.operator.planning.observed import ObservedCluster
-from failback.operator.planning.types import Apply, LabelPod, Plan
+from failback.operator.planning.cluster.cluster import plan_cluster
+from failback.operator.planning.observed.observed import ObservedCluster
+from failback.operator.planning.plan.encoding import find_condition
+from failback.operator.planning.plan.types import Apply, LabelPod, Plan
 from tests.support.planning_run import CONTEXT, Run, steady
 from tests.support.planning_world import World
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from failback.operator.planning import conditions, facts, warnings
-from failback.operator.planning.conditions import Verdict
-from failback.operator.planning.observed import Broker, ObservedCluster, Route
-from failback.operator.planning.shaping import shape_of
-from failback.operator.planning.types import Operation
-from failback.operator.planning.view import ClusterView
+from failback.operator.planning.cluster import conditions, warnings
+from failback.operator.planning.cluster.conditions import Verdict
+from failback.operator.planning.cluster.shaping import shape_of
+from failback.operator.planning.cluster.view import ClusterView
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import Broker, ObservedCluster, Route
+from failback.operator.planning.plan.types import Operation
 from failback.operator.render.objects import render_cluster
 from tests.support.planning_run import CONTEXT, steady
 from tests.support.planning_world import World

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.planning.decode import decode_claim, decode_pod, is_owned, member_of
+from failback.operator.planning.state.decode import decode_claim, decode_pod, is_owned, member_of
 
 pytestmark = pytest.mark.unit
 

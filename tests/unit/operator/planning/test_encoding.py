@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.operator.planning.encoding import (
+from failback.operator.planning.plan.encoding import (
     condition,
     difference,
     from_time,
@@ -18,7 +18,7 @@ from failback.operator.planning.encoding import (
     operation_to_status,
     to_time,
 )
-from failback.operator.planning.types import Operation
+from failback.operator.planning.plan.types import Operation
 from tests.support.merge_patch import merged
 
 pytestmark = pytest.mark.unit

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.planning.encoding import find_condition
+from failback.operator.planning.plan.encoding import find_condition
 from tests.support.planning_run import Run, steady
 from tests.support.planning_world import World
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from failback.operator.kinds.subscription_group import SubscriptionGroup, SubscriptionGroupStatus
-from failback.operator.planning.encoding import find_condition, to_time
-from failback.operator.planning.group import plan_group
-from failback.operator.planning.observed import ObservedCluster
-from failback.operator.planning.types import DeleteGroup, Plan, PutGroup
+from failback.operator.planning.metadata.group import plan_group
+from failback.operator.planning.observed.observed import ObservedCluster
+from failback.operator.planning.plan.encoding import find_condition, to_time
+from failback.operator.planning.plan.types import DeleteGroup, Plan, PutGroup
 from tests.support.observed_tables import address, cluster_of, member, seen
 
 pytestmark = pytest.mark.unit

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.children import finished, plan_children
-from failback.operator.planning.memory import Desired, Memory
-from failback.operator.planning.types import Apply, Shape
+from failback.operator.planning.plan.children import finished, plan_children
+from failback.operator.planning.plan.memory import Desired, Memory
+from failback.operator.planning.plan.types import Apply, Shape
 from failback.operator.render.context import Context, kubernetes_context
 from tests.support.planning_world import World
 

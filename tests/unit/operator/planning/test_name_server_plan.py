@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from failback.operator.kinds.name_server import NameServer
-from failback.operator.planning.children import by_key, finished
-from failback.operator.planning.encoding import find_condition
-from failback.operator.planning.name_server import SHRINK_SECONDS, plan_name_server
-from failback.operator.planning.observed import ObservedNameServer, Pod
-from failback.operator.planning.types import Apply, Plan
+from failback.operator.planning.nameserver.name_server import SHRINK_SECONDS, plan_name_server
+from failback.operator.planning.observed.observed import ObservedNameServer, Pod
+from failback.operator.planning.plan.children import by_key, finished
+from failback.operator.planning.plan.encoding import find_condition
+from failback.operator.planning.plan.types import Apply, Plan
 from failback.operator.render.nameserver import addresses
 from failback.operator.render.objects import render_name_server
 from tests.support.planning_run import CONTEXT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.operator.planning.types import (
+from failback.operator.planning.plan.types import (
     Apply,
     Delete,
     Evict,

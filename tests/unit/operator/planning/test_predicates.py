@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.planning.observed import (
+from failback.operator.planning.observed.observed import (
     Broker,
     Claim,
     Member,
@@ -18,8 +18,8 @@ from failback.operator.planning.observed import (
     Pod,
     Route,
 )
-from failback.operator.planning.predicates import PREDICATES, evaluate
-from failback.operator.planning.types import Operation
+from failback.operator.planning.plan.types import Operation
+from failback.operator.planning.state.predicates import PREDICATES, evaluate
 from tests.support.planning_run import Run
 from tests.support.planning_world import World
 

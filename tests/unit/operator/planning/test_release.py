@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from failback.operator.kinds.name_server import NameServer
-from failback.operator.planning.children import by_key, finished
-from failback.operator.planning.name_server import plan_name_server
-from failback.operator.planning.observed import ObservedNameServer
-from failback.operator.planning.types import Apply
+from failback.operator.planning.nameserver.name_server import plan_name_server
+from failback.operator.planning.observed.observed import ObservedNameServer
+from failback.operator.planning.plan.children import by_key, finished
+from failback.operator.planning.plan.types import Apply
 from failback.operator.render.context import Context, kubernetes_context
 from failback.operator.render.objects import render_name_server
 from tests.support.planning_run import CONTEXT, Run, steady

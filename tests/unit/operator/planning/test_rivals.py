@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from failback.operator.planning.cluster import plan_cluster
-from failback.operator.planning.encoding import find_condition
-from failback.operator.planning.rivals import SECONDS, Rival
+from failback.operator.planning.cluster.cluster import plan_cluster
+from failback.operator.planning.observed.rivals import SECONDS, Rival
+from failback.operator.planning.plan.encoding import find_condition
 from tests.support.planning_run import CONTEXT, steady
 
 pytestmark = pytest.mark.unit

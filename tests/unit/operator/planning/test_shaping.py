@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from failback.operator.planning import facts
-from failback.operator.planning.encoding import operation_from_status
-from failback.operator.planning.present import master_member, master_of
-from failback.operator.planning.shaping import shape_of
-from failback.operator.planning.types import Operation, Shape
+from failback.operator.planning.cluster.shaping import shape_of
+from failback.operator.planning.observed import facts
+from failback.operator.planning.plan.encoding import operation_from_status
+from failback.operator.planning.plan.types import Operation, Shape
+from failback.operator.planning.state.present import master_member, master_of
 from failback.operator.render.objects import render_cluster
 from tests.support.planning_run import CONTEXT, steady
 from tests.support.planning_world import World

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.operator.planning.sharing import Shared
+from failback.operator.planning.plan.sharing import Shared
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.observed import Key, Object, ObservedCluster
+from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
 from failback.operator.planning.operations import (
     live_config,
     resize,
@@ -16,7 +16,7 @@ from failback.operator.planning.operations import (
     scale_down,
     scale_up,
 )
-from failback.operator.planning.types import Advance, Operation, Shape
+from failback.operator.planning.plan.types import Advance, Operation, Shape
 
 
 class OperationModule(Protocol):

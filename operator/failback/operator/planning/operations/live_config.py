@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from failback.operator.catalogue import quirk
+from failback.operator.engines.catalogue import quirk
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning import children, facts, live_keys, predicates, present
-from failback.operator.planning.live_keys import PERMISSION, READ
-from failback.operator.planning.observed import Key, Member, Object, ObservedCluster
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import Key, Member, Object, ObservedCluster
 from failback.operator.planning.operations.turn import Turn, member_label, timed
-from failback.operator.planning.types import (
+from failback.operator.planning.plan import children
+from failback.operator.planning.plan.types import (
     Action,
     Advance,
     Apply,
@@ -31,6 +31,8 @@ from failback.operator.planning.types import (
     Shape,
     operation_id,
 )
+from failback.operator.planning.state import live_keys, predicates, present
+from failback.operator.planning.state.live_keys import PERMISSION, READ
 from failback.operator.render.config import member_name, properties_text
 
 TYPE: Final = "LiveConfig"

@@ -12,11 +12,10 @@ from typing import Any, Final
 
 from failback.operator.kinds.base import parse_quantity
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning import present
-from failback.operator.planning.encoding import find_condition
-from failback.operator.planning.observed import Key, MemberView, Object, ObservedCluster
+from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
 from failback.operator.planning.operations.turn import Turn, timed
-from failback.operator.planning.types import (
+from failback.operator.planning.plan.encoding import find_condition
+from failback.operator.planning.plan.types import (
     Advance,
     Delete,
     Event,
@@ -25,6 +24,7 @@ from failback.operator.planning.types import (
     Shape,
     operation_id,
 )
+from failback.operator.planning.state import present
 
 TYPE: Final = "VolumeResize"
 PRIORITY: Final = 4

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning import facts, present
-from failback.operator.planning.encoding import from_time
-from failback.operator.planning.observed import Key, MemberView, Object, ObservedCluster
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
 from failback.operator.planning.operations.turn import Turn, member_label, timed
-from failback.operator.planning.types import (
+from failback.operator.planning.plan.encoding import from_time
+from failback.operator.planning.plan.types import (
     Action,
     Advance,
     Delete,
@@ -27,6 +27,7 @@ from failback.operator.planning.types import (
     TakeLease,
     operation_id,
 )
+from failback.operator.planning.state import present
 
 TYPE: Final = "Resync"
 PRIORITY: Final = 2

@@ -21,12 +21,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning import facts, predicates
-from failback.operator.planning.observed import Key, Object, ObservedCluster
-from failback.operator.planning.switching import handover, takeover
-from failback.operator.planning.switching.pair import LEASE_SECONDS, Outcome, PairView, waiting
-from failback.operator.planning.switching.preflight import preflight
-from failback.operator.planning.switching.request import (
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
+from failback.operator.planning.operations.switching import handover, takeover
+from failback.operator.planning.operations.switching.pair import (
+    LEASE_SECONDS,
+    Outcome,
+    PairView,
+    waiting,
+)
+from failback.operator.planning.operations.switching.preflight import preflight
+from failback.operator.planning.operations.switching.request import (
     ENDED,
     find,
     member_label,
@@ -35,8 +40,9 @@ from failback.operator.planning.switching.request import (
     requests,
     step_ended,
 )
-from failback.operator.planning.switching.request import TYPE as TYPE
-from failback.operator.planning.types import Advance, Event, Operation, Shape, TakeLease
+from failback.operator.planning.operations.switching.request import TYPE as TYPE
+from failback.operator.planning.plan.types import Advance, Event, Operation, Shape, TakeLease
+from failback.operator.planning.state import predicates
 
 PRIORITY: Final = 1
 ABANDONABLE: Final = False

@@ -16,9 +16,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning import facts, predicates, present, restarts
-from failback.operator.planning.encoding import operation_from_status
-from failback.operator.planning.observed import Key, Object, ObservedCluster
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
 from failback.operator.planning.operations import live_config
 from failback.operator.planning.operations.turn import (
     CLOSED,
@@ -28,7 +27,8 @@ from failback.operator.planning.operations.turn import (
     member_label,
     timed,
 )
-from failback.operator.planning.types import (
+from failback.operator.planning.plan.encoding import operation_from_status
+from failback.operator.planning.plan.types import (
     Advance,
     Event,
     Evict,
@@ -37,6 +37,7 @@ from failback.operator.planning.types import (
     Shape,
     operation_id,
 )
+from failback.operator.planning.state import predicates, present, restarts
 
 TYPE: Final = "Roll"
 PRIORITY: Final = 5

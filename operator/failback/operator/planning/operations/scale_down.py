@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning import present
-from failback.operator.planning.observed import Key, MemberView, Object, ObservedCluster
+from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
 from failback.operator.planning.operations.scale_up import is_system_topic
 from failback.operator.planning.operations.turn import CLOSED, ROUTE_SECONDS, Turn
-from failback.operator.planning.types import (
+from failback.operator.planning.plan.types import (
     Action,
     Advance,
     Delete,
@@ -27,6 +26,7 @@ from failback.operator.planning.types import (
     Shape,
     operation_id,
 )
+from failback.operator.planning.state import present
 
 TYPE: Final = "ScaleDown"
 PRIORITY: Final = 3

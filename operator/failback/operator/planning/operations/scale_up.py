@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning import facts, present
-from failback.operator.planning.observed import (
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import (
     Broker,
     Key,
     Member,
@@ -30,7 +30,7 @@ from failback.operator.planning.operations.turn import (
     member_label,
     timed,
 )
-from failback.operator.planning.types import (
+from failback.operator.planning.plan.types import (
     Action,
     Advance,
     Event,
@@ -40,7 +40,8 @@ from failback.operator.planning.types import (
     Shape,
     operation_id,
 )
-from failback.operator.rule_words import SYSTEM_TOPICS
+from failback.operator.planning.state import present
+from failback.operator.schema.rule_texts import SYSTEM_TOPICS
 
 TYPE: Final = "ScaleUp"
 PRIORITY: Final = 6

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from failback.operator.planning import facts
-from failback.operator.planning.types import Apply, Evict, SetConfig
+from failback.operator.planning.observed import facts
+from failback.operator.planning.plan.types import Apply, Evict, SetConfig
 from tests.support.planning_run import Run, steady
 from tests.support.planning_world import World
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from failback.operator.planning.cluster import plan_cluster
-from failback.operator.planning.observed import Member, ObservedCluster, Route
+from failback.operator.planning.cluster.cluster import plan_cluster
+from failback.operator.planning.observed.observed import Member, ObservedCluster, Route
 from failback.operator.planning.operations import OPERATIONS, roll
-from failback.operator.planning.predicates import evaluate
-from failback.operator.planning.types import Evict, Plan
+from failback.operator.planning.plan.types import Evict, Plan
+from failback.operator.planning.state.predicates import evaluate
 from tests.support.planning_run import CONTEXT, Run, disruptions, steady
 from tests.support.planning_world import World
 

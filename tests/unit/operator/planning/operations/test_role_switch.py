@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from failback.operator.planning.encoding import from_time, operation_from_status
 from failback.operator.planning.operations import role_switch
-from failback.operator.planning.switching import snapshot
-from failback.operator.planning.types import SaveSnapshot
+from failback.operator.planning.operations.switching import snapshot
+from failback.operator.planning.plan.encoding import from_time, operation_from_status
+from failback.operator.planning.plan.types import SaveSnapshot
 from tests.support.switch_world import TOPIC_GROUP, SwitchWorld, delivered, is_over, roles
 
 pytestmark = pytest.mark.unit

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from failback.operator.planning.encoding import to_time
 from failback.operator.planning.operations import role_switch
+from failback.operator.planning.plan.encoding import to_time
 from tests.support.switch_world import SwitchWorld, delivered, roles
 
 pytestmark = pytest.mark.unit

@@ -6,9 +6,9 @@ import copy
 
 import pytest
 
-from failback.operator.planning.cluster import plan_cluster
-from failback.operator.planning.encoding import find_condition
+from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.operations import role_switch
+from failback.operator.planning.plan.encoding import find_condition
 from tests.support.switch_world import SwitchWorld, roles
 
 pytestmark = pytest.mark.unit

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from failback.operator.planning.encoding import operation_to_status
-from failback.operator.planning.observed import ObservedCluster
-from failback.operator.planning.types import Operation
+from failback.operator.planning.observed.observed import ObservedCluster
+from failback.operator.planning.plan.encoding import operation_to_status
+from failback.operator.planning.plan.types import Operation
 from tests.support.switch_world import SwitchWorld, delivered, roles
 
 pytestmark = pytest.mark.unit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.operator.planning.types import Event, Evict, SetConfig
+from failback.operator.planning.plan.types import Event, Evict, SetConfig
 from tests.support.planning_run import Run, steady
 from tests.support.planning_world import World
 

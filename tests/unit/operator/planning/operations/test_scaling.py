@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from failback.operator.planning.operations import scale_down
-from failback.operator.planning.types import Delete, PutGroup, PutTopic, SetConfig
+from failback.operator.planning.plan.types import Delete, PutGroup, PutTopic, SetConfig
 from tests.support.planning_run import Run, steady
 from tests.support.planning_world import World
 

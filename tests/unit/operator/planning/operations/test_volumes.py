@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from failback.operator.planning.operations import resync
-from failback.operator.planning.types import (
+from failback.operator.planning.plan.types import (
     Delete,
     DeletePod,
     Evict,

@@ -1,0 +1,526 @@
+"""Questions to brokers and name servers: what is due is asked, the newest answers are kept.
+
+A slave is read before its master, so that a lag is never under-stated. Everything here may be
+lost at any time; it is asked again. Who does not answer within the limit is unknown, is asked
+nothing else in that round, and is asked again after pauses that grow, unless something tells that
+it may answer by now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import re
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+import aiohttp
+import msgspec
+
+from failback.client.admin.admin import AdminClient, parse_properties
+from failback.client.remoting.connection import RemotingClient
+from failback.operator.metrics import Metrics
+from failback.operator.planning.observed.observed import Broker, PairLag, Route
+from failback.protocol.codes import RequestCode, ResponseCode
+from failback.protocol.errors import BrokerError, FailbackError
+from failback.protocol.route import DataVersion
+
+logger = logging.getLogger(__name__)
+
+_ROUTE_SECONDS: Final = 5.0
+_STATE_SECONDS: Final = 10.0
+_TABLE_SECONDS: Final = 30.0
+_FAST_SECONDS: Final = 2.0
+_SILENT_SECONDS: Final = (10.0, 20.0, 30.0)
+"""Until a broker is asked again that gave no answer once, twice, more often."""
+_CONCURRENT: Final = 64
+_TURN_SECONDS: Final = 0.2
+_KEPT_OFFSETS: Final = 8
+_ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
+_GAUGE: Final = re.compile(rb"^(rocketmq_slave_[a-z_]+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
+_NO_STATE: Final[Mapping[str, Any]] = dict.fromkeys(
+    ("config", "config_version", "runtime", "end", "end_at", "start", "metrics")
+)
+_NO_TABLES: Final[Mapping[str, Any]] = dict.fromkeys(
+    ("topics", "groups", "offsets", "offsets_at", "offsets_before")
+)
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One broker to ask."""
+
+    address: str
+    """Where this very pod answers."""
+    incarnation: str
+    """uid of its pod: another pod shares nothing with it."""
+    is_master: bool
+    sync_seconds: float = 10.0
+    """How often a slave of this engine copies its master's tables."""
+    http: str = ""
+    """``http://host:port`` of its metrics; empty for engine apache."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the broker that is meant says of itself (26): a stranger may have got its address."""
+    signs: object = None
+    """What changes when a silent broker may answer: its pod's state, its registrations."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one broker."""
+
+    broker: Broker
+    incarnation: str
+    due: dict[str, float] = field(default_factory=dict)
+    stranger: bool = False
+    """Another broker answers at this address."""
+    silences: int = 0
+    """How often in a row it did not answer."""
+    signs: object = None
+    """Those of the target when it was asked last."""
+    history: deque[tuple[float, Mapping[str, Mapping[int, int]]]] = field(
+        default_factory=lambda: deque(maxlen=_KEPT_OFFSETS)
+    )
+
+
+class Peers:
+    """The answers of all brokers and name servers that any resource asks for."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        *,
+        timeout_seconds: float = 2.0,
+        scale: float = 1.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._metrics = metrics
+        self._timeout_seconds = timeout_seconds
+        self._scale = scale
+        self._clock = clock
+        self._remoting = RemotingClient()
+        self._admin = AdminClient(client=self._remoting, timeout_ms=timeout_seconds * 1000)
+        self._http: aiohttp.ClientSession | None = None
+        self._limit = asyncio.Semaphore(_CONCURRENT)
+        self._brokers: dict[str, _Known] = {}
+        self._routes: dict[str, Route] = {}
+        self._route_due: dict[str, float] = {}
+        self._asking: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def admin(self) -> AdminClient:
+        """The connections, for orders of :mod:`failback.operator.controller.carry_out`."""
+        return self._admin
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for task in list(self._asking.values()):
+            task.cancel()
+        await asyncio.gather(*self._asking.values(), return_exceptions=True)
+        if self._http is not None:
+            await self._http.close()
+        await self._remoting.close()
+
+    # --- one question -------------------------------------------------------------------------
+
+    async def order(self, code: int, order: Awaitable[Value]) -> Value:
+        """Return the answer of an admin request; failures are raised.
+
+        Raises:
+            FailbackError: The peer refused or could not be asked.
+            TimeoutError: It did not answer in time.
+        """
+        try:
+            async with self._turn():
+                return await self._answered(code, order)
+        finally:
+            if isinstance(order, Coroutine):
+                order.close()  # who is cancelled while it waits for its turn has asked nothing
+
+    async def _answered(self, code: int, order: Awaitable[Value]) -> Value:
+        """Await the answer within the time limit; count it."""
+        begun, result = time.monotonic(), "ok"
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                return await order
+        except TimeoutError:
+            result = "timeout"
+            raise
+        except FailbackError:
+            result = "error"
+            raise
+        finally:
+            self._metrics.admin_request(code, result, time.monotonic() - begun)
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Hold one of the places for questions; who gets no answer soon waits on without it.
+
+        So many questions at once don't time each other out, and peers that never answer hold up
+        no others.
+        """
+        held = True
+
+        def leave() -> None:
+            nonlocal held
+            if held:
+                held = False
+                self._limit.release()
+
+        await self._limit.acquire()
+        timer = asyncio.get_running_loop().call_later(_TURN_SECONDS, leave)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            leave()
+
+    async def ask(self, code: int, question: Awaitable[Value]) -> Value | None:
+        """Return the answer of an admin request, or ``None`` when there is none in time."""
+        try:
+            return await self.order(code, question)
+        except (FailbackError, TimeoutError):
+            return None
+
+    # --- name servers -------------------------------------------------------------------------
+
+    async def refresh_routes(self, addresses: Sequence[str], *, fast: bool) -> None:
+        """Ask those name servers that are due; several resources share one question."""
+        for address in addresses:
+            if address not in self._asking and self.is_route_due(address, fast=fast):
+                task = asyncio.create_task(self._ask_route(address))
+                self._asking[address] = task
+                task.add_done_callback(functools.partial(self._asked, address))
+        waiting = [self._asking[address] for address in addresses if address in self._asking]
+        if waiting:
+            await asyncio.wait(waiting)
+
+    def is_route_due(self, address: str, *, fast: bool) -> bool:
+        """Tell whether a name server is to be asked now, or is just being asked."""
+        period = (_FAST_SECONDS if fast else _ROUTE_SECONDS) * self._scale
+        asked = self._route_due.get(address)
+        return address in self._asking or asked is None or self._clock() >= asked + period * 0.9
+
+    def _asked(self, address: str, _: asyncio.Task[None]) -> None:
+        self._asking.pop(address, None)
+
+    async def _ask_route(self, address: str) -> None:
+        admin = AdminClient(
+            [address], client=self._remoting, timeout_ms=self._timeout_seconds * 1000
+        )
+        info = await self.ask(RequestCode.GET_BROKER_CLUSTER_INFO, admin.cluster_info())
+        brokers = None
+        if info is not None:
+            brokers = {
+                name: dict(data.broker_addrs) for name, data in info.broker_addr_table.items()
+            }
+        self._routes[address] = Route(address, brokers)
+        self._route_due[address] = self._clock()
+
+    def route(self, address: str) -> Route:
+        """Return what a name server said last."""
+        return self._routes.get(address, Route(address))
+
+    async def permissions(self, address: str, topics: Mapping[str, str]) -> dict[str, int] | None:
+        """Return broker name → lowest permission (105) of its topic; ``None`` if unknown.
+
+        Args:
+            topics: Broker name → the topic to look at.
+        """
+        admin = AdminClient(
+            [address], client=self._remoting, timeout_ms=self._timeout_seconds * 1000
+        )
+        found: dict[str, int] = {}
+        for name, topic in topics.items():
+            route = await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, admin.route(topic))
+            if route is None:
+                continue
+            perms = [data.perm for data in route.queue_datas if data.broker_name == name]
+            if perms:
+                found[name] = min(perms)
+        return found or None
+
+    async def order_config(self, address: str) -> dict[str, str] | None:
+        """Return topic → queues of order topics at a name server (219)."""
+
+        async def table() -> dict[str, str]:
+            try:
+                return await self._admin.kv_list(address, _ORDER_NAMESPACE)
+            except BrokerError as error:
+                if error.code == ResponseCode.QUERY_NOT_FOUND:
+                    return {}
+                raise
+
+        return await self.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, table())
+
+    # --- brokers ------------------------------------------------------------------------------
+
+    def broker(self, target: Target) -> Broker:
+        """Return what is known of a broker."""
+        return self._known(target).broker
+
+    def _known(self, target: Target) -> _Known:
+        known = self._brokers.get(target.address)
+        if known is None or known.incarnation != target.incarnation:
+            known = _Known(Broker(target.address), target.incarnation)
+            self._brokers[target.address] = known
+        return known
+
+    def forget_except(self, addresses: set[str]) -> None:
+        """Drop what is known of brokers that nobody asks for any more."""
+        for address in set(self._brokers) - addresses:
+            del self._brokers[address]
+
+    async def refresh_pair(self, targets: Sequence[Target], *, fast: bool) -> None:
+        """Ask the members of one pair what is due: slaves first, masters last."""
+        slaves = [target for target in targets if not target.is_master]
+        masters = [target for target in targets if target.is_master]
+        before = {target.address: self.broker(target) for target in slaves}
+        awaited = self._awaited(targets)
+        for group in (slaves, masters):
+            await asyncio.gather(
+                *(self._refresh(target, fast, awaited=target in awaited) for target in group)
+            )
+        if any(self.broker(target).config is not None for target in awaited):
+            # A master that comes back may know less than its slave, which will copy it soon.
+            for group in (slaves, masters):
+                await asyncio.gather(*map(self._read_known_tables, group))
+        if masters:
+            end = self.broker(masters[0]).end
+            for target in slaves:
+                self._note_stall(target, before[target.address], end)
+
+    def _note_stall(self, target: Target, before: Broker, master_end: int | None) -> None:
+        known = self._known(target)
+        slave = known.broker
+        behind = slave.end is not None and master_end is not None and slave.end < master_end
+        since = None
+        if behind and before.end == slave.end:
+            since = before.stalled_since if before.stalled_since is not None else self._clock()
+        if slave.stalled_since != since:
+            known.broker = replace(slave, stalled_since=since)
+
+    async def _refresh(self, target: Target, fast: bool, *, awaited: bool = False) -> None:
+        known = self._known(target)
+        due = self._due(target, known, fast=fast, awaited=awaited)
+        if "state" in due:
+            known.due["state"] = self._clock()
+            await self._read_state(target, known)
+        if "tables" in due and not known.stranger:
+            known.due["tables"] = self._clock()
+            if known.silences:
+                known.broker = replace(known.broker, **_NO_TABLES)
+            else:
+                await self._read_tables(target, known)
+        if known.stranger:
+            known.broker = Broker(
+                target.address
+            )  # nothing it says is about the broker that is meant
+
+    async def _read_known_tables(self, target: Target) -> None:
+        known = self._known(target)
+        if known.broker.config is not None:
+            known.due["tables"] = self._clock()
+            await self._read_tables(target, known)
+
+    def is_due(self, targets: Sequence[Target], *, fast: bool) -> bool:
+        """Tell whether :meth:`refresh_pair` would ask any of a pair's members anything."""
+        awaited = self._awaited(targets)
+        return any(
+            self._due(target, self._known(target), fast=fast, awaited=target in awaited)
+            for target in targets
+        )
+
+    def _awaited(self, targets: Sequence[Target]) -> list[Target]:
+        """Return the silent masters of slaves that are known."""
+        slaves_known = any(
+            self.broker(target).offsets is not None for target in targets if not target.is_master
+        )
+        return [
+            target
+            for target in targets
+            if target.is_master and slaves_known and self.broker(target).config is None
+        ]
+
+    def _due(self, target: Target, known: _Known, *, fast: bool, awaited: bool) -> list[str]:
+        """Return which parts of the answers of a broker are to be asked for now."""
+        state = _FAST_SECONDS if fast or awaited else _STATE_SECONDS
+        if known.silences and not (fast or awaited):
+            pauses = (0.0,) if known.signs != target.signs else _SILENT_SECONDS
+            state = pauses[min(known.silences, len(pauses)) - 1]
+        periods = {"state": state, "tables": _FAST_SECONDS if fast else _TABLE_SECONDS}
+        now = self._clock()
+        return [
+            part
+            for part, period in periods.items()
+            if part not in known.due or now >= known.due[part] + period * self._scale * 0.9
+        ]
+
+    async def _read_state(self, target: Target, known: _Known) -> None:
+        was_silent, known.signs = known.silences > 0, target.signs
+        await self._read_config(target, known)
+        if was_silent and not known.silences:
+            known.due.pop("tables", None)
+        if known.silences:
+            known.broker = replace(known.broker, **_NO_STATE)
+        elif not known.stranger:
+            await self._read_runtime(target, known)
+            if target.http:
+                await self._read_metrics(target, known)
+
+    async def read_config(self, target: Target) -> Mapping[str, str] | None:
+        """Ask for the configuration (26) now, keep and return it."""
+        known = self._known(target)
+        await self._read_config(target, known)
+        return known.broker.config
+
+    def expire(self, address: str) -> None:
+        """Have everything of a broker asked again at the next refresh."""
+        known = self._brokers.get(address)
+        if known is not None:
+            known.due.clear()
+
+    async def _read_config(self, target: Target, known: _Known) -> None:
+        code = RequestCode.GET_BROKER_CONFIG
+        answer = await self.ask(code, self._admin.ask(target.address, code))
+        known.silences = known.silences + 1 if answer is None else 0
+        if answer is None:
+            known.broker = replace(known.broker, config=None, config_version=None)
+            return
+        version = None
+        text = (answer.ext_fields or {}).get("version")
+        if text:
+            version = DataVersion.from_json(text.encode()).counter
+        config = parse_properties(answer.body)
+        known.stranger = any(config.get(key) != name for key, name in target.names.items())
+        if known.stranger:
+            logger.warning("%s is a broker of somebody else: %s", target.address, target.names)
+            known.broker = Broker(target.address)
+            return
+        known.broker = replace(known.broker, config=config, config_version=version)
+
+    async def _read_runtime(self, target: Target, known: _Known) -> None:
+        code = RequestCode.GET_BROKER_RUNTIME_INFO
+        runtime = await self.ask(code, self._admin.runtime_info(target.address))
+        end = _integer(runtime, "commitLogMaxOffset")
+        changed_at = known.broker.end_changed_at
+        if end is not None and end != known.broker.end:
+            changed_at = self._clock()
+        known.broker = replace(
+            known.broker,
+            runtime=runtime,
+            end=end,
+            end_at=None if end is None else self._clock(),
+            end_changed_at=changed_at,
+            start=_integer(runtime, "commitLogMinOffset"),
+        )
+
+    async def _read_tables(self, target: Target, known: _Known) -> None:
+        admin, address = self._admin, target.address
+        topics = await self.ask(RequestCode.GET_ALL_TOPIC_CONFIG, admin.all_topic_config(address))
+        groups = await self.ask(
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, admin.all_groups(address)
+        )
+        offsets = await self.ask(RequestCode.GET_ALL_CONSUMER_OFFSET, admin.all_offsets(address))
+        now = self._clock()
+        earlier = None
+        if offsets is not None:
+            old = [item for item in known.history if item[0] <= now - 3 * target.sync_seconds]
+            earlier = old[-1][1] if old else None
+            known.history.append((now, offsets))
+        known.broker = replace(
+            known.broker,
+            topics=_builtins(topics.topic_config_table) if topics is not None else None,
+            groups=_builtins(groups.subscription_group_table) if groups is not None else None,
+            offsets=offsets,
+            offsets_at=now if offsets is not None else None,
+            offsets_before=earlier,
+        )
+
+    async def _read_metrics(self, target: Target, known: _Known) -> None:
+        if self._http is None:
+            self._http = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=self._timeout_seconds)
+            )
+        found: dict[str, float] | None = None
+        try:
+            async with self._turn(), self._http.get(f"{target.http}/metrics") as answer:
+                if answer.status == 200:
+                    text = await answer.read()
+                    found = {name.decode(): float(value) for name, value in _GAUGE.findall(text)}
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
+            found = None
+        known.broker = replace(known.broker, metrics=found)
+
+    # --- backlogs -----------------------------------------------------------------------------
+
+    async def backlog(self, address: str) -> PairLag | None:
+        """Return what is not consumed yet of a master's messages; ``None`` while unknown."""
+        offsets = await self.ask(
+            RequestCode.GET_ALL_CONSUMER_OFFSET, self._admin.all_offsets(address)
+        )
+        runtime = await self.ask(
+            RequestCode.GET_BROKER_RUNTIME_INFO, self._admin.runtime_info(address)
+        )
+        if offsets is None or runtime is None:
+            return None
+        lags: dict[str, int] = {}
+        for group in sorted({key.partition("@")[2] for key in offsets}):
+            stats = await self._consume_stats(address, group)
+            if stats is None:
+                return None
+            for (topic, _), lag in stats.items():
+                name = f"{group}@{topic}"
+                lags[name] = lags.get(name, 0) + max(0, lag)
+        for key, text in runtime.items():
+            if key.startswith("scheduleMessageOffset_"):
+                done, _, end = text.partition(",")
+                if done.isdigit() and end.isdigit() and int(done) < int(end):
+                    lags[f"delayed@{key.removeprefix('scheduleMessageOffset_')}"] = int(end) - int(
+                        done
+                    )
+        left = sorted((item for item in lags.items() if item[1]), key=lambda item: -item[1])
+        return PairLag(not left, tuple(f"{name}: {lag}" for name, lag in left))
+
+    async def topic_lag(self, address: str, topic: str) -> dict[int, int] | None:
+        """Return read queue → messages that the slowest group of a topic has yet to consume."""
+        code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
+        groups = await self.ask(code, self._admin.groups_of_topic(address, topic))
+        if groups is None:
+            return None
+        found: dict[int, int] = {}
+        for group in groups:
+            stats = await self._consume_stats(address, group, topic)
+            if stats is None:
+                return None
+            for (name, queue), lag in stats.items():
+                if name == topic:
+                    found[queue] = max(found.get(queue, 0), lag)
+        return found
+
+    async def _consume_stats(
+        self, address: str, group: str, topic: str | None = None
+    ) -> dict[tuple[str, int], int] | None:
+        code = RequestCode.GET_CONSUME_STATS
+        stats = await self.ask(code, self._admin.consume_stats(address, group, topic))
+        if stats is None:
+            return None
+        return {
+            (queue.topic, queue.queue_id): item.broker_offset - item.consumer_offset
+            for queue, item in stats.offset_table.items()
+        }
+
+
+def _integer(table: Mapping[str, str] | None, key: str) -> int | None:
+    text = (table or {}).get(key, "")
+    return int(text) if text.lstrip("-").isdigit() else None
+
+
+def _builtins(table: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: msgspec.to_builtins(value) for name, value in table.items()}

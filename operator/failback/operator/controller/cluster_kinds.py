@@ -1,0 +1,200 @@
+"""The kinds: how each is refreshed, observed and planned. Thin; decisions are in planning."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from failback.operator.brokers.figures import ClusterFigures, PairFigures
+from failback.operator.controller.carry_out import NameTaken, Outcome
+from failback.operator.controller.clock import Deadlines
+from failback.operator.controller.observe import Observer
+from failback.operator.controller.passes import Decision
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.kinds.name_server import NameServer
+from failback.operator.metrics import Metrics
+from failback.operator.planning.cluster.cluster import plan_cluster
+from failback.operator.planning.nameserver.name_server import plan_name_server
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import Object, ObservedCluster
+from failback.operator.planning.plan.memory import Memory
+from failback.operator.planning.plan.sharing import Shared
+from failback.operator.planning.plan.types import Plan
+from failback.operator.planning.state import instants
+from failback.operator.render.context import Context, kubernetes_context
+from failback.operator.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What all kinds share."""
+
+    settings: Settings
+    observer: Observer
+    metrics: Metrics
+    clock: Callable[[], float] = time.time
+    steady: Callable[[], float] = time.time
+    """The clock of the observer: it does not jump when the other one is set."""
+    contexts: dict[tuple[str, bool], Context] = field(default_factory=dict)
+    shared: Shared = field(default_factory=Shared)
+    """Where equal parts of all objects are kept once."""
+
+    def context(self, namespace: str, served: frozenset[str]) -> Context:
+        """Return where the objects of a namespace will live; one object per answer."""
+        monitors = "PodMonitor" in served
+        found = self.contexts.get((namespace, monitors))
+        if found is None:
+            settings = self.settings
+            found = replace(
+                kubernetes_context(
+                    namespace, settings.version, domain=settings.domain, pod_monitors=monitors
+                ),
+                images=dict(settings.images),
+            )
+            self.contexts[namespace, monitors] = found
+        return found
+
+    def ahead(self) -> float:
+        """Return by how many seconds the wall clock is ahead of the steady one."""
+        return self.clock() - self.steady()
+
+    async def observe(
+        self, cluster: BrokerCluster, context: Context, status: Mapping[str, Any]
+    ) -> ObservedCluster:
+        """Return everything a pass over a cluster sees, in times of the wall clock."""
+        observed = await self.observer.observe_cluster(cluster, context, status)
+        return instants.shifted(observed, self.ahead())
+
+
+class NameServerKind:
+    """NameServer."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def _context(self, resource: Object) -> Context:
+        served = await self._world.observer.served_kinds()
+        return self._world.context(resource["metadata"]["namespace"], served)
+
+    async def refresh(self, resource: Object) -> bool:
+        """Ask the name servers whether they answer."""
+        model = NameServer.model_validate(resource)
+        context = await self._context(resource)
+        return await self._world.observer.refresh_name_server(model, context)
+
+    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+        """Observe and plan."""
+        model = NameServer.model_validate(resource)
+        context = await self._context(resource)
+        observed = await self._world.observer.observe_name_server(model, context)
+        status = resource.get("status", {})
+        plan = plan_name_server(model, status, observed, context, self._world.clock())
+        return Decision(plan, observed.objects)
+
+    def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
+        """Remember names that are taken; show the gauges."""
+        metadata = resource["metadata"]
+        where = (metadata["namespace"], f"nameserver/{metadata['name']}")
+        if isinstance(outcome.error, NameTaken):
+            self._world.observer.memory(*where).foreign.add(outcome.error.key)
+        self._world.metrics.show("NameServer", metadata["namespace"], metadata["name"], plan.status)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drop what is remembered."""
+        self._world.observer.forget(namespace, f"nameserver/{name}")
+
+
+class BrokerClusterKind:
+    """BrokerCluster."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._observed: dict[tuple[str, str], ObservedCluster] = {}
+        self._memories: dict[tuple[str, str], Memory] = {}
+        self._models: dict[tuple[str, str], tuple[str, BrokerCluster]] = {}
+        self._deadlines: dict[tuple[str, str], Deadlines] = {}
+        self._figures: dict[tuple[str, str], PairFigures] = {}
+
+    def _model(self, resource: Object) -> BrokerCluster:
+        """Return the decoded resource; decoded once per resourceVersion."""
+        metadata = resource["metadata"]
+        where, version = (metadata["namespace"], metadata["name"]), metadata["resourceVersion"]
+        known = self._models.get(where)
+        if known is None or known[0] != version:
+            known = (version, BrokerCluster.model_validate(resource))
+            self._models[where] = known
+        return known[1]
+
+    async def _context(self, resource: Object) -> Context:
+        served = await self._world.observer.served_kinds()
+        return self._world.context(resource["metadata"]["namespace"], served)
+
+    async def refresh(self, resource: Object) -> bool:
+        """Ask name servers and brokers what is due."""
+        model = self._model(resource)
+        context = await self._context(resource)
+        status = resource.get("status", {})
+        return await self._world.observer.refresh_cluster(model, context, status)
+
+    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+        """Observe and plan."""
+        model = self._model(resource)
+        context = await self._context(resource)
+        where, stored = (model.namespace, model.name), resource.get("status", {})
+        observed = await self._world.observe(model, context, stored)
+        self._observed[where] = observed
+        memory = self._memories.setdefault(where, Memory(shared=self._world.shared))
+        deadlines = self._deadlines.setdefault(where, Deadlines())
+        now, ahead = self._world.clock(), self._world.ahead()
+        status = deadlines.kept(stored, ahead)
+        plan = plan_cluster(model, status, observed, context, now, memory)
+        deadlines.note(stored, plan.status, ahead)
+        return Decision(plan, observed.objects)
+
+    def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
+        """Remember names that are taken; show the gauges."""
+        metadata = resource["metadata"]
+        where = (metadata["namespace"], metadata["name"])
+        if isinstance(outcome.error, NameTaken):
+            self._world.observer.memory(*where).foreign.add(outcome.error.key)
+        observed = self._observed.pop(where, None)
+        if observed is not None:
+            model = self._model(resource)
+            cluster = ClusterFigures(model.cluster_name, model.spec.engine.type == "apache")
+            self._show(where, cluster, plan.status, observed)
+
+    def _show(
+        self,
+        where: tuple[str, str],
+        cluster: ClusterFigures,
+        status: Mapping[str, Any],
+        observed: ObservedCluster,
+    ) -> None:
+        members: list[tuple[int, int, int | None, int | None]] = []
+        masters: dict[int, int] = {}
+        known = self._figures.setdefault(where, PairFigures())
+        for pair in status.get("pairs") or ():
+            index, name = pair["index"], pair["name"]
+            own = facts.claims_to_be_master(observed, index)
+            foreign = facts.foreign_addresses(observed, index, name, ids=(0,))
+            masters[index] = len(own) + len(foreign)
+            master = observed.member(index, pair.get("masterMember", 0)).broker
+            for (at, ordinal), view in observed.members.items():
+                if at != index or ordinal == pair.get("masterMember", 0):
+                    continue
+                compared = facts.compare_metadata(master, view.broker)
+                ahead = compared.ahead_messages if compared is not None else None
+                lag = known.lag_bytes((index, ordinal), master, view.broker)
+                members.append((index, ordinal, lag, ahead))
+        figures = known.look(cluster, status, observed, self._world.clock())
+        self._world.metrics.show("BrokerCluster", *where, status, members, masters, figures)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drop what is remembered."""
+        self._models.pop((namespace, name), None)
+        self._memories.pop((namespace, name), None)
+        self._deadlines.pop((namespace, name), None)
+        self._figures.pop((namespace, name), None)
+        self._world.observer.forget(namespace, name)

@@ -1,0 +1,123 @@
+"""Topic, SubscriptionGroup and RoleSwitch: kinds that live on a cluster's brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from failback.operator.controller.carry_out import Outcome
+from failback.operator.controller.cluster_kinds import World
+from failback.operator.controller.passes import Decision
+from failback.operator.kinds.base import Resource
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.kinds.role_switch import RoleSwitch
+from failback.operator.kinds.subscription_group import SubscriptionGroup
+from failback.operator.kinds.topic import Topic
+from failback.operator.kubernetes.store import Store
+from failback.operator.planning.metadata.group import plan_group
+from failback.operator.planning.metadata.topic import plan_topic
+from failback.operator.planning.observed.observed import Object, ObservedCluster
+from failback.operator.planning.plan.types import Plan
+from failback.operator.planning.role_switch.role_switch import plan_role_switch
+
+_FIRST_ANSWERS_SECONDS = 60.0
+"""An operator that has just started lets a resource be for so long, until brokers were asked."""
+_UNASKED_SECONDS = 1.0
+
+Model = TypeVar("Model", bound=Resource)
+Planner = Callable[..., Plan]
+
+
+class OnCluster(Generic[Model]):
+    """A kind that is planned from the observation of the cluster it names."""
+
+    def __init__(self, world: World, store: Store, model: type[Model], planner: Planner) -> None:
+        self._world = world
+        self._store = store
+        self._model = model
+        self._planner = planner
+        self._refused: dict[tuple[str, str], tuple[int, dict[str, str]]] = {}
+        self._began = world.steady()
+
+    async def refresh(self, resource: Object) -> bool:
+        """Nothing: the loop of the cluster asks its brokers, and wakes this one."""
+        return False
+
+    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+        """Plan from what the cluster's brokers and name servers answered last."""
+        model = self._model.model_validate(resource)
+        namespace = model.namespace
+        now = self._world.clock()
+        observed, cluster = ObservedCluster(at=now), None
+        name = resource["spec"]["clusterRef"]["name"]
+        item = self._store.resource("BrokerCluster", namespace, name)
+        if item is not None and self._is_too_early(namespace, name):
+            status = resource.get("status", {})
+            return Decision(Plan(status=status, wake_after=_UNASKED_SECONDS), {})
+        if item is not None:
+            cluster = BrokerCluster.model_validate(item)
+            served = await self._world.observer.served_kinds()
+            context = self._world.context(namespace, served)
+            status = item.get("status", {})
+            observed = await self._world.observe(cluster, context, status)
+        refused = self._refusals(namespace, model)
+        plan = self._planner(
+            model,
+            resource.get("status", {}),
+            replace(observed, refused=refused),
+            cluster,
+            now,
+            deleting=deleting or "deletionTimestamp" in resource["metadata"],
+        )
+        return Decision(plan, observed.objects)
+
+    def _is_too_early(self, namespace: str, cluster: str) -> bool:
+        """Tell whether nothing is known yet: a broker that was not asked is not down."""
+        young = self._world.steady() - self._began < _FIRST_ANSWERS_SECONDS
+        return young and not self._world.observer.has_asked(namespace, cluster)
+
+    def _refusals(self, namespace: str, model: Model) -> dict[str, str]:
+        """Return what brokers refused for good since the spec changed last."""
+        generation, found = self._refused.get((namespace, model.name), (0, {}))
+        return dict(found) if generation == model.metadata.generation else {}
+
+    def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
+        """Remember refusals; show the gauges."""
+        metadata = resource["metadata"]
+        where = (metadata["namespace"], metadata["name"])
+        if outcome.refused:
+            generation = metadata.get("generation", 1)
+            before = self._refused.get(where, (0, {}))
+            kept = before[1] if before[0] == generation else {}
+            self._refused[where] = (generation, {**kept, **outcome.refused})
+        self._world.metrics.show(resource["kind"], *where, plan.status)
+        if resource["kind"] == "RoleSwitch":
+            self._note_outage(resource, plan.status)
+
+    def _note_outage(self, resource: Object, status: Mapping[str, Any]) -> None:
+        """Record the outages of a switch in the pass in which it ends."""
+        before = resource.get("status", {})
+        for field, side in (("writeOutageSeconds", "write"), ("readOutageSeconds", "read")):
+            if field in status and field not in before:
+                mode = resource["spec"].get("mode", "Planned")
+                self._world.metrics.role_switch_outage(mode, side, float(status[field]))
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drop what is remembered."""
+        self._refused.pop((namespace, name), None)
+
+
+def topic_kind(world: World, store: Store) -> OnCluster[Topic]:
+    """Return the kind Topic."""
+    return OnCluster(world, store, Topic, plan_topic)
+
+
+def group_kind(world: World, store: Store) -> OnCluster[SubscriptionGroup]:
+    """Return the kind SubscriptionGroup."""
+    return OnCluster(world, store, SubscriptionGroup, plan_group)
+
+
+def role_switch_kind(world: World, store: Store) -> OnCluster[RoleSwitch]:
+    """Return the kind RoleSwitch."""
+    return OnCluster(world, store, RoleSwitch, plan_role_switch)

@@ -1,0 +1,513 @@
+"""Observation: what one pass over a resource sees, from the watches and from the peers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from failback.operator.brokers.peers import Peers, Target
+from failback.operator.brokers.route_history import RouteHistory
+from failback.operator.engines.catalogue import quirk
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.kinds.name_server import NameServer
+from failback.operator.kubernetes.api import Kube
+from failback.operator.kubernetes.store import Store
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import (
+    Broker,
+    Key,
+    Member,
+    MemberView,
+    Object,
+    ObservedCluster,
+    ObservedNameServer,
+    PairLag,
+    Pod,
+    Route,
+)
+from failback.operator.planning.observed.rivals import Rival
+from failback.operator.planning.operations.switching import snapshot as snapshots
+from failback.operator.planning.state.decode import decode_claim, decode_pod, is_owned, member_of
+from failback.operator.render import common
+from failback.operator.render.common import HTTP_PORT
+from failback.operator.render.context import Context
+from failback.operator.render.nameserver import addresses, statefulset_name
+
+_LEASED: Final = frozenset({"RoleSwitch", "Resync"})
+_NAMES: Final = ("brokerClusterName", "brokerName")
+_SERVED_SECONDS: Final = 300.0
+_LAG_SECONDS: Final = 5.0
+_OVER: Final = frozenset({"Completed", "Aborted", "Failed", "Complete"})
+
+
+@dataclass(slots=True)
+class ClusterMemory:
+    """What is remembered of a cluster between passes; it may be lost at any time."""
+
+    routes: RouteHistory = field(default_factory=RouteHistory)
+    foreign: set[Key] = field(default_factory=set)
+    lags: dict[int, PairLag] = field(default_factory=dict)
+    lags_at: float = 0.0
+    topic_lags: dict[tuple[str, int], Mapping[int, int]] = field(default_factory=dict)
+    order_configs: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    tables_at: float = 0.0
+    permissions: dict[str, dict[str, int] | None] = field(default_factory=dict)
+    refused: dict[str, str] = field(default_factory=dict)
+    rival: Rival = field(default_factory=Rival)
+    registered: list[object] | None = None
+    """What the name servers said of this cluster's brokers when they were looked at last."""
+    members: tuple[Sequence[Object], str, dict[Member, MemberView]] | None = None
+    """Children, uid of their cluster, and the members among them: decoded once."""
+    targets: dict[Member, Target] = field(default_factory=dict)
+    """Who can be asked, by ``targets_of``."""
+    targets_of: tuple[BrokerCluster, Mapping[Member, MemberView], object] | None = None
+    """Cluster, members and registrations."""
+
+    def look_for_rivals(
+        self, status: Mapping[str, Any], context: Context
+    ) -> tuple[tuple[str, ...], str]:
+        """Return the versions of two operators on one resource, and the one to show."""
+        shown = str(status.get("operatorVersion") or "")
+        return self.rival.look(shown, context.version, time.monotonic())
+
+
+class Observer:
+    """Builds what planners look at. One for the whole process."""
+
+    def __init__(
+        self,
+        store: Store,
+        peers: Peers,
+        kube: Kube,
+        *,
+        optional_kinds: Collection[str] = (),
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Make an observer; ``optional_kinds`` are those that this operator may make."""
+        self._store = store
+        self._peers = peers
+        self._kube = kube
+        self._clock = clock
+        self._optional_kinds = frozenset(optional_kinds)
+        self._served: frozenset[str] = frozenset()
+        self._served_at: float | None = None
+        self._memories: dict[tuple[str, str], ClusterMemory] = {}
+
+    def memory(self, namespace: str, cluster: str) -> ClusterMemory:
+        """Return what is remembered of a cluster."""
+        known = self._memories.get((namespace, cluster))
+        if known is None:
+            known = self._memories[namespace, cluster] = ClusterMemory()
+        return known
+
+    def has_asked(self, namespace: str, cluster: str) -> bool:
+        """Tell whether a cluster's brokers and name servers have been asked at all."""
+        return self.memory(namespace, cluster).registered is not None
+
+    def forget(self, namespace: str, cluster: str) -> None:
+        """Drop what is remembered of a cluster that is gone."""
+        self._memories.pop((namespace, cluster), None)
+
+    async def served_kinds(self) -> frozenset[str]:
+        """Return the optional kinds that are served and allowed, asked every five minutes."""
+        if not self._optional_kinds:
+            return frozenset()
+        now = time.monotonic()
+        if self._served_at is None or now - self._served_at > _SERVED_SECONDS:
+            self._served = self._optional_kinds & await self._kube.served_kinds()
+            self._served_at = now
+        return self._served
+
+    async def _monitors(self, namespace: str, name: str) -> list[Object]:
+        """Return the PodMonitor of that name: of an optional kind there is no watch."""
+        if "PodMonitor" not in await self.served_kinds():
+            return []
+        found = await self._kube.get("PodMonitor", namespace, name)
+        return [] if found is None else [{"kind": "PodMonitor", **found}]
+
+    # --- a BrokerCluster ----------------------------------------------------------------------
+
+    def name_servers(self, cluster: BrokerCluster, context: Context) -> list[str] | None:
+        """Return the addresses a cluster registers at; ``None`` without its NameServer."""
+        reference = cluster.spec.name_server_ref
+        if reference is None:
+            return list(cluster.spec.name_server_addresses or ())
+        item = self._store.resource("NameServer", cluster.namespace, reference.name)
+        if item is None:
+            return None
+        told = item.get("status", {}).get("addresses")
+        if told:
+            return list(told)
+        return addresses(NameServer.model_validate(item), context)
+
+    def members(self, cluster: BrokerCluster) -> dict[Member, MemberView]:
+        """Return the members of a cluster as the watches show them, brokers left out."""
+        memory, uid = self.memory(cluster.namespace, cluster.name), cluster.metadata.uid
+        children = self._store.children(cluster.namespace, cluster.kind, cluster.name)
+        known = memory.members
+        if known is None or known[0] is not children or known[1] != uid:
+            known = memory.members = (children, uid, self._decoded(children, uid))
+        return known[2]
+
+    def _decoded(self, children: Sequence[Object], uid: str) -> dict[Member, MemberView]:
+        parts: dict[Member, dict[str, Any]] = {}
+        for item in children:
+            member = member_of(item)
+            if member is None:
+                continue
+            part = parts.setdefault(member, {})
+            kind = item["kind"]
+            if kind == "Pod":
+                pod = decode_pod(item)
+                if "pod" not in part or part["pod"].deleting:
+                    part["pod"] = pod
+            elif kind == "PersistentVolumeClaim":
+                part["claim"] = decode_claim(item)
+            elif is_owned(item, uid):
+                key = {"StatefulSet": "statefulset", "ConfigMap": "config_map"}.get(kind)
+                if key is not None:
+                    part[key] = item
+        return {
+            member: MemberView(member[0], member[1], **part)
+            for member, part in sorted(parts.items())
+        }
+
+    def targets(
+        self, cluster: BrokerCluster, members: Mapping[Member, MemberView], context: Context
+    ) -> dict[Member, Target]:
+        """Return the brokers that can be asked now: members whose pod has an address."""
+        memory = self.memory(cluster.namespace, cluster.name)
+        of, registered = memory.targets_of, memory.registered
+        if of is None or of[0] is not cluster or of[1] is not members or of[2] != registered:
+            memory.targets = self._targets(cluster, members, context, registered)
+            memory.targets_of = (cluster, members, registered)
+        return memory.targets
+
+    def _targets(
+        self,
+        cluster: BrokerCluster,
+        members: Mapping[Member, MemberView],
+        context: Context,
+        registered: object,
+    ) -> dict[Member, Target]:
+        engine = cluster.spec.engine
+        version = common.engine_version(engine, context)
+        period = float(quirk("slaveSyncSeconds", engine.type, version))
+        found = {}
+        for member, view in members.items():
+            if view.pod is None or not view.pod.ip:
+                continue
+            properties = facts.properties(view.config_map)
+            port = properties.get("listenPort", str(cluster.spec.networking.listen_port))
+            http = f"http://{view.pod.ip}:{HTTP_PORT}" if engine.type == "failback" else ""
+            found[member] = Target(
+                address=f"{view.pod.ip}:{port}",
+                incarnation=view.pod.uid,
+                is_master=properties.get("brokerRole", "SLAVE") != "SLAVE",
+                sync_seconds=period,
+                http=http,
+                names={key: properties[key] for key in _NAMES if key in properties},
+                signs=(view.pod.ready, view.pod.restarts, registered),
+            )
+        return found
+
+    async def refresh_cluster(
+        self, cluster: BrokerCluster, context: Context, status: Mapping[str, Any]
+    ) -> bool:
+        """Ask what is due of name servers and brokers; tell whether anything turned out new."""
+        fast = bool(status.get("currentOperation")) or self._is_switching(cluster)
+        memory = self.memory(cluster.namespace, cluster.name)
+        servers = self.name_servers(cluster, context) or []
+        members = self.members(cluster)
+        targets = self.targets(cluster, members, context)
+        by_pair: dict[int, list[Target]] = {}
+        for (pair, _), target in targets.items():
+            by_pair.setdefault(pair, []).append(target)
+        questions = [
+            self._peers.refresh_pair(pair, fast=fast)
+            for pair in by_pair.values()
+            if self._peers.is_due(pair, fast=fast)
+        ]
+        if any(self._peers.is_route_due(address, fast=fast) for address in servers):
+            questions.append(self._peers.refresh_routes(servers, fast=fast))
+        before = self._answers(targets) if questions else None
+        if questions:
+            await asyncio.gather(*questions)
+        answered = before is not None and before != self._answers(targets)
+        names = {pair: cluster.broker_name(pair) for pair in {member[0] for member in members}}
+        routes = [self._peers.route(address) for address in servers]
+        masters = memory.routes.recent_masters, memory.routes.masterless_since
+        memory.routes.note(routes, names, self._clock())
+        after = memory.routes.recent_masters, memory.routes.masterless_since
+        registered = _registered(routes, names)
+        listed_anew = registered != memory.registered
+        memory.registered = registered
+        changed = await self._refresh_extras(cluster, servers, members, targets, fast)
+        return changed or listed_anew or masters != after or answered
+
+    def _is_switching(self, cluster: BrokerCluster) -> bool:
+        switches = self._store.of_cluster("RoleSwitch", cluster.namespace, cluster.name)
+        return any(
+            item.get("status", {}).get("phase") not in ("Complete", "Failed") for item in switches
+        )
+
+    def _answers(self, targets: Mapping[Member, Target]) -> list[Broker]:
+        return [
+            replace(known, runtime=None, end_at=None, offsets_at=None, metrics=None)
+            for known in map(self._peers.broker, targets.values())
+        ]
+
+    async def _refresh_extras(
+        self,
+        cluster: BrokerCluster,
+        servers: Sequence[str],
+        members: Mapping[Member, MemberView],
+        targets: Mapping[Member, Target],
+        fast: bool,
+    ) -> bool:
+        """Ask what only drains, operations and topics need: 105, backlogs, 219."""
+        memory, now = self.memory(cluster.namespace, cluster.name), self._clock()
+        before = dict(memory.permissions), dict(memory.lags), dict(memory.order_configs)
+        pairs = {pair for pair, _ in members}
+        if fast:
+            topics = {cluster.broker_name(pair): cluster.broker_name(pair) for pair in pairs}
+            answers = await asyncio.gather(
+                *(self._peers.permissions(address, topics) for address in servers)
+            )
+            memory.permissions = dict(zip(servers, answers, strict=True))
+        else:
+            memory.permissions = {}
+        leaving = [pair for pair in pairs if pair >= cluster.spec.pairs]
+        if not leaving:
+            memory.lags = {}
+        elif now - memory.lags_at >= _LAG_SECONDS:
+            memory.lags_at = now
+            for pair in leaving:
+                await self._refresh_backlog(memory, pair, targets)
+        if now - memory.tables_at >= _LAG_SECONDS:
+            memory.tables_at = now
+            await self._refresh_topics(cluster, memory, servers, targets)
+        return before != (memory.permissions, memory.lags, memory.order_configs)
+
+    async def _refresh_backlog(
+        self, memory: ClusterMemory, pair: int, targets: Mapping[Member, Target]
+    ) -> None:
+        masters = [
+            target for (index, _), target in targets.items() if index == pair and target.is_master
+        ]
+        lag = await self._peers.backlog(masters[0].address) if masters else None
+        if lag is None:
+            memory.lags.pop(pair, None)
+        else:
+            memory.lags[pair] = lag
+
+    async def _refresh_topics(
+        self,
+        cluster: BrokerCluster,
+        memory: ClusterMemory,
+        servers: Sequence[str],
+        targets: Mapping[Member, Target],
+    ) -> None:
+        """Ask for order topics, and for the backlog of topics that lose read queues."""
+        topics = self._store.of_cluster("Topic", cluster.namespace, cluster.name)
+        if not any(item["spec"].get("order") for item in topics) and not memory.order_configs:
+            order: dict[str, Mapping[str, str]] = {}
+        else:
+            answers = await asyncio.gather(*map(self._peers.order_config, servers))
+            order = {
+                address: answer
+                for address, answer in zip(servers, answers, strict=True)
+                if answer is not None
+            }
+        memory.order_configs = order if any(order.values()) or topics else {}
+        found: dict[tuple[str, int], Mapping[int, int]] = {}
+        for item in topics:
+            name = item["spec"].get("topicName") or item["metadata"]["name"]
+            wanted = item["spec"].get("readQueueNums", 8)
+            for (pair, _), target in targets.items():
+                stored = (self._peers.broker(target).topics or {}).get(name)
+                if not target.is_master or stored is None or stored["readQueueNums"] <= wanted:
+                    continue
+                lag = await self._peers.topic_lag(target.address, name)
+                if lag is not None:
+                    found[name, pair] = lag
+        memory.topic_lags = found
+
+    async def observe_cluster(
+        self, cluster: BrokerCluster, context: Context, status: Mapping[str, Any]
+    ) -> ObservedCluster:
+        """Return everything a pass over a cluster sees; asks brokers nothing."""
+        memory = self.memory(cluster.namespace, cluster.name)
+        children = self._store.children(cluster.namespace, cluster.kind, cluster.name)
+        members = self.members(cluster)
+        targets = self.targets(cluster, members, context)
+        views = {
+            member: replace(
+                view,
+                broker=self._peers.broker(targets[member]) if member in targets else None,
+            )
+            for member, view in members.items()
+        }
+        servers = self.name_servers(cluster, context)
+        switches = self._store.of_cluster("RoleSwitch", cluster.namespace, cluster.name)
+        experiments = self._store.of_cluster("ChaosExperiment", cluster.namespace, cluster.name)
+        snapshot, label, uid = _snapshot(children, status)
+        marks = cluster.metadata.annotations.get("failback.dev/node-fenced", "")
+        monitors = await self._monitors(cluster.namespace, cluster.name)
+        rivals, shown = memory.look_for_rivals(status, context)
+        return ObservedCluster(
+            at=self._clock(),
+            objects=_owned([*children, *monitors], cluster.metadata.uid),
+            foreign=await self._foreign(cluster.namespace, cluster.metadata.uid, memory.foreign),
+            members=views,
+            name_servers=servers,
+            routes=self._routes(servers or [], memory),
+            master_since=memory.routes.master_since,
+            recent_masters=memory.routes.recent_masters,
+            masterless_since=memory.routes.masterless_since,
+            budgets=_budgets(children),
+            lags=dict(memory.lags),
+            leases=await self._leases(cluster, status, switches, experiments),
+            topics=self._store.of_cluster("Topic", cluster.namespace, cluster.name),
+            groups=self._store.of_cluster("SubscriptionGroup", cluster.namespace, cluster.name),
+            role_switches=switches,
+            experiments=experiments,
+            snapshot=snapshot,
+            snapshot_label=label,
+            snapshot_uid=uid,
+            order_configs=dict(memory.order_configs),
+            topic_lags=dict(memory.topic_lags),
+            served_kinds=await self.served_kinds(),
+            fenced_nodes=frozenset(filter(None, marks.replace(" ", "").split(","))),
+            rivals=rivals,
+            version_shown=shown,
+        )
+
+    def _routes(self, servers: Sequence[str], memory: ClusterMemory) -> tuple[Route, ...]:
+        return tuple(
+            replace(self._peers.route(address), permissions=memory.permissions.get(address))
+            for address in servers
+        )
+
+    async def _foreign(self, namespace: str, uid: str, known: set[Key]) -> frozenset[Key]:
+        """Return which of the names that were taken are still taken."""
+        for kind, name in sorted(known):
+            found = await self._kube.get(kind, namespace, name)
+            if found is None or is_owned(found, uid):
+                known.discard((kind, name))
+        return frozenset(known)
+
+    async def _leases(
+        self,
+        cluster: BrokerCluster,
+        status: Mapping[str, Any],
+        switches: Sequence[Object],
+        experiments: Sequence[Object],
+    ) -> dict[str, Object]:
+        """Return the Leases that matter now: none are read while nobody could hold one."""
+        names = []
+        operation = status.get("currentOperation") or {}
+        active = [item for item in switches if _phase(item) not in _OVER]
+        if operation.get("type") in _LEASED or active:
+            pairs = {item["spec"].get("pair") for item in active} | {operation.get("pair")}
+            names += [f"failback-{cluster.name}-{pair}" for pair in pairs if pair is not None]
+        if any(_phase(item) not in _OVER for item in experiments):
+            names.append(f"failback-{cluster.name}-chaos")
+        found: dict[str, Object] = {}
+        for name in sorted(names):
+            lease = await self._kube.get("Lease", cluster.namespace, name)
+            if lease is not None:
+                found[name] = lease
+        return found
+
+    # --- a NameServer -------------------------------------------------------------------------
+
+    async def refresh_name_server(self, name_server: NameServer, context: Context) -> bool:
+        """Ask every address whose pod could answer; tell whether anything turned out new."""
+        pods = self._pods(name_server)
+        told = addresses(name_server, context)
+        asked = [address for index, address in enumerate(told) if index in pods]
+        before = [self._peers.route(address).brokers is None for address in told]
+        await self._peers.refresh_routes(asked, fast=False)
+        return before != [self._peers.route(address).brokers is None for address in told]
+
+    def _pods(self, name_server: NameServer) -> dict[int, Pod]:
+        found = {}
+        for item in self._store.children(name_server.namespace, name_server.kind, name_server.name):
+            _, _, index = item["metadata"]["name"].rpartition("-")
+            if item["kind"] == "Pod" and index.isdigit():
+                found[int(index)] = decode_pod(item)
+        return found
+
+    async def observe_name_server(
+        self, name_server: NameServer, context: Context
+    ) -> ObservedNameServer:
+        """Return everything a pass over a NameServer sees."""
+        children = self._store.children(name_server.namespace, name_server.kind, name_server.name)
+        memory = self.memory(name_server.namespace, f"nameserver/{name_server.name}")
+        pods = self._pods(name_server)
+        answers = {
+            address: self._peers.route(address).brokers is not None
+            for index, address in enumerate(addresses(name_server, context))
+            if index in pods
+        }
+        uid = name_server.metadata.uid
+        monitors = await self._monitors(name_server.namespace, statefulset_name(name_server))
+        rivals, shown = memory.look_for_rivals(name_server.status, context)
+        return ObservedNameServer(
+            at=self._clock(),
+            objects=_owned([*children, *monitors], uid),
+            foreign=await self._foreign(name_server.namespace, uid, memory.foreign),
+            pods=pods,
+            answers=answers,
+            served_kinds=await self.served_kinds(),
+            rivals=rivals,
+            version_shown=shown,
+        )
+
+
+def _phase(item: Object) -> str:
+    return str(item.get("status", {}).get("phase", ""))
+
+
+def _registered(routes: Sequence[Route], names: Mapping[int, str]) -> list[object]:
+    """Return, of each name server, whether it answers and what it lists under our names."""
+    return [
+        None
+        if route.brokers is None
+        else {name: route.brokers.get(name) for name in names.values()}
+        for route in routes
+    ]
+
+
+def _owned(children: Sequence[Object], uid: str) -> dict[Key, Object]:
+    return {
+        (item["kind"], item["metadata"]["name"]): item
+        for item in children
+        if item["kind"] not in ("Pod", "PersistentVolumeClaim") and is_owned(item, uid)
+    }
+
+
+def _budgets(children: Sequence[Object]) -> dict[int, int]:
+    found = {}
+    for item in children:
+        pair = item["metadata"].get("labels", {}).get("failback.dev/pair", "")
+        if item["kind"] == "PodDisruptionBudget" and pair.isdigit():
+            found[int(pair)] = int(item.get("status", {}).get("disruptionsAllowed", 0))
+    return found
+
+
+def _snapshot(
+    children: Sequence[Object], status: Mapping[str, Any]
+) -> tuple[dict[str, dict[int, int]] | None, str, str]:
+    """Return the offset snapshot of the running RoleSwitch, its label and its ConfigMap's uid."""
+    running = status.get("currentOperation") or {}
+    name = (running.get("data") or {}).get("snapshot")
+    for item in children:
+        if item["kind"] == "ConfigMap" and item["metadata"]["name"] == name:
+            table, label = snapshots.read(item)
+            return table, label, item["metadata"]["uid"]
+    return None, "", ""

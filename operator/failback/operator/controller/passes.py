@@ -1,0 +1,350 @@
+"""One pass over one resource: observe, plan, carry out, write the status.
+
+A kind is a :class:`Kind`: how its peers are asked, how it is planned. Everything else, the order
+of writes among it, is the same for all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol
+
+from pydantic import ValidationError
+
+from failback.operator.controller.carry_out import CarryOut, NameTaken, NotReadBack, Outcome
+from failback.operator.kubernetes.api import ApiError, Kube
+from failback.operator.kubernetes.events import Recorder
+from failback.operator.kubernetes.store import Store
+from failback.operator.metrics import Metrics
+from failback.operator.planning.observed.observed import Key, Object
+from failback.operator.planning.plan.encoding import (
+    condition,
+    difference,
+    find_condition,
+    from_time,
+    merge_conditions,
+)
+from failback.operator.planning.plan.types import Apply, Event, Plan, SetConfig
+
+logger = logging.getLogger(__name__)
+
+_MAX_REPEATS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """How a pass ended."""
+
+    result: str
+    """ok, unchanged, failed or paused."""
+    wake_after: float | None = None
+    finish: bool = False
+    """The finalizer may go."""
+    back_off: bool = False
+    """The pass is repeated after a growing pause."""
+    retry_after: float | None = None
+    """Seconds that the other side asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A plan, with what carrying it out needs to know."""
+
+    plan: Plan
+    known: Mapping[Key, Object]
+    """The children that were observed."""
+
+
+class Kind(Protocol):
+    """What differs between the kinds."""
+
+    async def refresh(self, resource: Object) -> bool:
+        """Ask peers what is due; tell whether anything turned out new."""
+
+    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+        """Observe and plan."""
+
+    def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
+        """Take note of what was carried out."""
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drop what is remembered of a resource that is gone."""
+
+
+class Passes:
+    """Runs passes. Holds nothing that a restart would lose."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        store: Store,
+        carry_out: CarryOut,
+        recorder: Recorder,
+        metrics: Metrics,
+        kinds: Mapping[str, Kind],
+    ) -> None:
+        self._kube = kube
+        self._store = store
+        self._carry_out = carry_out
+        self._recorder = recorder
+        self._metrics = metrics
+        self._kinds = kinds
+        self._farewells: dict[str, tuple[Event, ...]] = {}
+        """By uid: what to tell of a resource once it is gone."""
+
+    async def refresh(self, kind: str, namespace: str, name: str) -> bool:
+        """Ask the peers of a resource what is due; tell whether anything turned out new."""
+        resource = self._store.resource(kind, namespace, name)
+        if resource is None:
+            return False
+        try:
+            return await self._kinds[kind].refresh(resource)
+        except ValidationError:
+            return False  # its pass says what is wrong with it
+        except ApiError as error:
+            logger.warning("%s %s/%s: %s", kind, namespace, name, error)
+            return True
+        except Exception:  # the boundary of a look at peers, as that of a pass
+            logger.exception("%s %s/%s: look at peers failed", kind, namespace, name)
+            return True
+
+    async def run(
+        self, kind: str, namespace: str, name: str, *, deleting: bool = False
+    ) -> Passed | None:
+        """Run one pass; ``None`` when the resource is gone.
+
+        Every exception ends here: it is a failed pass, repeated after a pause.
+        """
+        begun = time.monotonic()
+        try:
+            passed = await self._run(kind, namespace, name, deleting)
+        except ApiError as error:
+            logger.warning("%s %s/%s: %s", kind, namespace, name, error)
+            passed = Passed("failed", back_off=True, retry_after=error.retry_after)
+        except Exception:  # the one boundary of a pass: a bug of one resource stops no other
+            logger.exception("%s %s/%s: pass failed", kind, namespace, name)
+            passed = Passed("failed", back_off=True)
+        if passed is not None:
+            self._metrics.passed(kind, namespace, name, passed.result, time.monotonic() - begun)
+        return passed
+
+    def forget(self, kind: str, namespace: str, name: str) -> None:
+        """Drop everything about a resource that is gone."""
+        self._kinds[kind].forget(namespace, name)
+        self._metrics.forget(kind, namespace, name)
+
+    async def farewell(self, kind: str, resource: Object) -> None:
+        """Tell of a resource that is gone how its deletion ended.
+
+        Only now: an event before the finalizer goes would be told by every operator that dies
+        between the two.
+        """
+        for event in self._farewells.pop(resource["metadata"]["uid"], ()):
+            await self._recorder.post({**resource, "kind": kind}, event)
+
+    async def _run(self, kind: str, namespace: str, name: str, deleting: bool) -> Passed | None:
+        for repeat in range(_MAX_REPEATS):
+            resource: Object | None = self._store.resource(kind, namespace, name)
+            if resource is None:
+                return None
+            try:
+                decision = await self._kinds[kind].decide(resource, deleting=deleting)
+            except ValidationError as error:
+                return await self._invalid(resource, error)
+            plan = decision.plan
+            try:
+                resource = await self._write_operation(resource, plan)
+            except ApiError as error:
+                if error.code == 404:
+                    return None
+                if error.code != 409 or repeat + 1 == _MAX_REPEATS:
+                    raise
+                await self._reread(resource)
+                continue
+            outcome = await self._carry_out.run(resource, plan.actions, decision.known)
+            self._kinds[kind].after(resource, plan, outcome)
+            if isinstance(outcome.error, NameTaken) and repeat + 1 < _MAX_REPEATS:
+                continue
+            if _moved_on(outcome.error) and repeat + 1 < _MAX_REPEATS:
+                continue
+            return await self._finish(resource, plan, outcome)
+        return Passed("failed", back_off=True)
+
+    async def _reread(self, resource: Object) -> None:
+        metadata = resource["metadata"]
+        newest = await self._kube.get(resource["kind"], metadata["namespace"], metadata["name"])
+        if newest is not None:
+            self._store.wrote({"kind": resource["kind"], **newest})
+
+    async def _write_operation(self, resource: Object, plan: Plan) -> Object:
+        """Write ``currentOperation`` before the first side effect of its step."""
+        if not plan.operation_first:
+            return resource
+        have = resource.get("status", {})
+        fields = ("currentOperation",)
+        patch = difference(
+            {key: have[key] for key in fields if key in have},
+            {key: plan.status[key] for key in fields if key in plan.status},
+        )
+        return await self._patch(resource, patch) if patch else resource
+
+    async def _patch(self, resource: Object, patch: Mapping[str, Any]) -> Object:
+        metadata, kind = resource["metadata"], resource["kind"]
+        version = metadata["resourceVersion"] if "currentOperation" in patch else None
+        done = await self._kube.patch_status(
+            kind,
+            metadata["namespace"],
+            metadata["name"],
+            patch,
+            resource_version=version,
+            uid=metadata["uid"],
+        )
+        self._metrics.status_write(kind)
+        self._store.wrote({"kind": kind, **done})
+        return {"kind": kind, "apiVersion": resource["apiVersion"], **done}
+
+    async def _finish(self, resource: Object, plan: Plan, outcome: Outcome) -> Passed:
+        have = resource.get("status", {})
+        wanted = _with_outcome(resource, plan, outcome)
+        patch = difference(have, wanted)
+        try:
+            if patch:
+                resource = await self._patch(resource, patch)
+        except ApiError as error:
+            if plan.actions and outcome.ok:  # what was done is told now: it is not planned again
+                await self._post(resource, plan.events)
+            if error.code == 404:
+                return Passed("ok", finish=plan.finish)
+            if error.code == 409:  # somebody wrote meanwhile: look again
+                await self._reread(resource)
+                return Passed("failed", wake_after=0.0, back_off=True)
+            raise
+        self._note_operation(have, wanted)
+        failures = (*outcome.events, *_failure_events(have, wanted))
+        told = (*plan.events, *failures) if outcome.ok else failures
+        if plan.finish and outcome.ok:
+            self._farewells[resource["metadata"]["uid"]] = told
+        else:
+            await self._post(resource, told)
+        if not outcome.ok:
+            return Passed("failed", back_off=True, retry_after=_retry_after(outcome))
+        changed = bool(patch) or bool(plan.actions)
+        paused = find_condition(wanted, "Paused")
+        result = "ok" if changed else "unchanged"
+        if paused is not None and paused["status"] == "True":
+            result = "paused"
+        return Passed(result, wake_after=plan.wake_after, finish=plan.finish)
+
+    async def _post(self, resource: Object, events: Iterable[Event]) -> None:
+        for event in events:
+            await self._recorder.post(resource, event)
+
+    def _note_operation(self, have: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+        before, after = have.get("currentOperation"), wanted.get("currentOperation")
+        if before and (not after or after["id"] != before["id"]):
+            begun = from_time(before.get("startedAt"))
+            if begun is not None:
+                self._metrics.operation_ended(before["type"], max(0.0, time.time() - begun))
+
+    async def _invalid(self, resource: Object, error: ValidationError) -> Passed:
+        """Say what is wrong with an object that the schema of this release refuses."""
+        first = error.errors(include_url=False)[0]
+        path = ".".join(str(part) for part in first["loc"] if part != "[key]")
+        text = f"schema {path}: {first['msg']}"
+        plan = Plan(status=_ready_false(resource, "InvalidSpec", text))
+        turned = difference(resource.get("status", {}), plan.status)
+        events = (Event("InvalidSpec", text, warning=True),) if turned else ()
+        return await self._finish(resource, replace(plan, events=events), Outcome())
+
+
+def _moved_on(error: Exception | None) -> bool:
+    """Tell whether a write was refused because the object changed meanwhile."""
+    return (
+        isinstance(error, ApiError)
+        and error.code == 409
+        and error.reason
+        in (
+            "Conflict",
+            "AlreadyExists",
+        )
+    )
+
+
+def _retry_after(outcome: Outcome) -> float | None:
+    if outcome.retry_after is not None:
+        return outcome.retry_after
+    if isinstance(outcome.error, ApiError):
+        if outcome.error.code == 429:
+            return outcome.error.retry_after or 1.0
+        return outcome.error.retry_after
+    return None
+
+
+def _with_outcome(resource: Object, plan: Plan, outcome: Outcome) -> dict[str, Any]:
+    """Return the status to write, with what could not be carried out."""
+    wanted = dict(plan.status)
+    if outcome.ok:
+        return wanted
+    if outcome.blocked_by and wanted.get("currentOperation"):
+        blocked = sorted({*wanted["currentOperation"].get("blockedBy", ()), *outcome.blocked_by})
+        wanted["currentOperation"] = {**wanted["currentOperation"], "blockedBy": blocked}
+    error = outcome.error
+    if isinstance(error, NameTaken):
+        return _ready_false(resource, "NameTaken", str(error), wanted)
+    if isinstance(error, ApiError) and error.code in (400, 403, 422):
+        return _ready_false(resource, "ApplyFailed", _apply_failed(outcome, error), wanted)
+    if isinstance(outcome.failed, SetConfig) and isinstance(error, NotReadBack):
+        entry = _condition(resource, wanted, "ConfigApplied", "RejectedKey", str(error))
+        wanted["conditions"] = merge_conditions(wanted, [entry])
+    return wanted
+
+
+def _apply_failed(outcome: Outcome, error: ApiError) -> str:
+    name = ""
+    if isinstance(outcome.failed, Apply):
+        name = f" {outcome.failed.manifest['metadata']['name']}"
+    words = error.message
+    if error.code == 422 and error.causes:
+        words = "; ".join(f"{item.get('field')}: {item.get('message')}" for item in error.causes)
+    return f"{error.verb} {error.resource}{name}: {words}"
+
+
+def _condition(
+    resource: Object, status: Mapping[str, Any], kind: str, reason: str, message: str
+) -> dict[str, Any]:
+    return condition(
+        resource.get("status", {}),
+        kind,
+        False,
+        reason,
+        message,
+        now=time.time(),
+        generation=resource["metadata"].get("generation", 1),
+    )
+
+
+def _ready_false(
+    resource: Object, reason: str, message: str, status: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    found = dict(resource.get("status", {}) if status is None else status)
+    entry = _condition(resource, found, "Ready", reason, message)
+    found["conditions"] = merge_conditions(found, [entry])
+    return found
+
+
+def _failure_events(have: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Event, ...]:
+    """Return the events of refusals that this pass saw first: one per message."""
+    found = []
+    for kind, reason, event in (
+        ("Ready", "ApplyFailed", "ApplyFailed"),
+        ("ConfigApplied", "RejectedKey", "ConfigRejected"),
+    ):
+        before, now = find_condition(have, kind), find_condition(wanted, kind)
+        if now is None or now["reason"] != reason:
+            continue
+        if before is None or (before["reason"], before["message"]) != (reason, now["message"]):
+            found.append(Event(event, now["message"], warning=True))
+    return tuple(found)

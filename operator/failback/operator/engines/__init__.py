@@ -1,0 +1,1 @@
+"""What is known of engine versions: configuration keys and how they change, and version quirks."""

@@ -1,0 +1,193 @@
+"""The catalogue of ``broker.conf`` keys: ``config_keys.yaml``, read once. Pure.
+
+Called by the rules (values of known keys), by rendering (restart hash), by planning (what
+changes live, and in which order) and by the local runtime (warnings).
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import re
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from types import MappingProxyType
+from typing import Final
+
+from failback.operator.engines.quirks import applies, quirk, read_rows
+
+__all__ = [
+    "UNKNOWN_CLASS",
+    "ConfigKey",
+    "class_of",
+    "config_keys",
+    "known_keys",
+    "normalise",
+    "order_of",
+    "quirk",
+    "restarts",
+    "same_value",
+    "unknown_key_hint",
+]
+
+UNKNOWN_CLASS: Final = "roll"
+"""The class of a key that is not in the catalogue: the safe one."""
+SLAVES_FIRST: Final = "slaves"
+SLAVES_UNLESS_FALSE: Final = "slaves-unless-false"
+_INTEGER = re.compile(r"^[+-]?[0-9]+\Z")
+_TRUE_OR_FALSE: Final = ("true", "false")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key of ``broker.conf``."""
+
+    name: str
+    type: str
+    """``int``, ``float``, ``bool``, ``string``, ``list`` or ``enum:A,B``."""
+    change: str
+    """``live``, ``roll``, ``immutable``, ``switch`` or ``refused``."""
+    engine: str | None
+    """The engine that knows it; ``None`` = both."""
+    versions: str
+    """The versions of that engine; empty = all."""
+    bits: int
+    """Width of an ``int``: what a Java int or long can hold."""
+    order: str
+    """Who takes a live change first: ``slaves``, ``slaves-unless-false`` or ``master`` alone."""
+    default: str | None
+    """What a broker has when its file does not name the key, as far as it is one value."""
+    source: str
+
+    def problem(self, value: str) -> str | None:
+        """Say what is wrong with ``value``, or ``None`` when the broker will understand it."""
+        if self.type == "int":
+            return self._integer_problem(value)
+        if self.type == "bool" and value not in _TRUE_OR_FALSE:
+            return f'must be "true" or "false", got "{value}"'
+        if self.type == "float" and not _is_positive_number(value):
+            return f'must be a number above 0, got "{value}"'
+        if self.type.startswith("enum:"):
+            allowed = self.type.removeprefix("enum:").split(",")
+            if value not in allowed:
+                return f'must be {" or ".join(allowed)}, got "{value}"'
+        return None
+
+    def _integer_problem(self, value: str) -> str | None:
+        if not _INTEGER.match(value):
+            return f'must be an integer, got "{value}"'
+        most = 2 ** (self.bits - 1) - 1
+        if not -most - 1 <= int(value) <= most:
+            return f'must be at most {most}, got "{value}"'
+        return None
+
+    def known_to(self, engine: str, version: str | None) -> bool:
+        """Tell whether ``engine`` (at ``version``, if given) has this key."""
+        if self.engine is not None and self.engine != engine:
+            return False
+        return version is None or self.engine is None or applies(self.versions, version)
+
+
+def _is_positive_number(value: str) -> bool:
+    try:
+        return 0 < float(value) < float("inf")
+    except ValueError:
+        return False
+
+
+@functools.cache
+def config_keys() -> MappingProxyType[str, ConfigKey]:
+    """Return the whole catalogue by key."""
+    return MappingProxyType(
+        {
+            row["key"]: ConfigKey(
+                name=row["key"],
+                type=row["type"],
+                change=row["class"],
+                engine=row.get("engine"),
+                versions=row.get("versions", ""),
+                bits=row.get("bits", 32),
+                order=row.get("order", SLAVES_FIRST),
+                default=row.get("default"),
+                source=row["source"],
+            )
+            for row in read_rows("config_keys.yaml")
+        }
+    )
+
+
+@functools.cache
+def known_keys(engine: str, version: str | None = None) -> MappingProxyType[str, ConfigKey]:
+    """Return the keys that ``engine`` has."""
+    rows = config_keys().items()
+    return MappingProxyType({name: row for name, row in rows if row.known_to(engine, version)})
+
+
+def class_of(key: str, engine: str, version: str | None = None) -> str:
+    """Return how a change of ``key`` reaches a broker; an unknown key rolls."""
+    row = known_keys(engine, version).get(key)
+    return UNKNOWN_CLASS if row is None else row.change
+
+
+def restarts(key: str) -> bool:
+    """Tell whether a change of ``key`` needs a restart. Unknown keys do."""
+    known = config_keys().get(key)
+    return known is None or known.change != "live"
+
+
+def order_of(key: str, value: str) -> str:
+    """Return which members take a live change to ``value`` first: ``slaves`` or ``master``."""
+    row = config_keys().get(key)
+    order = SLAVES_FIRST if row is None else row.order
+    if order == SLAVES_UNLESS_FALSE:
+        return "master" if normalise(key, value) == "false" else "slaves"
+    return order
+
+
+def normalise(key: str, value: str) -> str:
+    """Return ``value`` in the one spelling that equal values of ``key`` share.
+
+    Booleans and enums by name, numbers by value, lists by their parts, strings as they are. What
+    the type can't read stays as it is.
+    """
+    row = config_keys().get(key)
+    kind = "string" if row is None else row.type
+    if kind == "bool":
+        return value.strip().lower()
+    if kind.startswith("enum:"):
+        return value.strip().upper()
+    if kind == "list":
+        return ";".join(sorted({part.strip() for part in value.split(";") if part.strip()}))
+    if kind in ("int", "float"):
+        return _number(value)
+    return value
+
+
+def same_value(key: str, one: str, other: str) -> bool:
+    """Tell whether two values of ``key`` mean the same to a broker."""
+    return normalise(key, one) == normalise(key, other)
+
+
+def _number(value: str) -> str:
+    try:
+        number = Decimal(value.strip())
+    except InvalidOperation:
+        return value
+    if not number.is_finite():
+        return value
+    return format(number.normalize(), "f") if number else "0"
+
+
+def unknown_key_hint(key: str, engine: str, version: str | None = None) -> str | None:
+    """Say that ``key`` is not known to ``engine`` (with the nearest that is), or ``None``.
+
+    >>> unknown_key_hint("fileReservedTimes", "failback", "0.1.0")
+    'fileReservedTimes is not a broker.conf key of failback 0.1.0, did you mean fileReservedTime'
+    """
+    known = known_keys(engine, version)
+    if key in known:
+        return None
+    near = difflib.get_close_matches(key, known, n=1)
+    name = engine if version is None else f"{engine} {version}"
+    hint = f", did you mean {near[0]}" if near else ""
+    return f"{key} is not a broker.conf key of {name}{hint}"

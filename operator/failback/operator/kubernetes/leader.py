@@ -1,0 +1,124 @@
+"""Leader election by a Lease: of several operators one works, the others wait.
+
+A leader that can't renew its Lease ends its process at once, before another may take over: it
+can't know how much of its work is under way. Clocks of two machines are never compared: a Lease
+has run out when somebody saw it unchanged for as long as it lasts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+from failback.operator.kubernetes.api import ApiError, Kube
+from failback.operator.settings import Settings
+
+logger = logging.getLogger(__name__)
+
+LEASE: Final = "failback-operator"
+_LEASE_SECONDS: Final = 15
+_RENEW_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 2.0
+_LOST: Final = 1
+
+
+@dataclass(slots=True)
+class _Sight:
+    """The Lease as it was seen last, and since when it is so."""
+
+    seen: tuple[Any, ...] = ()
+    since: float = 0.0
+
+    def has_run_out(self, spec: dict[str, Any], now: float) -> bool:
+        """Tell whether nobody renewed the Lease for as long as it lasts.
+
+        Args:
+            now: Seconds of a clock that does not jump.
+        """
+        seen = tuple(spec.get(key) for key in ("holderIdentity", "renewTime"))
+        if seen != self.seen:
+            self.seen, self.since = seen, now
+        return now - self.since > float(spec.get("leaseDurationSeconds") or _LEASE_SECONDS)
+
+
+@asynccontextmanager
+async def lead(kube: Kube, settings: Settings, stop: asyncio.Event) -> AsyncIterator[None]:
+    """Wait for the Lease, hold it while the block runs, hand it over at its end."""
+    sight = _Sight()
+    while not stop.is_set() and not await _try(kube, settings, sight):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_RETRY_SECONDS):
+                await stop.wait()
+    if stop.is_set():
+        yield
+        return
+    logger.info("%s leads", settings.identity)
+    renewal = asyncio.create_task(_renew(kube, settings))
+    try:
+        yield
+    finally:
+        renewal.cancel()
+        with suppress(asyncio.CancelledError):
+            await renewal
+        with suppress(ApiError):
+            await _hand_over(kube, settings)
+
+
+async def _renew(kube: Kube, settings: Settings) -> None:
+    loop = asyncio.get_running_loop()
+    renewed, sight = loop.time(), _Sight()
+    while True:
+        await asyncio.sleep(_RENEW_SECONDS)
+        if await _try(kube, settings, sight):
+            renewed = loop.time()
+        elif loop.time() - renewed > _LEASE_SECONDS - _RENEW_SECONDS:
+            logger.error("the Lease is lost: this process ends")
+            os._exit(_LOST)
+
+
+async def _try(kube: Kube, settings: Settings, sight: _Sight) -> bool:
+    """Take or renew the Lease; tell whether it is ours."""
+    namespace = settings.lease_namespace
+    now = datetime.datetime.now(datetime.UTC)
+    spec: dict[str, Any] = {
+        "holderIdentity": settings.identity,
+        "leaseDurationSeconds": _LEASE_SECONDS,
+        "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+    try:
+        have = await kube.get("Lease", namespace, LEASE)
+        if have is None:
+            await kube.create(_lease(namespace, spec))
+            return True
+        old = have["spec"]
+        holder = old.get("holderIdentity")
+        free = sight.has_run_out(old, asyncio.get_running_loop().time())
+        if holder and holder != settings.identity and not free:
+            return False
+        await kube.replace({**have, "kind": "Lease", "spec": {**old, **spec}})
+    except ApiError as error:
+        logger.info("Lease: %s", error)
+        return False
+    return True
+
+
+async def _hand_over(kube: Kube, settings: Settings) -> None:
+    have = await kube.get("Lease", settings.lease_namespace, LEASE)
+    if have is not None and have["spec"].get("holderIdentity") == settings.identity:
+        spec = {**have["spec"], "holderIdentity": ""}
+        await kube.replace({**have, "kind": "Lease", "spec": spec})
+
+
+def _lease(namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": LEASE, "namespace": namespace},
+        "spec": spec,
+    }

@@ -1,0 +1,286 @@
+"""What the watches show: custom resources and children, as the newest events had them.
+
+Objects are kept as they came, without what nobody reads; nobody changes them. An object of a
+version that is held already replaces nothing, so what is derived from it stays valid.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from failback.operator.planning.plan.sharing import Shared
+
+Object = dict[str, Any]
+OwnerKey = tuple[str, str, str]
+"""Namespace, kind of the custom resource and its name."""
+ObjectKey = tuple[str, str, str]
+"""Kind, namespace and name."""
+
+OWNER_LABELS: Final[Mapping[str, str]] = {
+    "failback.dev/cluster": "BrokerCluster",
+    "failback.dev/nameserver": "NameServer",
+}
+_OWNER_BY_COMPONENT: Final[Mapping[str, str]] = {
+    "chaos": "ChaosExperiment",
+    "report": "ReconsumptionReport",
+}
+_POD_SPEC: Final = ("nodeName", "readinessGates")
+_CONTAINER: Final = ("name", "image", "args", "livenessProbe")
+_TRUST_SECONDS: Final = 3.0
+"""How long our own write is believed although the watch does not show it (deleted meanwhile)."""
+_GONE_SECONDS: Final = 600.0
+"""How late an event may still tell of an object that a list did not have any more."""
+
+
+class Store:
+    """All objects that the operator knows of, by uid, by name and by owner."""
+
+    def __init__(self, shared: Shared | None = None) -> None:
+        """Make it; ``shared`` is where equal parts of all objects are kept once."""
+        self._shared = Shared() if shared is None else shared
+        self._shown: defaultdict[str, dict[str, Object]] = defaultdict(dict)
+        """Kind → uid → object."""
+        self._named: defaultdict[ObjectKey, dict[str, Object]] = defaultdict(dict)
+        self._owned: defaultdict[OwnerKey, dict[str, Object]] = defaultdict(dict)
+        self._on_cluster: defaultdict[ObjectKey, dict[str, Object]] = defaultdict(dict)
+        """Kind, namespace and cluster → the custom resources whose ``clusterRef`` names it."""
+        self._written: dict[ObjectKey, tuple[Object, float]] = {}
+        self._written_of: defaultdict[OwnerKey, set[ObjectKey]] = defaultdict(set)
+        self._gone: dict[str, float] = {}
+        self._children: dict[OwnerKey, list[Object]] = {}
+        """What :meth:`children` returned, until one of them changes."""
+
+    # --- what the watches tell ----------------------------------------------------------------
+
+    def show(self, item: Object) -> None:
+        """Take in an object, unless that version or a newer one of it is known."""
+        metadata = item["metadata"]
+        uid = metadata["uid"]
+        if uid in self._gone:
+            return
+        have = self._shown[item["kind"]].get(uid)
+        if have is not None:
+            if version_of(item) <= version_of(have):
+                return
+            self._drop(have)
+        item = self._shared.take(plain(item))
+        self._shown[item["kind"]][uid] = item
+        self._named[_key(item)][uid] = item
+        for owner in owners_of(item):
+            self._owned[owner][uid] = item
+            self._children.pop(owner, None)
+        cluster = _cluster_of(item)
+        if cluster is not None:
+            self._on_cluster[cluster][uid] = item
+
+    def deleted(self, uid: str) -> None:
+        """Forget an object whose deletion the watch showed."""
+        self._gone.pop(uid, None)
+        for items in self._shown.values():
+            item = items.get(uid)
+            if item is not None:
+                self._drop(item)
+                return
+
+    def _drop(self, item: Object) -> None:
+        uid = item["metadata"]["uid"]
+        del self._shown[item["kind"]][uid]
+        _discard(self._named, _key(item), uid)
+        for owner in owners_of(item):
+            _discard(self._owned, owner, uid)
+            self._children.pop(owner, None)
+        cluster = _cluster_of(item)
+        if cluster is not None:
+            _discard(self._on_cluster, cluster, uid)
+
+    def wrote(self, item: Object) -> None:
+        """Remember what a write returned until the watch shows it: a pass reads its writes."""
+        kept, key = self._shared.take(plain(item)), _key(item)
+        self._written[key] = (kept, time.monotonic())
+        for owner in owners_of(kept):
+            self._written_of[owner].add(key)
+            self._children.pop(owner, None)
+
+    # --- what the watches missed --------------------------------------------------------------
+
+    def versions(self, kind: str, namespace: str = "") -> dict[str, int]:
+        """Return uid → resourceVersion of what the watch shows of a kind.
+
+        Args:
+            namespace: Only there; empty = everywhere.
+        """
+        return {
+            uid: version_of(item)
+            for uid, item in self._shown[kind].items()
+            if namespace in ("", item["metadata"]["namespace"])
+        }
+
+    def stale(self, kind: str, namespace: str, listed: Iterable[Object]) -> list[Object]:
+        """Return what is listed at a newer version than the watch shows, or not shown at all."""
+        now = self.versions(kind, namespace)
+        return [item for item in listed if version_of(item) > now.get(item["metadata"]["uid"], -1)]
+
+    def correct(
+        self,
+        kind: str,
+        namespace: str,
+        known: Mapping[str, int],
+        listed: Iterable[Object],
+        missed: Iterable[Object],
+    ) -> list[Object]:
+        """Take in what the watch has wrong about a kind; return it.
+
+        Args:
+            known: :meth:`versions` from before the list was asked for: what of it is not listed
+                was deleted.
+            listed: All objects, their metadata at least.
+            missed: Whole objects that are newer than the watch shows them.
+        """
+        now = time.monotonic()
+        uids = {item["metadata"]["uid"] for item in listed}
+        ghosts = (known.keys() & self.versions(kind, namespace).keys()) - uids
+        told = [self._shown[kind][uid] for uid in sorted(ghosts)]
+        for item in told:
+            self._drop(item)
+        self._gone = {uid: at for uid, at in self._gone.items() if now - at < _GONE_SECONDS}
+        self._gone.update(dict.fromkeys(ghosts, now))
+        newer = list(missed)
+        for item in newer:
+            self.show(item)
+        return [*newer, *told]
+
+    # --- what there is ------------------------------------------------------------------------
+
+    def _newest(self, item: Object | None, key: ObjectKey) -> Object | None:
+        """Return the object as the watch or as our last write showed it, whichever is newer."""
+        written = self._written.get(key)
+        if written is None:
+            return item
+        ours, at = written
+        if time.monotonic() - at > _TRUST_SECONDS or (
+            item is not None and version_of(item) >= version_of(ours)
+        ):
+            del self._written[key]
+            for owner in owners_of(ours):
+                self._written_of[owner].discard(key)
+                if not self._written_of[owner]:
+                    del self._written_of[owner]
+            return item
+        return ours
+
+    def children(self, namespace: str, kind: str, name: str) -> list[Object]:
+        """Return the objects that are labelled with a custom resource, in any order.
+
+        The very same list as before, as long as nothing changed: not to be changed by others.
+        """
+        owner = (namespace, kind, name)
+        kept = self._children.get(owner)
+        if kept is not None:
+            return kept
+        found = _by_key(self._owned.get(owner, {}).values())
+        pending = self._written_of.get(owner, set()) | (found.keys() & self._written.keys())
+        for key in pending:
+            newest = self._newest(found.get(key) or self._one(key), key)
+            if newest is None or owner not in owners_of(newest):
+                found.pop(key, None)
+            else:
+                found[key] = newest
+        children = list(found.values())
+        if not any(key in self._written for key in pending):
+            self._children[owner] = children
+        return children
+
+    def _one(self, key: ObjectKey) -> Object | None:
+        """Return the newest object of a name that the watch shows."""
+        items = self._named.get(key)
+        return max(items.values(), key=version_of) if items else None
+
+    def resource(self, kind: str, namespace: str, name: str) -> Object | None:
+        """Return a custom resource, or ``None``."""
+        key = (kind, namespace, name)
+        found = self._one(key)
+        return None if found is None else self._newest(found, key)
+
+    def resources(self, kind: str, namespace: str) -> list[Object]:
+        """Return all custom resources of a kind in a namespace, by name."""
+        items = self._shown[kind].values()
+        found = _by_key(item for item in items if item["metadata"]["namespace"] == namespace)
+        return [found[key] for key in sorted(found)]
+
+    def of_cluster(self, kind: str, namespace: str, cluster: str) -> list[Object]:
+        """Return the custom resources whose ``clusterRef`` names a cluster, by name."""
+        found = _by_key(self._on_cluster.get((kind, namespace, cluster), {}).values())
+        return [found[key] for key in sorted(found)]
+
+
+def owners_of(item: Mapping[str, Any]) -> list[OwnerKey]:
+    """Return the custom resources that a child is labelled with."""
+    metadata = item["metadata"]
+    labels = metadata.get("labels") or {}
+    found = [
+        (metadata["namespace"], kind, labels[label])
+        for label, kind in OWNER_LABELS.items()
+        if label in labels
+    ]
+    kind_of_job = _OWNER_BY_COMPONENT.get(labels.get("app.kubernetes.io/component", ""))
+    if kind_of_job is not None and "app.kubernetes.io/instance" in labels:
+        found.append((metadata["namespace"], kind_of_job, labels["app.kubernetes.io/instance"]))
+    return found
+
+
+def version_of(item: Mapping[str, Any]) -> int:
+    """Return the resourceVersion of an object; 0 when it has none."""
+    text = str(item["metadata"].get("resourceVersion", "0"))
+    return int(text) if text.isdigit() else 0
+
+
+def plain(body: Mapping[str, Any]) -> Object:
+    """Return an object without what nobody reads: managed fields, most of a pod's spec."""
+    found: Object = dict(body)
+    found["metadata"] = {
+        key: value for key, value in body["metadata"].items() if key != "managedFields"
+    }
+    if found["kind"] == "Pod" and "spec" in found:
+        found["spec"] = _read_of_pod(found["spec"])
+    return found
+
+
+def _read_of_pod(spec: Mapping[str, Any]) -> Object:
+    found = {key: spec[key] for key in _POD_SPEC if key in spec}
+    found["containers"] = [
+        {key: container[key] for key in _CONTAINER if key in container}
+        for container in spec.get("containers") or ()
+    ]
+    return found
+
+
+def _cluster_of(item: Mapping[str, Any]) -> ObjectKey | None:
+    spec = item.get("spec")
+    reference = spec.get("clusterRef") if isinstance(spec, Mapping) else None
+    if not isinstance(reference, Mapping) or not reference.get("name"):
+        return None
+    return item["kind"], item["metadata"]["namespace"], reference["name"]
+
+
+def _by_key(items: Iterable[Object]) -> dict[ObjectKey, Object]:
+    """Return objects by key; of several of one name the newest."""
+    found: dict[ObjectKey, Object] = {}
+    for item in items:
+        key = _key(item)
+        if key not in found or version_of(found[key]) < version_of(item):
+            found[key] = item
+    return found
+
+
+def _key(item: Mapping[str, Any]) -> ObjectKey:
+    return item["kind"], item["metadata"]["namespace"], item["metadata"]["name"]
+
+
+def _discard(table: dict[Any, dict[str, Object]], key: object, uid: str) -> None:
+    items = table[key]
+    items.pop(uid, None)
+    if not items:
+        del table[key]

@@ -1,0 +1,1 @@
+"""One BrokerCluster: what its pass decides, its conditions, warnings and status."""

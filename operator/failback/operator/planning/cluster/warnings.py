@@ -1,0 +1,175 @@
+"""What is legal but unwise: the reasons of a BrokerCluster's condition ``Warning``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from failback.operator.engines.catalogue import quirk, unknown_key_hint
+from failback.operator.kinds.base import parse_quantity
+from failback.operator.planning.cluster.conditions import Verdict
+from failback.operator.planning.cluster.engine_warnings import engine_warnings
+from failback.operator.planning.cluster.view import ClusterView
+from failback.operator.planning.observed.observed import MemberView
+from failback.operator.planning.operations import resize, resync
+from failback.operator.planning.plan.encoding import names
+
+KNOWN_ANNOTATIONS: Final = frozenset(
+    f"failback.dev/{name}"
+    for name in (
+        "pause-reconciliation",
+        "restart",
+        "restart-member",
+        "skip-scaledown-check",
+        "force-resync-member",
+        "node-fenced",
+        "hold-member",
+        "accept-quirk",
+        "managed",
+        "kopf-managed",
+        "last-handled-configuration",
+    )
+)
+_WEAKER: Final[Mapping[str, Any]] = {"runAsNonRoot": False, "runAsUser": 0, "runAsGroup": 0}
+
+
+def unknown_annotations(annotations: Mapping[str, str]) -> list[str]:
+    """Return the annotations of our prefix that mean nothing: a typo must not be silent."""
+    return sorted(
+        key
+        for key in annotations
+        if key.startswith("failback.dev/") and key not in KNOWN_ANNOTATIONS
+    )
+
+
+def warning(view: ClusterView, engine_version: str) -> Verdict:
+    """Join everything that is legal but unwise; the first reason names the condition."""
+    return joined(list(_found(view, engine_version)))
+
+
+def joined(found: list[tuple[str, str]]) -> Verdict:
+    """Return the condition ``Warning`` of some reasons with their messages."""
+    if not found:
+        return Verdict("Warning", False, "None")
+    text = "; ".join(f"{reason}: {message}" for reason, message in found)
+    return Verdict("Warning", True, found[0][0], text)
+
+
+def truncated(found: Verdict) -> Verdict:
+    """Add to the condition ``Warning`` that the status is not whole; others stay as they are."""
+    if found.type != "Warning":
+        return found
+    text = "StatusTruncated: member detail is left out"
+    text = f"{text}; {found.message}" if found.message else text
+    return Verdict("Warning", True, "StatusTruncated", text)
+
+
+def _found(view: ClusterView, engine_version: str) -> Iterator[tuple[str, str]]:
+    yield from another_operator(view.observed.rivals)
+    yield from _annotations_and_overrides(view)
+    yield from _roles(view)
+    yield from _keys_and_quirks(view, engine_version)
+    yield from engine_warnings(view, engine_version)
+    yield from _platform(view)
+
+
+def another_operator(rivals: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the reason for two operators on one resource, while there are two."""
+    if rivals:
+        yield "AnotherOperator", f"operators of versions {' and '.join(rivals)} both act on it"
+
+
+def _annotations_and_overrides(view: ClusterView) -> Iterator[tuple[str, str]]:
+    spec, marks = view.cluster.spec, view.cluster.metadata.annotations
+    if unknown := unknown_annotations(marks):
+        yield "UnknownAnnotation", f"{names(unknown)} is no annotation of this operator"
+    beyond = [item.index for item in spec.pair_overrides if item.index >= spec.pairs]
+    if beyond:
+        yield "OverrideForMissingPair", f"pair {names(map(str, beyond))} does not exist"
+    held = sorted(
+        filter(None, marks.get("failback.dev/hold-member", "").replace(" ", "").split(","))
+    )
+    if held:
+        yield "MemberHeld", f"{names(held)} is held down"
+
+
+def _roles(view: ClusterView) -> Iterator[tuple[str, str]]:
+    for pair in range(view.cluster.spec.pairs):
+        wanted, held = view.cluster.pair(pair).master_member, view.shape.masters.get(pair)
+        if held is not None and held != wanted:
+            text = f"pair {pair} says {wanted}, member {held} is master: use a RoleSwitch"
+            yield "MasterMemberDiffers", text
+    if view.shape.read_forced:
+        pairs = names(view.cluster.broker_name(pair) for pair in sorted(view.shape.read_forced))
+        yield "SlaveReadForced", f"slaves of {pairs} serve reads although the spec says no"
+    alone = [
+        view.cluster.broker_name(pair)
+        for pair in range(view.cluster.spec.pairs)
+        if view.cluster.pair(pair).slave_read_enable and not view.cluster.pair(pair).slaves
+    ]
+    if alone:
+        yield "SlaveReadWithoutSlaves", f"{names(alone)} has no slave that could serve"
+
+
+def _keys_and_quirks(view: ClusterView, version: str) -> Iterator[tuple[str, str]]:
+    cluster, engine = view.cluster, view.cluster.spec.engine
+    keys = set(cluster.spec.config)
+    for override in cluster.spec.pair_overrides:
+        keys |= set(override.config)
+    hints = [hint for key in sorted(keys) if (hint := unknown_key_hint(key, engine.type, version))]
+    if hints:
+        yield "UnknownConfigKey", names(hints, 3)
+    by_replicas = quirk("ackRule", engine.type, version) == "inSyncReplicas"
+    wanted = cluster.spec.sync.in_sync_replicas
+    synchronous = any(
+        cluster.pair(pair).master_role == "SYNC_MASTER" for pair in range(cluster.spec.pairs)
+    )
+    if by_replicas and synchronous and wanted == 1:
+        yield "SyncByNameOnly", "SYNC_MASTER with inSyncReplicas=1 waits for nobody"
+    if not by_replicas and wanted is not None and wanted != 2:
+        yield "InSyncReplicasIgnored", f"this engine waits for one slave, not for {wanted - 1}"
+    accepted = cluster.metadata.annotations.get("failback.dev/accept-quirk", "").split(",")
+    reads = any(cluster.pair(pair).slave_read_enable for pair in range(cluster.spec.pairs))
+    if reads and _drops_topics(engine.type, version):
+        added = " (accepted)" if "dropsTopicsOnSync" in accepted else ""
+        yield "EngineQuirk", f"dropsTopicsOnSync of {engine.type} {version}{added}"
+
+
+def _drops_topics(engine: str, version: str) -> bool:
+    return quirk("dropsTopicsOnSync", engine, version) is True
+
+
+def _platform(view: ClusterView) -> Iterator[tuple[str, str]]:
+    spec = view.cluster.spec
+    given = spec.pod_template.security_context
+    weak = sorted(key for key, value in _WEAKER.items() if key in given and given[key] == value)
+    profile = given.get("seccompProfile", {}).get("type", "RuntimeDefault")
+    if profile == "Unconfined":
+        weak.append("seccompProfile")
+    if weak:
+        yield "PodSecurityWeakened", f"podTemplate.securityContext sets {names(weak)}"
+    monitored = spec.metrics.pod_monitor.enabled
+    if monitored and "PodMonitor" not in view.observed.served_kinds:
+        yield "PodMonitorCrdMissing", "the API server does not serve PodMonitor"
+    resync_refused = resync.refusal(view.cluster, view.previous, view.observed)
+    if resync_refused:
+        yield "ResyncRefused", resync_refused
+    refused = [view.member_name(item) for item in view.members if _resize_refused(view, item)]
+    if refused:
+        yield "VolumeResizeRefused", f"the claim of {names(refused)} does not grow"
+
+
+def _resize_refused(view: ClusterView, member: MemberView) -> bool:
+    """Tell whether a claim was not allowed to ask for what is wanted.
+
+    The operation ends with the refusal; this condition keeps its generation from trying again.
+    """
+    claim, operation = member.claim, view.operation
+    if claim is None or not claim.requested:
+        return False
+    if operation is not None and operation.type == resize.TYPE:
+        return False
+    ended = (view.previous.get("currentOperation") or {}).get("data", {}).get("refused")
+    wanted = parse_quantity(view.cluster.pair(member.pair).storage_size)
+    small = parse_quantity(claim.requested) < wanted
+    return bool(small and (ended or resize.was_refused(view.cluster, view.previous)))

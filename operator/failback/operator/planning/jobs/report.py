@@ -1,0 +1,298 @@
+"""Decide what a ReconsumptionReport needs now: its input, one Job, its figures. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, NamedTuple
+
+from failback.operator.kinds.reconsumption_report import ReconsumptionReport
+from failback.operator.planning.jobs import results
+from failback.operator.planning.jobs.experiment import OVER
+from failback.operator.planning.jobs.observed import ObservedReport
+from failback.operator.planning.observed.observed import Object
+from failback.operator.planning.plan.encoding import condition, from_time, merge_conditions, to_time
+from failback.operator.planning.plan.types import Action, Apply, Event, Plan
+from failback.operator.render.jobs import RUNS, JobContext, run_folder
+from failback.operator.render.report_jobs import report_job, spark_application
+
+FINISHED: Final = frozenset({"Done", "Failed"})
+PATIENCE_SECONDS: Final = 24 * 3600.0
+"""So long a report waits for its input."""
+FIGURES: Final = (
+    *("produced", "delivered", "distinct", "duplicates", "duplicateRatio", "maxRedelivery"),
+    *("lost", "outOfOrder", "rewoundOffsets", "rtoSeconds", "byCause", "perGroup", "perPair"),
+    *("bound", "boundsExceeded", "ruleSet", "runSha256", "artifactUri", "reasons"),
+)
+_WAIT: Final = 10.0
+_POLL: Final = 2.0
+_FAILED_STATES: Final = ("FAILED", "SUBMISSION_FAILED", "FAILING", "INVALIDATING")
+
+
+class _Input(NamedTuple):
+    """Run folders and the claim that holds them, or why there are none yet."""
+
+    runs: tuple[str, ...] = ()
+    claim: str = ""
+    reason: str = ""
+    message: str = ""
+    final: bool = False
+    """Nothing will change by waiting."""
+
+
+def plan_report(
+    report: ReconsumptionReport,
+    status: Mapping[str, Any],
+    observed: ObservedReport,
+    context: JobContext,
+    now: float,
+) -> Plan:
+    """Return what brings a report on, and the status to write."""
+    if status.get("phase") in FINISHED:
+        return Plan(status=status)
+    if observed.job is not None:
+        return _follow(report, status, observed, context, now)
+    if observed.application is not None:
+        return _follow_application(report, status, observed, context, now)
+    found = _input(report, observed, context)
+    if found.reason:
+        created = from_time(report.metadata.creation_timestamp)
+        waited = created is not None and now - created > PATIENCE_SECONDS
+        return _wait(report, status, found, context, now, give_up=found.final or waited)
+    make = spark_application if _needs_spark_operator(report) else report_job
+    actions: list[Action] = [Apply(make(report, found.runs, found.claim, context))]
+    draft = {**status, "phase": "Running", "startedAt": to_time(now)}
+    draft.pop("blockedBy", None)
+    verdicts = [_Verdict("Complete", False, "Waiting", "the Job has not ended")]
+    started = Event("ReportStarted", f"{len(found.runs)} runs, engine {report.spec.engine}")
+    return _plan(report, status, draft, verdicts, context, now, actions, [started], _POLL)
+
+
+# --- input ----------------------------------------------------------------------------------------
+
+
+def _input(report: ReconsumptionReport, observed: ObservedReport, context: JobContext) -> _Input:
+    if _needs_spark_operator(report) and "SparkApplication" not in observed.served_kinds:
+        text = "the API server serves no SparkApplication"
+        return _Input(reason="SparkOperatorMissing", message=text)
+    found = _from_experiment(report, observed) if report.spec.experiment_ref else _given(report)
+    if found.reason:
+        return found
+    claim = found.claim or context.runs_claim
+    if observed.claim is None:
+        return _Input(reason="InputMissing", message=f"there is no PersistentVolumeClaim {claim}")
+    return found._replace(claim=claim)
+
+
+def _needs_spark_operator(report: ReconsumptionReport) -> bool:
+    return report.spec.engine == "spark" and report.spec.spark.mode == "sparkApplication"
+
+
+def _from_experiment(report: ReconsumptionReport, observed: ObservedReport) -> _Input:
+    assert report.spec.experiment_ref is not None
+    name = report.spec.experiment_ref.name
+    experiment = observed.experiment
+    if experiment is None:
+        return _Input(reason="ExperimentMissing", message=f"there is no ChaosExperiment {name}")
+    status = experiment.get("status") or {}
+    phase = status.get("phase") or "Pending"
+    if phase not in OVER:
+        return _Input(reason="Waiting", message=f"experiment {name} is {phase}")
+    runs = [
+        run_folder(name, each["arm"], each["repetition"])
+        for each in status.get("runs") or ()
+        if each.get("run")
+    ]
+    if not runs:
+        return _Input(reason="InputMissing", message=f"experiment {name} left no run", final=True)
+    volume = (experiment["spec"].get("job") or {}).get("runVolume") or {}
+    return _Input(tuple(runs), str(volume.get("claimName") or ""))
+
+
+def claim_of(report: ReconsumptionReport, experiment: Object | None, context: JobContext) -> str:
+    """Return the name of the claim to observe for a report."""
+    if report.spec.inputs is not None:
+        return report.spec.inputs.claim_name or context.runs_claim
+    volume = ((experiment or {}).get("spec", {}).get("job") or {}).get("runVolume") or {}
+    return str(volume.get("claimName") or context.runs_claim)
+
+
+def _given(report: ReconsumptionReport) -> _Input:
+    inputs = report.spec.inputs
+    assert inputs is not None
+    base = RUNS
+    if inputs.uri is not None:
+        base = inputs.uri.removeprefix("file://").rstrip("/")
+    runs = tuple(f"{base}/{run}" for run in inputs.runs) or (base,)
+    return _Input(runs, inputs.claim_name or "")
+
+
+def _wait(
+    report: ReconsumptionReport,
+    status: Mapping[str, Any],
+    found: _Input,
+    context: JobContext,
+    now: float,
+    *,
+    give_up: bool,
+) -> Plan:
+    draft = {**status, "phase": "Failed" if give_up else "Waiting"}
+    events = []
+    if give_up:
+        draft |= {"finishedAt": to_time(now)}
+        draft.pop("blockedBy", None)
+        events.append(Event("ReportFailed", found.message, warning=True))
+    else:
+        draft["blockedBy"] = [found.reason]
+    verdicts = [_Verdict("Complete", False, found.reason, found.message)]
+    wake = None if give_up else _WAIT
+    return _plan(report, status, draft, verdicts, context, now, [], events, wake)
+
+
+# --- the Job --------------------------------------------------------------------------------------
+
+
+def _follow(
+    report: ReconsumptionReport,
+    status: Mapping[str, Any],
+    observed: ObservedReport,
+    context: JobContext,
+    now: float,
+) -> Plan:
+    assert observed.job is not None
+    end = results.end_of(observed.job)
+    problem = results.pull_problem(observed.pod)
+    if end is None and problem:
+        verdicts = [_Verdict("Complete", False, "ImagePullError", problem)]
+        return _plan(report, status, {**status}, verdicts, context, now, [], [], _WAIT)
+    try:
+        # A report of a failed run ends with its exit code, so a Job may fail and be complete.
+        summary = results.report_summary(observed.pod)
+    except results.SummaryInvalid as error:
+        if end is None:
+            return _plan(report, status, {**status}, [], context, now, [], [], _POLL)
+        reason = "SummaryInvalid" if end.succeeded else "JobFailed"
+        message = str(error) if end.succeeded else f"{end.why}; {error}"
+        return _fail(report, status, reason, message, context, now)
+    return _done(report, status, summary, context, now)
+
+
+def _follow_application(
+    report: ReconsumptionReport,
+    status: Mapping[str, Any],
+    observed: ObservedReport,
+    context: JobContext,
+    now: float,
+) -> Plan:
+    assert observed.application is not None
+    told = (observed.application.get("status") or {}).get("applicationState") or {}
+    try:
+        summary = results.report_summary(observed.pod)
+    except results.SummaryInvalid as error:
+        state = str(told.get("state") or "")
+        if state in _FAILED_STATES or state == "COMPLETED":
+            reason = "SummaryInvalid" if state == "COMPLETED" else "JobFailed"
+            message = f"{state}: {told.get('errorMessage') or error}"
+            return _fail(report, status, reason, message, context, now)
+        verdicts = [_Verdict("Complete", False, "Waiting", state)]
+        return _plan(report, status, {**status}, verdicts, context, now, [], [], _WAIT)
+    return _done(report, status, summary, context, now)
+
+
+def _done(
+    report: ReconsumptionReport,
+    status: Mapping[str, Any],
+    summary: Mapping[str, Any],
+    context: JobContext,
+    now: float,
+) -> Plan:
+    figures = {name: summary[name] for name in FIGURES if summary.get(name) is not None}
+    verdict, reason, message = judge(report, summary)
+    draft = {**status, **figures, "phase": "Done", "finishedAt": to_time(now), "verdict": verdict}
+    draft.pop("blockedBy", None)
+    if message:
+        draft["reasons"] = [message, *(summary.get("reasons") or ())][:32]
+    verdicts = [
+        _Verdict("Complete", True, "Counted", "the figures are in the status"),
+        _Verdict("WithinThresholds", verdict == "Pass", reason, message),
+    ]
+    text = f"{verdict}: {summary['duplicates']} duplicates of {summary.get('distinct')} messages"
+    event = Event("ReportFinished", text, warning=verdict == "Fail")
+    return _plan(report, status, draft, verdicts, context, now, [], [event], None)
+
+
+def _fail(
+    report: ReconsumptionReport,
+    status: Mapping[str, Any],
+    reason: str,
+    message: str,
+    context: JobContext,
+    now: float,
+) -> Plan:
+    draft = {**status, "phase": "Failed", "finishedAt": to_time(now)}
+    draft.pop("blockedBy", None)
+    verdicts = [_Verdict("Complete", False, reason, message)]
+    event = Event("ReportFailed", message, warning=True)
+    return _plan(report, status, draft, verdicts, context, now, [], [event], None)
+
+
+# --- judging --------------------------------------------------------------------------------------
+
+
+def judge(report: ReconsumptionReport, summary: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return verdict, reason and message: the report's own thresholds beside the runs' verdict."""
+    limits = report.spec.thresholds
+    ratio, most = _decimal(summary.get("duplicateRatio")), _decimal(limits.max_duplicate_ratio)
+    if most is not None and ratio is not None and ratio > most:
+        text = f"duplicateRatio {ratio} is above maxDuplicateRatio {most}"
+        return "Fail", "Duplicates", text
+    for name, reason, limit, what in (
+        ("lost", "Lost", limits.max_lost, "maxLost"),
+        ("outOfOrder", "OutOfOrder", limits.max_out_of_order, "maxOutOfOrder"),
+    ):
+        value = summary.get(name)
+        if limit is not None and value is not None and value > limit:
+            return "Fail", reason, f"{name} {value} is above {what} {limit}"
+    verdict = str(summary["verdict"])
+    if verdict == "Pass":
+        return "Pass", "WithinLimits", ""
+    said = summary.get("reasons") or [f"the runs' verdict is {verdict}"]
+    if verdict == "Inconclusive":
+        return verdict, "Inconclusive", str(said[0])
+    return verdict, "Lost" if summary.get("lost") else "Duplicates", str(said[0])
+
+
+def _decimal(text: object) -> Decimal | None:
+    try:
+        return None if text is None else Decimal(str(text))
+    except InvalidOperation:
+        return None
+
+
+# --- the status -----------------------------------------------------------------------------------
+
+
+class _Verdict(NamedTuple):
+    type: str
+    value: bool | None
+    reason: str
+    message: str = ""
+
+
+def _plan(
+    report: ReconsumptionReport,
+    before: Mapping[str, Any],
+    draft: dict[str, Any],
+    verdicts: Sequence[_Verdict],
+    context: JobContext,
+    now: float,
+    actions: Sequence[Action],
+    events: Sequence[Event],
+    wake_after: float | None,
+) -> Plan:
+    generation = report.metadata.generation
+    made = [condition(before, *each, now=now, generation=generation) for each in verdicts]
+    draft["conditions"] = merge_conditions(before, made)
+    draft["observedGeneration"] = generation
+    draft["operatorVersion"] = context.version
+    return Plan(tuple(actions), draft, events=tuple(events), wake_after=wake_after)

@@ -1,0 +1,1 @@
+"""Topics and groups: what is to be done on which master."""

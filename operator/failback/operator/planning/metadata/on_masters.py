@@ -1,0 +1,87 @@
+"""Decide what an item on masters needs now: what Topic and SubscriptionGroup share. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.planning.metadata import items as metadata
+from failback.operator.planning.metadata.items import Config, Item, OnPair, Work
+from failback.operator.planning.observed.observed import ObservedCluster
+from failback.operator.planning.plan.types import Action, Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What the kinds do differently."""
+
+    work: Callable[[Sequence[OnPair]], Work]
+    """Item on pairs → what is to be written now."""
+    row: Callable[[Config], Mapping[str, Any]]
+    """Item in a master's table → what an entry of ``status.pairs`` has beside the common fields."""
+    warnings: Callable[[BrokerCluster], list[tuple[str, str]]]
+    """Reasons and messages of the condition Warning."""
+    remove: Callable[[list[OnPair]], tuple[Action, ...]]
+    """What deletes the item from pairs, as :func:`metadata.plan_deletion` takes it."""
+
+
+def plan_item(
+    item: Item,
+    ways: Ways,
+    status: Mapping[str, Any],
+    observed: ObservedCluster,
+    cluster: BrokerCluster | None,
+    now: float,
+    *,
+    deleting: bool,
+) -> Plan:
+    """Return what brings an item towards its spec on every master, and the status to write.
+
+    Args:
+        status: Of the resource, as stored.
+        observed: Of the cluster it names.
+        cluster: With its status; ``None`` when there is none of that name.
+        deleting: ``metadata.deletionTimestamp`` is set.
+    """
+    if deleting:
+        return metadata.plan_deletion(item, status, observed, cluster, now, ways.remove)
+    siblings = observed.topics if item.table == "topics" else observed.groups
+    refusal = metadata.early(item, cluster, siblings)
+    if refusal is not None or cluster is None:
+        found = [refusal] if refusal is not None else []
+        return metadata.settle(item, status, found, None, Work(), now)
+    pairs = metadata.find_pairs(item, cluster, observed)
+    work = ways.work(pairs)
+    verdicts = [
+        work.unready or metadata.ready(item, pairs, observed.refused),
+        metadata.synced(item, pairs),
+        metadata.warning(item, ways.warnings(cluster)),
+        *work.more,
+    ]
+    if item.is_paused or not item.is_managed:
+        work = Work()
+    rows = [_row(item, pair, ways) for pair in pairs]
+    return metadata.settle(item, status, verdicts, rows, work, now)
+
+
+def to_write(item: Item, pairs: Sequence[OnPair], refused: Mapping[str, str]) -> list[OnPair]:
+    """Return the pairs whose master has not what is wanted, and has not refused it."""
+    return [
+        pair
+        for pair in pairs
+        if pair.known and not item.is_as_wanted(pair.stored) and pair.address not in refused
+    ]
+
+
+def _row(item: Item, pair: OnPair, ways: Ways) -> dict[str, Any]:
+    """Return one entry of ``status.pairs``; what is not known is left out."""
+    if not pair.known:
+        return {"name": pair.name}
+    return {
+        "name": pair.name,
+        "onMaster": item.is_as_wanted(pair.stored),
+        "onSlaves": pair.on_slaves,
+        **ways.row(pair.stored or {}),
+    }

@@ -1,0 +1,1 @@
+"""One NameServer: what its pass decides."""

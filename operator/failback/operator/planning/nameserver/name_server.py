@@ -1,0 +1,242 @@
+"""Decide what a NameServer needs now. Pure.
+
+Its addresses come from the spec and from DNS, never from which pods are ready: a name server
+that restarts changes no broker's configuration. Growing, an address is told to brokers once its
+pod has been ready. Shrinking, brokers forget the address first, and the pod goes when they have
+polled twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from failback.operator.kinds.name_server import NameServer, NameServerSpec
+from failback.operator.planning.cluster.cluster import PAUSE
+from failback.operator.planning.cluster.conditions import Verdict
+from failback.operator.planning.cluster.release import name_server_context
+from failback.operator.planning.cluster.warnings import (
+    another_operator,
+    joined,
+    unknown_annotations,
+)
+from failback.operator.planning.observed.observed import ObservedNameServer, Pod
+from failback.operator.planning.plan.children import by_key, plan_children
+from failback.operator.planning.plan.encoding import (
+    condition,
+    find_condition,
+    from_time,
+    merge_conditions,
+    names,
+)
+from failback.operator.planning.plan.types import Event, Plan
+from failback.operator.render.context import Context
+from failback.operator.render.nameserver import addresses, statefulset_name
+from failback.operator.render.objects import render_name_server
+from failback.operator.schema.rules import violations
+
+SHRINK_SECONDS: Final = 240.0
+"""Two polls of the brokers for name servers (120 s each)."""
+_WAITING: Final = 5.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Replicas:
+    """How many pods there are to be, and which addresses brokers are told."""
+
+    pods: int
+    told: int
+    shrinking: bool = False
+
+
+def plan_name_server(
+    name_server: NameServer,
+    status: Mapping[str, Any],
+    observed: ObservedNameServer,
+    context: Context,
+    now: float,
+) -> Plan:
+    """Return what brings the name servers towards their spec, and the status to write."""
+    broken = violations(name_server)
+    if broken:
+        text = "; ".join(f"{item.rule} {item.path}: {item.message}" for item in broken[:3])
+        return _refused(name_server, status, context, now, "InvalidSpec", text)
+    replicas = _replicas(name_server, status, observed, now)
+    present = _with_replicas(name_server, replicas.pods)
+    standing = name_server_context(name_server, observed, context)
+    desired = by_key(render_name_server(present, standing))
+    taken = sorted(key for key in desired if key in observed.foreign)
+    if taken:
+        text = names(f"{kind}/{name} belongs to somebody else" for kind, name in taken)
+        return _refused(name_server, status, context, now, "NameTaken", text)
+    paused = is_paused(name_server)
+    actions, drift = plan_children(desired.values(), observed.objects)
+    if paused:
+        actions, drift = (), {}
+    told = addresses(_with_replicas(name_server, replicas.told), context)
+    ready = _ready(name_server, status, observed, replicas, told)
+    verdicts = [
+        ready,
+        Verdict(
+            "Shrinking", replicas.shrinking, "WaitsForBrokers" if replicas.shrinking else "None"
+        ),
+        Verdict("Reconciling", bool(drift), "Children" if drift else "None", _listed(drift)),
+        Verdict("Paused", paused, "Requested" if paused else "None"),
+        _warning(name_server, observed),
+    ]
+    found = {
+        **status,
+        "operatorVersion": observed.version_shown or context.version,
+        "replicas": len(observed.pods),
+        "readyReplicas": sum(_is_ready(pod) for pod in observed.pods.values()),
+        "selector": _selector(name_server),
+        "addresses": told,
+        "conditions": _conditions(name_server, status, verdicts, now),
+    }
+    if not actions and not paused and not replicas.shrinking:
+        found["observedGeneration"] = name_server.metadata.generation
+    return Plan(
+        actions=actions,
+        status=found,
+        events=_events(status, told, replicas, observed),
+        wake_after=_WAITING if replicas.shrinking or not ready.value else None,
+    )
+
+
+def is_paused(name_server: NameServer) -> bool:
+    """Tell whether nothing but the status may be written."""
+    marked = name_server.metadata.annotations.get(PAUSE) == "true"
+    return name_server.spec.suspend or marked
+
+
+def _with_replicas(name_server: NameServer, replicas: int) -> NameServer:
+    spec: NameServerSpec = name_server.spec.model_copy(
+        update={"replicas": replicas, "suspend": False}
+    )
+    return name_server.model_copy(update={"spec": spec})
+
+
+def _replicas(
+    name_server: NameServer, status: Mapping[str, Any], observed: ObservedNameServer, now: float
+) -> _Replicas:
+    """Return pods and addresses of this moment, from what brokers were told before."""
+    wanted = name_server.spec.replicas
+    told = len(status.get("addresses") or ())
+    if not told:
+        return _Replicas(wanted, wanted)
+    if wanted > told:
+        while told < wanted and _is_ready(observed.pods.get(told)):
+            told += 1
+        return _Replicas(wanted, told)
+    stored = observed.objects.get(("StatefulSet", statefulset_name(name_server)), {})
+    standing = stored.get("spec", {}).get("replicas", wanted)
+    if standing <= wanted:
+        return _Replicas(wanted, wanted)
+    begun = find_condition(status, "Shrinking")
+    since = from_time(begun["lastTransitionTime"]) if begun and begun["status"] == "True" else None
+    if since is not None and now - since >= SHRINK_SECONDS:
+        return _Replicas(wanted, wanted)
+    return _Replicas(standing, wanted, shrinking=True)
+
+
+def _is_ready(pod: Pod | None) -> bool:
+    return pod is not None and pod.ready and not pod.deleting
+
+
+def _ready(
+    name_server: NameServer,
+    status: Mapping[str, Any],
+    observed: ObservedNameServer,
+    replicas: _Replicas,
+    told: list[str],
+) -> Verdict:
+    kind, name = "Ready", statefulset_name(name_server)
+    for _, pod in sorted(observed.pods.items()):
+        if pod.problem in ("ImagePullError", "Unschedulable"):
+            return Verdict(kind, False, pod.problem, f"{pod.name}: {pod.message}")
+    unready = [index for index in range(replicas.pods) if not _is_ready(observed.pods.get(index))]
+    if unready:
+        before = find_condition(status, kind)
+        fresh = before is None or before["reason"] in ("Creating", "NameTaken", "InvalidSpec")
+        words = [_why(name, index, observed.pods.get(index)) for index in unready]
+        return Verdict(kind, False, "Creating" if fresh else "PodNotReady", names(words))
+    silent = [address for address in told if not observed.answers.get(address)]
+    if silent:
+        return Verdict(kind, False, "NotAnswering", f"no answer of {names(silent)}")
+    if replicas.shrinking:
+        return Verdict(kind, False, "Shrinking", "brokers forget the addresses that leave")
+    return Verdict(kind, True, "AllReady", "every name server answers")
+
+
+def _why(name: str, index: int, pod: Pod | None) -> str:
+    if pod is None:
+        return f"{name}-{index} does not exist"
+    return f"{name}-{index} is not ready" + (f": {pod.message}" if pod.message else "")
+
+
+def _warning(name_server: NameServer, observed: ObservedNameServer) -> Verdict:
+    found = list(another_operator(observed.rivals))
+    if unknown := unknown_annotations(name_server.metadata.annotations):
+        found.append(("UnknownAnnotation", f"{names(unknown)} is no annotation of this operator"))
+    if name_server.spec.metrics.pod_monitor.enabled and "PodMonitor" not in observed.served_kinds:
+        found.append(("PodMonitorCrdMissing", "the API server does not serve PodMonitor"))
+    return joined(found)
+
+
+def _selector(name_server: NameServer) -> str:
+    return f"failback.dev/nameserver={name_server.name},app.kubernetes.io/component=namesrv"
+
+
+def _listed(drift: Mapping[tuple[str, str], str]) -> str:
+    return names(sorted(f"{kind}/{name}" for kind, name in drift))
+
+
+def _conditions(
+    name_server: NameServer, status: Mapping[str, Any], verdicts: list[Verdict], now: float
+) -> list[dict[str, Any]]:
+    generation = name_server.metadata.generation
+    found = [
+        condition(
+            status, item.type, item.value, item.reason, item.message, now=now, generation=generation
+        )
+        for item in verdicts
+    ]
+    return merge_conditions(status, found)
+
+
+def _refused(
+    name_server: NameServer,
+    status: Mapping[str, Any],
+    context: Context,
+    now: float,
+    reason: str,
+    message: str,
+) -> Plan:
+    """Return a plan that says why nothing is done; the children stay as they are."""
+    before = find_condition(status, "Ready")
+    verdicts = [Verdict("Ready", False, reason, message)]
+    found = {
+        **status,
+        "operatorVersion": status.get("operatorVersion") or context.version,
+        "conditions": _conditions(name_server, status, verdicts, now),
+    }
+    turned = before is None or before["reason"] != reason
+    return Plan(status=found, events=(Event(reason, message, warning=True),) if turned else ())
+
+
+def _events(
+    status: Mapping[str, Any],
+    told: list[str],
+    replicas: _Replicas,
+    observed: ObservedNameServer,
+) -> tuple[Event, ...]:
+    before = list(status.get("addresses") or ())
+    if not before or before == told:
+        return ()
+    found = [Event("AddressesChanged", f"{';'.join(before)} -> {';'.join(told)}")]
+    if len(told) > len(before):
+        found.append(Event("ScaledUp", f"{len(told)} name servers"))
+    if len(told) < len(before):
+        found.append(Event("ScaledDown", f"{len(told)} name servers"))
+    return tuple(found)

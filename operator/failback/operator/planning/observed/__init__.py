@@ -1,0 +1,1 @@
+"""What a pass has seen of the world, as values."""

@@ -1,0 +1,136 @@
+"""Between values and the JSON of a status: times, ``currentOperation``, conditions. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from failback.operator.planning.plan.types import Operation
+
+MAX_MESSAGE: Final = 512
+
+
+def to_time(seconds: float) -> str:
+    """Return RFC 3339 text of a Unix time, in UTC and whole seconds."""
+    moment = datetime.datetime.fromtimestamp(int(seconds), datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def from_time(text: str | None) -> float | None:
+    """Return the Unix time of RFC 3339 text, or ``None`` when it is none."""
+    if not text:
+        return None
+    try:
+        return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return None
+
+
+def operation_to_status(operation: Operation) -> dict[str, Any]:
+    """Return ``status.currentOperation``; what is unset is left out."""
+    found: dict[str, Any] = {
+        "id": operation.id,
+        "type": operation.type,
+        "step": operation.step,
+        "pair": operation.pair,
+        "member": operation.member,
+        "startedAt": to_time(operation.started_at),
+        "stepStartedAt": to_time(operation.step_started_at),
+        "attempts": operation.attempts,
+        "blockedBy": list(operation.blocked_by),
+        "data": dict(operation.data),
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def operation_from_status(status: Mapping[str, Any]) -> Operation | None:
+    """Return the running operation that a status tells of, or ``None``."""
+    found = status.get("currentOperation")
+    if not found:
+        return None
+    return Operation(
+        id=found["id"],
+        type=found["type"],
+        step=found["step"],
+        pair=found.get("pair"),
+        member=found.get("member"),
+        started_at=from_time(found.get("startedAt")) or 0.0,
+        step_started_at=from_time(found.get("stepStartedAt")) or 0.0,
+        attempts=found.get("attempts", 0),
+        blocked_by=tuple(found.get("blockedBy", ())),
+        data=dict(found.get("data", {})),
+    )
+
+
+def find_condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any] | None:
+    """Return the condition of a type in a status, or ``None``."""
+    for condition in status.get("conditions") or ():
+        if condition["type"] == kind:
+            found: Mapping[str, Any] = condition
+            return found
+    return None
+
+
+def condition(
+    previous: Mapping[str, Any],
+    kind: str,
+    value: bool | None,
+    reason: str,
+    message: str = "",
+    *,
+    now: float,
+    generation: int,
+) -> dict[str, Any]:
+    """Return one ``metav1.Condition``; ``lastTransitionTime`` moves only with the status.
+
+    Args:
+        previous: The status before, whose condition of this type is looked up.
+        value: ``None`` is ``Unknown``.
+    """
+    text = {True: "True", False: "False", None: "Unknown"}[value]
+    old = find_condition(previous, kind)
+    since = old["lastTransitionTime"] if old and old["status"] == text else to_time(now)
+    return {
+        "type": kind,
+        "status": text,
+        "reason": reason,
+        "message": message[:MAX_MESSAGE],
+        "observedGeneration": generation,
+        "lastTransitionTime": since,
+    }
+
+
+def merge_conditions(
+    previous: Mapping[str, Any], new: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the conditions by type: the new ones over those that the status had before."""
+    found = {item["type"]: dict(item) for item in previous.get("conditions") or ()}
+    found.update({item["type"]: dict(item) for item in new})
+    return [found[kind] for kind in sorted(found)]
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the merge patch that turns ``old`` into ``new``; empty when they are equal.
+
+    Lists are replaced whole; a key that is gone becomes ``None``. A ``None`` in ``new`` is a key
+    that is not there, as no stored status holds one: to write it would be a write for nothing.
+    """
+    patch: dict[str, Any] = {key: None for key in old if new.get(key) is None}
+    for key, value in new.items():
+        have = old.get(key)
+        if value is None:
+            continue
+        if isinstance(value, Mapping) and isinstance(have, Mapping):
+            if inner := difference(have, value):
+                patch[key] = inner
+        elif key not in old or have != value:
+            patch[key] = value
+    return patch
+
+
+def names(items: Iterable[str], limit: int = 5) -> str:
+    """Return a list for a message: at most ``limit`` items, and how many more there are."""
+    found = list(items)
+    more = f" and {len(found) - limit} more" if len(found) > limit else ""
+    return ", ".join(found[:limit]) + more

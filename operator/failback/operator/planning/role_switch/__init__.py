@@ -1,0 +1,1 @@
+"""The RoleSwitch resource: its own status, beside the operation that switches."""

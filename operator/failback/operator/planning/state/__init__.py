@@ -1,0 +1,1 @@
+"""The present state of a cluster, read from its status and its members."""

@@ -1,0 +1,224 @@
+"""From objects of the API server to :class:`Pod` and :class:`Claim`. Pure."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from failback.operator.engines.catalogue import config_keys
+from failback.operator.planning.observed.observed import Claim, Object, Pod
+from failback.operator.planning.plan.encoding import from_time
+from failback.operator.render.broker import REGISTERED_GATE
+
+_IMAGE_REASONS: Final = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "ImageInspectError",
+        "RegistryUnavailable",
+    }
+)
+_STORE_EXIT: Final = 253  # System.exit(-3), which 4.9.8 uses for a store it can't load
+MAX_WORDS: Final = 256
+_LAST_LINES: Final = 5
+MAY_START: Final = frozenset({"Verified", "Unverified", "Master", "Empty"})
+"""Verdicts of the check of a member's log that let its broker start."""
+
+
+def decode_pod(item: Object) -> Pod:
+    """Return a pod as planning sees it."""
+    metadata, status = item["metadata"], item.get("status", {})
+    marks, labels = metadata.get("annotations", {}), metadata.get("labels", {})
+    ready = _condition(status, "Ready")
+    is_ready = ready.get("status") == "True"
+    problem, message = ("", "") if is_ready else _problem(item)
+    verdict = _verdict(status)
+    return Pod(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        phase=status.get("phase", "Pending"),
+        ready=is_ready,
+        deleting="deletionTimestamp" in metadata,
+        ip=status.get("podIP", ""),
+        node=item.get("spec", {}).get("nodeName", ""),
+        started_at=from_time(status.get("startTime")),
+        ready_since=from_time(ready.get("lastTransitionTime")) if is_ready else None,
+        restart_hash=marks.get("failback.dev/restart-hash", ""),
+        restarted_at=marks.get("failback.dev/restarted-at", ""),
+        revision=labels.get("controller-revision-hash", ""),
+        role=labels.get("failback.dev/role", ""),
+        gate=_gate(item),
+        restarts=sum(int(entry.get("restartCount", 0)) for entry in _main(status)),
+        problem=problem,
+        message=message,
+        image=_image(item),
+        prefix=str(verdict.get("prefix", "")),
+        prefix_message=_words(verdict),
+        tail_bytes=_tail_bytes(verdict),
+    )
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    for entry in status.get("conditions") or ():
+        if entry.get("type") == kind:
+            found: Mapping[str, Any] = entry
+            return found
+    return {}
+
+
+def _gate(item: Object) -> bool | None:
+    gates = item.get("spec", {}).get("readinessGates") or ()
+    if not any(gate.get("conditionType") == REGISTERED_GATE for gate in gates):
+        return None
+    return _condition(item.get("status", {}), REGISTERED_GATE).get("status") == "True"
+
+
+def _main(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list(status.get("containerStatuses") or ())
+
+
+def _init(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list(status.get("initContainerStatuses") or ())
+
+
+def _problem(item: Object) -> tuple[str, str]:
+    """Return what keeps a pod from being ready, with the platform's words."""
+    status = item.get("status", {})
+    scheduled = _condition(status, "PodScheduled")
+    if scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable":
+        return "Unschedulable", str(scheduled.get("message", ""))
+    for entry in (*_init(status), *_main(status)):
+        waiting = (entry.get("state") or {}).get("waiting") or {}
+        if waiting.get("reason") in _IMAGE_REASONS:
+            words = f"{entry.get('image', '')}: {waiting['reason']}: {waiting.get('message', '')}"
+            return "ImagePullError", words.removesuffix(": ")
+    for entry in (*_init(status), *_main(status)):
+        ended = _failure(entry)
+        if ended is not None:
+            return "CrashLoop", _last_words(entry, ended)
+    return "", ""
+
+
+def _failure(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return how a container that does not run now ended, if it failed."""
+    state = entry.get("state") or {}
+    if state.get("running") and not entry.get("restartCount"):
+        return None
+    for ended in (state.get("terminated"), (entry.get("lastState") or {}).get("terminated")):
+        if ended and int(ended.get("exitCode", 0)) != 0:
+            found: Mapping[str, Any] = ended
+            return found
+    return None
+
+
+def _last_words(entry: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
+    code = int(ended.get("exitCode", 0))
+    lines = str(ended.get("message") or "").strip().splitlines()[-_LAST_LINES:]
+    words = " | ".join(lines)[:MAX_WORDS]
+    text = f"{entry.get('name', 'container')} ended with exit code {code}"
+    if code == _STORE_EXIT:
+        text += f" ({_store_hint()})"
+    return f"{text}: {words}" if words else text
+
+
+@functools.cache
+def _store_hint() -> str:
+    """Return what keeps a broker from its store: the keys that its files depend on."""
+    why = config_keys()["mappedFileSizeCommitLog"].source
+    rows = [row for row in config_keys().values() if row.source == why and row.engine is None]
+    keys = f"{', '.join(row.name for row in rows[:-1])} or {rows[-1].name}"
+    return f"store was written with {keys} of another value, or a slave has no id above 0"
+
+
+def _image(item: Object) -> str:
+    for container in item.get("spec", {}).get("containers") or ():
+        if container.get("name") == "broker":
+            return str(container.get("image", ""))
+    return ""
+
+
+def _verdict(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the init container ``verify`` said last; empty when it said nothing."""
+    for entry in _init(status):
+        if entry.get("name") != "verify":
+            continue
+        for state in (entry.get("state"), entry.get("lastState")):
+            said = ((state or {}).get("terminated") or {}).get("message")
+            if said:
+                return _parsed(said)
+    return {}
+
+
+def _parsed(said: str) -> Mapping[str, Any]:
+    try:
+        verdict = json.loads(said.strip().splitlines()[-1])
+    except (ValueError, IndexError):
+        return {}
+    return verdict if isinstance(verdict, dict) else {}
+
+
+def _words(verdict: Mapping[str, Any]) -> str:
+    """Return a sentence about a verdict; the platform's numbers where they matter."""
+    prefix, end = verdict.get("prefix", ""), verdict.get("ownEnd")
+    if prefix == "TooFarBehind":
+        return f"master starts at {verdict.get('masterStart')}, slave ends at {end}"
+    words = str(verdict.get("message", ""))
+    if prefix == "Diverged":
+        words = words or str(verdict.get("detail", ""))
+    if not words and prefix and prefix not in MAY_START:
+        return f"master ends at {verdict.get('masterEnd')}, slave ends at {end}"
+    return words
+
+
+def _tail_bytes(verdict: Mapping[str, Any]) -> int | None:
+    """Return how much of a diverged log the master's lacks or has differently."""
+    end = verdict.get("ownEnd")
+    begin = verdict.get("differsAt", verdict.get("masterEnd"))
+    if verdict.get("prefix") not in ("Diverged", "SlaveAhead"):
+        return None
+    if not isinstance(end, int) or not isinstance(begin, int):
+        return None
+    return max(0, end - begin)
+
+
+def decode_claim(item: Object) -> Claim:
+    """Return a claim as planning sees it."""
+    spec, status, metadata = item.get("spec", {}), item.get("status", {}), item["metadata"]
+    resizing = _condition(status, "Resizing").get("status") == "True"
+    pending = _condition(status, "FileSystemResizePending")
+    failed = [
+        entry
+        for entry in status.get("conditions") or ()
+        if entry.get("type") in ("ControllerResizeError", "NodeResizeError")
+    ]
+    words = [str(entry.get("message", "")) for entry in failed]
+    return Claim(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        phase=status.get("phase", "Pending"),
+        requested=spec.get("resources", {}).get("requests", {}).get("storage", ""),
+        capacity=status.get("capacity", {}).get("storage", ""),
+        resizing=resizing,
+        needs_restart=pending.get("status") == "True",
+        storage_class=spec.get("storageClassName") or "",
+        message="; ".join(filter(None, words)),
+    )
+
+
+def member_of(item: Object) -> tuple[int, int] | None:
+    """Return pair and ordinal in an object's labels, or ``None``."""
+    labels = item["metadata"].get("labels", {})
+    pair, ordinal = labels.get("failback.dev/pair"), labels.get("failback.dev/member")
+    if pair is None or ordinal is None or not (pair.isdigit() and ordinal.isdigit()):
+        return None
+    return int(pair), int(ordinal)
+
+
+def is_owned(item: Object, uid: str) -> bool:
+    """Tell whether an object has our custom resource as its controller."""
+    owners: Iterable[Mapping[str, Any]] = item["metadata"].get("ownerReferences") or ()
+    return any(owner.get("uid") == uid and owner.get("controller") for owner in owners)

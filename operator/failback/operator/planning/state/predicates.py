@@ -1,0 +1,324 @@
+"""What must hold before a disruptive step: named, each a pure function of a :class:`Question`.
+
+Unknown is never good enough: a broker or name server that does not answer makes the predicate
+that needs its answer false. The names of those that are false stand in ``blockedBy``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from failback.operator.engines.catalogue import quirk
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import MemberView, ObservedCluster
+from failback.operator.planning.plan.types import Operation
+from failback.operator.planning.state import present
+
+PAUSE: Final = "failback.dev/pause-reconciliation"
+STEADY_MASTER_SECONDS: Final = 60.0
+"""How long id 0 must have had one address: two masters show as an address that alternates."""
+SYNC_PERIODS: Final = 3
+"""A slave's metadata may be so many of its synchronisation periods old."""
+SYNC_AGE: Final = "rocketmq_slave_metadata_sync_age_seconds"
+_INJECTING: Final = frozenset({"Injecting", "Recovering"})
+_BAD_PREFIX: Final = frozenset({"Diverged", "SlaveAhead"})
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """About which member of which pair, and for whom, the predicates are asked."""
+
+    cluster: BrokerCluster
+    observed: ObservedCluster
+    now: float
+    pair: int | None = None
+    """``None`` = about every pair."""
+    member: int | None = None
+    """The ordinal that the step would take away."""
+    operation: Operation | None = None
+    """Who asks."""
+    running: Operation | None = None
+    """``status.currentOperation``."""
+    master: int | None = None
+    """The pair's master member; ``None`` = as the ConfigMaps say."""
+
+    def pairs(self) -> range | tuple[int, ...]:
+        """The pairs that are asked about."""
+        return range(self.cluster.spec.pairs) if self.pair is None else (self.pair,)
+
+    def master_of(self, pair: int) -> int:
+        """The master member of a pair."""
+        if self.master is not None and pair == self.pair:
+            return self.master
+        return present.master_member(self.cluster, self.observed, pair, {})
+
+    def views(self, pair: int) -> Iterator[MemberView]:
+        """The members a pair should have."""
+        for member in present.members(self.cluster, pair):
+            yield self.observed.member(*member)
+
+    def master_view(self, pair: int) -> MemberView:
+        """The master of a pair."""
+        return self.observed.member(pair, self.master_of(pair))
+
+    def slaves(self, pair: int) -> list[MemberView]:
+        """The slaves a pair should have."""
+        master = self.master_of(pair)
+        return [view for view in self.views(pair) if view.ordinal != master]
+
+
+def not_paused(question: Question) -> bool:
+    """No pause annotation, no ``suspend``."""
+    cluster = question.cluster
+    return cluster.metadata.annotations.get(PAUSE) != "true" and not cluster.spec.suspend
+
+
+def no_other_operation(question: Question) -> bool:
+    """No operation is running, or the one that asks."""
+    running, own = question.running, question.operation
+    return running is None or (own is not None and running.id == own.id)
+
+
+def no_other_pair_disrupted(question: Question) -> bool:
+    """Every other pair has all its members ready and its master registered."""
+    return all(
+        _is_running(question, pair)
+        for pair in range(question.cluster.spec.pairs)
+        if pair != question.pair
+    )
+
+
+def _is_running(question: Question, pair: int) -> bool:
+    name = question.cluster.broker_name(pair)
+    master = question.master_view(pair)
+    return all(map(present.is_ready, question.views(pair))) and facts.is_registered(
+        question.observed, name, master, 0
+    )
+
+
+def pair_has_in_sync_slave(question: Question) -> bool:
+    """The pair keeps a ready slave that is in sync when the member goes.
+
+    A pair that has no other slave by spec keeps none: nothing is asked of it.
+    """
+    return all(_keeps_slave(question, pair) for pair in question.pairs())
+
+
+def _keeps_slave(question: Question, pair: int) -> bool:
+    others = [view for view in question.slaves(pair) if view.ordinal != question.member]
+    master = question.master_view(pair).broker
+    return not others or any(
+        present.is_ready(view) and facts.in_sync(master, view.broker, question.now)
+        for view in others
+    )
+
+
+def no_other_member_down(question: Question) -> bool:
+    """Every other member of the pair is ready."""
+    return all(
+        present.is_ready(view)
+        for pair in question.pairs()
+        for view in question.views(pair)
+        if view.ordinal != question.member
+    )
+
+
+def offsets_fresh(question: Question) -> bool:
+    """Every slave copied its master's tables within three synchronisation periods."""
+    return all(
+        _is_fresh(question, question.master_view(pair), slave)
+        for pair in question.pairs()
+        for slave in question.slaves(pair)
+    )
+
+
+def _is_fresh(question: Question, master: MemberView, slave: MemberView) -> bool:
+    metrics = (slave.broker.metrics if slave.broker else None) or {}
+    if SYNC_AGE in metrics:
+        return metrics[SYNC_AGE] <= SYNC_PERIODS * _sync_seconds(slave)
+    tables = facts.compare_metadata(master.broker, slave.broker)
+    return tables is not None and not tables.stale
+
+
+def _sync_seconds(view: MemberView) -> float:
+    engine = {"type": "failback", "version": ""}
+    if view.statefulset is not None:
+        engine = present.engine_of(view.statefulset)
+    return float(quirk("slaveSyncSeconds", engine["type"], engine["version"]))
+
+
+def metadata_equal(question: Question) -> bool:
+    """Topics and groups of every slave are those of its master."""
+    return all(
+        _tables_equal(question.master_view(pair), slave)
+        for pair in question.pairs()
+        for slave in question.slaves(pair)
+    )
+
+
+def _tables_equal(master: MemberView, slave: MemberView) -> bool:
+    one, other = master.broker, slave.broker
+    if one is None or other is None:
+        return False
+    return _holds(other.topics, one.topics) and _holds(other.groups, one.groups)
+
+
+def _holds(
+    table: Mapping[str, Mapping[str, Any]] | None, wanted: Mapping[str, Mapping[str, Any]] | None
+) -> bool:
+    if table is None or wanted is None:
+        return False
+    return all(table.get(name) == value for name, value in wanted.items())
+
+
+def name_servers_reachable(question: Question) -> bool:
+    """At least one name server answers, and most of those that do agree on each id 0."""
+    answers = [route.brokers for route in question.observed.routes if route.brokers is not None]
+    if not answers:
+        return False
+    for pair in question.pairs():
+        name = question.cluster.broker_name(pair)
+        said = Counter(answer.get(name, {}).get(0) for answer in answers)
+        if said.most_common(1)[0][1] * 2 <= len(answers):
+            return False
+    return True
+
+
+def single_master(question: Question) -> bool:
+    """One member says that it is master, all name servers have it as id 0, and for a while."""
+    return all(_has_single_master(question, pair) for pair in question.pairs())
+
+
+def _has_single_master(question: Question, pair: int) -> bool:
+    observed = question.observed
+    views = [view for (index, _), view in sorted(observed.members.items()) if index == pair]
+    masters = facts.claims_to_be_master(observed, pair)
+    silent = [v for v in views if present.is_ready(v) and facts.says_master(v.broker) is None]
+    if len(masters) != 1 or silent:
+        return False
+    own = facts.announced_addresses(masters[0])
+    answers = [route.brokers for route in observed.routes if route.brokers is not None]
+    name = question.cluster.broker_name(pair)
+    if not answers or any(answer.get(name, {}).get(0) not in own for answer in answers):
+        return False
+    since = observed.master_since.get(pair)
+    return since is not None and question.now - since >= STEADY_MASTER_SECONDS
+
+
+def prefix_verified(question: Question) -> bool:
+    """No member's log was found to differ from its master's."""
+    return not any(
+        view.pod is not None and view.pod.prefix in _BAD_PREFIX
+        for pair in question.pairs()
+        for view in question.views(pair)
+    )
+
+
+def no_chaos_running(question: Question) -> bool:
+    """No experiment injects or recovers now, unless the operation is its own."""
+    own = question.operation.data.get("experiment") if question.operation else None
+    return not any(
+        (experiment.get("status") or {}).get("phase") in _INJECTING
+        and experiment["metadata"]["name"] != own
+        for experiment in question.observed.experiments
+    )
+
+
+def pdb_allows(question: Question) -> bool:
+    """The pair's budget allows a disruption, or the pod is not ready and may go anyway."""
+    if not question.cluster.spec.pod_disruption_budget.enabled:
+        return True
+    for pair in question.pairs():
+        if question.member is not None:
+            pod = question.observed.member(pair, question.member).pod
+            if pod is not None and not pod.ready:
+                continue
+        if question.observed.budgets.get(pair, 0) < 1:
+            return False
+    return True
+
+
+def min_ready_seconds(question: Question) -> bool:
+    """The member of the cluster that became ready last has been so for ``minReadySeconds``."""
+    needed = question.cluster.spec.update_strategy.min_ready_seconds
+    pods = [view.pod for _, view in sorted(question.observed.members.items())]
+    since = [pod.ready_since for pod in pods if pod is not None and pod.ready]
+    return all(time is not None and question.now - time >= needed for time in since)
+
+
+def store_compatible(question: Question) -> bool:
+    """The wanted engine can read the stores that are there."""
+    arm = present.running_arm(question.observed) or {}
+    engine = present.arm_engine(question.cluster, arm)
+    return present.held_engine(question.cluster, question.observed, engine) is None
+
+
+def claims_settled(question: Question) -> bool:
+    """No claim of the member (of the pair, when none is named) is being resized."""
+    return not any(
+        view.claim is not None and view.claim.resizing
+        for pair in question.pairs()
+        for view in question.views(pair)
+        if question.member is None or view.ordinal == question.member
+    )
+
+
+PREDICATES: Final[Mapping[str, Callable[[Question], bool]]] = {
+    "NotPaused": not_paused,
+    "NoOtherOperation": no_other_operation,
+    "NoOtherPairDisrupted": no_other_pair_disrupted,
+    "PairHasInSyncSlave": pair_has_in_sync_slave,
+    "NoOtherMemberDown": no_other_member_down,
+    "OffsetsFresh": offsets_fresh,
+    "MetadataEqual": metadata_equal,
+    "NameServersReachable": name_servers_reachable,
+    "SingleMaster": single_master,
+    "PrefixVerified": prefix_verified,
+    "NoChaosRunning": no_chaos_running,
+    "PDBAllows": pdb_allows,
+    "MinReadySeconds": min_ready_seconds,
+    "StoreCompatible": store_compatible,
+    "ClaimsSettled": claims_settled,
+}
+
+
+def evaluate(
+    names: Iterable[str],
+    cluster: BrokerCluster,
+    observed: ObservedCluster,
+    now: float,
+    *,
+    pair: int | None = None,
+    member: int | None = None,
+    operation: Operation | None = None,
+    running: Operation | None = None,
+    master: int | None = None,
+) -> tuple[str, ...]:
+    """Return those of ``names`` that are false, in their order.
+
+    Args:
+        now: Unix time of the pass.
+        pair: The pair that the step disturbs; ``None`` = all pairs.
+        member: The ordinal that the step takes away, if one.
+        operation: The operation that asks.
+        running: ``status.currentOperation``; an operation asks only while it is that itself.
+        master: The pair's master member, when not as the ConfigMaps say.
+
+    Raises:
+        KeyError: There is no predicate of that name.
+    """
+    question = Question(
+        cluster,
+        observed,
+        now,
+        pair=pair,
+        member=member,
+        operation=operation,
+        running=running,
+        master=master,
+    )
+    return tuple(name for name in names if not PREDICATES[name](question))

@@ -1,0 +1,382 @@
+"""The CEL rules of the CRDs, as data. Each has a twin in :mod:`failback.operator.schema.rules`.
+
+CEL sees one object (and its stored predecessor as ``oldSelf``), so what needs another object is
+a condition and not a rule. Rules with ``oldSelf`` don't run on create. Everything a rule walks is
+bounded in the schema, else the API server refuses the CRD for what the rule might cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from failback.operator.kinds.chaos_experiment import ChaosExperimentSpec
+from failback.operator.schema import rule_texts as words
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule at one place: ``path`` is where it stands in the schema of ``kind``."""
+
+    id: str
+    kind: str
+    path: str
+    text: str
+    message: str
+
+    @property
+    def on_change(self) -> bool:
+        """Whether it compares with the stored object, and so does not run on create."""
+        return "oldSelf" in self.text
+
+
+def _words(words: Iterable[str]) -> str:
+    return "[" + ",".join(f"'{word}'" for word in sorted(words)) + "]"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\") + "'"
+
+
+def _unchanged(field: str) -> str:
+    return (
+        f"has(self.{field}) == has(oldSelf.{field})"
+        f" && (!has(self.{field}) || self.{field} == oldSelf.{field})"
+    )
+
+
+def _config_rules(kind: str, path: str) -> tuple[Rule, ...]:
+    managed = (
+        f"self.all(k, !(k in {_words(words.MANAGED_BROKER_KEYS)}) && !k.startsWith('storePath'))"
+    )
+    return (
+        Rule("BC8", kind, path, managed, words.MANAGED_KEY),
+        Rule("BC9", kind, path, _properties(), words.NO_BROKER_KEY),
+    )
+
+
+def _properties() -> str:
+    return (
+        f"self.all(k, k.matches({_literal(words.PROPERTY_KEY)})"
+        " && !self[k].contains('\\n') && !self[k].contains('\\r'))"
+    )
+
+
+def _engine_rule(kind: str) -> Rule:
+    text = (
+        "self.type == 'failback' ? !has(self.javaOptions)"
+        " : (!has(self.rules) || self.rules == 'compat') && has(self.version)"
+        f" && self.version.matches({_literal(words.APACHE_VERSION)})"
+    )
+    return Rule("EN1", kind, "spec.engine", text, words.ENGINE)
+
+
+def _pod_template_rules(kind: str) -> tuple[Rule, ...]:
+    variables = (
+        "!has(self.env) || self.env.all(e, !e.name.startsWith('FAILBACK_')"
+        f" && !(e.name in {_words(words.RESERVED_ENVIRONMENT)}))"
+    )
+    prefixes = "self.all(k, !k.startsWith('failback.dev/') && !k.startsWith('app.kubernetes.io/'))"
+    at = "spec.podTemplate"
+    return (
+        Rule("PT1", kind, at, variables, words.RESERVED_VARIABLE),
+        Rule("PT2", kind, f"{at}.labels", prefixes, words.RESERVED_PREFIX),
+        Rule("PT2", kind, f"{at}.annotations", prefixes, words.RESERVED_PREFIX),
+    )
+
+
+def _name_rules(kind: str, rule: str) -> tuple[Rule, ...]:
+    short = f"self.metadata.name.size() <= {words.MAX_CLUSTER_NAME}"
+    label = "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')"
+    return (
+        Rule(rule, kind, "", short, words.TOO_LONG_40),
+        Rule("NM1", kind, "", label, words.NO_DNS_LABEL),
+    )
+
+
+def _no_dot(kind: str) -> Rule:
+    return Rule("NM1", kind, "", "!self.metadata.name.contains('.')", words.HAS_DOT)
+
+
+def _reference_rules(kind: str, name: str) -> tuple[Rule, ...]:
+    same = "self.clusterRef.name == oldSelf.clusterRef.name"
+    return (
+        Rule("TP2", kind, "spec", same, words.CLUSTER_REF_FIXED),
+        Rule("TP2", kind, "spec", _unchanged(name), words.immutable(name)),
+    )
+
+
+_SYNC_OVERRIDES: Final = (
+    "!has(self.pairOverrides) || self.pairOverrides.all(p,"
+    " (has(p.masterRole) ? p.masterRole : self.masterRole) != 'SYNC_MASTER'"
+    " || (has(p.slavesPerPair) ? p.slavesPerPair : self.slavesPerPair) >= 1)"
+)
+
+
+def _characters(table: str) -> str:
+    """Return the expression for the length of an optional map of texts."""
+    return f"(has({table}) ? {table}.map(k, k.size() + {table}[k].size()).sum() : 0)"
+
+
+_CONFIG_LENGTH: Final = (
+    f"{_characters('self.config')} + (has(self.pairOverrides)"
+    f" ? self.pairOverrides.map(p, {_characters('p.config')}).sum() : 0)"
+    f" <= {words.MAX_CONFIG_CHARACTERS}"
+)
+_BROKER_CLUSTER: Final = (
+    *_name_rules("BrokerCluster", "BC1"),
+    Rule(
+        "BC2",
+        "BrokerCluster",
+        "spec",
+        "has(self.nameServerRef) != has(self.nameServerAddresses)",
+        words.NAME_SERVERS,
+    ),
+    *(
+        Rule("BC3", "BrokerCluster", "spec", _unchanged(field), words.immutable(field))
+        for field in ("clusterName", "brokerNamePrefix")
+    ),
+    Rule(
+        "BC4",
+        "BrokerCluster",
+        "spec.storage",
+        f"self.type == oldSelf.type && {_unchanged('storageClassName')}",
+        words.STORAGE_FIXED,
+    ),
+    Rule(
+        "BC5",
+        "BrokerCluster",
+        "spec.storage",
+        "self.type == 'ephemeral' || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
+        words.NO_SHRINKING,
+    ),
+    Rule(
+        "BC6",
+        "BrokerCluster",
+        "spec",
+        f"(self.masterRole != 'SYNC_MASTER' || self.slavesPerPair >= 1) && ({_SYNC_OVERRIDES})",
+        words.NEEDS_SLAVE,
+    ),
+    Rule(
+        "BC7",
+        "BrokerCluster",
+        "spec",
+        "!has(self.sync) || !has(self.sync.inSyncReplicas)"
+        " || self.sync.inSyncReplicas <= self.slavesPerPair + 1",
+        words.TOO_MANY_IN_SYNC,
+    ),
+    *_config_rules("BrokerCluster", "spec.config"),
+    *_config_rules("BrokerCluster", "spec.pairOverrides[].config"),
+    Rule(
+        "BC10",
+        "BrokerCluster",
+        "spec.pairOverrides[]",
+        "!has(self.masterMember) || !has(self.slavesPerPair)"
+        " || self.masterMember <= self.slavesPerPair",
+        words.NO_SUCH_MEMBER,
+    ),
+    Rule(
+        "BC11",
+        "BrokerCluster",
+        "spec",
+        "!has(self.pairOverrides) || self.pairOverrides.all(p, !has(p.masterMember)"
+        " || has(p.slavesPerPair) || p.masterMember <= self.slavesPerPair)",
+        words.NO_SUCH_MEMBER,
+    ),
+    Rule(
+        "BC12",
+        "BrokerCluster",
+        "spec.networking",
+        "(self.brokerAddress == 'external') == has(self.externalTemplate)",
+        words.EXTERNAL_TEMPLATE,
+    ),
+    Rule(
+        "BC12",
+        "BrokerCluster",
+        "spec.networking",
+        "self.listenPort == oldSelf.listenPort",
+        words.LISTEN_PORT_FIXED,
+    ),
+    Rule(
+        "BC13",
+        "BrokerCluster",
+        "spec.lifecycle",
+        "self.drainSeconds <= self.terminationGracePeriodSeconds - 10",
+        words.DRAIN_TOO_LONG,
+    ),
+    Rule(
+        "BC14",
+        "BrokerCluster",
+        "spec",
+        "self.storage.type == 'ephemeral' || ("
+        f"quantity(self.storage.size).compareTo(quantity('{words.SMALLEST_STORE}')) >= 0"
+        " && (!has(self.pairOverrides) || self.pairOverrides.all(p, !has(p.storageSize)"
+        f" || quantity(p.storageSize).compareTo(quantity('{words.SMALLEST_STORE}')) >= 0)))",
+        words.STORE_TOO_SMALL,
+    ),
+    Rule("BC15", "BrokerCluster", "spec", _CONFIG_LENGTH, words.CONFIG_TOO_LARGE),
+    _engine_rule("BrokerCluster"),
+    *_pod_template_rules("BrokerCluster"),
+)
+_NAME_SERVER: Final = (
+    *_name_rules("NameServer", "NS1"),
+    Rule("NS1", "NameServer", "spec", "self.port == oldSelf.port", words.PORT_FIXED),
+    Rule(
+        "NS2",
+        "NameServer",
+        "spec.config",
+        f"self.all(k, !(k in {_words(words.MANAGED_NAMESRV_KEYS)}))",
+        words.MANAGED_KEY,
+    ),
+    Rule("NS2", "NameServer", "spec.config", _properties(), words.NO_NAMESRV_KEY),
+    _engine_rule("NameServer"),
+    *_pod_template_rules("NameServer"),
+)
+_TOPIC: Final = (
+    _no_dot("Topic"),
+    Rule(
+        "TP1",
+        "Topic",
+        "spec",
+        "self.readQueueNums >= self.writeQueueNums",
+        words.READS_COVER_WRITES,
+    ),
+    *_reference_rules("Topic", "topicName"),
+    Rule(
+        "TP3",
+        "Topic",
+        "spec",
+        f"!has(self.topicName) || self.topicName.matches({_literal(words.NAME_CHARACTERS)})",
+        words.NO_TOPIC_NAME,
+    ),
+    Rule(
+        "TP3",
+        "Topic",
+        "",
+        "has(self.spec.topicName) || self.metadata.name.size() <= 127",
+        words.NO_TOPIC_NAME,
+    ),
+    Rule(
+        "TP3",
+        "Topic",
+        "spec",
+        f"!has(self.topicName) || !(self.topicName in {_words(words.SYSTEM_TOPICS)})",
+        words.SYSTEM_TOPIC,
+    ),
+)
+_GROUP: Final = (
+    _no_dot("SubscriptionGroup"),
+    *_reference_rules("SubscriptionGroup", "groupName"),
+    Rule(
+        "SG1",
+        "SubscriptionGroup",
+        "spec",
+        "!has(self.groupName) || self.groupName.size() <= 120",
+        words.GROUP_TOO_LONG,
+    ),
+    Rule(
+        "SG1",
+        "SubscriptionGroup",
+        "",
+        "has(self.spec.groupName) || self.metadata.name.size() <= 120",
+        words.GROUP_TOO_LONG,
+    ),
+    Rule(
+        "SG3",
+        "SubscriptionGroup",
+        "spec",
+        f"!has(self.groupName) || self.groupName.matches({_literal(words.NAME_CHARACTERS)})",
+        words.NO_GROUP_NAME,
+    ),
+    Rule(
+        "SG2",
+        "SubscriptionGroup",
+        "spec",
+        "self.deletionPolicy == 'Delete' || !self.removeOffsets",
+        words.OFFSETS_KEPT,
+    ),
+)
+_ROLE_SWITCH: Final = (
+    _no_dot("RoleSwitch"),
+    Rule("ON1", "RoleSwitch", "spec", "self == oldSelf", words.ONE_SHOT),
+)
+
+
+def _only_abort_changes() -> str:
+    fields = [info.alias or name for name, info in ChaosExperimentSpec.model_fields.items()]
+    same = [f"({_unchanged(field)})" for field in fields if field != "abort"]
+    return " && ".join([*same, "(!oldSelf.abort || self.abort)"])
+
+
+def _target_rules() -> tuple[Rule, ...]:
+    text = (
+        "!(has(self.pair) && has(self.pairSelector))"
+        " && (!has(self.mode) || !(self.mode in ['fixed','fixed-percent','random-max-percent'])"
+        " || has(self.value))"
+    )
+    return tuple(
+        Rule("CX2", "ChaosExperiment", f"{path}.target", text, words.TARGET)
+        for path in ("spec.faults[]", "spec.arms[].faults[]")
+    )
+
+
+_CHAOS_EXPERIMENT: Final = (
+    _no_dot("ChaosExperiment"),
+    Rule(
+        "CX4",
+        "ChaosExperiment",
+        "",
+        f"self.metadata.name.size() <= {words.MAX_EXPERIMENT_NAME}",
+        words.TOO_LONG_63,
+    ),
+    Rule("CX1", "ChaosExperiment", "spec", _only_abort_changes(), words.ONLY_ABORT),
+    *_target_rules(),
+    Rule(
+        "CX3",
+        "ChaosExperiment",
+        "spec",
+        "!has(self.faults) || self.faults.all(f, self.faults.exists_one(g, g.id == f.id))",
+        words.FAULT_IDS,
+    ),
+    Rule(
+        "CX5",
+        "ChaosExperiment",
+        "spec",
+        "double(self.timeScale) >= 0.05 && double(self.timeScale) <= 1.0",
+        words.TIME_SCALE,
+    ),
+    *_config_rules("ChaosExperiment", "spec.arms[].brokerConfig"),
+)
+_REPORT: Final = (
+    _no_dot("ReconsumptionReport"),
+    Rule("ON1", "ReconsumptionReport", "spec", "self == oldSelf", words.ONE_SHOT),
+    Rule(
+        "RR1",
+        "ReconsumptionReport",
+        "spec",
+        "has(self.experimentRef) != has(self.inputs)",
+        words.REPORT_INPUT,
+    ),
+    Rule(
+        "RR2",
+        "ReconsumptionReport",
+        "spec.inputs",
+        "has(self.claimName) != has(self.uri)",
+        words.ONE_INPUT,
+    ),
+)
+RULES: Final[tuple[Rule, ...]] = (
+    *_NAME_SERVER,
+    *_BROKER_CLUSTER,
+    *_TOPIC,
+    *_GROUP,
+    *_ROLE_SWITCH,
+    *_CHAOS_EXPERIMENT,
+    *_REPORT,
+)
+
+
+def rules_of(kind: str) -> tuple[Rule, ...]:
+    """Return the rules of one kind, in the order in which they stand in the CRD."""
+    return tuple(rule for rule in RULES if rule.kind == kind)

@@ -1,0 +1,390 @@
+"""CustomResourceDefinitions from the models: structural schemas, columns, CEL rules. Pure.
+
+Called by ``failback operator crds``, which writes the files of ``charts/failback/crds-src``.
+The schema of a field is the model's; its description is the docstring under the field.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+from ruamel.yaml import YAML
+
+from failback.operator.schema.cel import rules_of
+from failback.operator.schema.decoding import KINDS
+
+GROUP: Final = "failback.dev"
+VERSION: Final = "v1alpha1"
+CATEGORY: Final = "failback"
+_INT64: Final = 2**63 - 1
+_PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of ``kubectl get``; ``wide`` ones need ``-o wide``."""
+
+    name: str
+    path: str
+    type: str = "string"
+    wide: bool = False
+
+
+def _condition(kind: str) -> str:
+    return f'.status.conditions[?(@.type=="{kind}")].status'
+
+
+_AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What a CRD has besides the schema."""
+
+    short: str
+    columns: tuple[Column, ...]
+    selectable: tuple[str, ...] = ()
+    scale: Mapping[str, str] = field(default_factory=dict)
+
+
+DEFINITIONS: Final[dict[str, Definition]] = {
+    "NameServer": Definition(
+        "fns",
+        (
+            Column("Ready", _condition("Ready")),
+            Column("Replicas", ".spec.replicas", "integer"),
+            Column("Addresses", ".status.addresses", wide=True),
+            _AGE,
+        ),
+        scale={
+            "specReplicasPath": ".spec.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        },
+    ),
+    "BrokerCluster": Definition(
+        "fbc",
+        (
+            Column("Ready", _condition("Ready")),
+            Column("Pairs", ".spec.pairs", "integer"),
+            Column("Ready-Pairs", ".status.readyPairs", "integer"),
+            Column("Role", ".spec.masterRole"),
+            Column("Flush", ".spec.flushDiskType"),
+            Column("SlaveRead", ".spec.slaveReadEnable", "boolean"),
+            Column("Engine", ".spec.engine.type", wide=True),
+            Column("Operation", ".status.currentOperation.type", wide=True),
+            Column("Step", ".status.currentOperation.step", wide=True),
+            _AGE,
+        ),
+        scale={
+            "specReplicasPath": ".spec.pairs",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        },
+    ),
+    "Topic": Definition(
+        "fbt",
+        (
+            Column("Ready", _condition("Ready")),
+            Column("Synced", _condition("Synced")),
+            Column("Cluster", ".spec.clusterRef.name"),
+            Column("Topic", ".status.topicName"),
+            Column("Read", ".spec.readQueueNums", "integer"),
+            Column("Write", ".spec.writeQueueNums", "integer"),
+            Column("Perm", ".spec.perm", "integer"),
+            _AGE,
+        ),
+        selectable=(".spec.clusterRef.name",),
+    ),
+    "SubscriptionGroup": Definition(
+        "fbg",
+        (
+            Column("Ready", _condition("Ready")),
+            Column("Synced", _condition("Synced")),
+            Column("Cluster", ".spec.clusterRef.name"),
+            Column("Group", ".status.groupName"),
+            Column("RetryMax", ".spec.retryMaxTimes", "integer"),
+            _AGE,
+        ),
+        selectable=(".spec.clusterRef.name",),
+    ),
+    "RoleSwitch": Definition(
+        "fbs",
+        (
+            Column("Cluster", ".spec.clusterRef.name"),
+            Column("Pair", ".spec.pair", "integer"),
+            Column("From", ".status.fromMember"),
+            Column("To", ".status.toMember"),
+            Column("Phase", ".status.phase"),
+            Column("Safe", _condition("Safe")),
+            _AGE,
+        ),
+        selectable=(".spec.clusterRef.name",),
+    ),
+    "ChaosExperiment": Definition(
+        "fbx",
+        (
+            Column("Cluster", ".spec.clusterRef.name"),
+            Column("Fault", ".spec.faults[0].fault"),
+            Column("Phase", ".status.phase"),
+            Column("Arm", ".status.activeArm"),
+            Column("Runs", ".status.runs[*].verdict", wide=True),
+            _AGE,
+        ),
+        selectable=(".spec.clusterRef.name",),
+    ),
+    "ReconsumptionReport": Definition(
+        "fbr",
+        (
+            Column("Verdict", ".status.verdict"),
+            Column("Dup-Ratio", ".status.duplicateRatio"),
+            Column("Lost", ".status.lost", "integer"),
+            Column("Rewound", ".status.rewoundOffsets", "integer"),
+            Column("Experiment", ".spec.experimentRef.name", wide=True),
+            _AGE,
+        ),
+    ),
+}
+
+
+def plural_of(kind: str) -> str:
+    """Return the resource name of a kind: ``BrokerCluster`` → ``brokerclusters``."""
+    return f"{kind.lower()}es" if kind.endswith("ch") else f"{kind.lower()}s"
+
+
+def crd_of(kind: str) -> Schema:
+    """Return the CustomResourceDefinition of one kind."""
+    definition = DEFINITIONS[kind]
+    plural = plural_of(kind)
+    subresources: Schema = {"status": {}}
+    if definition.scale:
+        subresources["scale"] = dict(definition.scale)
+    version: Schema = {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": [_column(column) for column in definition.columns],
+        "schema": {"openAPIV3Schema": schema_of(kind)},
+        "subresources": subresources,
+    }
+    if definition.selectable:
+        version["selectableFields"] = [{"jsonPath": path} for path in definition.selectable]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "kind": kind,
+                "listKind": f"{kind}List",
+                "plural": plural,
+                "singular": kind.lower(),
+                "shortNames": [definition.short],
+                "categories": [CATEGORY],
+            },
+            "conversion": {"strategy": "None"},
+            "versions": [version],
+        },
+    }
+
+
+def crd_files() -> dict[str, str]:
+    """Return name and text of the file of every CRD."""
+    return {f"{plural_of(kind)}.yaml": _yaml_text(crd_of(kind)) for kind in KINDS}
+
+
+@functools.cache
+def schema_of(kind: str) -> Schema:
+    """Return the structural schema of one kind, rules included."""
+    model = KINDS[kind]
+    spec = _schema_of_model(model.model_fields["spec"].annotation)
+    if not model.model_fields["spec"].is_required():
+        spec["default"] = _filled({}, spec)
+    schema: Schema = {
+        "type": "object",
+        "description": _sentence(model.__doc__ or ""),
+        "properties": {
+            "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}"},
+            "kind": {"type": "string", "description": kind},
+            "metadata": {"type": "object"},
+            "spec": spec,
+            "status": _nullable(_schema_of_model(model.status_model)),
+        },
+    }
+    if model.model_fields["spec"].is_required():
+        schema["required"] = ["spec"]
+    _add_rules(kind, schema)
+    return schema
+
+
+def _column(column: Column) -> Schema:
+    row: Schema = {"name": column.name, "type": column.type, "jsonPath": column.path}
+    if column.wide:
+        row["priority"] = 1
+    return row
+
+
+class _FactoriesAsDefaults(GenerateJsonSchema):
+    """JSON schema in which a nested model's default is written out as its set fields."""
+
+    def get_default_value(self, schema: Any) -> Any:
+        if "default_factory" in schema:
+            return _plain(schema["default_factory"]())
+        return super().get_default_value(schema)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    if isinstance(value, (list, tuple)):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _schema_of_model(model: Any) -> Schema:
+    source = model.model_json_schema(by_alias=True, schema_generator=_FactoriesAsDefaults)
+    return _structural(source, source.get("$defs", {}))
+
+
+def _nullable(node: Schema) -> Schema:
+    """Allow null wherever a field may be left out: what is not known is written so in a list."""
+    for name, field_schema in node.get("properties", {}).items():
+        if name not in node.get("required", ()) and "default" not in field_schema:
+            field_schema["nullable"] = True
+        _nullable(field_schema)
+    if "items" in node:
+        _nullable(node["items"])
+    return node
+
+
+def _structural(node: Schema, shared: Mapping[str, Schema]) -> Schema:
+    """Return ``node`` in the dialect of the API server: no references, no unions with null."""
+    if "$ref" in node:
+        target = shared[node["$ref"].rsplit("/", 1)[1]]
+        beside = {key: value for key, value in node.items() if key != "$ref"}
+        return _structural({**target, **beside}, shared)
+    if _PRESERVE in node and "anyOf" in node:  # a union that no structural type can say
+        return _kept(node, {_PRESERVE: True})
+    if "anyOf" in node and "x-kubernetes-int-or-string" not in node:
+        (only,) = [each for each in node["anyOf"] if each.get("type") != "null"]
+        beside = {key: value for key, value in node.items() if key != "anyOf"}
+        return _structural({**only, **beside}, shared)
+    return _kept(node, _typed(node, shared))
+
+
+def _typed(node: Schema, shared: Mapping[str, Schema]) -> Schema:
+    if "properties" in node:
+        out: Schema = {
+            "type": "object",
+            "properties": {
+                name: _structural(each, shared) for name, each in node["properties"].items()
+            },
+        }
+        if node.get("required"):
+            out["required"] = sorted(node["required"])
+        return out
+    if node.get("type") == "array":
+        return {"type": "array", "items": _structural(node["items"], shared)}
+    if node.get("type") == "object":
+        values = node.get("additionalProperties")
+        if not isinstance(values, dict) or _is_mixed(values):
+            return {"type": "object", _PRESERVE: True}
+        return {"type": "object", "additionalProperties": _structural(values, shared)}
+    if "x-kubernetes-int-or-string" in node:
+        return {"anyOf": node["anyOf"], "x-kubernetes-int-or-string": True}
+    if "const" in node:
+        return {"type": node["type"], "enum": [node["const"]]}
+    return {"type": node["type"], **({"enum": node["enum"]} if "enum" in node else {})}
+
+
+def _is_mixed(values: Schema) -> bool:
+    return len([each for each in values.get("anyOf", ()) if each.get("type") != "null"]) > 1 and (
+        "x-kubernetes-int-or-string" not in values
+    )
+
+
+_VALUE_KEYS: Final = (
+    "format",
+    "pattern",
+    "minLength",
+    "maxLength",
+    "minimum",
+    "maximum",
+    "minItems",
+    "maxItems",
+    "maxProperties",
+    "x-kubernetes-list-type",
+    "x-kubernetes-list-map-keys",
+)
+
+
+def _kept(node: Schema, out: Schema) -> Schema:
+    """Add what the API server and we spell alike."""
+    if description := _sentence(node.get("description", "")):
+        out["description"] = description
+    default = node.get("default")
+    if isinstance(default, dict) and "properties" in out:
+        default = _filled(default, out)
+    if default not in (None, [], {}):
+        out["default"] = default
+    for key in _VALUE_KEYS:
+        if key in node:
+            out[key] = node[key]
+    for exclusive, inclusive in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
+        if exclusive in node:
+            out[inclusive], out[exclusive] = node[exclusive], True
+    if out.get("maximum") == _INT64:  # the server keeps bounds as doubles, which can't say this one
+        del out["maximum"]
+        out["format"] = "int64"
+    return out
+
+
+def _filled(value: Schema, node: Schema) -> Schema:
+    """Return a default with the defaults of its own fields: rules are tried on it as it stands."""
+    inner = {
+        name: each["default"] for name, each in node["properties"].items() if "default" in each
+    }
+    return {**inner, **value}
+
+
+def _sentence(text: str) -> str:
+    """Return a docstring as paragraphs of one line each."""
+    paragraphs = text.replace("``", "").strip().split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _add_rules(kind: str, schema: Schema) -> None:
+    for rule in rules_of(kind):
+        node = _at(schema, rule.path)
+        entry = {"rule": rule.text, "message": rule.message}
+        node.setdefault("x-kubernetes-validations", []).append(entry)
+
+
+def _at(schema: Schema, path: str) -> Schema:
+    """Return the node at a path such as ``spec.pairOverrides[].config``."""
+    node = schema
+    for part in filter(None, path.split(".")):
+        node = node["properties"][part.removesuffix("[]")]
+        if part.endswith("[]"):
+            node = node["items"]
+    return node
+
+
+def _yaml_text(document: Schema) -> str:
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # declared as None
+    yaml.width = 100
+    stream = io.StringIO()
+    yaml.dump(document, stream)
+    return f"# Generated by `failback operator crds`; do not edit.\n{stream.getvalue()}"

@@ -1,0 +1,195 @@
+"""Custom resources: decoding one document, and loading files of them.
+
+``decode`` turns a mapping into a model or raises :class:`Invalid`, which names the field;
+``load_resources`` (from :mod:`failback.operator.schema.loading`) adds the file and the line.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from failback.operator.kinds.base import (
+    API_VERSION,
+    Engine,
+    Metadata,
+    Model,
+    Resource,
+    parse_quantity,
+)
+from failback.operator.kinds.broker_cluster import BrokerCluster, Pair
+from failback.operator.kinds.chaos_experiment import ChaosExperiment
+from failback.operator.kinds.name_server import NameServer
+from failback.operator.kinds.reconsumption_report import ReconsumptionReport
+from failback.operator.kinds.role_switch import RoleSwitch
+from failback.operator.kinds.subscription_group import SubscriptionGroup
+from failback.operator.kinds.topic import Topic
+from failback.operator.schema.rules import Violation, violations
+
+__all__ = [
+    "API_VERSION",
+    "KINDS",
+    "BrokerCluster",
+    "ChaosExperiment",
+    "Engine",
+    "Invalid",
+    "Metadata",
+    "Model",
+    "NameServer",
+    "Pair",
+    "ReconsumptionReport",
+    "Resource",
+    "RoleSwitch",
+    "SubscriptionGroup",
+    "Topic",
+    "Violation",
+    "decode",
+    "parse_quantity",
+    "validate",
+]
+
+KINDS: Final[dict[str, type[Resource]]] = {
+    "NameServer": NameServer,
+    "BrokerCluster": BrokerCluster,
+    "Topic": Topic,
+    "SubscriptionGroup": SubscriptionGroup,
+    "RoleSwitch": RoleSwitch,
+    "ChaosExperiment": ChaosExperiment,
+    "ReconsumptionReport": ReconsumptionReport,
+}
+
+
+class Invalid(ValueError):
+    """A document is not a valid object: the path of the field, and the problem."""
+
+    def __init__(self, path: tuple[str | int, ...], problem: str) -> None:
+        super().__init__(f"{path_text(path)}: {problem}")
+        self.path = path
+        self.problem = problem
+
+
+def decode(document: Mapping[str, Any]) -> Resource:
+    """Return the model of one object of our kinds.
+
+    Raises:
+        Invalid: The first thing that is wrong with it.
+    """
+    kind = document.get("kind")
+    model = KINDS.get(str(kind))
+    if model is None:
+        raise Invalid(("kind",), f'unknown kind "{kind}"{did_you_mean(str(kind), KINDS)}')
+    try:
+        resource = model.model_validate(dict(document))
+    except ValidationError as error:
+        raise _invalid(model, error.errors(include_url=False)) from None
+    broken = violations(resource)
+    if broken:
+        first = broken[0]
+        raise Invalid(path_parts(first.field or first.path), first.detail or first.message)
+    return resource
+
+
+def validate(
+    kind: str, new: Mapping[str, Any], old: Mapping[str, Any] | None = None
+) -> list[Violation]:
+    """Return the rules that ``new`` breaks: the schema as rule ``schema``, then the CEL twins."""
+    try:
+        resource = KINDS[kind].model_validate(dict(new))
+    except ValidationError as error:
+        problem = _invalid(KINDS[kind], error.errors(include_url=False))
+        return [Violation("schema", path_text(problem.path), problem.problem)]
+    return violations(resource, KINDS[kind].model_validate(dict(old)) if old else None)
+
+
+def path_text(path: Iterable[str | int]) -> str:
+    """Return a path as people write it: ``spec.pairOverrides[1].config``."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}"
+    return text.removeprefix(".")
+
+
+def path_parts(text: str) -> tuple[str | int, ...]:
+    """Return the parts of a path: the inverse of :func:`path_text` for our field names."""
+    parts: list[str | int] = []
+    for word in text.split("."):
+        name, _, index = word.partition("[")
+        parts.append(name)
+        if index:
+            parts.append(int(index.rstrip("]")))
+    return tuple(parts)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ``, did you mean "X"?``, or nothing when no known word is near."""
+    near = _nearest(word, known)
+    return f', did you mean "{near}"?' if near else ""
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return near[0] if near else ""
+
+
+def _invalid(model: type[BaseModel], errors: Sequence[ErrorDetails]) -> Invalid:
+    # An unknown field explains a missing one (spec.nameServerref), so it is told first.
+    first = min(errors, key=lambda error: error["type"] != "extra_forbidden")
+    location = tuple(part for part in first["loc"] if part != "[key]")
+    return Invalid(location, _problem(model, location, first))
+
+
+def _problem(model: type[BaseModel], location: tuple[int | str, ...], error: ErrorDetails) -> str:
+    kind, limits, got = error["type"], error.get("ctx", {}), json.dumps(error["input"], default=str)
+    if kind == "extra_forbidden":
+        parent = _model_at(model, location[:-1])
+        known = [field.alias or name for name, field in parent.model_fields.items()]
+        near = _nearest(str(location[-1]), known)
+        return f"unknown field, did you mean {near}" if near else "unknown field"
+    if kind == "missing":
+        return "is required"
+    if kind == "value_error":
+        return str(limits["error"])
+    if kind == "string_type":
+        return f"must be a string, got {got}" + (
+            "; put it in quotes" if isinstance(error["input"], (int, float, bool)) else ""
+        )
+    expectation = {
+        "int_type": "must be an integer",
+        "bool_type": "must be true or false",
+        "list_type": "must be a list",
+        "dict_type": "must be a mapping",
+        "model_type": "must be a mapping",
+        "literal_error": f"must be {limits.get('expected')}",
+        "greater_than_equal": f"must be at least {limits.get('ge')}",
+        "less_than_equal": f"must be at most {limits.get('le')}",
+        "string_pattern_mismatch": f"must match {limits.get('pattern')}",
+        "string_too_short": "must not be empty",
+    }.get(kind)
+    if expectation is not None:
+        return f"{expectation}, got {got}"
+    return error["msg"][0].lower() + error["msg"][1:]
+
+
+def _model_at(model: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel]:
+    for part in path:
+        if isinstance(part, int):
+            continue
+        for name, field in model.model_fields.items():
+            if part in (name, field.alias):
+                model = _model_of(field.annotation) or model
+    return model
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for argument in typing.get_args(annotation):
+        if found := _model_of(argument):
+            return found
+    return None
