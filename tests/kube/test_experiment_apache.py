@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from failback.chaos.cluster.target import Deadline, Injection
+from failback.chaos.cluster.view import Member, ProcessState
 from failback.chaos.errors import TargetError
-from failback.chaos.kube.target import KubernetesTarget
-from failback.chaos.target import Deadline, Injection
-from failback.chaos.view import Member, ProcessState
+from failback.chaos.targets.kube.target import KubernetesTarget
 from failback.operator.render.context import kubernetes_context
 from failback.operator.render.objects import render
 from failback.operator.schema.decoding import decode

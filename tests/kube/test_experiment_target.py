@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from failback.chaos.cluster.target import Deadline, Injection
+from failback.chaos.cluster.view import Member, ProcessState
 from failback.chaos.errors import GuardRefused, NotHealed, TargetError
-from failback.chaos.kube.lease import KubeLease
-from failback.chaos.kube.target import KubernetesTarget
-from failback.chaos.target import Deadline, Injection
-from failback.chaos.view import Member, ProcessState
+from failback.chaos.targets.kube.lease import KubeLease
+from failback.chaos.targets.kube.target import KubernetesTarget
 from tests.support.kube_chaos import (
     allow,
     experiment_text,

@@ -11,7 +11,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
-from failback.chaos.wire import WireConnection
+from failback.chaos.cluster.wire import WireConnection
 from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import RequestCode
 from tests.support.chaos_lab import LocalCluster

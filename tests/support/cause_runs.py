@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.analytics.report import report
-from failback.chaos.outcome import RunOutcome
-from failback.chaos.run import run_arm
-from failback.chaos.spec import ChaosExperiment
+from failback.chaos.experiment.spec import ChaosExperiment
+from failback.chaos.run.outcome import RunOutcome
+from failback.chaos.run.run import run_arm
 from tests.support.chaos_lab import TIME_SCALE, LocalCluster, experiment, running_cluster
 from tests.support.resources import as_file, resource
 

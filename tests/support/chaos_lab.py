@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from failback.chaos.local import ControlSocket, LocalTarget
-from failback.chaos.outcome import RunOutcome
-from failback.chaos.place import Place
-from failback.chaos.run import run_arm
-from failback.chaos.spec import ChaosExperiment, parse_experiment
+from failback.chaos.experiment.spec import ChaosExperiment, parse_experiment
+from failback.chaos.run.outcome import RunOutcome
+from failback.chaos.run.run import run_arm
+from failback.chaos.targets.local import ControlSocket, LocalTarget
+from failback.chaos.targets.location import Place
 from tests.support.processes import failback_command, failback_environment
 
 TIME_SCALE = 0.1

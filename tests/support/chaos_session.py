@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from failback.chaos import session as sessions
-from failback.chaos.recorder import Recorder
-from failback.chaos.runfolder import RunFolder
-from failback.chaos.schedule import plan_run
+from failback.chaos.cluster.wire import now
+from failback.chaos.experiment.schedule import plan_run
+from failback.chaos.experiment.spec import load_experiment
+from failback.chaos.recorder.recorder import Recorder
+from failback.chaos.recorder.witness import PeerEvent
+from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.session import Session
-from failback.chaos.spec import load_experiment
-from failback.chaos.wire import now
-from failback.chaos.witness import PeerEvent
 from tests.support.fake_target import FakeTarget
 
 EXPERIMENT = Path(__file__).parents[1] / "unit/chaos/data/kill-then-restart.yaml"

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from failback.chaos.catalogue import CATALOGUE
-from failback.chaos.errors import GuardRefused, TargetError
-from failback.chaos.target import Deadline, FileStat, Injection
-from failback.chaos.view import (
+from failback.chaos.cluster.target import Deadline, FileStat, Injection
+from failback.chaos.cluster.view import (
     ClusterView,
     DeathRecord,
     LogLine,
@@ -21,7 +19,9 @@ from failback.chaos.view import (
     SignalReceipt,
     StopReceipt,
 )
-from failback.chaos.wire import now
+from failback.chaos.cluster.wire import now
+from failback.chaos.errors import GuardRefused, TargetError
+from failback.chaos.experiment.catalogue import CATALOGUE
 
 
 class FakeTarget:

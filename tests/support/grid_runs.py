@@ -19,8 +19,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from failback.chaos.runfolder import RunFolder
-from failback.chaos.spec import parse_experiment
+from failback.chaos.experiment.spec import parse_experiment
+from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.workload.life import BEAT_SECONDS
 from tests.support.chaos_lab import LocalCluster, rows, running_cluster
 from tests.support.predictor_grid import FAULTS, REPETITIONS, SETTINGS, Kept, Setting, group_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from failback.chaos.wire import FOUND, WireConnection
+from failback.chaos.cluster.wire import FOUND, WireConnection
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, parse_lab_id
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLE_OF_CODE, order

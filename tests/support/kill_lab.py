@@ -21,10 +21,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from failback.chaos import processes
+from failback.chaos.cluster import processes
+from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.errors import TargetError
-from failback.chaos.local import ControlSocket
-from failback.chaos.wire import WireConnection
+from failback.chaos.targets.local import ControlSocket
 from tests.support.polling import SCALE, wait_until
 from tests.support.processes import ROOT, TestProcess, failback_command, failback_environment
 

@@ -6,8 +6,8 @@ import json
 import time
 from typing import Any
 
-from failback.chaos.kube.api import KubeApi
-from failback.chaos.kube.target import KubernetesTarget
+from failback.chaos.targets.kube.api import KubeApi
+from failback.chaos.targets.kube.target import KubernetesTarget
 from failback.operator.render.context import kubernetes_context
 from failback.operator.render.objects import render
 from failback.operator.schema.decoding import decode

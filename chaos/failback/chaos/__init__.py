@@ -22,6 +22,6 @@ def discover(discover_system: bool = True) -> Any:
     )
 
     discovery = initialize_discovery_result("failback-chaos", __version__, "rocketmq")
-    discovery["activities"].extend(discover_actions("failback.chaos.actions"))
-    discovery["activities"].extend(discover_probes("failback.chaos.probes"))
+    discovery["activities"].extend(discover_actions("failback.chaos.toolkit.actions"))
+    discovery["activities"].extend(discover_probes("failback.chaos.toolkit.probes"))
     return discovery

@@ -34,8 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(json.dumps(discover(), indent=2))
         return 0
-    from failback.chaos.place import Place
-    from failback.chaos.repetition import child_main
+    from failback.chaos.run.repetition import child_main
+    from failback.chaos.targets.location import Place
 
     logging.basicConfig(
         level=logging.INFO,

@@ -17,20 +17,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from failback.chaos.board import HEALED
+from failback.chaos.cluster.lease import Lease
+from failback.chaos.cluster.target import Injection, Target
+from failback.chaos.cluster.view import ClusterView, Member, Stamp
+from failback.chaos.cluster.wire import now
 from failback.chaos.errors import Aborted
-from failback.chaos.fault_record import FaultRecord
-from failback.chaos.fleet import Fleet
-from failback.chaos.lease import Lease
-from failback.chaos.ledger import UndoLedger
-from failback.chaos.recorder import Recorder
-from failback.chaos.runfolder import RunFolder
-from failback.chaos.schedule import Schedule
-from failback.chaos.spec import ChaosExperiment, ResolvedArm
-from failback.chaos.target import Injection, Target
-from failback.chaos.view import ClusterView, Member, Stamp
-from failback.chaos.wire import now
-from failback.chaos.workload_process import WorkloadProcess
+from failback.chaos.experiment.schedule import Schedule
+from failback.chaos.experiment.spec import ChaosExperiment, ResolvedArm
+from failback.chaos.recorder.fault_record import FaultRecord
+from failback.chaos.recorder.milestones import HEALED
+from failback.chaos.recorder.recorder import Recorder
+from failback.chaos.run_folder.run_folder import RunFolder
+from failback.chaos.run_folder.undo_ledger import UndoLedger
+from failback.chaos.workload.process import WorkloadProcess
+from failback.chaos.workload.supervisor import Fleet
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ from failback.cli.live import Board
 from failback.protocol.errors import FailbackError
 
 if TYPE_CHECKING:
-    from failback.chaos.outcome import RunOutcome
-    from failback.chaos.spec import ChaosExperiment
+    from failback.chaos.experiment.spec import ChaosExperiment
+    from failback.chaos.run.outcome import RunOutcome
     from failback.operator.kinds.base import Resource
 
 
@@ -76,13 +76,13 @@ class ArmRun(threading.Thread):
 
     def _abort(self) -> None:
         from failback.chaos.errors import RunFolderError
-        from failback.chaos.orphans import abort
+        from failback.chaos.run.abort_and_heal import abort
 
         with suppress(RunFolderError):  # it has not begun, or is over
             abort(self.run_dir, "interrupted")
 
     def _run(self) -> None:
-        from failback.chaos.run import run_arm
+        from failback.chaos.run.run import run_arm
         from failback.operator.local.background import (
             start_in_background,
             stop_background,

@@ -141,7 +141,7 @@ def dashboard(
 def startable(runs: Path, root: Path) -> tuple[list[Scenario], Callable[[Path], None]]:
     """What can be started, and how a run is aborted; nothing where the extra chaos is missing."""
     try:
-        from failback.chaos.orphans import abort
+        from failback.chaos.run.abort_and_heal import abort
 
         scenarios = [demo_scenario(runs), *bundled_scenarios(runs, root)]
     except ModuleNotFoundError as error:
@@ -197,7 +197,7 @@ def bundled_scenarios(runs: Path, root: Path) -> list[Scenario]:
 
 def _bundled_scenario(name: str, file: str, runs: Path, root: Path) -> Scenario:
     from failback.analytics.dashboard.settings import Scenario
-    from failback.chaos.spec import load_experiment
+    from failback.chaos.experiment.spec import load_experiment
 
     experiment = load_experiment(bundled(file))
 
@@ -230,7 +230,7 @@ def _bundled_scenario(name: str, file: str, runs: Path, root: Path) -> Scenario:
 
 def _faults(file: str) -> tuple[str, ...]:
     """What an experiment does to whom, one sentence each."""
-    from failback.chaos.spec import load_experiment
+    from failback.chaos.experiment.spec import load_experiment
 
     experiment = load_experiment(bundled(file))
     seen: dict[str, str] = {}

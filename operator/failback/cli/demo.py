@@ -22,7 +22,7 @@ from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from failback.analytics.report import ReportPaths
-    from failback.chaos.spec import ChaosExperiment
+    from failback.chaos.experiment.spec import ChaosExperiment
     from failback.operator.kinds.base import Resource
 
 QUICK_TIME_SCALE: Final = 0.1
@@ -83,7 +83,7 @@ def load_demo(*, quick: bool, engine: str, rules: str) -> ChaosExperiment:
     Raises:
         ConfigError: Names the option.
     """
-    from failback.chaos.spec import load_experiment
+    from failback.chaos.experiment.spec import load_experiment
 
     if engine not in ("failback", "apache"):
         raise ConfigError("--engine", f'must be failback or apache, got "{engine}"')

@@ -25,7 +25,7 @@ from failback.cli.bundled import EXPERIMENTS, bundled
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from failback.chaos.spec import ChaosExperiment, ResolvedArm
+    from failback.chaos.experiment.spec import ChaosExperiment, ResolvedArm
     from failback.operator.kinds.broker_cluster import BrokerCluster
 
 UNKNOWN_AGES = "the source does not say how long clients ran: all phases are taken as unknown"
@@ -148,7 +148,7 @@ def _span(names: Sequence[str]) -> str:
 
 
 def _of_experiment(path: Path, asked: Asked) -> list[Question]:
-    from failback.chaos.spec import load_experiment
+    from failback.chaos.experiment.spec import load_experiment
 
     experiment = load_experiment(path)
     arms = [experiment.arm(asked.arm)] if asked.arm else list(experiment.arms)
@@ -223,7 +223,7 @@ def _of_run(path: Path, asked: Asked) -> list[Question]:
 def _uptimes_of_run(
     path: Path, run: Mapping[str, Any]
 ) -> tuple[tuple[float, float] | None, tuple[str, ...]]:
-    from failback.chaos.spec import load_experiment
+    from failback.chaos.experiment.spec import load_experiment
 
     try:
         experiment = load_experiment(path / "experiment.yaml")

@@ -19,9 +19,9 @@ from failback.cli.termination import fit, write_termination
 from failback.cli.verdicts import print_verdicts, row_of
 
 if TYPE_CHECKING:
-    from failback.chaos.outcome import RunOutcome
-    from failback.chaos.place import Place
-    from failback.chaos.spec import ChaosExperiment
+    from failback.chaos.experiment.spec import ChaosExperiment
+    from failback.chaos.run.outcome import RunOutcome
+    from failback.chaos.targets.location import Place
 
 
 class Target(StrEnum):
@@ -83,12 +83,12 @@ def run(
     if heal is not None:
         raise typer.Exit(_heal(heal, if_there=if_there))
     if abort is not None:
-        from failback.chaos.orphans import abort as abort_run
+        from failback.chaos.run.abort_and_heal import abort as abort_run
 
         abort_run(abort)
         return
-    from failback.chaos.place import Place
-    from failback.chaos.summary import refused
+    from failback.chaos.run.summary import refused
+    from failback.chaos.targets.location import Place
 
     plan = _load(experiment, time_scale, seed)
     repetitions = range(plan.spec.repetitions) if repetition is None else [repetition]
@@ -118,7 +118,7 @@ def run(
 
 def _heal(path: Path, *, if_there: bool) -> int:
     """Heal one run, or every run below a folder of runs; the worst code of them."""
-    from failback.chaos.orphans import heal, runs_to_heal
+    from failback.chaos.run.abort_and_heal import heal, runs_to_heal
 
     if if_there and not path.exists():
         say(f"{path}: nothing to heal")
@@ -127,7 +127,7 @@ def _heal(path: Path, *, if_there: bool) -> int:
 
 
 def _load(name: str, time_scale: float | None, seed: int | None) -> ChaosExperiment:
-    from failback.chaos.spec import load_experiment
+    from failback.chaos.experiment.spec import load_experiment
     from failback.operator.schema.decoding import did_you_mean
     from failback.protocol.errors import ConfigError
 
@@ -142,7 +142,7 @@ def _load(name: str, time_scale: float | None, seed: int | None) -> ChaosExperim
 
 
 def _show_plan(plan: ChaosExperiment, wanted: Sequence[tuple[str, int]]) -> None:
-    from failback.chaos.schedule import plan_run
+    from failback.chaos.experiment.schedule import plan_run
 
     rows = []
     for name, number in wanted:
@@ -162,8 +162,8 @@ def _run_all(
     runs: Path,
     json: bool,
 ) -> list[RunOutcome]:
-    from failback.chaos.progress import DEFAULT_PORT
-    from failback.chaos.run import run_arm
+    from failback.chaos.run.progress import DEFAULT_PORT
+    from failback.chaos.run.run import run_arm
 
     outcomes = []
     for name, number in wanted:
@@ -230,7 +230,7 @@ def _leave_summary(outcome: RunOutcome, rows: Sequence[dict[str, Any]], code: in
     """Leave the run's summary as the container's termination message, where there is one."""
     from json import loads
 
-    from failback.chaos.summary import TRIMMABLE, reasons_of, summarize
+    from failback.chaos.run.summary import TRIMMABLE, reasons_of, summarize
 
     plain = _plain(outcome)
     verdict, reasons, uri = outcome.verdict, reasons_of(plain), ""

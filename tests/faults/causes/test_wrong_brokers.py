@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from failback.analytics.report import report
-from failback.chaos.spec import ChaosExperiment
+from failback.chaos.experiment.spec import ChaosExperiment
 from tests.support.chaos_lab import RESOURCES, TIME_SCALE, LocalCluster, experiment, running_cluster
 from tests.support.wrong_brokers import WRONGS
 from tests.support.wrong_cluster import wrong_cluster

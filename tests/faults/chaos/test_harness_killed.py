@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from failback.chaos import processes
+from failback.chaos.cluster import processes
+from failback.chaos.cluster.view import ProcessState
+from failback.chaos.cluster.wire import WireConnection, parse_offset_table
 from failback.chaos.errors import ExitCode, NotHealed, RunFolderError
 from failback.chaos.failpoints import POINTS, VARIABLE
-from failback.chaos.ledger import read_ledger
-from failback.chaos.orphans import heal
-from failback.chaos.runfolder import FolderState, RunFolder
-from failback.chaos.view import ProcessState
-from failback.chaos.wire import WireConnection, parse_offset_table
+from failback.chaos.run.abort_and_heal import heal
+from failback.chaos.run_folder.run_folder import FolderState, RunFolder
+from failback.chaos.run_folder.undo_ledger import read_ledger
 from tests.support.chaos_lab import LocalCluster, experiment, run_arm_command
 from tests.support.processes import failback_environment
 

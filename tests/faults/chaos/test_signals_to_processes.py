@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from failback.chaos import processes
+from failback.chaos.cluster import processes
+from failback.chaos.cluster.view import ProcessState
 from failback.chaos.errors import TargetError
-from failback.chaos.view import ProcessState
 from tests.support.polling import wait_until
 
 pytestmark = pytest.mark.faults

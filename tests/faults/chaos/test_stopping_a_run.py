@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from failback.chaos.cluster.view import ProcessState
 from failback.chaos.errors import ExitCode
-from failback.chaos.orphans import abort
-from failback.chaos.runfolder import FolderState, RunFolder
-from failback.chaos.view import ProcessState
+from failback.chaos.run.abort_and_heal import abort
+from failback.chaos.run_folder.run_folder import FolderState, RunFolder
 from tests.support.chaos_lab import LocalCluster, experiment, run_arm_command
 from tests.support.polling import wait_until
 from tests.support.processes import failback_environment
@@ -110,7 +110,7 @@ def cluster_pods(cluster: LocalCluster) -> list[dict[str, Any]]:
 
 
 def state_of(pod: dict[str, Any]) -> ProcessState:
-    from failback.chaos import processes
+    from failback.chaos.cluster import processes
 
     return processes.state_of(pod["pid"], pod["ticks"])
 

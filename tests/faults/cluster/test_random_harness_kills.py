@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.chaos.wire import WireConnection
+from failback.chaos.cluster.wire import WireConnection
 from tests.support.chaos_lab import (
     LocalCluster,
     experiment,

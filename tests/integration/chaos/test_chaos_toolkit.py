@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from failback.chaos import actions, probes
+from failback.chaos.toolkit import actions, probes
 from tests.support.processes import failback_environment
 
 pytestmark = pytest.mark.integration

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from failback.chaos.errors import GuardRefused
-from failback.chaos.run import run_arm
-from failback.chaos.runfolder import ClusterLease
-from failback.chaos.spec import ChaosExperiment, load_experiment, parse_experiment
+from failback.chaos.experiment.spec import ChaosExperiment, load_experiment, parse_experiment
+from failback.chaos.run.run import run_arm
+from failback.chaos.run_folder.run_folder import ClusterLease
 from failback.protocol.errors import ConfigError
 from tests.support.chaos_lab import (
     TIME_SCALE,

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from failback.chaos import processes
-from failback.chaos.kube import shell
-from failback.chaos.kube.inside import announcement
-from failback.chaos.kube.shell import MAIN_CLASS, ShellKeeper
+from failback.chaos.cluster import processes
+from failback.chaos.targets.kube import shell
+from failback.chaos.targets.kube.inside import announcement
+from failback.chaos.targets.kube.shell import MAIN_CLASS, ShellKeeper
 from failback.operator.render.broker import WHEN_RELEASED
 from tests.support.polling import wait_until
 

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.errors import ExitCode
-from failback.chaos.wire import WireConnection
 from failback.chaos.workload.plan import read_body
-from failback.chaos.workload_process import ask
+from failback.chaos.workload.process import ask
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, order
 from tests.support.chaos_lab import TIME_SCALE, LocalCluster

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.chaos.kube.inside import announcement
+from failback.chaos.targets.kube.inside import announcement
 from tests.support.init_lab import InitLab, ended, gone, said
 from tests.support.polling import wait_until
 

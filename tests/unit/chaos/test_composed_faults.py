@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from failback.chaos.generate import generate, validate
-from failback.chaos.model import Fault
-from failback.chaos.spec import ChaosExperiment, parse_experiment
+from failback.chaos.experiment.generate import generate, validate
+from failback.chaos.experiment.model import Fault
+from failback.chaos.experiment.spec import ChaosExperiment, parse_experiment
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from failback.chaos import consumer_faults
-from failback.chaos.fault_record import FaultRecord
+from failback.chaos.cluster.view import SignalReceipt
+from failback.chaos.cluster.wire import now
+from failback.chaos.faults import consumer_faults
+from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
-from failback.chaos.view import SignalReceipt
-from failback.chaos.wire import now
-from failback.chaos.workload_process import CONSUMER, Exit, WorkloadProcess
+from failback.chaos.workload.process import CONSUMER, Exit, WorkloadProcess
 from tests.support.chaos_session import FakeFleet, carry_out, open_session
 from tests.support.fake_target import FakeTarget
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from failback.chaos.drain import drain
-from failback.chaos.scan import scan_stores
+from failback.chaos.run.drain import drain
+from failback.chaos.run.scan import scan_stores
 from failback.chaos.session import Session
 from tests.support.chaos_session import open_session
 from tests.support.fake_remoting import FakeBroker

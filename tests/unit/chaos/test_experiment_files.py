@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from failback.chaos.model import FaultTarget
-from failback.chaos.spec import ChaosExperiment, check_engine, load_experiment, parse_experiment
+from failback.chaos.experiment.model import FaultTarget
+from failback.chaos.experiment.spec import (
+    ChaosExperiment,
+    check_engine,
+    load_experiment,
+    parse_experiment,
+)
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from failback.chaos.cluster.target import Deadline, Target
+from failback.chaos.cluster.view import DeathRecord, ProcessIdentity
+from failback.chaos.cluster.wire import now
 from failback.chaos.errors import TargetError
-from failback.chaos.target import Deadline, Target
-from failback.chaos.view import DeathRecord, ProcessIdentity
-from failback.chaos.wire import now
 from tests.support.fake_target import FakeTarget
 
 pytestmark = pytest.mark.unit

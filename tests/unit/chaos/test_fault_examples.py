@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from failback.chaos.catalogue import CATALOGUE
-from failback.chaos.generate import generate, to_json, validate
-from failback.chaos.spec import load_experiment
+from failback.chaos.experiment.catalogue import CATALOGUE
+from failback.chaos.experiment.generate import generate, to_json, validate
+from failback.chaos.experiment.spec import load_experiment
 
 pytestmark = pytest.mark.unit
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from failback.chaos import faults
+from failback.chaos.cluster.view import DeathRecord, ProcessIdentity, ProcessState
+from failback.chaos.cluster.wire import now
 from failback.chaos.errors import TargetError
-from failback.chaos.fault_record import FaultRecord
+from failback.chaos.faults import broker_faults as faults
+from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
-from failback.chaos.view import DeathRecord, ProcessIdentity, ProcessState
-from failback.chaos.wire import now
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, order
 from tests.support.chaos_session import open_session, peer_sees

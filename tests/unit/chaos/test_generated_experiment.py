@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from failback.chaos.generate import generate, run_folder_name, to_json, validate
-from failback.chaos.spec import load_experiment, parse_experiment
+from failback.chaos.experiment.generate import generate, run_folder_name, to_json, validate
+from failback.chaos.experiment.spec import load_experiment, parse_experiment
 
 pytestmark = pytest.mark.unit
 

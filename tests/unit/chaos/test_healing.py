@@ -11,10 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from failback.chaos import processes
-from failback.chaos.healing import undo_open
-from failback.chaos.ledger import CONTINUE, RELEASE, START_CONSUMERS, STOP_WORKLOAD, UndoLedger
-from failback.chaos.view import ProcessIdentity, ProcessState, SignalReceipt
+from failback.chaos.cluster import processes
+from failback.chaos.cluster.view import ProcessIdentity, ProcessState, SignalReceipt
+from failback.chaos.faults.undo import undo_open
+from failback.chaos.run_folder.undo_ledger import (
+    CONTINUE,
+    RELEASE,
+    START_CONSUMERS,
+    STOP_WORKLOAD,
+    UndoLedger,
+)
 from tests.support.fake_target import FakeTarget
 from tests.support.polling import wait_until
 

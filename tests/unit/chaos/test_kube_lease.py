@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from failback.chaos.errors import GuardRefused
-from failback.chaos.kube.api import KubeApi
-from failback.chaos.kube.lease import RUN_DIR, KubeLease
+from failback.chaos.targets.kube.api import KubeApi
+from failback.chaos.targets.kube.lease import RUN_DIR, KubeLease
 
 pytestmark = pytest.mark.unit
 

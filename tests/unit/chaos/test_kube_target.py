@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from failback.chaos.cluster.target import Deadline
+from failback.chaos.cluster.view import ProcessIdentity, ProcessState
 from failback.chaos.errors import TargetError
-from failback.chaos.kube.api import ExecResult, KubeApi
-from failback.chaos.kube.shell import HOLD_FILE
-from failback.chaos.kube.target import KubernetesTarget
-from failback.chaos.target import Deadline
-from failback.chaos.view import ProcessIdentity, ProcessState
+from failback.chaos.targets.kube.api import ExecResult, KubeApi
+from failback.chaos.targets.kube.shell import HOLD_FILE
+from failback.chaos.targets.kube.target import KubernetesTarget
 
 pytestmark = pytest.mark.unit
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import pytest
 
+from failback.chaos.cluster.target import Injection
+from failback.chaos.cluster.view import DeathRecord, ProcessState, Stamp
 from failback.chaos.errors import GuardRefused, TargetError
-from failback.chaos.kube import guards, members
-from failback.chaos.kube.container import keeper_of, parse_stat
-from failback.chaos.kube.deaths import DeathBook
-from failback.chaos.kube.init import InitKeeper
-from failback.chaos.kube.inside import Child, Inside, death_record, to_harness
-from failback.chaos.kube.shell import HOLD_FILE, ShellKeeper
-from failback.chaos.progress import targets_of
-from failback.chaos.summary import reasons_of, summarize
-from failback.chaos.target import Injection
-from failback.chaos.view import DeathRecord, ProcessState, Stamp
+from failback.chaos.run.progress import targets_of
+from failback.chaos.run.summary import reasons_of, summarize
+from failback.chaos.targets.kube import guards, members
+from failback.chaos.targets.kube.container import keeper_of, parse_stat
+from failback.chaos.targets.kube.deaths import DeathBook
+from failback.chaos.targets.kube.init import InitKeeper
+from failback.chaos.targets.kube.inside import Child, Inside, death_record, to_harness
+from failback.chaos.targets.kube.shell import HOLD_FILE, ShellKeeper
 
 pytestmark = pytest.mark.unit
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from failback.chaos import handler_faults, subscription_faults
 from failback.chaos.errors import TargetError
-from failback.chaos.fault_record import FaultRecord
-from failback.chaos.healing import undo_open
-from failback.chaos.ledger import RESET_HANDLERS, SUBSCRIBE
+from failback.chaos.faults import handler_faults, subscription_faults
+from failback.chaos.faults.undo import undo_open
+from failback.chaos.recorder.fault_record import FaultRecord
+from failback.chaos.run_folder.undo_ledger import RESET_HANDLERS, SUBSCRIBE
 from failback.chaos.session import Session
 from tests.support.chaos_session import FakeFleet, carry_out, open_session
 from tests.support.fake_target import FakeTarget

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from failback.chaos import faults
+from failback.chaos.cluster.view import DeathRecord, Member, ProcessIdentity, ProcessState
+from failback.chaos.cluster.wire import now, parse_offset_table
 from failback.chaos.errors import TargetError
-from failback.chaos.fault_record import FaultRecord
-from failback.chaos.healing import undo_open
-from failback.chaos.offset_file import older_table, replace_offset_file
+from failback.chaos.faults import broker_faults as faults
+from failback.chaos.faults.offset_file import older_table, replace_offset_file
+from failback.chaos.faults.undo import undo_open
+from failback.chaos.recorder.fault_record import FaultRecord
+from failback.chaos.recorder.witness import OffsetEvent
 from failback.chaos.session import Session
-from failback.chaos.view import DeathRecord, Member, ProcessIdentity, ProcessState
-from failback.chaos.wire import now, parse_offset_table
-from failback.chaos.witness import OffsetEvent
 from tests.support.chaos_session import open_session, peer_sees
 from tests.support.fake_target import FakeTarget
 

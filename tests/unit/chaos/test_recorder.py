@@ -9,14 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from failback.chaos.board import SLAVE_SYNCED
-from failback.chaos.fault_record import FaultRecord
-from failback.chaos.probes import another_incident, recorder_is_recording, unsteady
-from failback.chaos.session import Session
-from failback.chaos.verdict import Verdict, merge
-from failback.chaos.view import DeathRecord, ProcessIdentity, Stamp
-from failback.chaos.wire import now
-from failback.chaos.witness import (
+from failback.chaos.cluster.view import DeathRecord, ProcessIdentity, Stamp
+from failback.chaos.cluster.wire import now
+from failback.chaos.recorder.fault_record import FaultRecord
+from failback.chaos.recorder.milestones import SLAVE_SYNCED
+from failback.chaos.recorder.witness import (
     AnswerEvent,
     Event,
     OffsetEvent,
@@ -24,6 +21,9 @@ from failback.chaos.witness import (
     RouteEvent,
     Watcher,
 )
+from failback.chaos.run.verdict import Verdict, merge
+from failback.chaos.session import Session
+from failback.chaos.toolkit.probes import another_incident, recorder_is_recording, unsteady
 from tests.support.chaos_session import open_session, peer_sees
 from tests.support.fake_remoting import FakeBroker
 from tests.support.fake_target import FakeTarget
@@ -231,8 +231,8 @@ def test_a_stuck_sampler_in_a_window_is_a_gap_and_never_a_pass(
     session.rec._look_for_gaps()
     assert "has not looked" in session.rec.gaps()[0]
     assert recorder_is_recording({"run_dir": str(session.folder.path)}) is False
-    from failback.chaos.repetition import _observations
-    from failback.chaos.verdict import judge
+    from failback.chaos.run.repetition import _observations
+    from failback.chaos.run.verdict import judge
 
     assert merge(judge(_observations(session))) is Verdict.INCONCLUSIVE
     watcher.stop()

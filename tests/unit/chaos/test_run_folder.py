@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from failback.chaos.errors import GuardRefused, NotHealed, RunFolderError
-from failback.chaos.ledger import RELEASE, UndoLedger
-from failback.chaos.runfolder import ClusterLease, FolderState, RunFolder
+from failback.chaos.run_folder.run_folder import ClusterLease, FolderState, RunFolder
+from failback.chaos.run_folder.undo_ledger import RELEASE, UndoLedger
 
 pytestmark = pytest.mark.unit
 
@@ -45,7 +45,8 @@ def test_a_folder_is_open_then_closed(folder: RunFolder) -> None:
 
 def test_a_killed_owner_leaves_an_orphan(folder: RunFolder) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from failback.chaos.runfolder import *; "
+        "import sys, time; from pathlib import Path; "
+        "from failback.chaos.run_folder.run_folder import *; "
         "f = RunFolder(Path(sys.argv[1])); f.open(); print('open', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(

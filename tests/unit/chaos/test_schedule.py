@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.chaos.model import Fault
-from failback.chaos.schedule import PURPOSES, PlannedFault, in_order, plan_run, run_id, sub_seed
-from failback.chaos.spec import load_experiment
+from failback.chaos.experiment.model import Fault
+from failback.chaos.experiment.schedule import (
+    PURPOSES,
+    PlannedFault,
+    in_order,
+    plan_run,
+    run_id,
+    sub_seed,
+)
+from failback.chaos.experiment.spec import load_experiment
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.chaos.ledger import RELEASE, STOP_WORKLOAD, UndoLedger, read_ledger
+from failback.chaos.run_folder.undo_ledger import RELEASE, STOP_WORKLOAD, UndoLedger, read_ledger
 
 pytestmark = pytest.mark.unit
 

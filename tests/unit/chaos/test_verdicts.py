@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.chaos.verdict import (
+from failback.chaos.run.verdict import (
     Check,
     FaultHonesty,
     Observations,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from failback.chaos.cluster.view import ClusterView, Member, Pair, ProcessIdentity, Role
 from failback.chaos.errors import GuardRefused
-from failback.chaos.victims import Mode, NoTarget, Selector, choose
-from failback.chaos.view import ClusterView, Member, Pair, ProcessIdentity, Role
+from failback.chaos.faults.victims import Mode, NoTarget, Selector, choose
 
 pytestmark = pytest.mark.unit
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from failback.chaos.wire import WireConnection, parse_offset_table, split_offset_key
+from failback.chaos.cluster.wire import WireConnection, parse_offset_table, split_offset_key
 from failback.protocol.errors import (
     BrokerError,
     ProtocolError,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from failback.chaos.sampler import ALL_QUEUES, MARKER_KEY, Sampler
-from failback.chaos.view import Member
-from failback.chaos.witness import (
+from failback.chaos.cluster.view import Member
+from failback.chaos.recorder.sampler import ALL_QUEUES, MARKER_KEY, Sampler
+from failback.chaos.recorder.witness import (
     AnswerEvent,
     Event,
     OffsetEvent,
@@ -102,7 +102,7 @@ def test_silence_is_neither(
     events: list[Event],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("failback.chaos.witness.SILENCE_SECONDS", 0.6)
+    monkeypatch.setattr("failback.chaos.recorder.witness.SILENCE_SECONDS", 0.6)
     event, before = peer_after(events, broker.silent.set)
     assert event.kind == "SILENCE"
     assert event.stamp.mono_ns - before >= 0.6e9

@@ -48,7 +48,7 @@ def test_an_option_that_is_wrong_is_named(
 def test_without_the_extra_the_rest_is_still_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "failback.chaos.orphans", None)
+    monkeypatch.setitem(sys.modules, "failback.chaos.run.abort_and_heal", None)
     scenarios, abort = startable(tmp_path, tmp_path)
     assert scenarios == []
     assert "no experiment can be started" in capsys.readouterr().err

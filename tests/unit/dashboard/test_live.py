@@ -116,9 +116,9 @@ def test_phases_are_what_the_harness_says(tmp_path: Path) -> None:
     assert live.phase == "starting"
     log = tmp_path / "logs" / "harness.log"
     log.write_text(
-        "2026-11-22 18:37:08,284 INFO MainThread failback.chaos.repetition warming up\n"
+        "2026-11-22 18:37:08,284 INFO MainThread failback.chaos.run.repetition warming up\n"
         "2026-11-22 18:37:08,285 INFO MainThread chaostoolkit Probe: no-fault-left\n"
-        "2026-11-22 18:37:24,334 INFO MainThread failback.chaos.repetition run ze"
+        "2026-11-22 18:37:24,334 INFO MainThread failback.chaos.run.repetition run ze"
     )
     events = live.look(101 * SECOND)
     assert [data["text"] for kind, data in events if kind == "phase"] == ["warming up"]

@@ -15,7 +15,7 @@ from failback.analytics.dashboard.live import LiveRun
 from failback.analytics.dashboard.runs import RunIndex
 from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
-from failback.chaos.runfolder import RunFolder
+from failback.chaos.run_folder.run_folder import RunFolder
 from tests.support.asgi import ask
 from tests.support.dashboard_lab import MESSAGE, OTHER_RUN, RUN, write_run
 from tests.support.sample_report import sample_report

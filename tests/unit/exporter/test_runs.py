@@ -11,9 +11,9 @@ import pytest
 from prometheus_client.core import Metric
 
 from failback.analytics.exporter.runs import RunWatch, open_faults
-from failback.chaos.ledger import STOP_WORKLOAD, UndoLedger
-from failback.chaos.processes import read_ticks
-from failback.chaos.runfolder import RunFolder
+from failback.chaos.cluster.processes import read_ticks
+from failback.chaos.run_folder.run_folder import RunFolder
+from failback.chaos.run_folder.undo_ledger import STOP_WORKLOAD, UndoLedger
 
 pytestmark = pytest.mark.unit
 

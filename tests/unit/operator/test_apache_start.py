@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from failback.chaos.kube.container import keeper_of
+from failback.chaos.targets.kube.container import keeper_of
 from failback.operator.local.commands import Apache, to_argv
 from failback.operator.render.context import Object, kubernetes_context
 from failback.operator.render.objects import render

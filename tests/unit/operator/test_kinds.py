@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from failback.chaos.catalogue import CATALOGUE
-from failback.chaos.model import Spec as HarnessSpec
-from failback.chaos.model import Workload as HarnessWorkload
-from failback.chaos.spec import load_experiment
+from failback.chaos.experiment.catalogue import CATALOGUE
+from failback.chaos.experiment.model import Spec as HarnessSpec
+from failback.chaos.experiment.model import Workload as HarnessWorkload
+from failback.chaos.experiment.spec import load_experiment
 from failback.operator.kinds.base import parse_quantity
 from failback.operator.kinds.chaos_experiment import (
     ChaosExperiment,

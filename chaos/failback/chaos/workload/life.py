@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
-from failback.chaos import processes
+from failback.chaos.cluster import processes
 from failback.chaos.workload.control import ControlServer, Operation
 from failback.chaos.workload.plan import ProcessPlan
 from failback.client.consumelog.errors import ConsumeLogError

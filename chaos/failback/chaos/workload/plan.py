@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from failback.chaos.fields import unknown_name
+from failback.chaos.experiment.reading import unknown_name
 from failback.client.consumelog.hot_format import SEGMENT_BYTES, SEGMENT_SECONDS
 from failback.client.consumelog.lab_id import LAB_ID_CHARS, format_lab_id, lane_of
 from failback.client.remoting.settings import ClientSettings

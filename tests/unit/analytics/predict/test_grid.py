@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.forecast import grid_cells
-from failback.chaos.schedule import plan_run
-from failback.chaos.spec import parse_experiment
+from failback.chaos.experiment.schedule import plan_run
+from failback.chaos.experiment.spec import parse_experiment
 from tests.support.predictor_grid import (
     ALL_CELLS,
     FAULTS,

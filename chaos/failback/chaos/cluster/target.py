@@ -1,0 +1,160 @@
+"""What a fault injector needs of a running cluster, whatever runs it.
+
+Methods block, take a deadline where they wait, and return evidence or raise ``TargetError``. None
+of them chooses a victim: :func:`failback.chaos.faults.victims.choose` does, from a view.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, runtime_checkable
+
+from failback.chaos.cluster.view import (
+    ClusterView,
+    DeathRecord,
+    LogLine,
+    Member,
+    ProcessIdentity,
+    ProcessState,
+    SignalReceipt,
+    StopReceipt,
+)
+from failback.chaos.errors import TargetError
+
+_LOOK_SECONDS: Final = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A point on the monotonic clock, in seconds."""
+
+    at: float
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        return cls(time.monotonic() + seconds)
+
+    def left(self) -> float:
+        return max(0.0, self.at - time.monotonic())
+
+    def over(self) -> bool:
+        return time.monotonic() >= self.at
+
+
+@dataclass(frozen=True, slots=True)
+class FileStat:
+    """A store file: size, modification time and content hash."""
+
+    bytes: int
+    mtime_ns: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Injection:
+    """What is about to be injected, for the guards. ``seconds`` is how long its effect lasts."""
+
+    fault: str
+    seconds: float = 0.0
+    others_in_effect: bool = False
+    """Another fault of the run is not healed yet, so the cluster is not what it should be."""
+    require_label: bool = True
+    consent: frozenset[str] = frozenset()
+
+
+class Target(Protocol):
+    """One running cluster, as a fault injector needs it."""
+
+    @property
+    def kind(self) -> Literal["local", "kubernetes"]: ...
+
+    @property
+    def supports(self) -> frozenset[str]:
+        """Names of the faults that this target can inject now."""
+
+    def view(self) -> ClusterView:
+        """Pairs, members and name servers at one instant, roles as the brokers say."""
+
+    def identity(self, member: Member) -> ProcessIdentity:
+        """Who runs as this member now. Raises ``TargetError`` when nobody does."""
+
+    def signal(self, victim: ProcessIdentity, signum: int) -> SignalReceipt:
+        """Send a signal to exactly this process, or raise ``TargetError`` and send none."""
+
+    def process_state(self, victim: ProcessIdentity) -> ProcessState:
+        """State from the kernel, not from what we did to it."""
+
+    def await_gone(self, victim: ProcessIdentity, deadline: Deadline) -> DeathRecord:
+        """Wait for the death of this process; return how it died."""
+
+    def await_restarted(
+        self, member: Member, previous: ProcessIdentity, deadline: Deadline
+    ) -> ProcessIdentity:
+        """Wait for another process of this member that answers code 28."""
+
+    def deaths(self, since: int) -> Sequence[tuple[int, str, DeathRecord]]:
+        """All deaths with number > ``since``: ``(number, pod, record)``."""
+
+    def hold(self, member: Member, undo: str) -> None:
+        """Keep this member down once it is dead, until released; survives the harness."""
+
+    def release(self, member: Member) -> None:
+        """Take the hold away; safe to repeat."""
+
+    def stop(self, member: Member, grace_seconds: float) -> StopReceipt:
+        """The platform's graceful stop."""
+
+    def start(self, member: Member) -> None:
+        """Start a stopped member; safe to repeat."""
+
+    def pod_state(self, pod: str) -> str:
+        """The platform's own word for the state of a pod."""
+
+    def read_store(self, member: Member, path: str) -> bytes:
+        """A file below the store's root. Raises ``FileNotFoundError``."""
+
+    def stat_store(self, member: Member, path: str) -> FileStat | None:
+        """Size, time and hash of a store file, ``None`` when it is not there."""
+
+    def log_lines(self, member: Member, since_ns: int) -> Iterator[LogLine]:
+        """Lines of the member's log, oldest first."""
+
+    def refuse_unsafe(self, injection: Injection) -> None:
+        """Raise ``GuardRefused`` when the platform says that this must not be done now."""
+
+    def close(self) -> None:
+        """Let go of sockets; the cluster stays as it is."""
+
+
+@runtime_checkable
+class StoreWriter(Protocol):
+    """A target that can also change what a broker finds when it starts."""
+
+    def write_store(self, member: Member, path: str, data: bytes | None) -> None:
+        """Put a file below the store's root, whole or not at all; ``None`` removes it.
+
+        Raises:
+            TargetError: The broker is not held down: it would write over it, or half read it.
+        """
+
+
+def await_another(
+    target: Target, member: Member, previous: ProcessIdentity, deadline: Deadline
+) -> ProcessIdentity:
+    """Look until somebody else runs as this member and answers code 28: how targets wait.
+
+    Raises:
+        TargetError: Nobody did until the deadline.
+    """
+    while True:
+        with contextlib.suppress(TargetError):
+            found = target.identity(member)
+            if not found.same(previous) and found.boot_ms is not None:
+                return found
+        if deadline.over():
+            state = target.pod_state(member.pod)
+            raise TargetError(f"restart of {member.pod}", f"it is {state} at the deadline")
+        time.sleep(_LOOK_SECONDS)

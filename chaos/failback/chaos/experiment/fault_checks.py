@@ -1,0 +1,202 @@
+"""Refuse faults of an experiment that cannot be injected as they are written.
+
+A fault of no kind, a parameter that its kind has not, a wait for what never comes, two faults at
+once on one victim: each is a ``ConfigError`` with the field's path. Single faults are checked as
+they are written; how they go together, once those that are made of others were taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from failback.chaos.experiment.catalogue import CATALOGUE, FaultKind, Parameter, parse_rung
+from failback.chaos.experiment.model import Fault
+from failback.chaos.experiment.reading import unknown_name
+from failback.protocol.errors import ConfigError
+
+MAX_KILLS: Final = 16
+_OF_A_RETURN: Final = ("accept", "registered", "slave-synced")
+
+
+def check_written(
+    faults: Sequence[Fault], paths: Sequence[str], groups: Sequence[str], file: Path | None
+) -> None:
+    """Check every fault of one arm by itself; ``paths`` are theirs in the file."""
+    for fault, path in zip(faults, paths, strict=True):
+        _check_fault(fault, path, groups, file)
+
+
+def check_together(faults: Sequence[Fault], paths: Sequence[str], file: Path | None) -> None:
+    """Check what the faults of one arm are to each other; none is made of others any more."""
+    ids: dict[str, int] = {}
+    for index, (fault, path) in enumerate(zip(faults, paths, strict=True)):
+        if fault.id in ids:
+            raise ConfigError(f"{path}.id", f'"{fault.id}" is used twice', file=file)
+        ids[fault.id] = index
+    for fault, path in zip(faults, paths, strict=True):
+        _check_waits(fault, path, faults, ids, file)
+    _check_overlap(faults, paths, file)
+
+
+def _check_fault(fault: Fault, path: str, groups: Sequence[str], file: Path | None) -> None:
+    kind = CATALOGUE.get(fault.fault)
+    if kind is None:
+        raise ConfigError(f"{path}.fault", unknown_name(fault.fault, list(CATALOGUE)), file=file)
+    for name, value in fault.with_.items():
+        parameter = kind.parameter(name)
+        if parameter is None:
+            known = [each.name for each in kind.parameters]
+            raise ConfigError(f"{path}.with.{name}", unknown_name(name, known), file=file)
+        problem = _problem(parameter, value)
+        if problem:
+            raise ConfigError(f"{path}.with.{name}", problem, file=file)
+    _check_target(fault, kind, path, groups, file)
+    _check_sense(fault, path, file)
+
+
+def _check_sense(fault: Fault, path: str, file: Path | None) -> None:
+    """Parameters that are fine one by one and not together."""
+    given = fault.with_
+    if fault.fault == "kill-and-restart-consumers-during":
+        at, down = float(given.get("consumerAtSeconds", 20.0)), float(given.get("downSeconds", 60))
+        if at >= down:
+            problem = f"must be less than downSeconds, {down:g} (got {at:g})"
+            raise ConfigError(f"{path}.with.consumerAtSeconds", problem, file=file)
+    if fault.fault == "double-kill" and int(given.get("times", 2)) > MAX_KILLS:
+        problem = f"must be a whole number from 1 to {MAX_KILLS} (got {given['times']})"
+        raise ConfigError(f"{path}.with.times", problem, file=file)
+    if fault.fault == "long-outage":
+        back = float(given.get("returnAfterStopSeconds", 5.0))
+        down = float(given.get("downSeconds", 300.0))
+        if back > down:
+            problem = f"must be at most downSeconds, {down:g} (got {back:g})"
+            raise ConfigError(f"{path}.with.returnAfterStopSeconds", problem, file=file)
+    if fault.fault == "slow-handler":
+        if not any(given.get(name) for name in ("delayMs", "failRatio", "throwRatio")):
+            problem = "changes nothing: give delayMs, failRatio or throwRatio"
+            raise ConfigError(f"{path}.with", problem, file=file)
+        if float(given.get("failRatio", 0)) + float(given.get("throwRatio", 0)) > 1:
+            problem = "is more than 1 together with failRatio"
+            raise ConfigError(f"{path}.with.throwRatio", problem, file=file)
+
+
+def _problem(parameter: Parameter, value: object) -> str | None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    match parameter.kind:
+        case "seconds":
+            if not number or not 0 <= float(value) <= 86400:  # type: ignore[arg-type]
+                return f"must be a number of seconds from 0 to 86400 (got {value!r})"
+        case "milliseconds":
+            if not number or not 0 <= float(value) <= 86_400_000:  # type: ignore[arg-type]
+                return f"must be a number of milliseconds from 0 to 86400000 (got {value!r})"
+        case "ratio":
+            if not number or not 0 <= float(value) <= 1:  # type: ignore[arg-type]
+                return f"must be a number from 0 to 1 (got {value!r})"
+        case "count":
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                return f"must be a whole number from 1 (got {value!r})"
+        case "flag":
+            if not isinstance(value, bool):
+                return f"must be true or false (got {value!r})"
+        case "choice":
+            if value not in parameter.choices:
+                return unknown_name(str(value), parameter.choices)
+        case "rung":
+            try:
+                parse_rung(str(value))
+            except ValueError as error:
+                return str(error)
+    return None
+
+
+def _check_target(
+    fault: Fault, kind: FaultKind, path: str, groups: Sequence[str], file: Path | None
+) -> None:
+    target = fault.target
+    if kind.target in ("group", "both"):
+        if not target.group:
+            raise ConfigError(f"{path}.target.group", "is required", file=file)
+        if target.group not in groups:
+            raise ConfigError(f"{path}.target.group", unknown_name(target.group, groups), file=file)
+    if kind.target in ("broker", "both"):
+        if bool(target.pair) == bool(target.pair_selector):
+            raise ConfigError(f"{path}.target.pair", "give either pair or pairSelector", file=file)
+        if target.group and kind.target == "broker":
+            raise ConfigError(f"{path}.target.group", f"{fault.fault} hits brokers", file=file)
+    if target.mode is not None and target.mode not in kind.modes:
+        problem = f"{kind.name} takes {' or '.join(kind.modes)} only (got {target.mode})"
+        raise ConfigError(f"{path}.target.mode", problem, file=file)
+    if target.mode in ("fixed", "fixed-percent", "random-max-percent") and target.value <= 0:
+        raise ConfigError(f"{path}.target.value", f"must be above 0 for {target.mode}", file=file)
+
+
+def _check_waits(
+    fault: Fault, path: str, faults: Sequence[Fault], ids: Mapping[str, int], file: Path | None
+) -> None:
+    for name in ("after", "restartAfter"):
+        text = fault.with_.get(name)
+        if not text:
+            continue
+        rung, other = parse_rung(str(text))
+        if other not in ids:
+            raise ConfigError(f"{path}.with.{name}", unknown_name(other, list(ids)), file=file)
+        if other == fault.id:
+            raise ConfigError(f"{path}.with.{name}", "waits for itself", file=file)
+        awaited = faults[ids[other]]
+        kind = CATALOGUE[awaited.fault]
+        if rung not in kind.rungs:
+            raise ConfigError(
+                f"{path}.with.{name}", f'{other} ({kind.name}) never reaches "{rung}"', file=file
+            )
+        if rung in _OF_A_RETURN and awaited.with_.get("restart") is False:
+            problem = f'{other} never reaches "{rung}": it has restart false'
+            raise ConfigError(f"{path}.with.{name}", problem, file=file)
+    seen = {fault.id}
+    current = fault
+    while text := current.with_.get("after"):
+        _, other = parse_rung(str(text))
+        if other in seen:
+            raise ConfigError(f"{path}.with.after", f"waits in a circle over {other}", file=file)
+        seen.add(other)
+        current = faults[ids[other]]
+
+
+def _check_overlap(faults: Sequence[Fault], paths: Sequence[str], file: Path | None) -> None:
+    """Refuse two faults that are in effect on one victim at the same time.
+
+    Only faults with fixed times can be compared; one that waits for a rung of another is ordered
+    by that rung. A kill without downSeconds ends when the platform restarts it: counted as 10 s.
+    """
+    timed = [
+        (fault.at, fault.at + fault.jitter_seconds + _length(fault), _victim(fault), fault, path)
+        for fault, path in zip(faults, paths, strict=True)
+        if not fault.with_.get("after") and CATALOGUE[fault.fault].target != "none"
+    ]
+    timed.sort(key=lambda each: each[0])
+    for earlier_index, earlier in enumerate(timed):
+        for later in timed[earlier_index + 1 :]:
+            if earlier[2] == later[2] and later[0] < earlier[1]:
+                raise ConfigError(
+                    f"{later[4]}.at",
+                    f"{later[3].id} begins at {later[0]:g} s while {earlier[3].id} is in effect on "
+                    f"the same victim until {earlier[1]:g} s",
+                    file=file,
+                )
+
+
+def _length(fault: Fault) -> float:
+    kind = CATALOGUE[fault.fault]
+    if kind.lasts is None:
+        return 0.0
+    parameter = kind.parameter(kind.lasts)
+    value = fault.with_.get(kind.lasts, parameter.default if parameter else None)
+    return 10.0 if value is None else float(value)
+
+
+def _victim(fault: Fault) -> tuple[str, str]:
+    target = fault.target
+    if CATALOGUE[fault.fault].target == "group":
+        return "group", target.group
+    return target.pair or target.pair_selector, target.role or "master"

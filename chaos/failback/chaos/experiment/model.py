@@ -1,0 +1,248 @@
+"""The ChaosExperiment resource (failback.dev/v1alpha1): its fields, defaults and limits.
+
+Field names are camelCase in a file and snake_case here. This module only says what one field may
+hold; :mod:`failback.chaos.experiment.spec` checks what needs two fields or the catalogue.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+API_VERSION = "failback.dev/v1alpha1"
+KIND = "ChaosExperiment"
+MAX_SEED = 2**64 - 1
+_NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+
+_DECIMAL = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+
+
+def _decimal(value: object) -> object:
+    """A decimal number as text becomes a number: so it stands in the Kubernetes object."""
+    return float(value) if isinstance(value, str) and _DECIMAL.fullmatch(value) else value
+
+
+Decimal = Annotated[float, BeforeValidator(_decimal)]
+
+
+class Model(BaseModel):
+    """Strict, closed and immutable: an unknown field is the user's typing error."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, alias_generator=to_camel, populate_by_name=False
+    )
+
+
+class Metadata(Model):
+    name: str = Field(pattern=_NAME, max_length=63)
+    namespace: str = Field(default="default", pattern=_NAME)
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class ClusterRef(Model):
+    name: str
+
+
+class Burst(Model):
+    """Every ``every_seconds`` the rate is ``factor`` times as high for one second."""
+
+    every_seconds: float = Field(gt=0)
+    factor: float = Field(gt=1)
+
+
+class TopicLoad(Model):
+    """What is produced to one topic. ``rate_per_second`` is open-loop, over all producers.
+
+    ``preload_messages`` are sent as fast as the brokers take them before the rate begins, so that
+    consumers start with a backlog and a slave has something to serve. ``delay_levels`` gives the
+    share of messages that are sent with a delay level, ``resend_ratio`` of those that the
+    application sends again, as a message of its own, after the first was acknowledged. A send that
+    failed is repeated ``resend_failed`` times, with the very message.
+    """
+
+    name: str = Field(min_length=1, max_length=127, pattern=r"^[%|a-zA-Z0-9_-]+$")
+    queues: int = Field(default=8, ge=1, le=1024)
+    rate_per_second: float = Field(default=400.0, gt=0)
+    burst: Burst | None = None
+    body_bytes: int = Field(default=512, ge=64, le=4 * 1024 * 1024)
+    keys: int = Field(default=1000, ge=1)
+    ordered: bool = False
+    preload_messages: int = Field(default=0, ge=0)
+    delay_levels: dict[
+        Annotated[str, Field(pattern=r"^([1-9]|1[0-8])$")], Annotated[float, Field(gt=0, le=1)]
+    ] = {}
+    resend_ratio: float = Field(default=0.0, ge=0, le=1)
+    resend_failed: int = Field(default=0, ge=0, le=16)
+
+
+class Handler(Model):
+    """How long a handler takes and how often it asks for a retry."""
+
+    mean_ms: float = Field(default=1.0, ge=0)
+    jitter_ms: float = Field(default=0.0, ge=0)
+    fail_ratio: float = Field(default=0.0, ge=0, le=1)
+
+
+class Start(Model):
+    """Members start spread over this time, each at its seeded phase."""
+
+    spread_seconds: float = Field(default=30.0, ge=0, le=300)
+
+
+class Group(Model):
+    """One consumer group; each member is a process of its own."""
+
+    name: str = Field(min_length=1, max_length=120, pattern=r"^[%|a-zA-Z0-9_-]+$")
+    topic: str
+    members: int = Field(default=1, ge=1, le=64)
+    model: Literal["push"] = "push"
+    message_model: Literal["CLUSTERING", "BROADCASTING"] = "CLUSTERING"
+    handler: Handler = Handler()
+    threads: int = Field(default=20, ge=1, le=1000)
+    pull_threshold_for_queue: int = Field(default=1000, ge=1, le=65535)
+    consume_from: Literal["LAST", "FIRST"] = "FIRST"
+    max_reconsume_times: int = Field(default=-1, ge=-1, le=16)
+    start: Start = Start()
+
+
+class LogOptions(Model):
+    """The consume log. Files are sealed when the run closes; fewer and longer ones seal faster."""
+
+    mode: Literal["full"] = "full"
+    segment_bytes: int = Field(default=4 * 1024 * 1024, ge=65536, le=1 << 30)
+    segment_seconds: float = Field(default=5.0, gt=0, le=3600)
+
+
+class Workload(Model):
+    """Producers and consumer groups of a run."""
+
+    topics: tuple[TopicLoad, ...] = Field(min_length=1)
+    producers: int = Field(default=1, ge=1, le=64)
+    send_timeout_ms: int = Field(default=3000, ge=100)
+    retries: int = Field(default=2, ge=0, le=16)
+    groups: tuple[Group, ...] = ()
+    clients: Literal["python"] = "python"
+    processes: Literal["separate"] = "separate"
+    log: LogOptions = LogOptions()
+    switches: dict[str, bool | int | float | str] = {}
+
+
+class FaultTarget(Model):
+    """Who is hit: a broker by pair and role, or the members of a group."""
+
+    pair: str = ""
+    pair_selector: str = ""
+    group: str = ""
+    role: Literal["master", "slave"] | None = None
+    mode: Literal["one", "all", "fixed", "fixed-percent", "random-max-percent"] | None = None
+    value: float = Field(default=0, ge=0)
+
+    def in_words(self) -> str:
+        """Who is hit: a broker, a group, or both; nobody where neither is named."""
+        pair = self.pair or self.pair_selector
+        names = [f"{self.role or 'master'} of {pair}"] if pair else []
+        names += [f"group {self.group}"] if self.group else []
+        return " and ".join(names) or "nobody"
+
+
+class Fault(Model):
+    """One fault of the schedule. ``at`` and ``jitter_seconds`` are seconds after run zero, or after
+    the rung that ``with.after`` names."""
+
+    id: str = Field(pattern=_NAME)
+    fault: str
+    at: float = Field(default=0.0, ge=0, le=86400)
+    jitter_seconds: float = Field(default=0.0, ge=0, le=3600)
+    target: FaultTarget = FaultTarget()
+    with_: dict[str, Any] = Field(default={}, alias="with")
+
+
+class SteadyState(Model):
+    min_produce_per_second: float | None = Field(default=None, ge=0)
+    max_lag_messages: int | None = Field(default=None, ge=0)
+    max_sync_age_seconds: float | None = Field(default=None, gt=0)
+    hold_seconds: float = Field(default=10.0, ge=0)
+    timeout_seconds: float = Field(default=120.0, gt=0)
+
+
+class Drain(Model):
+    timeout_seconds: float = Field(default=120.0, gt=0)
+    quiet_seconds: float = Field(default=5.0, ge=0)
+
+
+class Expectation(Model):
+    """A check on a path of report.json; evaluated by the analysis, not here."""
+
+    metric: str
+    group: str | None = None
+    arm: str | None = None
+    op: Literal["<=", ">=", "==", ">", "<", "between", "within-bound"]
+    value: int | float | tuple[float, float] | None = None
+
+
+class Thresholds(Model):
+    max_duplicate_ratio: Decimal | None = Field(default=None, ge=0)
+    max_lost: int = Field(default=0, ge=0)
+    max_out_of_order_first: int | None = Field(default=None, ge=0)
+
+
+class Guard(Model):
+    max_pairs_down: int = Field(default=1, ge=1)
+    require_namespace_label: bool = True
+    consent: tuple[str, ...] = ()
+
+
+class Arm(Model):
+    """One configuration: only what differs from the cluster and from ``spec.workload``.
+
+    ``faults`` are appended to the experiment's own.
+    """
+
+    name: str = Field(pattern=_NAME, max_length=40)
+    engine: Literal["failback", "apache"] | None = None
+    broker_config: dict[str, str] = {}
+    client_switches: dict[str, bool | int | float | str] = {}
+    workload: dict[str, Any] = {}
+    faults: tuple[Fault, ...] = ()
+    expect: tuple[Expectation, ...] = ()
+
+
+class Spec(Model):
+    cluster_ref: ClusterRef
+    seed: int | None = Field(default=None, ge=0, le=MAX_SEED)
+    repetitions: int = Field(default=1, ge=1, le=50)
+    arms: tuple[Arm, ...] = (Arm(name="base"),)
+    faults: tuple[Fault, ...] = ()
+    workload: Workload
+    steady_state: SteadyState = SteadyState()
+    warmup_seconds: float = Field(default=30.0, ge=0)
+    cooldown_seconds: float = Field(default=60.0, ge=0)
+    drain: Drain = Drain()
+    time_scale: Decimal = Field(default=1.0, ge=0.05, le=1.0)
+    expect: tuple[Expectation, ...] = ()
+    thresholds: Thresholds = Thresholds()
+    guard: Guard = Guard()
+    on_not_honest: Literal["stop", "continue"] = "stop"
+    recover_timeout_seconds: float = Field(default=300.0, gt=0)
+    scan_timeout_seconds: float = Field(default=300.0, gt=0)
+    heal_deadline_seconds: float = Field(default=300.0, gt=0)
+    timeout_seconds: float | None = Field(default=None, gt=0)
+    abort: bool = False
+    backend: Literal["native"] = "native"
+    job: dict[str, Any] = {}
+    """How Kubernetes runs it; nothing here reads it."""
+
+
+class ChaosExperimentResource(Model):
+    """The object of a file, as written."""
+
+    api_version: Literal["failback.dev/v1alpha1"]
+    kind: Literal["ChaosExperiment"]
+    metadata: Metadata
+    spec: Spec
+    status: dict[str, Any] | None = None

@@ -1,0 +1,273 @@
+"""Read a ChaosExperiment file into a checked experiment, or name the field that is wrong.
+
+Everything that can be refused before a cluster is touched is refused here: unknown fields and
+faults with the nearest known name, values out of range, a fault that waits for one that does not
+exist, two faults at once on one victim. Nothing is injected by this module.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from failback.chaos.experiment.catalogue import CATALOGUE
+from failback.chaos.experiment.composites import taken_apart
+from failback.chaos.experiment.fault_checks import check_together, check_written
+from failback.chaos.experiment.model import (
+    Arm,
+    ChaosExperimentResource,
+    Fault,
+    Group,
+    Spec,
+    Workload,
+)
+from failback.chaos.experiment.reading import load_yaml, unknown_name, validate_fields
+from failback.protocol.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedArm:
+    """One arm with everything merged into it."""
+
+    name: str
+    engine: str | None
+    broker_config: Mapping[str, str]
+    workload: Workload
+    faults: tuple[Fault, ...]
+    """None of them is made of others: those were taken apart."""
+    written: tuple[Fault, ...]
+    """The same as the file has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChaosExperiment:
+    """A checked experiment. ``seed`` is always set: drawn when the file leaves it out."""
+
+    name: str
+    namespace: str
+    cluster: str
+    seed: int
+    spec: Spec
+    arms: tuple[ResolvedArm, ...]
+    source: str
+    """Text of the file, kept word by word in every run folder."""
+
+    def arm(self, name: str) -> ResolvedArm:
+        """Return one arm.
+
+        Raises:
+            ConfigError: There is no arm of that name.
+        """
+        for arm in self.arms:
+            if arm.name == name:
+                return arm
+        names = [arm.name for arm in self.arms]
+        raise ConfigError("arm", unknown_name(name, names))
+
+    def arm_order(self, repetition: int) -> tuple[ResolvedArm, ...]:
+        """Arms of one repetition: rotated, so that no arm always comes first."""
+        turn = repetition % len(self.arms)
+        return self.arms[turn:] + self.arms[:turn]
+
+    def with_seed(self, seed: int) -> ChaosExperiment:
+        """Return the same experiment with this seed: a replay, or what a parent process drew."""
+        return replace(self, seed=seed, spec=self.spec.model_copy(update={"seed": seed}))
+
+    def with_time_scale(self, time_scale: float) -> ChaosExperiment:
+        """Return the same experiment at another time scale, checked like the file's own."""
+        data = self.spec.model_dump(mode="python", by_alias=True)
+        data["timeScale"] = time_scale
+        spec = validate_fields(Spec, data, "spec", None)
+        return replace(self, spec=spec)
+
+
+def load_experiment(path: Path | str) -> ChaosExperiment:
+    """Read and check one experiment file.
+
+    Raises:
+        ConfigError: Names the file, the field's path and what is wrong with it.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(file), f"cannot be read: {error}") from error
+    return parse_experiment(text, file=file)
+
+
+def parse_experiment(text: str, *, file: Path | None = None) -> ChaosExperiment:
+    """Check the text of an experiment file. Raises ``ConfigError`` like :func:`load_experiment`."""
+    data = load_yaml(text, file)
+    resource = validate_fields(ChaosExperimentResource, data, "", file)
+    spec = resource.spec
+    seed = spec.seed if spec.seed is not None else secrets.randbits(64)
+    raw_workload = data["spec"]["workload"]
+    arms = tuple(
+        _resolve_arm(arm, index, spec, raw_workload, file) for index, arm in enumerate(spec.arms)
+    )
+    _unique((arm.name for arm in arms), "spec.arms", "name", file)
+    for index, arm in enumerate(arms):
+        _check_arm(arm, _fault_paths(arm, len(spec.faults), index), file)
+    arms = tuple(replace(arm, faults=_apart(arm)) for arm in arms)
+    return ChaosExperiment(
+        name=resource.metadata.name,
+        namespace=resource.metadata.namespace,
+        cluster=spec.cluster_ref.name,
+        seed=seed,
+        spec=spec.model_copy(update={"seed": seed}),
+        arms=arms,
+        source=text,
+    )
+
+
+def check_engine(experiment: ChaosExperiment, arm: ResolvedArm, engine: str) -> None:
+    """Refuse what the cluster's engine cannot do.
+
+    Raises:
+        ConfigError: timeScale with an engine whose intervals are fixed, or an unsupported fault.
+    """
+    if engine == "apache" and experiment.spec.time_scale != 1.0:
+        raise ConfigError(
+            "spec.timeScale",
+            f"{experiment.spec.time_scale:g} needs engine failback: the intervals of engine apache "
+            "are fixed, so the bounds would not scale",
+        )
+    for index, fault in enumerate(arm.written):
+        kind = CATALOGUE[fault.fault]
+        if engine not in kind.engines:
+            raise ConfigError(
+                f"spec.faults[{index}].fault", f'"{fault.fault}" is not supported by {engine}'
+            )
+
+
+def check_target(arm: ResolvedArm, supports: frozenset[str]) -> None:
+    """Raise ``ConfigError`` for a fault that this target cannot inject."""
+    for index, fault in enumerate(arm.written):
+        if fault.fault not in supports:
+            raise ConfigError(
+                f"spec.faults[{index}].fault",
+                f'"{fault.fault}" is not supported by this target, which can do '
+                f"{', '.join(sorted(supports))}",
+            )
+
+
+# --- arms ----------------------------------------------------------------------------------------
+
+
+def _resolve_arm(
+    arm: Arm, index: int, spec: Spec, raw_workload: Any, file: Path | None
+) -> ResolvedArm:
+    merged = _merge(raw_workload, arm.workload)
+    switches = {**merged.get("switches", {}), **arm.client_switches}
+    if switches:
+        merged = {**merged, "switches": switches}
+    workload = validate_fields(Workload, merged, f"spec.arms[{index}].workload", file)
+    _check_workload(workload, "spec.workload", file)
+    return ResolvedArm(
+        name=arm.name,
+        engine=arm.engine,
+        broker_config=arm.broker_config,
+        workload=workload,
+        faults=(),
+        written=spec.faults + arm.faults,
+    )
+
+
+def _apart(arm: ResolvedArm) -> tuple[Fault, ...]:
+    return tuple(part for fault in arm.written for part in taken_apart(fault))
+
+
+def _check_arm(arm: ResolvedArm, paths: list[str], file: Path | None) -> None:
+    """A part of a fault that is made of others answers for the fault that was written."""
+    groups = [group.name for group in arm.workload.groups]
+    check_written(arm.written, paths, groups, file)
+    _check_failing(arm, paths, file)
+    parts = [
+        (part, path)
+        for fault, path in zip(arm.written, paths, strict=True)
+        for part in taken_apart(fault)
+    ]
+    check_together([part for part, _ in parts], [path for _, path in parts], file)
+
+
+def _merge(base: Any, changes: Any) -> Any:
+    """``changes`` over ``base``: mappings by key, lists of named things by name."""
+    if isinstance(base, Mapping) and isinstance(changes, Mapping):
+        result = dict(base)
+        for key, value in changes.items():
+            result[key] = _merge(base[key], value) if key in base else value
+        return result
+    if _named(base) and _named(changes):
+        by_name = {each["name"]: each for each in changes}
+        known = {each["name"] for each in base}
+        kept = [_merge(each, by_name.get(each["name"], {})) for each in base]
+        return kept + [each for each in changes if each["name"] not in known]
+    return changes
+
+
+def _named(value: Any) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and bool(value)
+        and all(isinstance(each, Mapping) and "name" in each for each in value)
+    )
+
+
+def _check_workload(workload: Workload, where: str, file: Path | None) -> None:
+    _unique((topic.name for topic in workload.topics), f"{where}.topics", "name", file)
+    for index, load in enumerate(workload.topics):
+        shares = sum(load.delay_levels.values())
+        if shares > 1:
+            problem = f"the shares are {shares:g} together, 1 at most"
+            raise ConfigError(f"{where}.topics[{index}].delayLevels", problem, file=file)
+    topics = [topic.name for topic in workload.topics]
+    for index, group in enumerate(workload.groups):
+        field = f"{where}.groups[{index}]"
+        if group.topic not in topics:
+            raise ConfigError(f"{field}.topic", unknown_name(group.topic, topics), file=file)
+        if group.handler.fail_ratio > 0 and not _retries_end(group):
+            raise ConfigError(
+                f"{field}.maxReconsumeTimes",
+                "must be 0 to 3 when handler.failRatio is above 0: 16 retries wait for hours and "
+                "the drain would not end",
+                file=file,
+            )
+
+
+def _retries_end(group: Group) -> bool:
+    return 0 <= group.max_reconsume_times <= 3
+
+
+def _check_failing(arm: ResolvedArm, paths: list[str], file: Path | None) -> None:
+    """A fault that has handlers fail needs a group whose retries come to an end."""
+    groups = {group.name: group for group in arm.workload.groups}
+    for fault, path in zip(arm.written, paths, strict=True):
+        ratios = [name for name in ("failRatio", "throwRatio") if fault.with_.get(name)]
+        if ratios and not _retries_end(groups[fault.target.group]):
+            raise ConfigError(
+                f"{path}.with.{ratios[0]}",
+                f"maxReconsumeTimes of {fault.target.group} must be 0 to 3: 16 retries wait for "
+                "hours and the drain would not end",
+                file=file,
+            )
+
+
+def _fault_paths(arm: ResolvedArm, common: int, arm_index: int) -> list[str]:
+    """Where the arm's faults stand in the file: the experiment's ``common`` ones come first."""
+    return [
+        f"spec.faults[{index}]"
+        if index < common
+        else f"spec.arms[{arm_index}].faults[{index - common}]"
+        for index in range(len(arm.written))
+    ]
+
+
+def _unique(names: Iterable[str], where: str, field: str, file: Path | None) -> None:
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        if name in seen:
+            raise ConfigError(f"{where}[{index}].{field}", f'"{name}" is used twice', file=file)
+        seen.add(name)

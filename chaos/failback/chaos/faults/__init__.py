@@ -1,0 +1,1 @@
+"""Each fault: what it does, how it is proved, and how it is undone."""

@@ -1,0 +1,170 @@
+"""Inject faults into consumers. The harness is their parent: a wait status is all the proof."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable
+from typing import Final
+
+from failback.chaos.cluster.wire import now
+from failback.chaos.experiment.catalogue import parse_rung
+from failback.chaos.failpoints import crash_point
+from failback.chaos.faults import member_faults
+from failback.chaos.faults.victims import amount_of
+from failback.chaos.recorder.fault_record import FaultRecord
+from failback.chaos.run_folder.undo_ledger import START_CONSUMERS
+from failback.chaos.session import Session
+from failback.chaos.workload.process import CONSUMER, WorkloadProcess
+
+END_SECONDS: Final = 15.0
+
+
+def choose_members(session: Session, group: str, mode: str, value: float) -> list[WorkloadProcess]:
+    """Running members of a group, chosen by seed. Raises ``TargetError`` when there is none."""
+    running = sorted(member_faults.members_of(session, group), key=lambda each: each.member)
+    seed = session.schedule.seeds["victims"]
+    amount = amount_of(mode, value, len(running), seed)
+    chosen = random.Random(seed).sample(running, amount)
+    return sorted(chosen, key=lambda each: each.member)
+
+
+def record_of(
+    session: Session, fid: str, rule: str, members: list[WorkloadProcess], intended_ns: int
+) -> FaultRecord:
+    """Who will be ended, by pid and ticks."""
+    record = FaultRecord(fid, "kill-consumer", rule, session.schedule.seeds["victims"])
+    record.intended_ns = intended_ns
+    record.victims = [
+        {"group": each.group, "member": each.member, "pid": each.pid, "ticks": each.ticks}
+        for each in members
+    ]
+    return record
+
+
+def end_consumers(
+    session: Session, record: FaultRecord, members: list[WorkloadProcess], signum: int
+) -> None:
+    """F15: end consumer processes; their wait status is the proof. They start again later."""
+    record.signum = signum
+    record.undo = session.ledger.add(
+        START_CONSUMERS,
+        {"members": [[each.group, each.member] for each in members]},
+        record.fid,
+    )
+    session.rec.open_fault(record)
+    record.rungs["K1"] = True
+    begun = now()
+    record.issued = (begun, begun)
+    session.phases.fault_begun(begun.mono_ns)
+    for process in members:
+        receipt = session.load.signal_member(process, signum)
+        record.issued = (begun, receipt.returned)
+    record.rungs["K2"] = True
+    name = signal.Signals(signum).name
+    names = ", ".join(each.name for each in members)
+    session.progress(f"{record.fid}: {name} to {names}")
+    record.rungs["K6"] = all(session.load.await_end(each, END_SECONDS) for each in members)
+    crash_point("consumers-ended")
+    ends = [_how_it_ended(each, signum) for each in members]
+    record.rungs["K3"] = ", ".join(how for how, _ in ends)
+    if not record.rungs["K6"]:
+        record.doubt(f"{names}: still running {END_SECONDS:g} s after {name}")
+    for how, right in ends:
+        if not right:
+            record.doubt(f"asked {name}, but a consumer ended by {how}")
+    last = max(
+        (each.exit.stamp for each in members if each.exit), key=lambda s: s.mono_ns, default=now()
+    )
+    record.observed["gone_ns"] = last
+    record.settle()
+    session.rec.board.post(record.fid, "gone", last)
+    kind = "CLIENT_TERM" if signum == signal.SIGTERM else "CLIENT_KILL"
+    for process in members:
+        _client_row(session, record, process, kind)
+    session.rec.evidence(record, "effect")
+
+
+def start_consumers_later(
+    session: Session,
+    record: FaultRecord,
+    members: list[WorkloadProcess],
+    restart_after: str,
+    seconds: float,
+) -> None:
+    """Start the ended members again: ``seconds`` after their end, or after another rung."""
+    delay_ns = round(session.scaled(seconds) * 1e9)
+    rung, other = parse_rung(restart_after) if restart_after else ("gone", record.fid)
+
+    def due() -> bool:
+        stamp = session.rec.board.get(other, rung)
+        return stamp is not None and time.monotonic_ns() >= stamp.mono_ns + delay_ns
+
+    start_consumers_when(session, record, members, due)
+
+
+def start_consumers_when(
+    session: Session,
+    record: FaultRecord,
+    members: list[WorkloadProcess],
+    due: Callable[[], bool],
+) -> None:
+    """Start the ended members again once ``due`` says so; a run that ends starts nobody."""
+    pending = [(each.group, each.member) for each in members]
+
+    def start() -> None:
+        if session.in_rollback:
+            # The run is ending: nobody is started any more, and nothing is left to take back.
+            session.ledger.mark_healed(record.undo, {"ended_with": "the run"})
+            return
+        crash_point("before-consumers-start")
+        for group, member in pending:
+            session.load.start_member(group, member)
+        session.ledger.mark_undone(record.undo)
+        session.rec.fault_row(record, "CLIENT_START", observed=now(), observer="harness")
+        names = ", ".join(f"{group}-{member}" for group, member in pending)
+        session.progress(f"{record.fid}: {names} started again")
+        session.rec.later(
+            lambda: _assigned(session, pending), lambda: _consumers_back(session, record)
+        )
+
+    session.rec.later(lambda: session.in_rollback or due(), start)
+
+
+def _assigned(session: Session, pending: list[tuple[str, int]]) -> bool:
+    running = {(each.group, each.member): each for each in session.load.of_role(CONSUMER)}
+    return all(key in running and bool(running[key].stats.get("assigned")) for key in pending)
+
+
+def _consumers_back(session: Session, record: FaultRecord) -> None:
+    record.rungs["K7"] = "new processes assigned"
+    member_faults.heal_seen(session, record, {"members": "assigned"})
+
+
+def _how_it_ended(process: WorkloadProcess, signum: int) -> tuple[str, bool]:
+    if process.exit is None:
+        return "nothing", False
+    if process.exit.signal is not None:
+        how = signal.Signals(process.exit.signal).name
+        return how, process.exit.signal == signum
+    return f"exit {process.exit.code}", signum == signal.SIGTERM and process.exit.code in (0, 143)
+
+
+def _client_row(session: Session, record: FaultRecord, process: WorkloadProcess, kind: str) -> None:
+    ended = process.exit
+    session.rec.fault_row(
+        record,
+        kind,
+        observed=ended.stamp if ended else None,
+        observer="harness",
+        proc_ref=process.proc.hex(),
+        detail={
+            "proc_no": process.proc_no,
+            "group": process.group,
+            "member": process.member,
+            "signal": ended.signal if ended else None,
+            "code": ended.code if ended else None,
+            "planned": True,
+        },
+    )

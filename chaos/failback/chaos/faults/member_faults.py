@@ -1,0 +1,96 @@
+"""What faults of a group's members share: who is running, and how their heal is noted.
+
+Members that run on are told over control sockets and seen in the answers: a member says itself
+what it is set to; what its work looks like since then is the proof.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from failback.chaos.cluster.wire import now
+from failback.chaos.errors import TargetError
+from failback.chaos.failpoints import crash_point
+from failback.chaos.recorder.fault_record import FaultRecord
+from failback.chaos.session import Session
+from failback.chaos.workload.process import CONSUMER, WorkloadProcess
+
+Request = Mapping[str, Any]
+
+
+def members_of(session: Session, group: str) -> list[WorkloadProcess]:
+    """The running members of a group. Raises ``TargetError`` when there is none."""
+    members = session.load.of_role(CONSUMER, group=group)
+    if not members:
+        raise TargetError(f"members of {group}", "none is running")
+    return members
+
+
+def begin(
+    session: Session,
+    record: FaultRecord,
+    members: list[WorkloadProcess],
+    call: str,
+    args: Mapping[str, Any],
+) -> None:
+    """K1, with the undo in the ledger before anybody is told anything."""
+    sockets = [str(each.socket_path) for each in members]
+    record.undo = session.ledger.add(call, {"sockets": sockets, **args}, record.fid)
+    crash_point("ledger-written")
+    session.rec.open_fault(record)
+    record.rungs["K1"] = True
+    begun = now()
+    record.issued = (begun, begun)
+    session.phases.fault_begun(begun.mono_ns)
+
+
+def tell_all(
+    session: Session, record: FaultRecord, members: list[WorkloadProcess], request: Request
+) -> None:
+    """K2: every member takes the request, or the fault is doubted."""
+    assert record.issued is not None
+    refused = [each.name for each in members if not tell(session, each, request)]
+    record.issued = (record.issued[0], now())
+    record.rungs["K2"] = not refused
+    if refused:
+        record.doubt(f"{', '.join(refused)} did not take {request['op']}")
+
+
+def tell(session: Session, process: WorkloadProcess, request: Request) -> bool:
+    """Whether a member took a request."""
+    return bool(session.load.ask(process, request).get("ok"))
+
+
+def stats_of(session: Session, process: WorkloadProcess) -> dict[str, Any]:
+    """What a member says of itself now; empty when it does not answer."""
+    return session.load.ask(process, {"op": "stats"})
+
+
+def effect_seen(
+    session: Session, record: FaultRecord, kind: str, detail: Mapping[str, Any]
+) -> None:
+    """The effect is proved, or doubted: say so in rows and evidence."""
+    record.settle()
+    session.rec.fault_row(record, kind, observed=now(), observer="workload", detail=detail)
+    session.rec.evidence(record, "effect")
+
+
+def undo_after(
+    session: Session, record: FaultRecord, seconds: float, undo: Callable[[], None]
+) -> None:
+    """Have the recorder undo it ``seconds`` (unscaled) after its begin, or when the run ends."""
+    assert record.issued is not None
+    due = record.issued[0].mono_ns + round(session.scaled(seconds) * 1e9)
+    session.rec.later(lambda: session.in_rollback or time.monotonic_ns() >= due, undo)
+
+
+def heal_seen(session: Session, record: FaultRecord, observation: Mapping[str, Any]) -> None:
+    """K8: the members were seen without the fault. The ledger gets the time beside the rest."""
+    stamp = now()
+    record.rungs["K8"] = True
+    session.rec.healed(record, stamp)
+    seen_ns = stamp.mono_ns - session.zero.mono_ns
+    session.ledger.mark_healed(record.undo, {**observation, "seen_ns": seen_ns})
+    session.phases.fault_healed(stamp.mono_ns)

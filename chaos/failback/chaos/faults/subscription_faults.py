@@ -1,0 +1,107 @@
+"""F21: all members of a group drop their subscription, and take it up again.
+
+A client that unsubscribes gives its queues up at its next rebalance and commits nothing of them:
+what it had handled since its last commit comes again once it subscribes anew. Proof of effect: no
+member holds a queue of the topic. Proof of heal: all are subscribed, and hold the queues that they
+held before; who of them holds which does not matter, nor that two held one while it changed hands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from failback.chaos.cluster.wire import now
+from failback.chaos.errors import TargetError
+from failback.chaos.failpoints import crash_point
+from failback.chaos.faults import member_faults
+from failback.chaos.recorder.fault_record import FaultRecord
+from failback.chaos.run_folder.undo_ledger import SUBSCRIBE
+from failback.chaos.session import Session
+from failback.chaos.workload.process import CONSUMER, WorkloadProcess
+
+REBALANCE_SECONDS: Final = 20.0
+EFFECT_SECONDS: Final = 30.0
+Queues: TypeAlias = frozenset[str]
+
+
+def unsubscribe(session: Session, record: FaultRecord, group: str, duration_seconds: float) -> None:
+    """Have all members unsubscribe, prove it, and have them subscribe after the time."""
+    members = member_faults.members_of(session, group)
+    before = _held_now(session, group, members)
+    member_faults.begin(session, record, members, SUBSCRIBE, {})
+    record.observed["queues_before"] = len(before)
+    member_faults.tell_all(session, record, members, {"op": "unsubscribe"})
+    crash_point("unsubscribed")
+    session.progress(f"{record.fid}: members of {group} unsubscribed")
+    patience = EFFECT_SECONDS + session.scaled(REBALANCE_SECONDS)
+    gone = session.wait_for(lambda: _held(session, members) == frozenset(), patience)
+    record.rungs["GIVEN_UP"] = gone
+    if gone:
+        stamp = now()
+        record.observed["gone_ns"] = stamp
+        session.rec.board.post(record.fid, "gone", stamp)
+    else:
+        record.doubt(f"members of {group} still hold queues {patience:g} s later")
+    member_faults.effect_seen(session, record, "UNSUBSCRIBE", {"queues": len(before)})
+    member_faults.undo_after(
+        session, record, duration_seconds, lambda: subscribe(session, record, group, before)
+    )
+
+
+def subscribe(session: Session, record: FaultRecord, group: str, before: Queues) -> None:
+    """Have the members subscribe; healed once they hold the queues of before."""
+    for process in session.load.of_role(CONSUMER, group=group):
+        member_faults.tell(session, process, {"op": "subscribe"})
+    session.ledger.mark_undone(record.undo)
+    session.rec.fault_row(record, "SUBSCRIBE", observed=now(), observer="harness")
+    session.progress(f"{record.fid}: members of {group} subscribe again")
+    session.rec.later(
+        lambda: _is_back(session, group, before),
+        lambda: member_faults.heal_seen(session, record, {"queues": len(before)}),
+    )
+
+
+def _is_back(session: Session, group: str, before: Queues) -> bool:
+    """The queues are held again. Who has not subscribed is told once more."""
+    members = session.load.of_role(CONSUMER, group=group)
+    shown = [member_faults.stats_of(session, each) for each in members]
+    others = [each for each, said in zip(members, shown, strict=True) if not said.get("subscribed")]
+    for process in others:
+        member_faults.tell(session, process, {"op": "subscribe"})
+    if others or not shown:
+        return False
+    if _is_broadcasting(session, group):  # each has all of them
+        return all(before <= _queues_in([each]) for each in shown)
+    return before <= _queues_in(shown)
+
+
+def _is_broadcasting(session: Session, group: str) -> bool:
+    found = next(each for each in session.arm.workload.groups if each.name == group)
+    return found.message_model == "BROADCASTING"
+
+
+def _held_now(session: Session, group: str, members: Sequence[WorkloadProcess]) -> Queues:
+    """Queues of the topic that members hold. Raises ``TargetError`` when there is none."""
+    found: Queues | None = None
+
+    def all_answer() -> bool:
+        nonlocal found
+        found = _held(session, members)
+        return found is not None
+
+    session.wait_for(all_answer, EFFECT_SECONDS)
+    if not found:
+        why = "no member holds a queue of its topic" if found is not None else "one is silent"
+        raise TargetError(f"subscriptions of {group}", why)
+    return found
+
+
+def _held(session: Session, members: Sequence[WorkloadProcess]) -> Queues | None:
+    """Queues of the topic that members hold; ``None`` when one did not answer."""
+    shown = [member_faults.stats_of(session, each) for each in members]
+    return _queues_in(shown) if all("topic_queues" in each for each in shown) else None
+
+
+def _queues_in(shown: Sequence[Mapping[str, Any]]) -> Queues:
+    return frozenset(queue for each in shown for queue in each["topic_queues"])

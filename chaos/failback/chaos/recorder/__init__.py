@@ -1,0 +1,1 @@
+"""What is written down during a run: faults, samples, and the steps that prove a fault."""

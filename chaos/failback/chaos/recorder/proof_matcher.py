@@ -1,0 +1,307 @@
+"""Matches what witnesses see with the faults that are in effect: the rungs of proof."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from failback.chaos.cluster.target import Target
+from failback.chaos.cluster.view import Member, ProcessIdentity, Stamp
+from failback.chaos.cluster.wire import WireConnection, now
+from failback.chaos.recorder.fault_log import FaultLog
+from failback.chaos.recorder.fault_record import FaultRecord, reference
+from failback.chaos.recorder.latest_samples import Offsets, Sightings
+from failback.chaos.recorder.milestones import SLAVE_SYNCED
+from failback.chaos.recorder.sampler import MARKER_KEY
+from failback.chaos.recorder.witness import (
+    AnswerEvent,
+    Event,
+    OffsetEvent,
+    PeerEvent,
+    QueueEvent,
+    RouteEvent,
+    first_pull_ok,
+)
+from failback.protocol.errors import FailbackError
+
+MIN_SERVED: Final = 100
+
+
+class RungMatcher:
+    """Turns events into rungs of the open faults.
+
+    Args:
+        probe_topic: The topic whose pull proves that a broker serves again.
+        groups: Groups whose loaded offsets become rows when a broker returns.
+        add_gap: Told what could not be recorded.
+    """
+
+    def __init__(
+        self,
+        faults: FaultLog,
+        sightings: Sightings,
+        target: Target,
+        *,
+        probe_topic: str,
+        groups: Sequence[str],
+        time_scale: float,
+        add_gap: Callable[[str], None],
+    ) -> None:
+        self._faults = faults
+        self._sightings = sightings
+        self._target = target
+        self._probe_topic = probe_topic
+        self._groups = frozenset(groups)
+        self._time_scale = time_scale
+        self._add_gap = add_gap
+        self.send_ok_after: Callable[[int], int | None] = lambda _: None
+
+    def on_event(self, event: Event) -> None:
+        """Take in what a witness saw. Called from its thread."""
+        match event:
+            case PeerEvent():
+                self._on_peer(event)
+            case AnswerEvent():
+                self._on_answer(event)
+            case RouteEvent():
+                self._on_route(event)
+            case OffsetEvent():
+                self._on_offsets(event)
+            case QueueEvent():
+                self._sightings.queues(event)
+
+    def _on_peer(self, event: PeerEvent) -> None:
+        for record in self._faults.in_effect_at(event.address):
+            with self._faults.lock:
+                issued = record.issued
+                if "peer" in record.observed or issued is None:
+                    continue
+                if event.stamp.mono_ns < issued[0].mono_ns:
+                    continue
+                record.observed["peer"] = event.kind
+                record.observed["peer_ns"] = event.stamp
+                record.rungs["K5"] = event.kind
+            self._faults.fault_row(
+                record,
+                "PEER",
+                observed=event.stamp,
+                observer="witness",
+                detail={"peer": event.kind},
+            )
+
+    def _on_answer(self, event: AnswerEvent) -> None:
+        for record in self._faults.in_effect_at(event.address):
+            if "accept_ns" in record.observed:
+                self._try_heal(record)
+                continue
+            assert record.victim is not None
+            assert record.issued is not None
+            old = record.identity.boot_ms if record.identity else None
+            if record.fault == "pause":
+                returned = record.resumed is not None
+            else:
+                returned = event.boot_ms is not None and event.boot_ms != old
+            if returned:
+                self._accepted(record, event)
+
+    def _accepted(self, record: FaultRecord, event: AnswerEvent) -> None:
+        assert record.victim is not None
+        assert record.issued is not None
+        with self._faults.lock:
+            record.observed["accept_ns"] = event.stamp
+            record.down_seconds = round((event.stamp.mono_ns - record.issued[0].mono_ns) / 1e9, 3)
+        self._snapshot_table(record, event)
+        kind = "RESUMED" if record.fault == "pause" else "ACCEPT"
+        self._faults.fault_row(
+            record, kind, observed=event.stamp, observer="witness", boot_ms=event.boot_ms
+        )
+        self._faults.board.post(record.fid, "accept", event.stamp)
+
+    def _snapshot_table(self, record: FaultRecord, event: AnswerEvent) -> None:
+        """The table that the returned broker loaded, before clients have had time to change it."""
+        assert record.victim is not None
+        member = record.victim
+        try:
+            with WireConnection(member.address) as connection:
+                table = connection.all_offsets()
+        except FailbackError as error:
+            self._add_gap(f"no table of {member.pod} at its return: {error}")
+            return
+        stamp = now()
+        table.pop(MARKER_KEY, None)
+        self._faults.folder.write_bytes(
+            f"snap/{record.fid}-accept/{member.pod}/code43.json",
+            json.dumps(table, indent=1, sort_keys=True).encode(),
+        )
+        for key, queues in table.items():
+            topic, _, group = key.partition("@")
+            if group not in self._groups:
+                continue
+            for queue, offset in queues.items():
+                self._faults.log.write(
+                    "broker_offset_sample",
+                    addr=member.address,
+                    broker=member.broker_name,
+                    bid=member.broker_id,
+                    binc=event.boot_ms,
+                    source="code43",
+                    grp=group,
+                    ptopic=topic,
+                    qid=queue,
+                    off=offset,
+                    t=stamp.mono_ns,
+                )
+
+    def _on_route(self, event: RouteEvent) -> None:
+        view = self._sightings.view
+        everybody = set(view.nameservers) if view else set()
+        with self._faults.lock:
+            waiting = [
+                record
+                for record in self._faults.faults.values()
+                if record.in_effect
+                and record.victim is not None
+                and "accept_ns" in record.observed
+                and "registered_ns" not in record.observed
+            ]
+        for record in waiting:
+            member = record.victim
+            assert member is not None
+            shown = event.brokers.get(member.broker_name, {}).get(member.broker_id)
+            if shown != member.address:
+                continue
+            with self._faults.lock:
+                record.registered_at.add(event.nameserver)
+                if record.registered_at < everybody:
+                    continue
+                record.observed["registered_ns"] = event.stamp
+            self._faults.fault_row(record, "REGISTERED", observed=event.stamp, observer="witness")
+            self._faults.board.post(record.fid, "registered", event.stamp)
+
+    def _on_offsets(self, event: OffsetEvent) -> None:
+        before = self._sightings.offsets(event)
+        member = self._sightings.member_at(event.address)
+        if member is None or member.role != "slave":
+            return
+        with self._faults.lock:
+            records = [
+                record
+                for record in self._faults.faults.values()
+                if record.issued is not None
+                and record.victim is not None
+                and record.victim.pair == member.pair
+                and record.victim.role == "master"
+                and "slave_sync_ns" not in record.observed
+            ]
+        for record in records:
+            self._count_served(record, before, event)
+            self._slave_synced(record, event)
+
+    def _count_served(
+        self,
+        record: FaultRecord,
+        before: Offsets,
+        event: OffsetEvent,
+    ) -> None:
+        """Progress in the slave's table after the master was gone, from its first change on."""
+        if "gone_ns" not in record.observed or "accept_ns" in record.observed:
+            return
+        with self._faults.lock:
+            for key, offset in event.offsets.items():
+                if key not in record.served_base and offset != before.get(key):
+                    record.served_base[key] = offset
+            served: dict[str, int] = {}
+            for key, base in record.served_base.items():
+                group = key[0]
+                served[group] = served.get(group, 0) + max(0, event.offsets.get(key, base) - base)
+            record.served.update(served)
+        most = max(served.values(), default=0)
+        if most >= max(1, round(MIN_SERVED * self._time_scale)) and self._faults.board.post(
+            record.fid, "slave-serving", event.stamp
+        ):
+            self._faults.fault_row(
+                record,
+                "SLAVE_SERVING",
+                observed=event.stamp,
+                observer="witness",
+                member=self._sightings.member_at(event.address),
+                detail={"served": served},
+            )
+
+    def _slave_synced(self, record: FaultRecord, event: OffsetEvent) -> None:
+        accepted = record.observed.get("accept_ns")
+        if accepted is None or event.marker_ms is None:
+            return
+        if event.marker_ms * 1_000_000 >= accepted.mono_ns and self._faults.board.post(
+            record.fid, SLAVE_SYNCED, event.stamp
+        ):
+            self._synced(record, event)
+
+    def _synced(self, record: FaultRecord, event: OffsetEvent) -> None:
+        with self._faults.lock:
+            record.observed["slave_sync_ns"] = event.stamp
+        self._faults.fault_row(
+            record,
+            "SLAVE_SYNC",
+            observed=event.stamp,
+            observer="witness",
+            member=self._sightings.member_at(event.address),
+        )
+        if "healed_ns" in record.observed:  # the evidence of the heal went out without this rung
+            self._faults.evidence(record, "heal")
+
+    def _try_heal(self, record: FaultRecord) -> None:
+        """K7 and K8: another process, registered everywhere, serves pulls and sends again."""
+        member, previous = record.victim, record.identity
+        assert member is not None
+        assert previous is not None
+        accepted = record.observed["accept_ns"]
+        if "registered_ns" not in record.observed:
+            return
+        if "pull_ok_ns" not in record.observed:
+            stamp = first_pull_ok(member.address, self._probe_topic)
+            if stamp is None:
+                return
+            record.observed["pull_ok_ns"] = stamp
+            self._faults.fault_row(record, "PULL_OK", observed=stamp, observer="witness")
+        if "send_ok_ns" not in record.observed and member.role == "master":
+            sent_ns = self.send_ok_after(accepted.mono_ns)
+            if sent_ns is None:
+                return
+            sent = Stamp(accepted.wall_ns + sent_ns - accepted.mono_ns, sent_ns)
+            record.observed["send_ok_ns"] = sent
+            self._faults.fault_row(record, "SEND_OK", observed=sent, observer="producer")
+        if not self._new_identity(record, member, previous):
+            return
+        record.rungs["K8"] = True
+        self._faults.healed(record, now())
+
+    def _new_identity(self, record: FaultRecord, member: Member, previous: ProcessIdentity) -> bool:
+        try:
+            found = self._target.identity(member)
+        except FailbackError:
+            return False
+        same = found.same(previous)
+        if record.fault == "pause":
+            if not same:
+                record.doubt(f"pid {previous.pid} was replaced by {found.pid} while paused")
+            record.rungs["K7"] = f"pid {found.pid}"
+            return True
+        if same:
+            return False
+        newer = found.boot_ms is not None and found.boot_ms > (previous.boot_ms or 0)
+        if not newer:
+            record.doubt(f"boot time {found.boot_ms} is not newer than {previous.boot_ms}")
+        if found.uid != previous.uid:
+            record.doubt(f"pod {previous.pod} was replaced: its container did not restart in place")
+        record.rungs["K7"] = f"pid {found.pid}"
+        self._faults.fault_row(
+            record,
+            "RESTARTED",
+            observed=now(),
+            observer="runtime",
+            boot_ms=found.boot_ms,
+            proc_ref=reference(found),
+        )
+        return True

@@ -1,0 +1,99 @@
+"""What a run says of itself to the process that started it: an outcome, or an error.
+
+Both cross a pipe as one JSON object. The two ends of that are here, so that they fit each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from failback.chaos.errors import ExitCode, GuardRefused, NotHealed, TargetError
+from failback.chaos.run.verdict import Verdict
+from failback.protocol.errors import ConfigError, FailbackError
+
+OUTCOME_FILE: Final = "outcome.json"
+"""In the run folder: the outcome without the digest of the manifest, which covers this file."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunOutcome:
+    """What the harness can say of a run. The analysis says how many messages came twice."""
+
+    run: str
+    run_dir: str
+    arm: str
+    repetition: int
+    verdict: str
+    exit_code: int
+    checks: list[dict[str, str]] = field(default_factory=list)
+    faults: list[dict[str, Any]] = field(default_factory=list)
+    delivered: dict[str, int] = field(default_factory=dict)
+    manifest_sha256: str = ""
+    message: str = ""
+    """One sentence for people when the run did not pass."""
+
+    @property
+    def passed(self) -> bool:
+        return self.exit_code == ExitCode.PASS
+
+
+def outcome_of(reply: Mapping[str, Any], folder: Path) -> RunOutcome:
+    """Return what a run's last word tells.
+
+    Raises:
+        ConfigError, GuardRefused, NotHealed, TargetError: As in the run's own process.
+    """
+    error = reply.get("error")
+    if error:
+        match error["kind"]:
+            case "config":
+                raise ConfigError(error["field"], error["problem"])
+            case "guard":
+                raise GuardRefused(error["guard"], error["why"])
+            case "not-healed":
+                raise NotHealed(error["left"], error["command"])
+            case _:
+                raise TargetError(error.get("what", "run"), error.get("why", "failed"))
+    if "outcome" in reply:
+        return RunOutcome(**reply["outcome"])
+    return RunOutcome(
+        run="",
+        run_dir=str(folder),
+        arm="",
+        repetition=0,
+        verdict=Verdict.INCONCLUSIVE.value,
+        exit_code=ExitCode.INCONCLUSIVE,
+        message=(
+            f"the harness ended with {reply.get('exit_code')}; "
+            f"see {folder / 'logs' / 'harness.log'}, then run: failback run --heal {folder}"
+        ),
+    )
+
+
+def describe_error(error: FailbackError) -> tuple[dict[str, Any], ExitCode]:
+    """An error as plain values, and the exit code that it becomes."""
+    match error:
+        case ConfigError():
+            return (
+                {"kind": "config", "field": error.field, "problem": error.problem},
+                ExitCode.BAD_INPUT,
+            )
+        case GuardRefused():
+            return {"kind": "guard", "guard": error.guard, "why": error.why}, ExitCode.GUARD_REFUSED
+        case NotHealed():
+            return (
+                {"kind": "not-healed", "left": list(error.left), "command": error.command},
+                ExitCode.NOT_HEALED,
+            )
+        case TargetError():
+            return (
+                {"kind": "target", "what": error.what, "why": error.why},
+                ExitCode.INCONCLUSIVE,
+            )
+        case _:
+            return {"kind": "other", "what": type(error).__name__, "why": str(error)}, (
+                ExitCode.INCONCLUSIVE
+            )

@@ -1,0 +1,274 @@
+"""One repetition of one arm, from the taken lease to the written manifest.
+
+It has a process to itself: Chaos Toolkit keeps module-level state and signal handlers.
+:func:`child_main` is what that process does, :func:`run_here` the repetition.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Final
+
+from chaoslib.experiment import run_experiment
+from chaoslib.types import Schedule as HypothesisSchedule
+from chaoslib.types import Strategy
+
+from failback.chaos import session as sessions
+from failback.chaos.cluster.lease import Lease
+from failback.chaos.cluster.target import Target
+from failback.chaos.cluster.wire import now
+from failback.chaos.errors import ExitCode, TargetError
+from failback.chaos.experiment.generate import generate, to_json, validate
+from failback.chaos.experiment.schedule import plan_run, run_id
+from failback.chaos.experiment.spec import ChaosExperiment, ResolvedArm, parse_experiment
+from failback.chaos.run.closing import delivered_by_group, lake_rows
+from failback.chaos.run.outcome import OUTCOME_FILE, RunOutcome, describe_error
+from failback.chaos.run.progress import serve_progress
+from failback.chaos.run.verdict import (
+    Check,
+    FaultHonesty,
+    Observations,
+    ReasonCode,
+    Verdict,
+    inconclusive,
+    judge,
+    merge,
+)
+from failback.chaos.run_folder.run_folder import RunFolder
+from failback.chaos.session import Progress, Session
+from failback.chaos.targets.location import Place
+from failback.protocol.errors import FailbackError
+
+logger = logging.getLogger(__name__)
+
+HYPOTHESIS_FREQUENCY_SECONDS: Final = 1.0
+_EXIT: Final = {
+    Verdict.PASS: ExitCode.PASS,
+    Verdict.FAIL: ExitCode.FAIL,
+    Verdict.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
+}
+
+
+def child_main(
+    source: Path,
+    arm: str,
+    repetition: int,
+    *,
+    seed: int,
+    time_scale: float,
+    run_dir: Path,
+    place: Place,
+    progress_address: str = "",
+    emit: Callable[[Mapping[str, Any]], None],
+) -> int:
+    """Run one repetition and emit progress, then an outcome or an error, as plain objects."""
+    lock = threading.Lock()
+
+    def say(document: Mapping[str, Any]) -> None:
+        with lock:
+            emit(document)
+
+    began = time.monotonic()
+
+    def progress(text: str) -> None:
+        logger.info("%s", text)
+        say({"progress": text, "seconds": round(time.monotonic() - began, 1)})
+
+    try:
+        experiment = parse_experiment(source.read_text(encoding="utf-8"))
+        experiment = experiment.with_seed(seed).with_time_scale(time_scale)
+        outcome = run_here(
+            experiment,
+            experiment.arm(arm),
+            repetition,
+            place=place,
+            run_dir=run_dir,
+            progress_address=progress_address,
+            progress=progress,
+        )
+    except FailbackError as error:
+        logger.error("%s", error)
+        document, code = describe_error(error)
+        say({"error": document, "exit_code": code})
+        return code
+    say({"outcome": asdict(outcome), "exit_code": outcome.exit_code})
+    return outcome.exit_code
+
+
+def run_here(
+    experiment: ChaosExperiment,
+    arm: ResolvedArm,
+    repetition: int,
+    *,
+    place: Place,
+    run_dir: Path,
+    progress_address: str = "",
+    progress: Progress = lambda _: None,
+) -> RunOutcome:
+    """Run one repetition in this process; raises like :func:`failback.chaos.run.run.run_arm`."""
+    started = now()
+    schedule = plan_run(experiment, arm, repetition)
+    name = run_id(experiment.name, arm.name, repetition, experiment.seed, started.wall_ns)
+    folder = RunFolder(run_dir)
+    folder.require_unfinished()
+    folder.create()
+    target, lease = place.connect(experiment.cluster)
+    with contextlib.closing(target):
+        document = generate(experiment, arm, repetition, run_dir=str(run_dir), target=target.kind)
+        validate(document)
+        lease.take(run_dir)
+        session = Session(
+            experiment=experiment,
+            arm=arm,
+            repetition=repetition,
+            run=name,
+            folder=folder,
+            target=target,
+            schedule=schedule,
+            lease=lease,
+            progress=progress,
+            started=started,
+        )
+        with contextlib.ExitStack() as held:
+            held.callback(folder.release)
+            held.callback(_give_back, lease, session)
+            held.callback(sessions.forget, session)
+            sessions.register(session)
+            if progress_address:
+                held.enter_context(serve_progress(session, progress_address))
+            return _execute(session, document, _target_note(target, experiment, place))
+
+
+def _execute(
+    session: Session, document: dict[str, Any], target_note: Mapping[str, Any]
+) -> RunOutcome:
+    """Have Chaos Toolkit go through a generated experiment, and close the run folder."""
+    folder = session.folder
+    folder.open()
+    folder.write_bytes("experiment.yaml", session.experiment.source.encode())
+    folder.write_bytes("experiment.json", to_json(document).encode())
+    folder.write_json("target.json", target_note)
+    journal = run_experiment(
+        document,
+        settings={"runtime": document["runtime"]},
+        strategy=Strategy.DEFAULT,
+        schedule=HypothesisSchedule(continuous_hypothesis_frequency=HYPOTHESIS_FREQUENCY_SECONDS),
+    )
+    return _finish(session, journal)
+
+
+def _give_back(lease: Lease, session: Session) -> None:
+    """End the lease. It runs out by itself, so a run's outcome is not lost over it."""
+    healed = not session.ledger.open_entries()
+    closed = session.folder.is_closed() or session.refused is not None
+    try:
+        lease.give_back(healed=healed and closed)
+    except TargetError as error:
+        logger.warning("the lease was not given back: %s", error)
+
+
+def _finish(session: Session, journal: Mapping[str, Any]) -> RunOutcome:
+    """Write journal and manifest, then say what the harness can say."""
+    folder = session.folder
+    if session.refused is not None:
+        _forget_refused(session)
+        raise session.refused
+    checks = judge(_observations(session))
+    if session.close_error or not session.closed:
+        why = session.close_error or "the run was not closed"
+        checks += (inconclusive("closed", ReasonCode.RECORDER_GAP, why),)
+    folder.write_json("journal.json", json.loads(json.dumps(journal, default=str)))
+    left = session.ledger.open_entries()
+    verdict = merge(checks)
+    outcome = RunOutcome(
+        run=session.run,
+        run_dir=str(folder.path),
+        arm=session.arm.name,
+        repetition=session.repetition,
+        verdict=verdict.value,
+        exit_code=ExitCode.NOT_HEALED if left else _EXIT[verdict],
+        checks=[_plain(check) for check in checks],
+        faults=[
+            {
+                "fid": fid,
+                "fault": record.fault,
+                "honest": record.honest,
+                "why": record.why,
+                "rungs": dict(record.rungs),
+                "down_seconds": record.down_seconds,
+                "served_by_slave": dict(record.served),
+            }
+            for fid, record in session.faults().items()
+        ],
+        delivered=delivered_by_group(session),
+        message=_sentence(checks, [f"{each.call} {dict(each.args)}" for each in left], folder.path),
+    )
+    folder.write_json(OUTCOME_FILE, asdict(outcome))
+    if not session.closed:
+        return outcome
+    return replace(outcome, manifest_sha256=folder.write_manifest(lake_rows(folder.path)))
+
+
+def _forget_refused(session: Session) -> None:
+    """Nothing was injected and nothing recorded: leave a note instead of half a run."""
+    if session.recorder is not None:
+        session.recorder.close()
+    if session.fleet is not None:
+        session.fleet.stop_all()
+        session.fleet.close()
+    session.folder.write_json("refused.json", {"refused": str(session.refused)})
+
+
+def _observations(session: Session) -> Observations:
+    results, recorder = session.results, session.recorder
+    return Observations(
+        steady=results.steady,
+        steady_why=results.steady_why or results.aborted,
+        faults=tuple(
+            FaultHonesty(fid, record.honest is True, record.why or "not every rung was proved")
+            for fid, record in session.faults().items()
+        ),
+        expected_faults=len(session.arm.faults),
+        recovered=results.recovered,
+        recovered_why=results.recovered_why,
+        drained=results.drained,
+        drain_why="; ".join(results.drain_open[:3]),
+        scanned=results.scanned,
+        gaps=tuple(recorder.gaps()) if recorder else ("the recorder was not opened",),
+        aborted=results.aborted or session.stop_reason(),
+        deliveries=delivered_by_group(session),
+        clock_steps=recorder.clock_steps if recorder else 0,
+    )
+
+
+def _plain(check: Check) -> dict[str, str]:
+    return {
+        "name": check.name,
+        "verdict": check.verdict.value,
+        "code": check.code.value if check.code else "",
+        "detail": check.detail,
+    }
+
+
+def _sentence(checks: Sequence[Check], left: Sequence[str], folder: Path) -> str:
+    if left:
+        return f"not healed: {'; '.join(left)}; run: failback run --heal {folder}"
+    for wanted in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+        for check in checks:
+            if check.verdict is wanted:
+                code = f"({check.code.value}) " if check.code else ""
+                return f"{wanted.value} {code}{check.name}: {check.detail}"
+    return ""
+
+
+def _target_note(target: Target, experiment: ChaosExperiment, place: Place) -> dict[str, Any]:
+    control = getattr(target, "control_path", None)
+    known = json.loads(place.to_json()) | ({"control_socket": str(control)} if control else {})
+    return {"kind": target.kind, "cluster": experiment.cluster, **known}

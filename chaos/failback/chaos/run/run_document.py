@@ -1,0 +1,193 @@
+"""What a run folder says of the cluster and of the run: snapshots and run.json.
+
+run.json is written as soon as something is known and rewritten when more is; the analysis reads it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from pathlib import Path
+from typing import Any, Final
+
+import failback.chaos as package
+from failback.chaos.cluster.view import ClusterView
+from failback.chaos.cluster.wire import WireConnection
+from failback.chaos.errors import TargetError
+from failback.chaos.run_folder.run_folder import RUN_SCHEMA
+from failback.chaos.session import RECORDER_PROC_NO, Session
+from failback.chaos.workload.plan import ProcessPlan
+from failback.client.remoting.settings import ClientSettings
+from failback.protocol.errors import FailbackError
+
+logger = logging.getLogger(__name__)
+
+SNAPSHOT_FILES: Final = (
+    "config/consumerOffset.json",
+    "config/consumerOffset.json.bak",
+    "config/delayOffset.json",
+)
+RULE_SETS: Final = {
+    "V4_9_4": "4.9.8",
+    "V4_9_5": "4.9.8",
+    "V4_9_7": "4.9.8",
+    "V4_9_8": "4.9.8",
+}
+"""Rules by version: nothing that a bound rests on changed between 4.9.4 and 4.9.8."""
+
+
+def snapshot(session: Session, when: str) -> None:
+    """Offset files, tables and configuration of every broker that answers."""
+    view = session.view
+    for member in view.members if view else ():
+        folder = f"snap/{when}/{member.pod}"
+        for path in SNAPSHOT_FILES:
+            with contextlib.suppress(OSError, TargetError):
+                data = session.target.read_store(member, path)
+                session.folder.write_bytes(f"{folder}/{Path(path).name}", data)
+        try:
+            with WireConnection(member.address) as connection:
+                offsets = connection.all_offsets()
+                config = connection.broker_config()
+        except FailbackError as error:
+            logger.warning("no snapshot of %s: %s", member.pod, error)
+            continue
+        session.folder.write_bytes(f"{folder}/code43.json", _json(offsets))
+        session.folder.write_bytes(f"{folder}/code26.json", _json(config))
+        text = "".join(f"{key}={value}\n" for key, value in sorted(config.items()))
+        session.folder.write_bytes(f"{folder}/broker.conf", text.encode())
+
+
+def write_run_json(session: Session) -> None:
+    """Write run.json as far as it is known; rewritten when a process starts and at the close."""
+    session.folder.write_json("run.json", run_document(session))
+
+
+def run_document(session: Session) -> dict[str, Any]:
+    """The contents of run.json, schema failback.run/1."""
+    experiment, arm, view = session.experiment, session.arm, session.view
+    zero = session.zero
+    version = next(iter(session.versions.values()), "unknown")
+    settings = client_settings(session)
+    return {
+        "schema": RUN_SCHEMA,
+        "run": session.run,
+        "experiment": experiment.name,
+        "scenario": experiment.name,
+        "arm": arm.name,
+        "repetition": session.repetition,
+        "seed": str(experiment.seed),
+        "drawn": session.schedule.drawn(),
+        "versions": {"failback": package.__version__, **session.versions},
+        "rule_set": RULE_SETS.get(version, version),
+        "engine": view.engine if view else None,
+        "time_scale": session.time_scale,
+        "log_mode": arm.workload.log.mode,
+        "zero": {"wall_ns": zero.wall_ns, "mono_ns": zero.mono_ns},
+        "warmup_end_ns": session.after_zero(session.phases.warmup_end),
+        "switches": settings.to_dict(),
+        "image_digests": dict(view.images) if view else {},
+        "start_phases": dict(session.schedule.start_phases),
+        "topology": {"pairs": _pairs(view), "nameservers": list(view.nameservers) if view else []},
+        "system": dict(session.system),
+        "topics": [
+            {"name": each.name, "queues": each.queues, "ordered": each.ordered}
+            for each in arm.workload.topics
+        ],
+        "groups": [
+            {
+                "name": each.name,
+                "topic": each.topic,
+                "members": each.members,
+                "model": each.model,
+                "orderly": False,
+                "messageModel": each.message_model,
+            }
+            for each in arm.workload.groups
+        ],
+        "procs": _procs(session),
+        "workload": arm.workload.model_dump(mode="json", by_alias=True),
+        "faults": [each.model_dump(mode="json", by_alias=True) for each in arm.faults],
+        "expect": [
+            each.model_dump(mode="json", by_alias=True)
+            for each in experiment.spec.expect
+            if each.arm in (None, arm.name)
+        ]
+        + [
+            each.model_dump(mode="json", by_alias=True)
+            for source in experiment.spec.arms
+            if source.name == arm.name
+            for each in source.expect
+        ],
+        "thresholds": experiment.spec.thresholds.model_dump(mode="json", by_alias=True),
+        "target": {
+            "kind": session.target.kind,
+            "cluster": experiment.cluster,
+            "namespace": view.namespace if view else experiment.namespace,
+        },
+    }
+
+
+def client_settings(session: Session) -> ClientSettings:
+    """The settings that the workload's clients use; refuses a switch that does not exist."""
+    plan = ProcessPlan(
+        run=session.run,
+        hot=session.folder.hot,
+        proc_no=0,
+        proc=None,
+        namesrv=("127.0.0.1:9876",),
+        control=None,
+        time_scale=session.time_scale,
+        switches=session.arm.workload.switches,
+    )
+    return plan.settings()
+
+
+def _pairs(view: ClusterView | None) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": pair.name,
+            "broker": pair.broker_name,
+            "members": [
+                {
+                    "broker_id": member.broker_id,
+                    "address": member.address,
+                    "pod": member.pod,
+                    "role": member.role,
+                }
+                for member in pair.members
+            ],
+        }
+        for pair in (view.pairs if view else ())
+    ]
+
+
+def _procs(session: Session) -> list[dict[str, Any]]:
+    host = session.recorder.log.host if session.recorder else ""
+    procs = [
+        {
+            "proc_no": RECORDER_PROC_NO,
+            "proc": session.recorder_proc.hex(),
+            "role": "recorder",
+            "host": host,
+            "group": None,
+            "client_id": None,
+        }
+    ]
+    procs.extend(
+        {
+            "proc_no": process.proc_no,
+            "proc": process.proc.hex(),
+            "role": process.role,
+            "host": host,
+            "group": process.group or None,
+            "client_id": process.stats.get("client_id"),
+        }
+        for process in (session.fleet.processes if session.fleet else ())
+    )
+    return procs
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=1, sort_keys=True).encode() + b"\n"

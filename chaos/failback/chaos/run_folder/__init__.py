@@ -1,0 +1,1 @@
+"""The folder of a run: its files, and the ledger of what must be undone."""

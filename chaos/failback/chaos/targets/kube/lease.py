@@ -1,0 +1,172 @@
+"""The Lease object ``failback-<cluster>-chaos``: one experiment at a time on a cluster.
+
+The holder renews it from a thread. A holder that vanished is taken for gone when its lease has run
+out; what it left behind stands in the annotation ``failback.dev/run-dir``, and as long as that
+folder has something open, only its heal gets the lease.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from failback.chaos.errors import GuardRefused, NotHealed, TargetError
+from failback.chaos.run_folder.run_folder import what_is_left
+from failback.chaos.targets.kube.api import GROUP, VERSION, KubeApi
+
+logger = logging.getLogger(__name__)
+
+LEASE_SECONDS: Final = 30
+RENEW_SECONDS: Final = 8.0
+RUN_DIR: Final = "failback.dev/run-dir"
+_TRIES: Final = 5
+
+
+class KubeLease:
+    """One cluster's Lease."""
+
+    def __init__(self, api: KubeApi, cluster: str, holder: str = "") -> None:
+        self.name = f"failback-{cluster}-chaos"
+        self._api = api
+        self._cluster = cluster
+        self._holder = holder or f"{os.uname().nodename}-{os.getpid()}"
+        self._run_dir = ""
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._lost = ""
+        self._renewed_at = 0.0
+
+    def take(self, run_dir: Path, *, healing: bool = False) -> None:
+        self._run_dir = str(run_dir)
+        for _ in range(_TRIES):
+            found = self._api.lease(self.name)
+            if found is None:
+                written = self._api.create_lease(self._fresh())
+            else:
+                self._refuse_if_taken(found, run_dir, healing=healing)
+                written = self._api.replace_lease(self._ours(found))
+            if written:
+                self._renewed_at = time.monotonic()
+                self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
+                self._thread.start()
+                return
+        raise GuardRefused("OneExperiment", f"lease {self.name} is being fought over")
+
+    def require(self) -> None:
+        if self._lost:
+            raise GuardRefused("OneExperiment", f"lease {self.name}: {self._lost}")
+
+    def give_back(self, *, healed: bool) -> None:
+        self._stop.set()
+        if self._thread is None:
+            return
+        self._thread.join(RENEW_SECONDS)
+        for _ in range(_TRIES):  # the thread may be writing its last renewal
+            found = self._api.lease(self.name)
+            if found is None or found["spec"].get("holderIdentity") != self._holder:
+                return
+            annotations = found["metadata"].setdefault("annotations", {})
+            if healed:
+                annotations.pop(RUN_DIR, None)
+            found["spec"]["holderIdentity"] = "" if healed else f"{self._holder} (not healed)"
+            found["spec"]["renewTime"] = _now()
+            if self._api.replace_lease(found):
+                return
+        logger.warning("lease %s was not given back: it is being fought over", self.name)
+
+    def note(self) -> Mapping[str, Any]:
+        return {"lease": self.name}
+
+    # --- helpers ---------------------------------------------------------------------------------
+
+    def _refuse_if_taken(self, found: dict[str, Any], run_dir: Path, *, healing: bool) -> None:
+        spec = found["spec"]
+        holder = spec.get("holderIdentity") or ""
+        if holder and not _has_run_out(spec):
+            raise GuardRefused("OneExperiment", f"{self._cluster} is in use by {holder}")
+        left_in = (found["metadata"].get("annotations") or {}).get(RUN_DIR, "")
+        if not left_in or healing or Path(left_in) == run_dir:
+            return
+        left = (
+            what_is_left(Path(left_in))
+            if Path(left_in).exists()
+            else [f"{left_in} cannot be seen from here"]
+        )
+        if left:
+            raise NotHealed(left, f"failback run --target kube --heal {left_in}")
+
+    def _fresh(self) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {
+                "name": self.name,
+                "namespace": self._api.namespace,
+                "labels": {
+                    "app.kubernetes.io/name": "failback",
+                    "app.kubernetes.io/component": "chaos",
+                    "failback.dev/cluster": self._cluster,
+                },
+            },
+            "spec": {"leaseTransitions": 0},
+        }
+        cluster = self._api.cluster(self._cluster)
+        if cluster is not None:
+            body["metadata"]["ownerReferences"] = [
+                {
+                    "apiVersion": f"{GROUP}/{VERSION}",
+                    "kind": "BrokerCluster",
+                    "name": self._cluster,
+                    "uid": cluster["metadata"]["uid"],
+                }
+            ]
+        return self._ours(body)
+
+    def _ours(self, body: dict[str, Any]) -> dict[str, Any]:
+        stamp = _now()
+        body["metadata"].setdefault("annotations", {})[RUN_DIR] = self._run_dir
+        body["spec"] = {
+            "holderIdentity": self._holder,
+            "leaseDurationSeconds": LEASE_SECONDS,
+            "acquireTime": stamp,
+            "renewTime": stamp,
+            "leaseTransitions": int(body["spec"].get("leaseTransitions") or 0) + 1,
+        }
+        return body
+
+    def _renew(self) -> None:
+        while not self._stop.wait(RENEW_SECONDS):
+            try:
+                found = self._api.lease(self.name)
+                if found is None or found["spec"].get("holderIdentity") != self._holder:
+                    who = (found or {}).get("spec", {}).get("holderIdentity") or "nobody"
+                    self._lost = f"it is held by {who} now"
+                    return
+                found["spec"]["renewTime"] = _now()
+                if self._api.replace_lease(found):
+                    self._renewed_at = time.monotonic()
+            except TargetError as error:
+                logger.warning("lease %s was not renewed: %s", self.name, error)
+            if time.monotonic() - self._renewed_at > LEASE_SECONDS:
+                self._lost = f"it could not be renewed for {LEASE_SECONDS} s"
+                return
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _has_run_out(spec: Mapping[str, Any]) -> bool:
+    text = str(spec.get("renewTime") or "")
+    try:
+        renewed = datetime.fromisoformat(text)
+    except ValueError:
+        return True
+    age = (datetime.now(UTC) - renewed).total_seconds()
+    return age > float(spec.get("leaseDurationSeconds") or LEASE_SECONDS)

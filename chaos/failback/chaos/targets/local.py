@@ -1,0 +1,293 @@
+"""A cluster of ``failback up``, reached over the runtime's control socket.
+
+Facts about processes come from the kernel, roles from the brokers and name servers, deaths from the
+runtime, which is the brokers' parent. The package of the runtime is not imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from failback.chaos.cluster import processes
+from failback.chaos.cluster.broker_facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
+from failback.chaos.cluster.target import Deadline, FileStat, Injection, await_another
+from failback.chaos.cluster.unix_socket import exchange
+from failback.chaos.cluster.view import (
+    ClusterView,
+    DeathRecord,
+    LogLine,
+    Member,
+    Pair,
+    ProcessIdentity,
+    ProcessState,
+    SignalReceipt,
+    Stamp,
+    StopReceipt,
+)
+from failback.chaos.cluster.wire import now
+from failback.chaos.errors import TargetError
+from failback.chaos.experiment.catalogue import CATALOGUE
+from failback.client.files import replace_file, sync_folder
+
+RUNNING_STATES: Final = frozenset({"Running", "Ready"})
+_POLL_SECONDS: Final = 0.02
+
+
+class ControlSocket:
+    """The runtime's control socket: one JSON object per line each way. Thread-safe."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of_root(cls, root: Path) -> ControlSocket:
+        """Find the socket of the runtime that owns ``root``.
+
+        Raises:
+            TargetError: No runtime was started there.
+        """
+        file = root / "control.json"
+        try:
+            path = Path(json.loads(file.read_text(encoding="utf-8"))["socket"])
+        except (OSError, ValueError, KeyError) as error:
+            raise TargetError(
+                "find the local cluster", f"{file} is not readable; start it with failback up"
+            ) from error
+        return cls(path)
+
+    def call(self, command: str, /, *, timeout: float = 10.0, **arguments: Any) -> dict[str, Any]:
+        """Send one command and return the reply's fields.
+
+        Raises:
+            TargetError: The runtime is away, answers garbage, or says no.
+        """
+        what = f"runtime: {command} {arguments.get('pod', '')}".strip()
+        try:
+            with self._lock:
+                reply: dict[str, Any] = exchange(self.path, {"cmd": command, **arguments}, timeout)
+        except (OSError, ValueError) as error:
+            raise TargetError(what, f"{self.path}: {error}") from error
+        if not reply.get("ok"):
+            raise TargetError(what, str(reply.get("error", "no reason given")), reply)
+        return reply
+
+
+class LocalTarget:
+    """Faults on one cluster of the local runtime."""
+
+    kind: Literal["local"] = "local"
+
+    def __init__(self, control: ControlSocket, cluster: str) -> None:
+        self._control = control
+        self._cluster = cluster
+        self.supports = frozenset(
+            name for name, row in CATALOGUE.items() if "local" in row.supported_by
+        )
+
+    @property
+    def control_path(self) -> Path:
+        return self._control.path
+
+    def close(self) -> None:
+        """Nothing is kept open: every call has its own connection."""
+
+    # --- looking ---------------------------------------------------------------------------------
+
+    def view(self) -> ClusterView:
+        reply = self._control.call("view")
+        entry = self._cluster_entry(reply)
+        nameservers = tuple(entry["nameservers"])
+        registered = ask_nameservers(nameservers)
+        pairs = tuple(self._pair(each) for each in entry["pairs"])
+        return ClusterView(
+            cluster=self._cluster,
+            namespace=str(reply.get("namespace", "default")),
+            engine=str(entry.get("engine", "failback")),
+            nameservers=nameservers,
+            pairs=pairs,
+            conflicts=tuple(conflicts(pairs, registered)),
+        )
+
+    def identity(self, member: Member) -> ProcessIdentity:
+        pod = self._pod(member.pod)
+        if pod.get("state") not in RUNNING_STATES or not pod.get("pid"):
+            raise TargetError(f"identity of {member.pod}", f"it is {pod.get('state')}")
+        pid, ticks = int(pod["pid"]), int(pod["ticks"])
+        if not processes.alive(pid, ticks):
+            raise TargetError(f"identity of {member.pod}", f"pid {pid} is gone")
+        return ProcessIdentity(member.pod, pid, ticks, boot_ms_of(member.address))
+
+    def process_state(self, victim: ProcessIdentity) -> ProcessState:
+        return processes.state_of(victim.pid, victim.ticks)
+
+    def pod_state(self, pod: str) -> str:
+        return str(self._pod(pod).get("state", "Unknown"))
+
+    def deaths(self, since: int) -> Sequence[tuple[int, str, DeathRecord]]:
+        reply = self._control.call("deaths", since=since)
+        return [(int(each["n"]), str(each["pod"]), _death(each)) for each in reply["deaths"]]
+
+    def read_store(self, member: Member, path: str) -> bytes:
+        return (Path(member.store) / path).read_bytes()
+
+    def stat_store(self, member: Member, path: str) -> FileStat | None:
+        file = Path(member.store) / path
+        try:
+            # Read before the name can point to a newer file: one descriptor for both facts.
+            with file.open("rb") as opened:
+                status = os.fstat(opened.fileno())
+                digest = hashlib.sha256(opened.read()).hexdigest()
+        except FileNotFoundError:
+            return None
+        return FileStat(status.st_size, status.st_mtime_ns, digest)
+
+    def log_lines(self, member: Member, since_ns: int) -> Iterator[LogLine]:
+        path = self._pod(member.pod).get("log")
+        if not path or not Path(path).is_file():
+            return
+        stamp = now()
+        with Path(path).open(encoding="utf-8", errors="replace") as file:
+            for line in file:
+                yield LogLine(line.rstrip("\n"), stamp)
+
+    def write_store(self, member: Member, path: str, data: bytes | None) -> None:
+        pod = self._pod(member.pod)
+        if pod.get("state") in RUNNING_STATES or processes.alive(
+            int(pod.get("pid") or 0), int(pod.get("ticks") or 0)
+        ):
+            raise TargetError(f"write {path} of {member.pod}", f"it is {pod.get('state')}")
+        file = Path(member.store) / path
+        if data is None:
+            file.unlink(missing_ok=True)
+            sync_folder(file.parent)
+        else:
+            replace_file(file, data)
+
+    def refuse_unsafe(self, injection: Injection) -> None:
+        """Nothing to refuse: who runs ``failback up`` made this cluster for experiments."""
+
+    # --- acting ----------------------------------------------------------------------------------
+
+    def signal(self, victim: ProcessIdentity, signum: int) -> SignalReceipt:
+        return processes.send_signal(victim.pid, victim.ticks, signum)
+
+    def await_gone(self, victim: ProcessIdentity, deadline: Deadline) -> DeathRecord:
+        if not processes.await_exit(victim.pid, victim.ticks, deadline.left()):
+            raise TargetError(
+                f"death of {victim.pod}",
+                f"pid {victim.pid} is {self.process_state(victim).value} at the deadline",
+            )
+        seen = now()
+        # The kernel has told us; the runtime's wait status follows within its own loop.
+        while True:
+            for _, pod, record in self.deaths(0):
+                if (pod, record.pid, record.ticks) == (victim.pod, victim.pid, victim.ticks):
+                    return DeathRecord(
+                        record.pid,
+                        record.ticks,
+                        record.signal,
+                        record.code,
+                        Stamp(
+                            min(seen.wall_ns, record.seen.wall_ns),
+                            min(seen.mono_ns, record.seen.mono_ns),
+                        ),
+                    )
+            if deadline.over():
+                raise TargetError(
+                    f"death of {victim.pod}", f"the runtime has no wait status of pid {victim.pid}"
+                )
+            time.sleep(_POLL_SECONDS)
+
+    def await_restarted(
+        self, member: Member, previous: ProcessIdentity, deadline: Deadline
+    ) -> ProcessIdentity:
+        return await_another(self, member, previous, deadline)
+
+    def hold(self, member: Member, undo: str) -> None:
+        self._control.call("hold", pod=member.pod, undo=undo)
+
+    def release(self, member: Member) -> None:
+        self._control.call("release", pod=member.pod)
+
+    def stop(self, member: Member, grace_seconds: float) -> StopReceipt:
+        victim = self.identity(member)
+        self._control.call(
+            "stop", timeout=grace_seconds + 15, pod=member.pod, grace_seconds=grace_seconds
+        )
+        death = self.await_gone(victim, Deadline.after(grace_seconds + 15))
+        return StopReceipt(death, in_time=death.signal != 9)
+
+    def start(self, member: Member) -> None:
+        self._control.call("start", pod=member.pod)
+
+    # --- the runtime's answers -------------------------------------------------------------------
+
+    def _cluster_entry(self, reply: Mapping[str, Any]) -> Mapping[str, Any]:
+        clusters = {each["name"]: each for each in reply.get("clusters", [])}
+        if self._cluster not in clusters:
+            raise TargetError(
+                f'cluster "{self._cluster}"', f"not running here, there is {sorted(clusters)}"
+            )
+        entry: Mapping[str, Any] = clusters[self._cluster]
+        return entry
+
+    def _pod(self, name: str) -> Mapping[str, Any]:
+        entry = self._cluster_entry(self._control.call("view"))
+        for pair in entry["pairs"]:
+            for pod in pair["members"]:
+                if pod["pod"] == name:
+                    found: Mapping[str, Any] = pod
+                    return found
+        raise TargetError(f"pod {name}", "the runtime does not know it")
+
+    def _pair(self, entry: Mapping[str, Any]) -> Pair:
+        """Pairs are called pair-0, pair-1 ... in experiments, whatever their broker names are."""
+        name = f"pair-{entry['index']}"
+        members = tuple(
+            self._member(name, index, pod) for index, pod in enumerate(entry["members"])
+        )
+        return Pair(name, members[0].broker_name if members else "", members)
+
+    def _member(self, pair: str, index: int, pod: Mapping[str, Any]) -> Member:
+        """A pod as a broker. One that does not answer keeps the ordinal as its broker id."""
+        address = str(pod["address"])
+        running = pod.get("state") in RUNNING_STATES and bool(pod.get("pid"))
+        ordinal = int(pod.get("ordinal", index))
+        config, boot_ms = ask_broker(address) if running else ({}, None)
+        broker_id = int(config.get("brokerId", ordinal))
+        identity = None
+        if running:
+            identity = ProcessIdentity(str(pod["pod"]), int(pod["pid"]), int(pod["ticks"]), boot_ms)
+            running = processes.alive(identity.pid, identity.ticks)
+        return Member(
+            pair=pair,
+            ordinal=ordinal,
+            pod=str(pod["pod"]),
+            broker_name=str(config.get("brokerName") or pod.get("broker_name") or pair),
+            broker_id=broker_id,
+            role="master" if broker_id == 0 else "slave",
+            address=address,
+            running=running,
+            identity=identity,
+            store=str(pod.get("store") or ""),
+        )
+
+
+def _death(entry: Mapping[str, Any]) -> DeathRecord:
+    status = int(entry["wstatus"])
+    by_signal = os.WIFSIGNALED(status)
+    return DeathRecord(
+        pid=int(entry["pid"]),
+        ticks=int(entry["ticks"]),
+        signal=os.WTERMSIG(status) if by_signal else None,
+        code=None if by_signal else os.WEXITSTATUS(status),
+        seen=Stamp(int(entry["wall_ns"]), int(entry["mono_ns"])),
+    )

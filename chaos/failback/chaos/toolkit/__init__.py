@@ -1,0 +1,1 @@
+"""The functions that Chaos Toolkit calls: actions, probes, controls and tolerances."""

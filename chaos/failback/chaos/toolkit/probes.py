@@ -1,0 +1,282 @@
+"""Probes of a Failback experiment: each measures one thing."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from functools import partial
+from typing import Any
+
+from chaoslib.exceptions import ActivityFailed
+from chaoslib.types import Configuration, Secrets
+
+from failback.chaos import session as sessions
+from failback.chaos.cluster.target import Target
+from failback.chaos.cluster.view import Member, Role
+from failback.chaos.cluster.wire import WireConnection
+from failback.chaos.session import Session
+from failback.chaos.targets.local import ControlSocket, LocalTarget
+from failback.chaos.toolkit.action_context import guarded
+from failback.protocol.errors import FailbackError
+
+__all__ = [
+    "another_incident",
+    "broker_role",
+    "cluster_is_steady",
+    "disk_free_ratio",
+    "group_lag_messages",
+    "no_fault_left",
+    "offsets_of",
+    "process_state",
+    "recorder_is_recording",
+    "replication_lag_bytes",
+    "route_has",
+    "sync_age_seconds",
+]
+
+
+def recorder_is_recording(configuration: Configuration = None, secrets: Secrets = None) -> bool:
+    """Is the recorder alive, does every process of the workload answer, and is there no gap?"""
+    session = sessions.find(configuration)
+    if session is None or session.recorder is None:
+        return False
+    for name in session.load.silent() if session.fleet else []:
+        session.recorder.add_gap(f"{name} has not answered for 5 s")
+    return session.recorder.is_recording()
+
+
+def cluster_is_steady(
+    min_produce_per_second: float | None = None,
+    max_lag_messages: int | None = None,
+    max_sync_age_seconds: float | None = None,
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, Any]:
+    """Wait until the limits held for the experiment's ``holdSeconds`` in a row.
+
+    Once ``recover`` has measured the steady state again, its result is returned: by the time that
+    the hypothesis is asked a second time the producers are stopped.
+    """
+    session = _session(configuration)
+    kept = session.results.steady_now
+    if kept:
+        return dict(kept)
+    steady = session.experiment.spec.steady_state
+    limits = (min_produce_per_second, max_lag_messages, max_sync_age_seconds)
+    result = guarded(
+        lambda: hold_steady(session, *limits, steady.hold_seconds, steady.timeout_seconds)
+    )
+    session.results.steady = bool(result["steady"])
+    session.results.steady_why = "; ".join(result["why"])
+    return result
+
+
+def hold_steady(
+    session: Session,
+    min_produce_per_second: float | None,
+    max_lag_messages: int | None,
+    max_sync_age_seconds: float | None,
+    hold_seconds: float,
+    timeout_seconds: float,
+) -> dict[str, Any]:
+    """Measure until the limits held ``hold_seconds`` (of the file) in a row or time is over."""
+    hold = session.scaled(hold_seconds)
+    deadline = time.monotonic() + timeout_seconds
+    held_since: float | None = None
+    while True:
+        session.check()
+        why = unsteady(session, min_produce_per_second, max_lag_messages, max_sync_age_seconds)
+        if why:
+            held_since = None
+        elif held_since is None:
+            held_since = time.monotonic()
+        if held_since is not None and time.monotonic() - held_since >= hold:
+            return {"steady": True, "why": []}
+        if time.monotonic() >= deadline:
+            return {"steady": False, "why": why or ["not steady for long enough"]}
+        time.sleep(0.1)
+
+
+def unsteady(
+    session: Session,
+    min_produce_per_second: float | None,
+    max_lag_messages: int | None,
+    max_sync_age_seconds: float | None,
+) -> list[str]:
+    """What does not hold now, in words with numbers; empty when all does."""
+    why: list[str] = []
+    if min_produce_per_second is not None:
+        rate = session.load.produced_per_second()
+        if rate < min_produce_per_second:
+            why.append(f"produced {rate:.0f} of {min_produce_per_second:g} messages per second")
+    if max_lag_messages is not None:
+        for group in session.group_topics():
+            lag = session.rec.sightings.group_lag(group)
+            if lag is None:
+                why.append(f"{group}: nothing was sampled yet")
+            elif lag > max_lag_messages:
+                why.append(f"{group} lags {lag} messages, {max_lag_messages} allowed")
+    if max_sync_age_seconds is not None and session.view is not None:
+        limit = session.scaled(max_sync_age_seconds)
+        for pair in session.view.pairs:
+            if len(pair.members) < 2:
+                continue
+            age = session.rec.sightings.sync_age_seconds(pair.name)
+            if age is None or age > limit:
+                shown = "unknown" if age is None else f"{age:.1f} s"
+                why.append(f"{pair.name}: slave table is {shown} old, {limit:g} s allowed")
+    return why
+
+
+def no_fault_left(configuration: Configuration = None, secrets: Secrets = None) -> dict[str, Any]:
+    """Is every entry of the undo ledger healed as observed?"""
+    session = _session(configuration)
+    left = [
+        f"{entry.fid}: {entry.call} {dict(entry.args)}"
+        for entry in session.ledger.open_entries(faults_only=True)
+    ]
+    return {"clean": not left, "left": left}
+
+
+def broker_role(
+    pair: str, role: Role, configuration: Configuration = None, secrets: Secrets = None
+) -> dict[str, Any]:
+    """Who has this role in a pair, as the brokers say."""
+    member = _member(configuration, pair, role)
+    return {"pod": member.pod, "address": member.address, "broker_id": member.broker_id}
+
+
+def process_state(
+    pair: str, role: Role, configuration: Configuration = None, secrets: Secrets = None
+) -> str:
+    """State of a broker's process, from the kernel."""
+    member = _member(configuration, pair, role)
+    if member.identity is None:
+        return "GONE"
+    return _target(configuration).process_state(member.identity).value
+
+
+def route_has(
+    pair: str, broker_id: int, configuration: Configuration = None, secrets: Secrets = None
+) -> bool:
+    """Does every name server show this broker id of a pair?"""
+    view = guarded(_target(configuration).view)
+    found = view.pair(pair)
+    if found is None:
+        raise ActivityFailed(f"no pair {pair}")
+    for nameserver in view.nameservers:
+        try:
+            with WireConnection(nameserver) as connection:
+                shown = connection.cluster_addresses().get(found.broker_name, {})
+        except FailbackError:
+            return False
+        if broker_id not in shown:
+            return False
+    return True
+
+
+def replication_lag_bytes(
+    pair: str, configuration: Configuration = None, secrets: Secrets = None
+) -> int:
+    """How far the slowest slave's log is behind the master's."""
+    view = guarded(_target(configuration).view)
+    found = view.pair(pair)
+    members = found.members if found else ()
+    ends: dict[str, list[int]] = {"master": [], "slave": []}
+    for member in members:
+        runtime = guarded(partial(_runtime_of, member))
+        ends[member.role].append(int(runtime.get("commitLogMaxOffset", 0)))
+    if not ends["master"] or not ends["slave"]:
+        raise ActivityFailed(f"{pair} has no master with a slave")
+    return max(0, ends["master"][0] - min(ends["slave"]))
+
+
+def sync_age_seconds(
+    pair: str, configuration: Configuration = None, secrets: Secrets = None
+) -> float:
+    """Age of the master's offset table as the slave shows it."""
+    age = _session(configuration).rec.sightings.sync_age_seconds(pair)
+    if age is None:
+        raise ActivityFailed(f"{pair}: no synchronisation was seen yet")
+    return age
+
+
+def group_lag_messages(
+    group: str, configuration: Configuration = None, secrets: Secrets = None
+) -> int:
+    """Messages that a group has not committed, by the newest samples."""
+    lag = _session(configuration).rec.sightings.group_lag(group)
+    if lag is None:
+        raise ActivityFailed(f"{group}: nothing was sampled yet")
+    return lag
+
+
+def offsets_of(
+    pair: str,
+    role: Role,
+    group: str,
+    configuration: Configuration = None,
+    secrets: Secrets = None,
+) -> dict[str, dict[str, int]]:
+    """A group's offsets on one broker: topic to queue to offset."""
+    member = _member(configuration, pair, role)
+    return {
+        key.removesuffix(f"@{group}"): {str(queue): offset for queue, offset in queues.items()}
+        for key, queues in guarded(partial(_table_of, member)).items()
+        if key.endswith(f"@{group}")
+    }
+
+
+def disk_free_ratio(
+    pair: str, configuration: Configuration = None, secrets: Secrets = None
+) -> float:
+    """Free share of the fullest disk under the pair's stores."""
+    view = guarded(_target(configuration).view)
+    found = view.pair(pair)
+    stores = [member.store for member in found.members if member.store] if found else []
+    if not stores:
+        raise ActivityFailed(f"{pair}: no store is known")
+    usages = [shutil.disk_usage(store) for store in stores]
+    return min(usage.free / usage.total for usage in usages)
+
+
+def another_incident(configuration: Configuration = None, secrets: Secrets = None) -> bool:
+    """Did a broker die that no fault asked to die?"""
+    return _session(configuration).rec.unplanned_deaths > 0
+
+
+def _session(configuration: Configuration) -> Session:
+    session = sessions.find(configuration)
+    if session is None:
+        raise ActivityFailed("no run is open for this experiment: use failback run")
+    return session
+
+
+def _target(configuration: Configuration) -> Target:
+    session = sessions.find(configuration)
+    if session is not None:
+        return session.target
+    root = (configuration or {}).get("root")
+    if not root:
+        raise ActivityFailed("no run is open for this experiment: use failback run")
+    from pathlib import Path
+
+    return LocalTarget(ControlSocket.of_root(Path(root)), str((configuration or {})["cluster"]))
+
+
+def _member(configuration: Configuration, pair: str, role: Role) -> Member:
+    found = guarded(_target(configuration).view).pair(pair)
+    member = found.member(role) if found else None
+    if member is None:
+        raise ActivityFailed(f"no {role} in {pair}")
+    return member
+
+
+def _runtime_of(member: Member) -> dict[str, str]:
+    with WireConnection(member.address) as connection:
+        return connection.runtime_info(timeout=3.0)
+
+
+def _table_of(member: Member) -> dict[str, dict[int, int]]:
+    with WireConnection(member.address) as connection:
+        return connection.all_offsets()

@@ -1,0 +1,125 @@
+"""One process of the workload, as the harness sees it: what it said, how fast it is, how it ended.
+
+It answers on a control socket; of a harness that is gone it is found by the note beside its plan.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from failback.chaos.cluster import processes
+from failback.chaos.cluster.unix_socket import exchange
+from failback.chaos.cluster.view import Stamp
+from failback.chaos.errors import TargetError
+
+PRODUCER: Final = "producer"
+CONSUMER: Final = "consumer"
+ANSWER_SECONDS: Final = 2.0
+_RATE_SECONDS: Final = 5.0
+_SHORTEST_SECONDS: Final = 0.5
+
+
+@dataclass(slots=True)
+class Exit:
+    """How a process of the workload ended."""
+
+    stamp: Stamp
+    signal: int | None
+    code: int | None
+
+
+@dataclass(slots=True)
+class WorkloadProcess:
+    """One process and what it last said about itself."""
+
+    name: str
+    role: str
+    proc_no: int
+    proc: bytes
+    plan_file: Path
+    socket_path: Path
+    group: str = ""
+    member: int = 0
+    popen: subprocess.Popen[bytes] | None = None
+    pid: int = 0
+    ticks: int = 0
+    undo: str = ""
+    exit: Exit | None = None
+    wanted: bool = True
+    """Should it be running? False from the moment that somebody asks it to end."""
+    stats: dict[str, Any] = field(default_factory=dict)
+    stats_at: float = 0.0
+    history: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=64))
+    last_seq: int | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.popen is not None and self.exit is None
+
+    def rate(self) -> float:
+        """Acknowledged sends per second over the newest part of the history."""
+        history = list(self.history)
+        if len(history) < 2:
+            return 0.0
+        newest_at, newest = history[-1]
+        oldest_at, oldest = next(
+            (each for each in history if newest_at - each[0] <= _RATE_SECONDS), history[0]
+        )
+        if newest_at - oldest_at < _SHORTEST_SECONDS:
+            return 0.0
+        return (newest - oldest) / (newest_at - oldest_at)
+
+
+def ask(
+    socket_path: Path, request: Mapping[str, Any], timeout: float = ANSWER_SECONDS
+) -> dict[str, Any]:
+    """One request and one answer over a workload's control socket; empty when nobody answers."""
+    try:
+        answer = exchange(socket_path, request, timeout)
+    except (OSError, ValueError):
+        return {}
+    return answer if isinstance(answer, dict) else {}
+
+
+def stop_orphan(plan_file: Path, socket_path: Path, timeout: float = 15.0) -> bool:
+    """Stop a workload process whose harness is gone; true when it does not run any more.
+
+    Its pid is in the note that it keeps beside its plan; ticks tell it from a stranger.
+    """
+    note = plan_file.with_suffix(".pid")
+    try:
+        who = json.loads(note.read_bytes())
+        pid, ticks = int(who["pid"]), int(who["ticks"])
+    except (OSError, ValueError, KeyError):
+        return not ask(socket_path, {"op": "stop"})
+    for signum in (signal.SIGTERM, signal.SIGKILL):
+        if not processes.alive(pid, ticks):
+            return True
+        with already_gone():
+            processes.send_signal(pid, ticks, signum)
+        if processes.await_exit(pid, ticks, timeout):
+            return True
+    return not processes.alive(pid, ticks)
+
+
+already_gone = partial(contextlib.suppress, TargetError)  # what is gone needs no signal
+
+
+def last_seq(logs: Path, process: WorkloadProcess) -> int | None:
+    """What a process that ended in order wrote as its last line; ``None`` after a kill."""
+    path = logs / f"{process.proc_no:03d}-{process.name}.log"
+    try:
+        lines = path.read_bytes().rstrip(b"\n").splitlines()
+        note = json.loads(lines[-1])
+        return int(note["last_seq"])
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        return None
