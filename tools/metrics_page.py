@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from failback.analytics.collect.metrics import FAMILIES as COLLECTOR
-from failback.analytics.dashboard.metrics import FAMILIES as DASHBOARD
+from failback.analytics.collector.metrics import FAMILIES as COLLECTOR
+from failback.analytics.dashboard.http.metrics import FAMILIES as DASHBOARD
 from failback.analytics.exporter.families import KNOWN, OURS, SHARED
 from failback.operator.metrics import Metrics
 from failback.protocol.metric_families import BROKER, MAX_SERIES, Family

@@ -28,15 +28,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from failback.analytics.collect.decode import decode
-from failback.analytics.collect.ids import SegmentId
-from failback.analytics.collect.settings import Limits
-from failback.analytics.engines.spark import why_not
-from failback.analytics.jobs.bench import Entry, Lap, machine, race, session_for
-from failback.analytics.jobs.usage import CpuMeter
-from failback.analytics.synthetic import Plan
+from failback.analytics.analysis.engines.spark import why_not
+from failback.analytics.collector.decode import decode
+from failback.analytics.collector.ids import SegmentId
+from failback.analytics.collector.settings import Limits
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM, parquet_bytes
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
+from tests.benchmarks.analytics.bench import Entry, Lap, machine, race, session_for
+from tests.benchmarks.analytics.synthetic import Plan
+from tests.benchmarks.analytics.usage import CpuMeter
 from tests.benchmarks.documents import Table, with_figures
 from tests.benchmarks.targets import Target, at_least, at_most
 
@@ -183,7 +183,7 @@ def order(part: Sequence[Run], scratch: Path, rounds: int) -> list[Entry]:
 
 def generated(plan: Plan, folder: Path) -> None:
     """Write a run, in a process of its own: what that leaves in memory would count as ours."""
-    command = [sys.executable, "-m", "failback.analytics.jobs.bench", "generate"]
+    command = [sys.executable, "-m", "tests.benchmarks.analytics.bench", "generate"]
     command += ["--out", str(folder)]
     for each in fields(plan):
         command += [f"--{each.name.replace('_', '-')}", str(getattr(plan, each.name))]

@@ -26,13 +26,13 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from failback.analytics.engines.spark import session, why_not
-from failback.analytics.jobs.bench import machine
+from failback.analytics.analysis.engines.spark import session, why_not
 from failback.analytics.jobs.stream import read_totals, start
-from failback.analytics.jobs.usage import CpuMeter, peak_mib
-from failback.analytics.lake_store import LakeStore, open_store
-from failback.analytics.synthetic import Plan, generate
+from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.upload.lake_files import parquet_bytes
+from tests.benchmarks.analytics.bench import machine
+from tests.benchmarks.analytics.synthetic import Plan, generate
+from tests.benchmarks.analytics.usage import CpuMeter, peak_mib
 
 SEGMENTS_PER_FILE: Final = 12
 """A file of the generated run holds a quarter of a million rows; a segment about 20,000."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from failback.analytics.engines.spark import why_not
+from failback.analytics.analysis.engines.spark import why_not
 from tests.support.demo_run import Demo, run_demo
 from tests.support.exposure_watch import Look, watched_runs
 

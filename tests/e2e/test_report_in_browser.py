@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.html import render_html
+from failback.analytics.report.page.html import render_html
 from tests.support.browser import check_page, offline_page
 from tests.support.sample_report import compared_report, sample_points, sample_report
 

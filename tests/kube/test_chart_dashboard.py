@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.collect.tokens import digest_of, new_token
+from failback.analytics.web.tokens import digest_of, new_token
 from tests.support.chart import CHART, settings
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess

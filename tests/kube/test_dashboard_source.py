@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.dashboard.kube_clusters import KubeReader, notes_of
 from failback.analytics.dashboard.settings import DashboardSettings
+from failback.analytics.dashboard.sources.kube_clusters import KubeReader, notes_of
 from failback.client.admin.admin import AdminClient
 from tests.support.dashboard_lab import DashboardLab, running_dashboard
 from tests.support.kube_lab.api import Object

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from failback.analytics.status_summary import status_of
+from failback.analytics.report.status_summary import status_of
 from failback.cli.bundled import bundled
 from tests.support.kube_chaos import allow, chaos_account
 from tests.support.kube_lab.api import Object

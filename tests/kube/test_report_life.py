@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.engines.spark import why_not
+from failback.analytics.analysis.engines.spark import why_not
 from tests.support.cases import CASES
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace

@@ -18,10 +18,10 @@ import pytest
 from tools.setup import SetupError
 from tools.setup_spark import ensure_s3a
 
-from failback.analytics.engines.spark import why_not
-from failback.analytics.report import read_report, report
-from failback.analytics.synthetic import Plan, generate
+from failback.analytics.analysis.engines.spark import why_not
+from failback.analytics.report.report import read_report, report
 from failback.client.consumelog.upload.upload import UploadShipper
+from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.collector_lab import RUN, CollectorLab, write_log
 from tests.support.polling import SCALE
 from tests.support.processes import failback_environment

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.jobs import reconsume, stream
-from failback.analytics.lake_command import main as lake_main
-from failback.analytics.lake_store import open_store
+from failback.analytics.jobs.lake import main as lake_main
+from failback.analytics.lake.store import open_store
 from failback.cli.__main__ import main
 from tests.support.ports import free_port
 from tests.support.s3_server import BUCKET, S3Server, s3_server

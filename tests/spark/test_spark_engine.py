@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from failback.analytics import report as reports
-from failback.analytics.analysis import Analysis
-from failback.analytics.definitions import Definitions
-from failback.analytics.engines.local import LocalEngine
-from failback.analytics.engines.spark import SparkEngine, why_not
+from failback.analytics.analysis.analysis import Analysis
+from failback.analytics.analysis.engines.local import LocalEngine
+from failback.analytics.analysis.engines.spark import SparkEngine, why_not
 from failback.analytics.errors import ReportInputError
-from failback.analytics.report import read_report, report, report_many
-from failback.analytics.synthetic import Plan, generate
+from failback.analytics.report import report as reports
+from failback.analytics.report.report import read_report, report, report_many
+from failback.analytics.run.definitions import Definitions
+from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support import bad_input, business_keys
 from tests.support.agreement import assert_agrees
 from tests.support.cases import CASES
@@ -208,7 +208,7 @@ def said(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_session_of_the_caller_is_borrowed(spark: SparkSession) -> None:
-    from failback.analytics.engines.spark import session
+    from failback.analytics.analysis.engines.spark import session
 
     with session() as borrowed:
         assert borrowed is spark
@@ -216,7 +216,7 @@ def test_the_session_of_the_caller_is_borrowed(spark: SparkSession) -> None:
 
 
 def test_the_surrogate_of_foreign_messages_is_sparks_hash(spark: SparkSession) -> None:
-    from failback.analytics.xxh64 import SURROGATE_MASK, surrogates
+    from failback.analytics.analysis.arrays.xxh64 import SURROGATE_MASK, surrogates
 
     texts = ["", "a", "7F0000010000000000000000000012AB", *("x" * n + "é" for n in range(70))]
     rows = spark.createDataFrame([(text,) for text in texts], "t string")

@@ -17,17 +17,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from failback.analytics.analysis import analyse
-from failback.analytics.engines.local import LocalEngine
-from failback.analytics.engines.spark import why_not
+from failback.analytics.analysis.analysis import analyse
+from failback.analytics.analysis.counting.normalise import Dropped
+from failback.analytics.analysis.engines.local import LocalEngine
+from failback.analytics.analysis.engines.spark import why_not
 from failback.analytics.jobs import normalise, reconsume, stream
 from failback.analytics.jobs import report as jobs_report
-from failback.analytics.lake import open_lake
-from failback.analytics.lake_store import open_store
-from failback.analytics.normalise import Dropped
-from failback.analytics.report import read_report, report
-from failback.analytics.run_folder import read_run_folder
-from failback.analytics.synthetic import Plan, generate
+from failback.analytics.lake.lake import open_lake
+from failback.analytics.lake.store import open_store
+from failback.analytics.report.report import read_report, report
+from failback.analytics.run.run_folder import read_run_folder
+from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.histories import random_history
 from tests.support.live_totals import batch_totals
 from tests.support.run_builder import merged

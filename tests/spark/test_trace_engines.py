@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from failback.analytics.document import build_report
-from failback.analytics.engines.local import LocalEngine
-from failback.analytics.engines.spark import SparkEngine, why_not
+from failback.analytics.analysis.engines.local import LocalEngine
+from failback.analytics.analysis.engines.spark import SparkEngine, why_not
+from failback.analytics.report.document import build_report
 from tests.support.run_analysis import MakeEngine, analysed
 from tests.support.spark_session import two_threads
 from tests.support.trace_builder import TraceBuilder, made_id

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from failback.analytics.analysis import Analysis
-from failback.analytics.history import GroupQueue
-from failback.analytics.measures import Figures, group_figures, group_names, losses_of, topics_of
+from failback.analytics.analysis.analysis import Analysis
+from failback.analytics.report.measures import (
+    Figures,
+    group_figures,
+    group_names,
+    losses_of,
+    topics_of,
+)
+from failback.analytics.run.history import GroupQueue
 from tests.support.oracle import Oracle
 
 

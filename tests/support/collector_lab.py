@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.collect.catalogue import Catalogue, Entry
-from failback.analytics.collect.decode import UPLOAD_KEY
-from failback.analytics.collect.tokens import digest_of, new_token
+from failback.analytics.collector.decode import UPLOAD_KEY
+from failback.analytics.lake.catalogue import Catalogue, Entry
+from failback.analytics.web.tokens import digest_of, new_token
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import SCHEMA_ID
 from failback.client.consumelog.upload.collector_client import CollectorClient

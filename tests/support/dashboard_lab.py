@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.collect.tokens import digest_of, new_token
-from failback.analytics.figure_data import Point
+from failback.analytics.report.page.figure_data import Point
+from failback.analytics.web.tokens import digest_of, new_token
 from tests.support.polling import SCALE
 from tests.support.ports import free_port
 from tests.support.processes import TestProcess, failback_command, failback_environment

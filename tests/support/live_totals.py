@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from failback.analytics.analysis import analyse
-from failback.analytics.engines.local import LocalEngine
-from failback.analytics.lake import open_lake
-from failback.analytics.run_folder import read_run_folder
+from failback.analytics.analysis.analysis import analyse
+from failback.analytics.analysis.engines.local import LocalEngine
+from failback.analytics.lake.lake import open_lake
+from failback.analytics.run.run_folder import read_run_folder
 
 
 def batch_totals(folder: Path) -> dict[tuple[Any, ...], tuple[int, ...]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import duckdb
 
-from failback.analytics.history import Assignment
+from failback.analytics.run.history import Assignment
 from tests.support.run_builder import MS, ZERO_MONO_NS, RunBuilder
 
 SQL = Path(__file__).parents[1] / "data" / "analytics" / "reference.sql"

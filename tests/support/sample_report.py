@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from failback.analytics.compare import compare_reports
-from failback.analytics.figure_data import Point
+from failback.analytics.report.compare import compare_reports
+from failback.analytics.report.page.figure_data import Point
 
 SECOND = 1_000_000_000
 

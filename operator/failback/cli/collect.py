@@ -59,8 +59,8 @@ def collect(
         return
     import logging
 
-    from failback.analytics.collect.serve import serve
-    from failback.analytics.collect.settings import CollectorSettings
+    from failback.analytics.collector.serve import serve
+    from failback.analytics.collector.settings import CollectorSettings
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     serve(
@@ -93,7 +93,7 @@ def token(
     tokens: TokensOption = Path("tokens"),
 ) -> None:
     """Make a token, add its hash to the token file, and print it: it is shown only now."""
-    from failback.analytics.collect.tokens import check_scope, digest_of, new_token
+    from failback.analytics.web.tokens import check_scope, digest_of, new_token
 
     scopes = ",".join(check_scope(each) for each in scope)
     made = new_token()

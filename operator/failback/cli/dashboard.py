@@ -100,9 +100,9 @@ def dashboard(
     """Show clusters, offsets and runs on a web page; start experiments and watch them."""
     import logging
 
-    from failback.analytics.dashboard.ingest import CollectorAddress
     from failback.analytics.dashboard.serve import serve
     from failback.analytics.dashboard.settings import DashboardSettings
+    from failback.analytics.dashboard.sources.ingest import CollectorAddress
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     folder, local = runs.absolute(), open_root(root).path

@@ -21,7 +21,7 @@ from failback.cli.verdicts import print_verdicts, row_of
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from failback.analytics.report import ReportPaths
+    from failback.analytics.report.report import ReportPaths
     from failback.chaos.experiment.spec import ChaosExperiment
     from failback.operator.kinds.base import Resource
 
@@ -108,7 +108,7 @@ def check_report_engine(name: str) -> None:
     if name not in REPORT_ENGINES:
         problem = f'must be one of {", ".join(REPORT_ENGINES)}, got "{name}"'
         raise ConfigError("--report-engine", problem)
-    from failback.analytics.engines.spark import why_not
+    from failback.analytics.analysis.engines.spark import why_not
 
     if name == "spark" and (missing := why_not()):
         raise ConfigError("--report-engine spark", f"{missing}; or use --report-engine local")
@@ -189,7 +189,7 @@ def _cancel(arms: Sequence[ArmRun]) -> None:
 
 
 def _report(arms: Sequence[ArmRun], engine: str, *, silent: bool) -> list[ReportPaths]:
-    from failback.analytics.report import report_many
+    from failback.analytics.report.report import report_many
 
     folders = [arm.run_dir for arm in arms]
     if silent:

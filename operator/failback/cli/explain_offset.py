@@ -16,9 +16,9 @@ from failback.cli.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from failback.analytics.history import GroupQueue, History
-    from failback.analytics.lineage import Lineage
-    from failback.analytics.run_source import RunSource
+    from failback.analytics.analysis.causes.lineage import Lineage
+    from failback.analytics.run.history import GroupQueue, History
+    from failback.analytics.run.run_source import RunSource
     from failback.cli.offset_now import Standing
     from failback.client.admin.admin import AdminClient
 
@@ -73,7 +73,7 @@ def explain_offset(
 
 def _source(run: str, lake: str) -> RunSource:
     """The run of a folder, with its rows in ``lake`` if that is given; or a run of the lake."""
-    from failback.analytics.run_source import source_at, source_in_lake
+    from failback.analytics.run.run_source import source_at, source_in_lake
 
     if not lake:
         return source_at(run)
@@ -85,8 +85,8 @@ def _source(run: str, lake: str) -> RunSource:
 def _recorded(
     source: RunSource, name: str, group: str, topic: str, queue: int, broker: str, at: str
 ) -> dict[str, Any]:
-    from failback.analytics.history import read_history
-    from failback.analytics.lineage import lineage
+    from failback.analytics.analysis.causes.lineage import lineage
+    from failback.analytics.run.history import read_history
 
     history = read_history(source.folder, source.lake)
     key = _chosen(history, group, topic, queue, broker)
@@ -95,7 +95,7 @@ def _recorded(
 
 
 def _chosen(history: History, group: str, topic: str, queue: int, broker: str) -> GroupQueue:
-    from failback.analytics.lineage import queues_named
+    from failback.analytics.analysis.causes.lineage import queues_named
 
     found = queues_named(history, group, topic, queue)
     kept = [key for key in found if broker in ("", key.broker)]
@@ -110,7 +110,7 @@ def _chosen(history: History, group: str, topic: str, queue: int, broker: str) -
 
 def _instant(text: str, zero_wall_ns: int) -> int:
     """Nanoseconds after run zero."""
-    from failback.analytics.definitions import instant_ns
+    from failback.analytics.run.definitions import instant_ns
 
     if not text:
         return (1 << 62) - 1

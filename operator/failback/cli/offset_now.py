@@ -160,7 +160,7 @@ def _offsets_in(store: Path) -> tuple[Path, Mapping[str, Mapping[int, int]]] | N
 
 
 async def _clients(admin: AdminClient, addr: str, place: Place, broker: str) -> list[Step]:
-    from failback.analytics.dashboard.observe import client_memory
+    from failback.analytics.dashboard.sources.observe import client_memory
 
     found = (await client_memory(admin, addr, place.group)).get((broker, place.topic, place.queue))
     if found is None or found[0] < 0:

@@ -13,7 +13,7 @@ from failback.cli.verdicts import print_verdicts, row_of
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from failback.analytics.run_source import RunSource
+    from failback.analytics.run.run_source import RunSource
 
 EngineOption = Annotated[
     str, typer.Option("--engine", help="local (in this process), spark, or auto.")
@@ -40,7 +40,7 @@ def _sources(given: list[Path], lake: str | None, runs: list[str]) -> list[Path 
         if runs or not given:
             raise ConfigError("RUN", "name at least one run folder, or --lake and --run")
         return list(_run_folders(given))
-    from failback.analytics.run_source import source_in_lake
+    from failback.analytics.run.run_source import source_in_lake
 
     if given and runs:
         raise ConfigError("--run", "the run folders say already which runs of the lake are meant")
@@ -53,8 +53,8 @@ def _sources(given: list[Path], lake: str | None, runs: list[str]) -> list[Path 
 
 def _write_summary(path: Path, reports: list[Path]) -> None:
     """Write the figures as the status of a ReconsumptionReport has them."""
-    from failback.analytics.report import read_report
-    from failback.analytics.status_summary import TRIMMABLE, status_of
+    from failback.analytics.report.report import read_report
+    from failback.analytics.report.status_summary import TRIMMABLE, status_of
     from failback.cli.termination import VARIABLE, fit, write_termination
 
     read = [read_report(each) for each in reports]
@@ -129,8 +129,8 @@ def report(
     Beside report.json, summary.md and report.html the folder has every table behind a figure, as
     CSV and Parquet, in tables/.
     """
-    from failback.analytics.definitions import Wanted
-    from failback.analytics.report import report_many, report_schema
+    from failback.analytics.report.report import report_many, report_schema
+    from failback.analytics.run.definitions import Wanted
 
     if schema:
         print_json(report_schema())
@@ -163,8 +163,8 @@ def report(
 
 def _write_textfile(path: Path, reports: list[Path]) -> None:
     """Whole or not there: the collector of metrics may read at any time."""
-    from failback.analytics.report import read_report
-    from failback.analytics.textfile import render_textfile
+    from failback.analytics.report.report import read_report
+    from failback.analytics.report.textfile import render_textfile
     from failback.client.files import replace_file
 
     replace_file(path, render_textfile([read_report(each) for each in reports]))

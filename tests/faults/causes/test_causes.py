@@ -45,6 +45,6 @@ def test_duplicates_get_the_label_of_what_was_done(run: CauseRun, tmp_path: Path
 
 
 def test_every_label_is_provoked_or_it_is_said_why_not() -> None:
-    from failback.analytics.labels import CAUSES
+    from failback.analytics.analysis.causes.labels import CAUSES
 
     assert {run.label for run in RUNS} | set(NOT_PROVOKED) == set(CAUSES)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.report import report
+from failback.analytics.report.report import report
 from failback.chaos.experiment.spec import ChaosExperiment
 from tests.support.chaos_lab import RESOURCES, TIME_SCALE, LocalCluster, experiment, running_cluster
 from tests.support.wrong_brokers import WRONGS

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.collect.catalogue import CLOSED, Catalogue
-from failback.analytics.collect.fsck import check_run
-from failback.analytics.compact import StoredCatalogue, compact_run
-from failback.analytics.lake import Lake, open_lake
-from failback.analytics.lake_store import open_store
+from failback.analytics.lake.catalogue import CLOSED, Catalogue
+from failback.analytics.lake.compact import StoredCatalogue, compact_run
+from failback.analytics.lake.fsck import check_run
+from failback.analytics.lake.lake import Lake, open_lake
+from failback.analytics.lake.store import open_store
 from failback.client.consumelog.upload.ship import Shipper
 from tests.support.collector_lab import RUN, write_log
 from tests.support.polling import SCALE
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.faults
 _DYING = """
 import os, signal, sys
 from failback.analytics import lake_store
-from failback.analytics.lake_command import main
+from failback.analytics.jobs.lake import main
 lake, step, half = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "half"
 done = 0
 def counted(name):

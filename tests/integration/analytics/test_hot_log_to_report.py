@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics import report as reports
-from failback.analytics.report import read_report, report
+from failback.analytics.report import report as reports
+from failback.analytics.report.report import read_report, report
 from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.consumelog import begin, processes_in_lake

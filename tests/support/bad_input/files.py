@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.collect.catalogue import CHANGED, mark_name
+from failback.analytics.lake.catalogue import CHANGED, mark_name
 from tests.support.bad_input.outcome import (
     Case,
     Document,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from failback.analytics.history import read_history
 from failback.analytics.jobs.normalise import align_table
-from failback.analytics.lake_store import open_store
-from failback.analytics.run_source import source_at
+from failback.analytics.lake.store import open_store
+from failback.analytics.run.history import read_history
+from failback.analytics.run.run_source import source_at
 from tests.support.cases import c2
 from tests.support.run_builder import MS
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics import report as reports
 from failback.analytics.errors import ReportInputError
-from failback.analytics.report import read_report, report
+from failback.analytics.report import report as reports
+from failback.analytics.report.report import read_report, report
 from tests.support.bad_input import CASES, Refused, clean, codes
 
 pytestmark = pytest.mark.unit

@@ -8,8 +8,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from failback.analytics.checks import value_at
-from failback.analytics.report import build_report, check_report
+from failback.analytics.report.checks import value_at
+from failback.analytics.report.report import build_report, check_report
 from tests.support.agreement import assert_agrees
 from tests.support.cases import CASES, Expected
 from tests.support.oracle import Oracle

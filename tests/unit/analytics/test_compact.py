@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from failback.analytics.collect.catalogue import CLOSED, Catalogue
-from failback.analytics.collect.fsck import check_run
-from failback.analytics.compact import StoredCatalogue, compact_run, groups_of
 from failback.analytics.errors import ReportInputError
-from failback.analytics.lake import open_lake, shadowed
-from failback.analytics.lake_command import main
-from failback.analytics.lake_store import Found, LakeStore, open_store
+from failback.analytics.jobs.lake import main
+from failback.analytics.lake.catalogue import CLOSED, Catalogue
+from failback.analytics.lake.compact import StoredCatalogue, compact_run, groups_of
+from failback.analytics.lake.fsck import check_run
+from failback.analytics.lake.lake import open_lake, shadowed
+from failback.analytics.lake.store import Found, LakeStore, open_store
 from failback.client.consumelog.upload.ship import Shipper
 from tests.support.collector_lab import RUN, write_log
 

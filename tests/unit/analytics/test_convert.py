@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.lake import open_lake
-from failback.analytics.lake_command import main
+from failback.analytics.jobs.lake import main
+from failback.analytics.lake.lake import open_lake
 from failback.client.consumelog.upload.ship import Shipper
 from tests.support.collector_lab import RUN, write_log
 

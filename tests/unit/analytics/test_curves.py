@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from failback.analytics import tables
-from failback.analytics.history import GroupQueue
-from failback.analytics.measures.curves import Curve, curves_of, held_curves_of, summed
+from failback.analytics.analysis.counting import tables
+from failback.analytics.report.measures.curves import Curve, curves_of, held_curves_of, summed
+from failback.analytics.run.history import GroupQueue
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
-from failback.analytics import report as reports
-from failback.analytics.compare import compare_reports
-from failback.analytics.definitions import (
+from failback.analytics.errors import ReportInputError
+from failback.analytics.report import report as reports
+from failback.analytics.report.compare import compare_reports
+from failback.analytics.report.report import read_report, report_many
+from failback.analytics.run.definitions import (
     BUSINESS_KEY,
     DEFAULT,
     MESSAGE_ID,
@@ -18,8 +20,6 @@ from failback.analytics.definitions import (
     Wanted,
     duration_ns,
 )
-from failback.analytics.errors import ReportInputError
-from failback.analytics.report import read_report, report_many
 from tests.support import business_keys
 from tests.support.bad_input import clean
 from tests.support.cases import CASES

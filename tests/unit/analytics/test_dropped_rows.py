@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics import tables
-from failback.analytics.engines.candidates import Repeated, candidates_of
-from failback.analytics.intervals import IntervalSet
+from failback.analytics.analysis.arrays.intervals import IntervalSet
+from failback.analytics.analysis.counting import tables
+from failback.analytics.analysis.engines.candidates import Repeated, candidates_of
 from tests.support.run_analysis import analysed
 from tests.support.run_builder import RunBuilder
 

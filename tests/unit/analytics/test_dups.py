@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from failback.analytics import tables
-from failback.analytics.history import GroupQueue
-from failback.analytics.measures.dups import FIELDS, Dups
-from failback.analytics.measures.numbers import quantile, total
+from failback.analytics.analysis.counting import tables
+from failback.analytics.report.measures.dups import FIELDS, Dups
+from failback.analytics.report.measures.numbers import quantile, total
+from failback.analytics.run.history import GroupQueue
 
 SCHEMA = pa.schema(
     [

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.jobs import bench, usage
-from failback.analytics.synthetic import Plan, generate
+from tests.benchmarks.analytics import bench, usage
+from tests.benchmarks.analytics.synthetic import Plan, generate
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.analytics.epochs import FOREVER, Queue, QueueEvents, Start, find_events
+from failback.analytics.run.epochs import FOREVER, Queue, QueueEvents, Start, find_events
 from tests.support.run_analysis import analysed
 from tests.support.run_builder import MS, ZERO_WALL_NS, RunBuilder
 
@@ -64,8 +64,8 @@ def test_a_seen_truncation_keeps_the_messages_apart(tmp_path: Path) -> None:
 
 
 def test_a_missed_truncation_is_a_conflict_and_no_duplicate(tmp_path: Path) -> None:
-    from failback.analytics.measures import Figures
-    from failback.analytics.offsets import divergence_figures
+    from failback.analytics.report.measures import Figures
+    from failback.analytics.report.measures.offsets import divergence_figures
 
     analysis = analysed(reused(missed=True).write(tmp_path / "r"))
     assert set(analysis.repeats.column("cls").to_pylist()) == {"PRIMARY"}

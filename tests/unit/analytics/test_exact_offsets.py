@@ -7,10 +7,10 @@ import csv
 import pyarrow.parquet as pq
 import pytest
 
-from failback.analytics import report as reports
-from failback.analytics.figure_data import points_of
-from failback.analytics.report import ReportPaths, read_report, report
-from failback.analytics.textfile import render_textfile
+from failback.analytics.report import report as reports
+from failback.analytics.report.page.figure_data import points_of
+from failback.analytics.report.report import ReportPaths, read_report, report
+from failback.analytics.report.textfile import render_textfile
 from tests.support.run_builder import RunBuilder
 
 pytestmark = pytest.mark.unit

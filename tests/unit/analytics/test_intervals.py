@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.analytics.intervals import (
+from failback.analytics.analysis.arrays.intervals import (
     VALUE_BITS,
     IntervalSet,
     Runs,

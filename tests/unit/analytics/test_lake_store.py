@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.engines.spark import object_store
-from failback.analytics.engines.spark.session import is_cluster, master_of
+from failback.analytics.analysis.engines.spark import object_store
+from failback.analytics.analysis.engines.spark.session import is_cluster, master_of
 from failback.analytics.errors import EngineUnavailable, ReportInputError
-from failback.analytics.lake_store import S3Place, open_store
+from failback.analytics.lake.store import S3Place, open_store
 from tests.support.processes import ROOT
 
 pytestmark = pytest.mark.unit

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.history import GroupQueue, read_history
-from failback.analytics.lake import open_lake
-from failback.analytics.lineage import COMMIT, Lineage, lineage, queues_named
-from failback.analytics.run_folder import read_run_folder
+from failback.analytics.analysis.causes.lineage import COMMIT, Lineage, lineage, queues_named
+from failback.analytics.lake.lake import open_lake
+from failback.analytics.run.history import GroupQueue, read_history
+from failback.analytics.run.run_folder import read_run_folder
 from failback.client.admin.offset_places import ANSWER
 from tests.support.cases import CASES
 from tests.support.run_builder import MS, RunBuilder

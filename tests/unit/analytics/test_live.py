@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.analytics.intervals import layers
+from failback.analytics.analysis.arrays.intervals import layers
+from failback.analytics.analysis.counting.live import QueueState
 from failback.analytics.jobs import stream
-from failback.analytics.lake import open_lake
-from failback.analytics.live import QueueState
-from failback.analytics.run_folder import read_run_folder
+from failback.analytics.lake.lake import open_lake
+from failback.analytics.run.run_folder import read_run_folder
 from tests.support.histories import random_history
 from tests.support.live_totals import batch_totals
 

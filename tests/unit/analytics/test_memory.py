@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from failback.analytics.memory import give_back
+from failback.analytics.analysis.arrays.memory import give_back
 
 pytestmark = pytest.mark.unit
 

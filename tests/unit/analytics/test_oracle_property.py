@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from failback.analytics.classify import CauseInputs
-from failback.analytics.engines.local import LocalEngine
-from failback.analytics.lake import Lake
-from failback.analytics.partials import Context
+from failback.analytics.analysis.causes.classify import CauseInputs
+from failback.analytics.analysis.counting.partials import Context
+from failback.analytics.analysis.engines.local import LocalEngine
+from failback.analytics.lake.lake import Lake
 from tests.support.agreement import assert_agrees
 from tests.support.histories import random_history
 from tests.support.oracle import Oracle

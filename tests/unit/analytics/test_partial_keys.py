@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from failback.analytics.partials import sums
-from failback.analytics.partials.rows import Codes
+from failback.analytics.analysis.counting.partials import sums
+from failback.analytics.analysis.counting.partials.rows import Codes
 
 pytestmark = pytest.mark.unit
 

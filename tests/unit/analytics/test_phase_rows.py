@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.measures import Figures
-from failback.analytics.recovery import rto_figures
+from failback.analytics.report.measures import Figures
+from failback.analytics.report.measures.recovery import rto_figures
 from tests.support.run_analysis import analysed
 from tests.support.run_builder import MS, RunBuilder
 

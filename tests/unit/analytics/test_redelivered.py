@@ -8,7 +8,7 @@ from collections import defaultdict
 import pyarrow as pa
 import pytest
 
-from failback.analytics.windows import Redelivered, redelivered_of
+from failback.analytics.analysis.causes.windows import Redelivered, redelivered_of
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from failback.analytics.analysis import Analysis
-from failback.analytics.document import build_report
+from failback.analytics.analysis.analysis import Analysis
 from failback.analytics.jobs.reconsume import result_tables
+from failback.analytics.report.document import build_report
 from tests.support.bad_input import clean
 from tests.support.cases import c2
 from tests.support.run_analysis import analysed

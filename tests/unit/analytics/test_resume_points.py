@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from failback.analytics import report as reports
-from failback.analytics.report import read_report, report
+from failback.analytics.report import report as reports
+from failback.analytics.report.report import read_report, report
 from tests.support.run_builder import RunBuilder
 
 pytestmark = pytest.mark.unit

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.document import build_report
-from failback.analytics.figure_data import points_of, timeline_data
+from failback.analytics.report.document import build_report
+from failback.analytics.report.page.figure_data import points_of, timeline_data
 from tests.support.bad_input import clean
 from tests.support.run_analysis import analysed
 from tests.support.run_builder import MS, ZERO_MONO_NS

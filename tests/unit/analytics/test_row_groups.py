@@ -12,12 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from failback.analytics import lake
-from failback.analytics.definitions import KEYS, LID, MESSAGE_ID, Definitions
-from failback.analytics.engines.candidates import Candidates, Sent, by_lane
-from failback.analytics.intervals import IntervalSet
-from failback.analytics.row_groups import RowGroup, Wanted, wanted_groups
-from failback.analytics.synthetic import Plan, generate
+from failback.analytics.analysis.arrays.intervals import IntervalSet
+from failback.analytics.analysis.engines.candidates import Candidates, Sent, by_lane
+from failback.analytics.lake import lake
+from failback.analytics.lake.row_groups import RowGroup, Wanted, wanted_groups
+from failback.analytics.run.definitions import KEYS, LID, MESSAGE_ID, Definitions
+from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.histories import random_history
 from tests.support.run_analysis import analysed
 from tests.support.run_builder import merged

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.lake_command import main
-from failback.analytics.report import read_report, report_many
-from failback.analytics.run_source import source_in_lake
-from failback.analytics.synthetic import Plan, generate
+from failback.analytics.jobs.lake import main
+from failback.analytics.report.report import read_report, report_many
+from failback.analytics.run.run_source import source_in_lake
+from tests.benchmarks.analytics.synthetic import Plan, generate
 
 pytestmark = pytest.mark.unit
 PLAN = Plan(rows=2_000, groups=2, seed=9)
@@ -21,7 +21,7 @@ SAME = ("totals", "groups", "queues", "rollbacks", "loss", "rto", "verdict")
 @pytest.fixture
 def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """A run folder without its rows, and the lake that has them."""
-    monkeypatch.setattr("failback.analytics.report._html_can_be_made", lambda: False)
+    monkeypatch.setattr("failback.analytics.report.report._html_can_be_made", lambda: False)
     run = tmp_path / "run"
     generate(PLAN, run)
     (run / "manifest.json").unlink(missing_ok=True)

@@ -8,11 +8,11 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from failback.analytics import points, tables
-from failback.analytics.figure_data import points_of
-from failback.analytics.measures import Figures
-from failback.analytics.partials import LATENCY_POINT_NS
-from failback.analytics.synthetic import Plan, generate
+from failback.analytics.analysis.counting import tables
+from failback.analytics.analysis.counting.partials import LATENCY_POINT_NS
+from failback.analytics.report.measures import Figures, points
+from failback.analytics.report.page.figure_data import points_of
+from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.run_analysis import analysed
 
 pytestmark = pytest.mark.unit

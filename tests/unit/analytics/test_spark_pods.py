@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.engines.spark.pods import check_lakes, pod_settings, submitted
-from failback.analytics.engines.spark.session import check_reach, settings_of
+from failback.analytics.analysis.engines.spark.pods import check_lakes, pod_settings, submitted
+from failback.analytics.analysis.engines.spark.session import check_reach, settings_of
 from failback.analytics.errors import EngineUnavailable, ReportInputError
-from failback.analytics.lake_store import open_store
-from failback.analytics.report import report_many
+from failback.analytics.lake.store import open_store
+from failback.analytics.report.report import report_many
 from tests.support.bad_input import clean
 
 pytestmark = pytest.mark.unit
@@ -108,7 +108,7 @@ def test_a_lake_that_pods_do_not_see_is_refused(tmp_path: Path) -> None:
 def test_a_report_on_a_cluster_refuses_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from failback.analytics.engines import spark
+    from failback.analytics.analysis.engines import spark
 
     monkeypatch.setattr(spark, "why_not", lambda: None)
     run = clean().write(tmp_path / "run")

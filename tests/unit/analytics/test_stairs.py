@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from failback.analytics import points, tables
-from failback.analytics.figure_data import Point, points_of
-from failback.analytics.history import FaultStep, GroupQueue, OffsetSample
-from failback.analytics.measures import NS, Figures
-from failback.analytics.synthetic import Plan, generate
-from failback.analytics.thinning import extremes
+from failback.analytics.analysis.arrays.thinning import extremes
+from failback.analytics.analysis.counting import tables
+from failback.analytics.report.measures import NS, Figures, points
+from failback.analytics.report.page.figure_data import Point, points_of
+from failback.analytics.run.history import FaultStep, GroupQueue, OffsetSample
+from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.run_analysis import analysed
 
 pytestmark = pytest.mark.unit

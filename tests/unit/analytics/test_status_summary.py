@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from failback.analytics import report as reports
-from failback.analytics.report import read_report, report
-from failback.analytics.status_summary import ratio_text, status_of
+from failback.analytics.report import report as reports
+from failback.analytics.report.report import read_report, report
+from failback.analytics.report.status_summary import ratio_text, status_of
 from failback.cli.__main__ import main
 from failback.operator.kinds.reconsumption_report import ReconsumptionReportStatus
 from tests.support.cases import CASES

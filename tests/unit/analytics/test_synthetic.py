@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from failback.analytics.jobs.laps import duckdb_counts, is_right, local_counts
-from failback.analytics.measures import Figures, group_figures, losses_of, queue_figures
-from failback.analytics.synthetic import SHAPES, Plan, generate
+from failback.analytics.report.measures import Figures, group_figures, losses_of, queue_figures
 from failback.protocol.errors import ConfigError
+from tests.benchmarks.analytics.engine_race import duckdb_counts, is_right, local_counts
+from tests.benchmarks.analytics.synthetic import SHAPES, Plan, generate
 from tests.support.run_analysis import analysed
 
 pytestmark = pytest.mark.unit

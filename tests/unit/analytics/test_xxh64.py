@@ -2,7 +2,7 @@
 
 import pytest
 
-from failback.analytics.xxh64 import SURROGATE_MASK, surrogates
+from failback.analytics.analysis.arrays.xxh64 import SURROGATE_MASK, surrogates
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics import report as reports
-from failback.analytics.report_schema import read_report, report_schema
+from failback.analytics.report import report as reports
+from failback.analytics.report.schema import read_report, report_schema
 from failback.cli.__main__ import main
 from tests.support.cases import c2, c3
 

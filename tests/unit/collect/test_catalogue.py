@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.collect import store as store_module
-from failback.analytics.collect.catalogue import (
+from failback.analytics.collector import store as store_module
+from failback.analytics.collector.ids import SegmentId
+from failback.analytics.collector.settings import CollectorSettings
+from failback.analytics.collector.store import Store
+from failback.analytics.jobs.lake import main
+from failback.analytics.lake.catalogue import (
     CHANGED,
     CLOSED,
     Catalogue,
@@ -14,12 +18,8 @@ from failback.analytics.collect.catalogue import (
     RunState,
     append_line,
 )
-from failback.analytics.collect.fsck import check_run
-from failback.analytics.collect.ids import SegmentId
-from failback.analytics.collect.settings import CollectorSettings
-from failback.analytics.collect.store import Store
-from failback.analytics.lake_command import main
-from failback.analytics.lake_store import LakeStore, open_store
+from failback.analytics.lake.fsck import check_run
+from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.gaps import missing_ranges
 from failback.client.consumelog.upload.ship import Shipper
 from tests.support.collector_lab import write_log

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from failback.analytics.collect.decode import UPLOAD_KEY, decode, unpacked_bytes
-from failback.analytics.collect.ids import SegmentId
-from failback.analytics.collect.problems import Problem
-from failback.analytics.collect.settings import Limits
+from failback.analytics.collector.decode import UPLOAD_KEY, decode, unpacked_bytes
+from failback.analytics.collector.ids import SegmentId
+from failback.analytics.collector.settings import Limits
+from failback.analytics.web.problems import Problem
 from failback.client.consumelog.reader import Head, HotLog
 from failback.client.consumelog.schema import TABLES, arrow_schema
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET, arrow_table

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.analytics.collect.pressure import UploadBudget, retry_after_seconds
+from failback.analytics.collector.pressure import UploadBudget, retry_after_seconds
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from failback.analytics.collect.stream_sizes import BadStream, stream_sizes
+from failback.analytics.collector.stream_sizes import BadStream, stream_sizes
 
 pytestmark = pytest.mark.unit
 

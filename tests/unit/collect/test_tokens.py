@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.collect.tokens import (
+from failback.analytics.web.tokens import (
     TokenFile,
     check_scope,
     digest_of,

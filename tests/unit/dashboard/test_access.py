@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from starlette.requests import HTTPConnection
 
-from failback.analytics.collect.tokens import TokenFile, digest_of, new_token
-from failback.analytics.dashboard.access import MOST_CLIENTS, Access, RateLimit
+from failback.analytics.dashboard.http.access import MOST_CLIENTS, Access, RateLimit
 from failback.analytics.dashboard.settings import DashboardSettings, is_loopback
+from failback.analytics.web.tokens import TokenFile, digest_of, new_token
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

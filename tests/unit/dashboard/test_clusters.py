@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.analytics.dashboard.clusters import (
+from failback.analytics.dashboard.sources.clusters import (
     ClusterRef,
     clusters_of_table,
     clusters_of_view,

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.dashboard.ingest import CollectorAddress, IngestReader, processes
-from failback.analytics.dashboard.paging import encode
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
+from failback.analytics.dashboard.sources.ingest import CollectorAddress, IngestReader, processes
+from failback.analytics.dashboard.views.paging import encode
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

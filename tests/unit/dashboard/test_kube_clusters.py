@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.dashboard import kube_clusters
-from failback.analytics.dashboard.fleet import cluster_document
-from failback.analytics.dashboard.kube_clusters import (
+from failback.analytics.dashboard.serve import make_app
+from failback.analytics.dashboard.settings import DashboardSettings
+from failback.analytics.dashboard.sources import kube_clusters
+from failback.analytics.dashboard.sources.kube_clusters import (
     KubeReader,
     clusters_of_resources,
     notes_of,
     problem_of,
     with_registered,
 )
-from failback.analytics.dashboard.serve import make_app
-from failback.analytics.dashboard.settings import DashboardSettings
+from failback.analytics.dashboard.views.fleet import cluster_document
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

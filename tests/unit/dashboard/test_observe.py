@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from failback.analytics.dashboard import observe
-from failback.analytics.dashboard.clusters import MemberRef
-from failback.analytics.dashboard.observe import look_at
+from failback.analytics.dashboard.sources import observe
+from failback.analytics.dashboard.sources.clusters import MemberRef
+from failback.analytics.dashboard.sources.observe import look_at
 from failback.client.admin.admin import AdminClient
 
 pytestmark = pytest.mark.unit

@@ -7,10 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from failback.analytics.dashboard.clusters import ClusterRef, MemberRef, PairRef
-from failback.analytics.dashboard.fleet import cluster_document, overwrite_countdown, pairs_of
-from failback.analytics.dashboard.observe import BrokerSeen, GroupTopic, Table
-from failback.analytics.dashboard.offset_health import lineage, offset_rows, rows_about, warnings
+from failback.analytics.dashboard.sources.clusters import ClusterRef, MemberRef, PairRef
+from failback.analytics.dashboard.sources.observe import BrokerSeen, GroupTopic, Table
+from failback.analytics.dashboard.views.fleet import cluster_document, overwrite_countdown, pairs_of
+from failback.analytics.dashboard.views.offset_health import (
+    lineage,
+    offset_rows,
+    rows_about,
+    warnings,
+)
 
 pytestmark = pytest.mark.unit
 

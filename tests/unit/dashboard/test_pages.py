@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from failback.analytics.collect.tokens import digest_of, new_token
-from failback.analytics.dashboard.live import LiveRun
-from failback.analytics.dashboard.runs import RunIndex
 from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
+from failback.analytics.dashboard.sources.live import LiveRun
+from failback.analytics.dashboard.sources.runs import RunIndex
+from failback.analytics.web.tokens import digest_of, new_token
 from failback.chaos.run_folder.run_folder import RunFolder
 from tests.support.asgi import ask
 from tests.support.dashboard_lab import MESSAGE, OTHER_RUN, RUN, write_run

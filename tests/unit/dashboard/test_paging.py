@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.analytics.dashboard.paging import encode, page
 from failback.analytics.dashboard.problems import DashboardProblem
+from failback.analytics.dashboard.views.paging import encode, page
 
 pytestmark = pytest.mark.unit
 

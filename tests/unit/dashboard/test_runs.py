@@ -9,17 +9,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from failback.analytics.dashboard.run_blocks import (
+from failback.analytics.dashboard.sources.runs import RunIndex, chosen, read_points
+from failback.analytics.dashboard.views.run_blocks import (
     blocks_of,
     figure_json,
     figure_makers,
     queue_of,
     staircase_of,
 )
-from failback.analytics.dashboard.runs import RunIndex, chosen, read_points
-from failback.analytics.dashboard.stories import messages_of, story
-from failback.analytics.figure_data import Point
-from failback.analytics.points import table_of
+from failback.analytics.dashboard.views.stories import messages_of, story
+from failback.analytics.report.measures.points import table_of
+from failback.analytics.report.page.figure_data import Point
 from tests.support.dashboard_lab import MESSAGE, OTHER_RUN, RUN, write_run
 from tests.support.sample_report import sample_points, sample_report
 

@@ -9,7 +9,7 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
-from failback.analytics.web_server import WebServer, listen, serve_metrics
+from failback.analytics.web.web_server import WebServer, listen, serve_metrics
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tools.metrics_page import PAGE, components, render
 
-from failback.analytics.collect.metrics import FAMILIES, CollectorMetrics
-from failback.analytics.dashboard.metrics import FAMILIES as DASHBOARD
+from failback.analytics.collector.metrics import FAMILIES, CollectorMetrics
+from failback.analytics.dashboard.http.metrics import FAMILIES as DASHBOARD
 from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
 from failback.operator.metrics import Metrics

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from failback.analytics.compare import compare_reports, difference
+from failback.analytics.report.compare import compare_reports, difference
 from tests.support.sample_report import sample_report
 
 pytestmark = pytest.mark.unit

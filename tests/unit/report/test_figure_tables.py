@@ -8,9 +8,9 @@ import io
 import pyarrow as pa
 import pytest
 
-from failback.analytics.figure_tables import Table, csv_bytes, figure_tables
-from failback.analytics.report_figures import report_figures
-from failback.analytics.report_schema import check_report
+from failback.analytics.report.page.figure_tables import Table, csv_bytes, figure_tables
+from failback.analytics.report.page.report_figures import report_figures
+from failback.analytics.report.schema import check_report
 from tests.support.sample_report import compared_report, sample_points, sample_report
 
 pytestmark = pytest.mark.unit

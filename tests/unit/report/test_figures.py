@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.analytics import figures
-from failback.analytics.figure_types import (
+from failback.analytics.report.page import figures
+from failback.analytics.report.page.figure_types import (
     MAX_POINTS_PER_TRACE,
     AgeData,
     ArmData,
@@ -35,8 +35,8 @@ from failback.analytics.figure_types import (
     WasteData,
     WaterfallData,
 )
-from failback.analytics.figures import marks, theme
-from failback.analytics.report_figures import report_figures
+from failback.analytics.report.page.figures import marks, theme
+from failback.analytics.report.page.report_figures import report_figures
 from tests.support.sample_report import sample_points, sample_report
 
 pytestmark = pytest.mark.unit

@@ -8,14 +8,25 @@ import shlex
 
 import pytest
 
-from failback.analytics.figure_data import Point, report_group, staircases, timeline_data
-from failback.analytics.figure_tables import figure_tables
-from failback.analytics.html import CONTENTS, numeric_columns, phase_rows, reset_hint, show
-from failback.analytics.html import render_html as render
-from failback.analytics.html_rows import workload_lines
-from failback.analytics.report_schema import check_report
-from failback.analytics.summary import render as summary
-from failback.analytics.summary import sentence
+from failback.analytics.report.page.figure_data import (
+    Point,
+    report_group,
+    staircases,
+    timeline_data,
+)
+from failback.analytics.report.page.figure_tables import figure_tables
+from failback.analytics.report.page.html import (
+    CONTENTS,
+    numeric_columns,
+    phase_rows,
+    reset_hint,
+    show,
+)
+from failback.analytics.report.page.html import render_html as render
+from failback.analytics.report.page.html_rows import workload_lines
+from failback.analytics.report.schema import check_report
+from failback.analytics.report.summary import render as summary
+from failback.analytics.report.summary import sentence
 from tests.support.sample_report import sample_points, sample_report
 
 pytestmark = pytest.mark.unit

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from failback.analytics.textfile import MAX_SERIES, render_textfile
+from failback.analytics.report.textfile import MAX_SERIES, render_textfile
 from tests.support.sample_report import sample_report
 
 pytestmark = pytest.mark.unit

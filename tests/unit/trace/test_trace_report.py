@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from failback.analytics import report as reports
 from failback.analytics.errors import ReportInputError
-from failback.analytics.report import read_report, report
+from failback.analytics.report import report as reports
+from failback.analytics.report.report import read_report, report
 from failback.analytics.trace.pages import Pages, Place
 from tests.support.run_builder import RunBuilder
 from tests.support.trace_builder import TraceBuilder, made_id, pub, record

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.analytics.dashboard.problems import DashboardProblem
-from failback.analytics.dashboard.runs import RunEntry, rfc3339
 from failback.analytics.dashboard.settings import Scenario
+from failback.analytics.dashboard.sources.runs import RunEntry, rfc3339
 from failback.protocol.errors import ConfigError
 
 Json = dict[str, Any]

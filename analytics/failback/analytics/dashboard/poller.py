@@ -14,7 +14,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from failback.analytics.dashboard.clusters import (
+from failback.analytics.dashboard.events import EventHub
+from failback.analytics.dashboard.experiments import Experiments
+from failback.analytics.dashboard.settings import DashboardSettings
+from failback.analytics.dashboard.sources.clusters import (
     NAME_SERVER,
     BrokerTable,
     ClusterRef,
@@ -23,22 +26,24 @@ from failback.analytics.dashboard.clusters import (
     unique,
     with_known,
 )
-from failback.analytics.dashboard.events import EventHub
-from failback.analytics.dashboard.experiments import Experiments
-from failback.analytics.dashboard.fleet import Rates, cluster_document, user_keys
-from failback.analytics.dashboard.ingest import IngestReader, IngestView
-from failback.analytics.dashboard.kube_clusters import KubeReader, KubeView, with_registered
-from failback.analytics.dashboard.live import LiveRun
-from failback.analytics.dashboard.observe import BrokerSeen, GroupTopic, client_memory, look_at
-from failback.analytics.dashboard.offset_health import (
+from failback.analytics.dashboard.sources.ingest import IngestReader, IngestView
+from failback.analytics.dashboard.sources.kube_clusters import KubeReader, KubeView, with_registered
+from failback.analytics.dashboard.sources.live import LiveRun
+from failback.analytics.dashboard.sources.observe import (
+    BrokerSeen,
+    GroupTopic,
+    client_memory,
+    look_at,
+)
+from failback.analytics.dashboard.sources.runs import RunEntry, RunIndex
+from failback.analytics.dashboard.sources.sources import local_clusters, registered
+from failback.analytics.dashboard.views.fleet import Rates, cluster_document, user_keys
+from failback.analytics.dashboard.views.offset_health import (
     ClientMemory,
     offset_rows,
     rows_about,
     warnings,
 )
-from failback.analytics.dashboard.runs import RunEntry, RunIndex
-from failback.analytics.dashboard.settings import DashboardSettings
-from failback.analytics.dashboard.sources import local_clusters, registered
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.protocol.errors import FailbackError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
-from failback.analytics.collect.problems import Problem
+from failback.analytics.web.problems import Problem
 
 DASHBOARD_KINDS: Final[dict[str, tuple[int, str]]] = {
     "bad-cursor": (400, "The cursor is not valid"),

@@ -11,14 +11,12 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
-from failback.analytics.collect.tokens import TokenFile
-from failback.analytics.dashboard.access import Access
-from failback.analytics.dashboard.app import create_app
-from failback.analytics.dashboard.context import Shared
 from failback.analytics.dashboard.events import EventHub
 from failback.analytics.dashboard.experiments import Abort, Experiments
-from failback.analytics.dashboard.kube_clusters import require_client
-from failback.analytics.dashboard.metrics import (
+from failback.analytics.dashboard.http.access import Access
+from failback.analytics.dashboard.http.app import create_app
+from failback.analytics.dashboard.http.context import Shared
+from failback.analytics.dashboard.http.metrics import (
     LOOK_SECONDS,
     LOOKS,
     READERS,
@@ -26,7 +24,9 @@ from failback.analytics.dashboard.metrics import (
 )
 from failback.analytics.dashboard.poller import Poller
 from failback.analytics.dashboard.settings import DashboardSettings, Scenario
-from failback.analytics.web_server import WebServer, listen, serve_metrics
+from failback.analytics.dashboard.sources.kube_clusters import require_client
+from failback.analytics.web.tokens import TokenFile
+from failback.analytics.web.web_server import WebServer, listen, serve_metrics
 from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)

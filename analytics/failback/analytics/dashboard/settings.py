@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from failback.analytics.dashboard.ingest import CollectorAddress
+from failback.analytics.dashboard.sources.ingest import CollectorAddress
 from failback.analytics.exporter.server import check_address
 from failback.protocol.errors import ConfigError
 

@@ -17,7 +17,7 @@ from prometheus_client.core import HistogramMetricFamily, Metric
 
 from failback.analytics.exporter import families as own
 from failback.analytics.exporter.figures import Figures
-from failback.analytics.run_lock import is_held
+from failback.analytics.run.run_lock import is_held
 from failback.protocol.metric_families import MAX_SERIES, OTHER, Family
 
 logger = logging.getLogger(__name__)

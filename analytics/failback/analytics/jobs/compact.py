@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from failback.analytics.lake_command import main as lake_main
+from failback.analytics.jobs.lake import main as lake_main
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -19,17 +19,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics import tables
-from failback.analytics.engines.spark import SparkEngine, check_reach, session, why_not
-from failback.analytics.engines.spark.tasks import Pass, mapped
-from failback.analytics.epochs import Queue
+from failback.analytics.analysis.counting import tables
+from failback.analytics.analysis.counting.normalise import (
+    Dropped,
+    Ends,
+    deliver_columns,
+    normalise,
+    read_ends,
+)
+from failback.analytics.analysis.counting.partials import Context, Rows, context_of
+from failback.analytics.analysis.engines.spark import SparkEngine, check_reach, session, why_not
+from failback.analytics.analysis.engines.spark.tasks import Pass, mapped
 from failback.analytics.errors import EngineUnavailable
-from failback.analytics.history import History, add_events, read_history, starts
 from failback.analytics.jobs.options import guarded, parser_of
-from failback.analytics.lake_store import LakeStore, open_store
-from failback.analytics.normalise import Dropped, Ends, deliver_columns, normalise, read_ends
-from failback.analytics.partials import Context, Rows, context_of
-from failback.analytics.run_source import RunSource, source_in_lake
+from failback.analytics.lake.store import LakeStore, open_store
+from failback.analytics.run.epochs import Queue
+from failback.analytics.run.history import History, add_events, read_history, starts
+from failback.analytics.run.run_source import RunSource, source_in_lake
 from failback.client.consumelog.schema import TABLES
 from failback.client.consumelog.upload.lake_files import parquet_bytes
 

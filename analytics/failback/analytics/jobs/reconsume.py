@@ -21,17 +21,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from failback.analytics import tables
-from failback.analytics.analysis import Analysis, analyse
-from failback.analytics.definitions import KEYS, LID, Wanted
-from failback.analytics.engines.spark import SparkEngine, check_reach, session, why_not
+from failback.analytics.analysis.analysis import Analysis, analyse
+from failback.analytics.analysis.counting import tables
+from failback.analytics.analysis.engines.spark import SparkEngine, check_reach, session, why_not
 from failback.analytics.errors import EngineUnavailable
 from failback.analytics.jobs.options import guarded, parser_of
-from failback.analytics.lake_store import LakeStore, open_store
-from failback.analytics.measures import Row
-from failback.analytics.report import build_report
-from failback.analytics.report_schema import report_bytes
-from failback.analytics.run_source import RunSource, source_in_lake
+from failback.analytics.lake.store import LakeStore, open_store
+from failback.analytics.report.measures import Row
+from failback.analytics.report.report import build_report
+from failback.analytics.report.schema import report_bytes
+from failback.analytics.run.definitions import KEYS, LID, Wanted
+from failback.analytics.run.run_source import RunSource, source_in_lake
 
 CANDIDATES: Final = "candidates"
 

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 from failback.analytics.errors import ReportInputError
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.jobs.reconsume import result_of
-from failback.analytics.lake_store import open_store
-from failback.analytics.report import write_outputs
-from failback.analytics.report_schema import parse_report
+from failback.analytics.lake.store import open_store
+from failback.analytics.report.report import write_outputs
+from failback.analytics.report.schema import parse_report
 
 
 def main(argv: Sequence[str] | None = None) -> int:

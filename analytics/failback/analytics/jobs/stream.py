@@ -3,8 +3,8 @@
     python -m failback.analytics.jobs.stream --lake URI --checkpoint DIR --out URI [--run ID]
 
 Each trigger reads the segments that are new in ``table=deliver``, keeps per (grp, broker, ptopic,
-qid) which offsets were delivered (:mod:`failback.analytics.live`), and writes the totals of all
-queues since the beginning to ``OUT/totals.json``, whole or not at all. So a segment that comes late
+qid) which offsets were delivered (:mod:`failback.analytics.analysis.counting.live`), and writes the
+totals of all queues since the beginning to ``OUT/totals.json``, whole or not at all. So a segment that comes late
 or out of order counts, and a trigger that is done again after a crash changes nothing. A run that
 is being read must not be compacted: its rows would be new files.
 """
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics import partials
-from failback.analytics.engines.spark.session import check_reach, session
+from failback.analytics.analysis.counting import partials
+from failback.analytics.analysis.counting.live import QueueState
+from failback.analytics.analysis.engines.spark.session import check_reach, session
 from failback.analytics.jobs.options import guarded, parser_of
-from failback.analytics.lake_store import LakeStore, open_store
-from failback.analytics.live import QueueState
+from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.schema import spark_ddl
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from failback.analytics.labels import report_group
+from failback.analytics.analysis.causes.labels import report_group
 from failback.analytics.predict.faults import OFFSET_FREE, FaultPlan
 from failback.analytics.predict.members import draw_running
 from failback.analytics.predict.restarts import Draws, draw_restart

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.intervals import Ints
+from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.trace.deliveries import codes, numbers
 
 MS_NS: Final = 1_000_000

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from failback.analytics.intervals import Ints
+from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.trace.records import PUB, RETURN_TYPES, SUB_AFTER, SUB_BEFORE
 
 Flags = NDArray[np.bool_]

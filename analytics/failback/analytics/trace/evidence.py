@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from failback.analytics.checks import Check
+    from failback.analytics.report.checks import Check
 
 SOURCE: Final = "trace"
 MAX_NAMED: Final = 20

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.intervals import Ints
+from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.trace.deliveries import (
     UNKNOWN_RETRIES,
     Handlings,

@@ -19,7 +19,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.run_folder import CLOSED_SCHEMA, RUN_SCHEMA
+from failback.analytics.run.run_folder import CLOSED_SCHEMA, RUN_SCHEMA
 from failback.analytics.trace import tables
 from failback.analytics.trace.clocks import ClientClock, client_clocks
 from failback.analytics.trace.deliveries import Counts, handlings_of, processes_of, sends_of

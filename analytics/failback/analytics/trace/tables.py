@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.intervals import Ints
+from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.trace.clocks import MS_NS, ClientClock
 from failback.analytics.trace.deliveries import codes, numbers, processes_of
 from failback.analytics.trace.placing import NOWHERE, Placed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.forecast import grid_cells
+from failback.analytics.report.measures.forecast import grid_cells
 from failback.chaos.experiment.schedule import plan_run
 from failback.chaos.experiment.spec import parse_experiment
 from tests.support.predictor_grid import (

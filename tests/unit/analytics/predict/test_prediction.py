@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from failback.analytics.labels import CAUSES
+from failback.analytics.analysis.causes.labels import CAUSES
 from failback.analytics.predict import FAULTS, FaultPlan, Settings, Start, Stop, predict
 from failback.analytics.predict.members import _kept_share, _part
 from failback.analytics.predict.prediction import draw

@@ -1,0 +1,4 @@
+"""From the rows of a run to counts and causes.
+
+``arrays``, ``counting`` and ``causes`` are pure; ``engines`` reads the lake.
+"""

@@ -1,0 +1,254 @@
+"""One run from its folder to result tables, with any engine.
+
+The order: small tables, truncation events, stage A, what was known at each assignment, stage B on
+what occurs more than once, then what needs both: inherited causes, faults, windows, distances.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics.analysis.arrays.intervals import IntervalSet
+from failback.analytics.analysis.arrays.memory import give_back
+from failback.analytics.analysis.causes import coverage
+from failback.analytics.analysis.causes.attribution import as_defined, attributed
+from failback.analytics.analysis.causes.classify import CauseInputs
+from failback.analytics.analysis.causes.coverage import Distance, Progress
+from failback.analytics.analysis.causes.windows import (
+    Redelivered,
+    Window,
+    redelivered_of,
+    windows_of,
+)
+from failback.analytics.analysis.counting import tables
+from failback.analytics.analysis.counting.partials import Context, Outage, Phase, context_of
+from failback.analytics.analysis.engines.base import Engine, Forbidden, StageA
+from failback.analytics.lake.lake import Lake
+from failback.analytics.run.definitions import BUSINESS_KEY
+from failback.analytics.run.epochs import Queue
+from failback.analytics.run.history import (
+    FaultStep,
+    History,
+    add_events,
+    read_history,
+    row_id,
+    starts,
+)
+from failback.analytics.run.run_folder import RunFolder
+from failback.analytics.trace import evidence
+
+QUIET_NS: Final = 5_000_000_000
+"""A send counts as recovered when no failing one starts within this time after it."""
+
+
+@dataclass(slots=True)
+class Analysis:
+    """All result tables of a run. Integers only; ratios and seconds are the report's."""
+
+    folder: RunFolder
+    lake: Lake
+    history: History
+    context: Context
+    stage_a: StageA
+    progress: Progress
+    repeats: pa.Table
+    """``tables.CLASSIFIED`` plus ``inherited``, ``partial_view``, ``fid``, ``a_no``."""
+    order: pa.Table
+    resumed: Mapping[int, int]
+    """Per outage the end of the first lasting good send, ns after run zero."""
+    phase_rows: Mapping[tuple[int, str], str]
+    """Per (outage, phase) the row that gave it its instant: ``table/process number/seq``."""
+    failed_after: Mapping[int, bool]
+    """Per outage whether any send failed after it."""
+    distances: Sequence[Distance]
+    """Per assignment."""
+    redelivered: Mapping[int, Redelivered]
+    """Per assignment, of those that delivered something again."""
+    windows: Sequence[Window]
+    timings: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is known before the large tables are worked through."""
+
+    history: History
+    outages: Sequence[Outage]
+    context: Context
+
+
+def prepare(folder: RunFolder, lake: Lake, engine: Engine) -> Prepared:
+    """Read the small tables and find the truncation events."""
+    history = read_history(folder, lake)
+    boots: dict[str, list[int]] = defaultdict(list)
+    for start in starts(history):
+        boots[start.broker].append(start.boot_ms)
+    add_events(history, _known(engine.known(boots)) if boots else {})
+    outages = outages_of(history.faults)
+    return Prepared(history, outages, context_of(history, outages))
+
+
+def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
+    """Compute everything that a report needs of one run."""
+    clock = _Clock()
+    prepared = prepare(folder, lake, engine)
+    history, outages, context = prepared.history, prepared.outages, prepared.context
+    clock.lap("prepare")
+    stage_a = engine.stage_a(context)
+    clock.lap("stage_a")
+    progress = coverage.progress_of(history, stage_a.values)
+    twice = _twice(stage_a.depths, "message")
+    links = _links(engine, context, twice)
+    inputs = CauseInputs(
+        assigned=coverage.assigned_table(history.assignments),
+        cover=coverage.cover_table(history.assignments, progress),
+        reset=coverage.reset_table(history, progress),
+        sent_back=coverage.sent_back_table(history.sendbacks, folder.definitions.key, links),
+        links=links,
+    )
+    classified = engine.stage_b(context, twice, _twice(stage_a.depths, "copy"), inputs)
+    if evidence.is_trace(folder.run):
+        classified = evidence.unattributed(classified)
+    order = engine.order(context, folder.ordered_topics, classified)
+    clock.lap("stage_b")
+    repeats = attributed(history, as_defined(classified, folder.definitions), links)
+    forbidden = [forbidden_of(stage_a.values, outage) for outage in outages]
+    resumed = engine.resumed(context, forbidden).to_pylist() if forbidden else []
+    wanted = phases_found(stage_a.values)
+    rows = engine.phase_rows(context, wanted).to_pylist() if wanted else []
+    distances = [coverage.distance_of(history, progress, a) for a in history.assignments]
+    analysis = Analysis(
+        folder=folder,
+        lake=lake,
+        history=history,
+        context=context,
+        stage_a=stage_a,
+        progress=progress,
+        repeats=repeats,
+        order=order,
+        resumed={row["n1"]: row["value"] for row in resumed},
+        phase_rows=_row_names(rows),
+        failed_after={number: each.failed for number, each in enumerate(forbidden)},
+        distances=distances,
+        redelivered=redelivered_of(repeats, [each.processed for each in distances]),
+        windows=windows_of(history, repeats),
+        timings=clock.laps,
+    )
+    clock.lap("measures")
+    give_back()
+    return analysis
+
+
+def _links(engine: Engine, context: Context, messages: pa.Table) -> pa.Table:
+    wanted = context.definitions.key == BUSINESS_KEY and messages.num_rows
+    return engine.links(context, messages) if wanted else tables.LINKS.empty_table()
+
+
+class _Clock:
+    """Seconds per stage."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.monotonic()
+
+    def lap(self, name: str) -> None:
+        now = time.monotonic()
+        self.laps[name] = round(now - self._last, 3)
+        self._last = now
+
+
+PHASE_FAMILIES: Final = {
+    "last_old_route_use": "old_route",
+    "first_pull_on_slave": "first_slave_pull",
+    "first_send_ok": "first_send",
+    "first_pull_on_master": "first_master_pull",
+}
+"""Phases of a recovery that sends and pulls tell, and where stage A keeps their instants."""
+
+
+def phases_found(values: Mapping[str, pa.Table]) -> list[Phase]:
+    """The instants of phases that stage A found."""
+    return [
+        Phase(row["n1"], name, row["value"])
+        for name, family in PHASE_FAMILIES.items()
+        for row in values.get(family, tables.VALUES.empty_table()).to_pylist()
+    ]
+
+
+def _row_names(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], str]:
+    """Of the rows that have a phase's instant the first, by table and process."""
+    found: dict[tuple[int, str], str] = {}
+    for row in sorted(rows, key=lambda row: (row["n1"], row["grp"], row["n2"])):
+        name, _, table = row["grp"].partition("/")
+        found.setdefault((row["n1"], name), row_id(table, row["n2"], row["value"]))
+    return found
+
+
+def _known(found: pa.Table) -> dict[tuple[Any, int], int]:
+    return {
+        (Queue(row["broker"], row["topic"], row["n1"]), row["n2"]): row["value"]
+        for row in found.to_pylist()
+    }
+
+
+def _twice(depths: Mapping[str, pa.Table], family: str) -> pa.Table:
+    found = depths.get(family, tables.DEPTHS.empty_table())
+    return found.filter(pc.greater_equal(found.column("depth"), 2))
+
+
+def outages_of(faults: Sequence[FaultStep]) -> list[Outage]:
+    """Kills and stops of brokers: from GONE (else the kill itself) to ACCEPT."""
+    by_fid: dict[str, list[FaultStep]] = defaultdict(list)
+    for step in faults:
+        by_fid[step.fid].append(step)
+    found = []
+    for fid, steps in by_fid.items():
+        down = [step for step in steps if step.kind in ("KILL", "TERM") and step.bid is not None]
+        if not down:
+            continue
+        gone = [step for step in steps if step.kind == "GONE"]
+        killed = (gone or down)[0]
+        back = [step.t for step in steps if step.kind == "ACCEPT" and step.t >= killed.t]
+        found.append(
+            Outage(
+                fid=fid,
+                broker=down[0].broker,
+                addr=down[0].addr,
+                killed=killed.t,
+                accepted=min(back, default=None),
+            )
+        )
+    return sorted(found, key=lambda outage: (outage.killed, outage.fid))
+
+
+@dataclass(frozen=True, slots=True)
+class _Forbidden(Forbidden):
+    failed: bool
+
+
+def forbidden_of(values: Mapping[str, pa.Table], outage: Outage) -> _Forbidden:
+    """When a good send does not end the outage: a failure starts within the quiet time after it."""
+    rows = values.get("failed", tables.VALUES.empty_table()).to_pylist()
+    t0 = np.array(
+        sorted(
+            row["n1"]
+            for row in rows
+            if (outage.broker is None or row["broker"] == outage.broker)
+            and row["n2"] >= outage.killed
+        ),
+        np.int64,
+    )
+    if not t0.size:
+        nothing = np.empty(0, np.int64)
+        return _Forbidden(outage.killed, nothing, nothing, failed=False)
+    # t0 of a good send must not lie in (bad - quiet, bad]: the failure would start in its quiet.
+    blocked = IntervalSet.of(t0 - QUIET_NS + 1, t0 + 1)
+    return _Forbidden(int(t0[0]), blocked.lo, blocked.hi, failed=True)

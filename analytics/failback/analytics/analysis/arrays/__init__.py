@@ -1,0 +1,1 @@
+"""Numbers in arrays: intervals, columns, thinning, hashes."""

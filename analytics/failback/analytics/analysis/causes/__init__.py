@@ -1,0 +1,1 @@
+"""Which cause a duplicate has. Pure."""

@@ -1,0 +1,244 @@
+"""What was known about progress when a queue was assigned: the small inputs of the causes. Pure."""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from failback.analytics.analysis.arrays.xxh64 import surrogates
+from failback.analytics.analysis.causes.business_keys import Message, messages_of
+from failback.analytics.analysis.counting import tables
+from failback.analytics.analysis.counting.partials import NULL_NUMBER
+from failback.analytics.run.definitions import BUSINESS_KEY, MESSAGE_ID
+from failback.analytics.run.history import UNKNOWN, Assignment, GroupQueue, History, Row
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The highest offset sent to one incarnation in one bucket of time."""
+
+    bucket: int
+    epoch: int
+    bid: int | None
+    binc: int | None
+    off: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Sums of stage A per queue, and the bucket of every assignment."""
+
+    told: Mapping[GroupQueue, Sequence[Told]]
+    taken: Mapping[GroupQueue, Sequence[tuple[int, int]]]
+    """(bucket, highest offset committed with success)."""
+    finished: Mapping[GroupQueue, Sequence[tuple[int, int, int]]]
+    """(bucket, epoch, highest finished offset + 1)."""
+    boundaries: Mapping[GroupQueue, Sequence[int]]
+
+    def bucket(self, key: GroupQueue, t: int) -> int:
+        """Number of the bucket that ends at boundary ``t``."""
+        return self.boundaries[key].index(t)
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """How far an assignment's start lies behind what was known, and what a truncation explains."""
+
+    committed: int | None
+    processed: int | None
+    d_commit: int
+    d_proc: int
+    truncated: int
+
+
+def progress_of(history: History, values: Mapping[str, pa.Table]) -> Progress:
+    """Read the sums ``covered``, ``taken`` and ``progress`` of stage A."""
+    told: dict[GroupQueue, list[Told]] = defaultdict(list)
+    for row in _rows(values, "covered"):
+        key = GroupQueue(row["grp"], row["broker"], row["topic"], row["n1"])
+        told[key].append(
+            Told(row["n2"], row["n3"], _null(row["n4"]), _null(row["n5"]), row["value"])
+        )
+    taken: dict[GroupQueue, list[tuple[int, int]]] = defaultdict(list)
+    for row in _rows(values, "taken"):
+        key = GroupQueue(row["grp"], row["broker"], row["topic"], row["n1"])
+        taken[key].append((row["n2"], row["value"]))
+    finished: dict[GroupQueue, list[tuple[int, int, int]]] = defaultdict(list)
+    for row in _rows(values, "progress"):
+        key = GroupQueue(row["grp"], row["broker"], row["topic"], row["n1"])
+        finished[key].append((row["n3"], row["n2"], row["value"]))
+    return Progress(told, taken, finished, history.boundaries())
+
+
+def _rows(values: Mapping[str, pa.Table], family: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = values[family].to_pylist() if family in values else []
+    return rows
+
+
+def _null(value: int) -> int | None:
+    return None if value == NULL_NUMBER else value
+
+
+def assigned_table(assignments: Sequence[Assignment]) -> pa.Table:
+    """The assignments, numbered by their place in the list."""
+    return pa.Table.from_pylist(
+        [
+            {
+                "grp": a.key.grp,
+                "broker": a.key.broker,
+                "ptopic": a.key.ptopic,
+                "qid": a.key.qid,
+                "inc": a.inc,
+                "pqe": a.pqe,
+                "a_no": number,
+                "t": a.t,
+                "src": a.src,
+                "src_bid": a.src_bid,
+                "src_binc": a.src_binc,
+                "end_t": a.end_t,
+                # An end for an unknown reason names no cause.
+                "end_reason": None if a.end_reason == UNKNOWN else a.end_reason,
+            }
+            for number, a in enumerate(assignments)
+        ],
+        tables.ASSIGNED,
+    )
+
+
+def cover_table(assignments: Sequence[Assignment], progress: Progress) -> pa.Table:
+    """For each assignment what every incarnation had been told before it."""
+    rows = []
+    for number, a in enumerate(assignments):
+        last = progress.bucket(a.key, a.t)
+        highest: dict[tuple[int | None, int | None, int], int] = {}
+        for told in progress.told.get(a.key, ()):
+            if told.bucket <= last:
+                at = (told.bid, told.binc, told.epoch)
+                highest[at] = max(highest.get(at, -1), told.off)
+        rows += [
+            {"a_no": number, "bid": bid, "binc": binc, "epoch": epoch, "off": off}
+            for (bid, binc, epoch), off in highest.items()
+        ]
+    return pa.Table.from_pylist(rows, tables.COVER)
+
+
+def reset_table(history: History, progress: Progress) -> pa.Table:
+    """Resets that lie before an assignment of their queue."""
+    rows: list[tuple[int, int | None, int | None, int, int | None, int]] = []
+    ended: dict[GroupQueue, list[Assignment]] = defaultdict(list)
+    for a in history.assignments:
+        if a.end_reason == "RESET" and a.end_t is not None:
+            ended[a.key].append(a)
+    for number, a in enumerate(history.assignments):
+        for p in ended.get(a.key, ()):
+            if p.end_t is not None and p.end_t <= a.t:
+                taken = _taken_between(progress, a.key, p.end_t, a.t)
+                rows.append((number, p.inc, p.pqe, p.end_t, None, taken))
+        for reset in history.resets.get(a.key, ()):
+            if reset.t <= a.t:
+                taken = _taken_between(progress, a.key, reset.t, a.t)
+                rows.append((number, None, None, reset.t, reset.off, taken))
+    names = tables.RESET.names
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], tables.RESET)
+
+
+def _taken_between(progress: Progress, key: GroupQueue, after: int, until: int) -> int:
+    first, last = progress.bucket(key, after), progress.bucket(key, until)
+    found = [off for bucket, off in progress.taken.get(key, ()) if first < bucket <= last]
+    return max(found, default=-1)
+
+
+def distance_of(history: History, progress: Progress, a: Assignment) -> Distance:
+    """Rollback distances of an assignment, within one log epoch.
+
+    Offsets known from before a truncation are clipped to the cut: what lies above it names other
+    messages now. The part of the raw committed distance that the clipping takes away is reported
+    as truncated, once, at the first assignment after the cut.
+    """
+    events = history.events_of(a.key.queue)
+    now = bisect.bisect_right(events.t_ns, a.t)
+    last = progress.bucket(a.key, a.t)
+    raw = [told.off for told in progress.told.get(a.key, ()) if told.bucket <= last]
+    kept = [
+        events.clip(told.off, told.epoch, now)
+        for told in progress.told.get(a.key, ())
+        if told.bucket <= last
+    ]
+    done = [
+        events.clip(value, epoch, now)
+        for bucket, epoch, value in progress.finished.get(a.key, ())
+        if bucket <= last
+    ]
+    committed, processed = max(kept, default=None), max(done, default=None)
+    d_commit = 0 if committed is None else max(0, committed - a.start_off)
+    d_proc = 0 if processed is None else max(0, processed - a.start_off)
+    truncated = 0
+    if raw and _first_after_cut(history, a, now):
+        truncated = max(0, max(raw) - a.start_off) - d_commit
+    return Distance(committed, processed, d_commit, d_proc, truncated)
+
+
+def _first_after_cut(history: History, a: Assignment, epoch: int) -> bool:
+    if epoch == 0:
+        return False
+    cut_at = history.events_of(a.key.queue).t_ns[epoch - 1]
+    earlier = [o.t for o in history.assignments if o.key == a.key and o.t < a.t]
+    return not any(t >= cut_at for t in earlier)
+
+
+def sent_back_table(sendbacks: Sequence[Row], key: str, links: pa.Table) -> pa.Table:
+    """Send-backs per message and next attempt.
+
+    ``stored`` counts those that were stored; of rows that repeat one way of sending one failed
+    handling back (same process, copy, reason and path) only the last one counts.
+    """
+    ways: dict[tuple[str, int, int, int], set[tuple[Any, ...]]] = defaultdict(set)
+    expired: dict[tuple[str, int, int, int], bool] = defaultdict(bool)
+    for row, message in messages_sent_back(sendbacks, key, links):
+        attempt = (row["grp"], *message, row["rt_next"])
+        expired[attempt] |= row["reason"] == "EXPIRE"
+        if row["ok"]:
+            ways[attempt].add((row["proc_no"], row["omid"], row["reason"], row["path"]))
+    return pa.Table.from_pylist(
+        [
+            {
+                "grp": grp,
+                "lane": lane,
+                "lseq": lseq,
+                "rt": rt,
+                "stored": len(ways[grp, lane, lseq, rt]),
+                "expired": flag,
+            }
+            for (grp, lane, lseq, rt), flag in sorted(expired.items())
+        ],
+        tables.SENT_BACK,
+    )
+
+
+def messages_sent_back(
+    sendbacks: Sequence[Row], key: str, links: pa.Table
+) -> Iterator[tuple[Row, Message]]:
+    """Send-backs with the message that each is of; none of one that nothing names.
+
+    A send-back tells LAB_ID and UNIQ_KEY; ``links`` tell which message by business key that is.
+    """
+    known = [(row, _sent_back(row, key)) for row in sendbacks]
+    if key != BUSINESS_KEY:
+        yield from ((row, message) for row, message in known if message is not None)
+        return
+    found = messages_of(links, {message for _, message in known if message is not None})
+    for row, sent in known:
+        if sent is not None:
+            yield from ((row, message) for message in found.get((row["grp"], sent), ()))
+
+
+def _sent_back(row: Row, key: str) -> Message | None:
+    """The LAB_ID's (lane, lseq), else the surrogate of UNIQ_KEY; by message id the latter alone."""
+    if key != MESSAGE_ID and row["lane"] is not None and row["lseq"] is not None:
+        return row["lane"], row["lseq"]
+    return (-1, int(surrogates([row["ukey"]])[0])) if row["ukey"] else None

@@ -1,0 +1,1 @@
+"""What is counted per queue and group before causes are asked for. Pure."""

@@ -1,0 +1,108 @@
+"""Stage A of send attempts and of scanned copies: sent, acknowledged, stored, and when. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.analysis.counting.partials.context import Context
+from failback.analytics.analysis.counting.partials.outages import note_route, same
+from failback.analytics.analysis.counting.partials.rows import Rows
+from failback.analytics.analysis.counting.partials.sums import MAX, MIN, NS, SUM, Key, Partials
+from failback.client.consumelog.schema import SEND_RESULTS
+
+LATENCY_BIN_NS: Final = 100_000
+LATENCY_POINT_NS: Final = 100_000_000
+GOOD_RESULTS: Final = frozenset({"OK", "OK_DEGRADED"})
+DOUBTFUL_RESULTS: Final = frozenset({"TIMEOUT", "CONN", "UNKNOWN"})
+PRODUCE_COLUMNS: Final = (
+    "host", "topic", "broker", "qid", "bid", "addr", "lane", "lseq", "res", "due", "t0", "t1",
+)  # fmt: skip
+SCAN_COLUMNS: Final = ("ptopic", "lane", "lseq")
+
+
+def produce_partials(batch: pa.Table, context: Context) -> pa.Table:
+    """Of raw send attempts (:data:`PRODUCE_COLUMNS`): what was sent and acknowledged, and when."""
+    rows = Rows(batch)
+    out = Partials()
+    if not rows.count:
+        return out.table()
+    shift = rows.shifts(context.clocks)
+    due, t0, t1 = rows["due"] + shift, rows["t0"] + shift, rows["t1"] + shift
+    topic, broker = rows.codes("topic"), rows.codes("broker")
+    figure = context.in_figures(t0)
+    unknown = rows.rename_unknown("res", frozenset(SEND_RESULTS), "UNKNOWN")
+    good = rows.one_of("res", GOOD_RESULTS)
+    known = rows.valid("lane") & rows.valid("lseq")
+    lane = Key(topic=topic, n1=rows["lane"])
+    doubtful = rows.one_of("res", DOUBTFUL_RESULTS)
+    for name, chosen in (
+        ("sent", known),
+        ("acked", known & rows.equals("res", "OK")),
+        ("degraded", known & rows.equals("res", "OK_DEGRADED")),
+        ("doubtful", known & doubtful),
+    ):
+        out.intervals(name, lane.at(chosen), rows["lseq"][chosen], figure[chosen])
+    ones = np.ones(rows.count, np.int64)
+    out.values(SUM, "unknown_result", Key().at(unknown), ones[unknown])
+    # The result of an attempt takes the place of a group's name.
+    result = Key(grp=rows.codes("res"))
+    out.values(SUM, "attempts", result.at(figure), ones[figure])
+    answered = good & figure
+    bins = Key(n1=np.maximum(t1 - due, 0) // LATENCY_BIN_NS)
+    out.values(SUM, "send_bin", bins.at(answered), ones[answered])
+    out.values(MAX, "send_point", result.and_(n1=t1 // LATENCY_POINT_NS), np.maximum(t1 - due, 0))
+    out.values(SUM, "send_rate", Key(n1=t1 // NS).at(good), ones[good])
+    bad = ~good
+    out.values(SUM, "failed", Key(broker=broker, n1=t0, n2=t1).at(bad), ones[bad])
+    for number, outage in enumerate(context.outages):
+        here = rows.is_broker(outage.broker) & (t0 >= outage.killed)
+        note_route(out, rows, outage, number, t0)
+        if outage.accepted is not None:
+            sent = here & good & (t0 >= outage.accepted) & (rows["bid"] == 0)
+            out.values(MIN, "first_send", Key(n1=same(rows, number)).at(sent), t1[sent])
+    return out.table()
+
+
+def resumed_partials(
+    batch: pa.Table, context: Context, forbidden: Sequence[tuple[int, Ints, Ints]]
+) -> pa.Table:
+    """First good send after each outage that no failure follows too soon.
+
+    Args:
+        batch: Raw send attempts.
+        context: As everywhere.
+        forbidden: Per outage: first failure's begin, and disjoint [lo, hi) that ``t0`` must avoid.
+    """
+    rows = Rows(batch)
+    out = Partials()
+    if not rows.count:
+        return out.table()
+    shift = rows.shifts(context.clocks)
+    t0, t1 = rows["t0"] + shift, rows["t1"] + shift
+    good = rows.one_of("res", GOOD_RESULTS)
+    for number, (outage, (first_bad, lo, hi)) in enumerate(
+        zip(context.outages, forbidden, strict=True)
+    ):
+        at = np.searchsorted(lo, t0, "right") - 1
+        inside = (at >= 0) & (t0 < hi[np.maximum(at, 0)]) if lo.size else np.zeros(t0.size, bool)
+        kept = good & rows.is_broker(outage.broker) & (t1 > first_bad) & ~inside
+        kept &= t1 >= outage.killed
+        out.values(MIN, "resumed", Key(n1=same(rows, number)).at(kept), t1[kept])
+    return out.table()
+
+
+def scan_partials(batch: pa.Table, context: Context) -> pa.Table:
+    """Of scanned copies (:data:`SCAN_COLUMNS`): which messages are stored where."""
+    rows = Rows(batch)
+    out = Partials()
+    if not rows.count:
+        return out.table()
+    known = rows.valid("lane") & rows.valid("lseq")
+    lane = Key(topic=rows.codes("ptopic"), n1=rows["lane"])
+    out.intervals("stored", lane.at(known), rows["lseq"][known], known[known])
+    return out.table()

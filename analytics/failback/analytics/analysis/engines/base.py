@@ -1,0 +1,82 @@
+"""What an engine does: the passes over the large tables. Everything else is shared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.analysis.causes.classify import CauseInputs
+from failback.analytics.analysis.counting.normalise import Dropped
+from failback.analytics.analysis.counting.partials import Context, Phase
+
+
+@dataclass(frozen=True, slots=True)
+class StageA:
+    """Histories of everything, added up: one table per family."""
+
+    depths: Mapping[str, pa.Table]
+    """``tables.DEPTHS`` of the interval families."""
+    values: Mapping[str, pa.Table]
+    """``tables.VALUES`` of the value families."""
+    dropped: Dropped
+    orphan_ends: int
+    """End records without a begin anywhere."""
+    runs: int
+    """Interval rows before they were added up; small beside the rows when histories are dense."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forbidden:
+    """When a good send does not yet count as recovery from one outage."""
+
+    first_bad: int
+    lo: Ints
+    hi: Ints
+
+
+class Engine(Protocol):
+    """Passes over deliver, produce, pull, commit and scan of one run."""
+
+    name: str
+
+    def known(self, boots: Mapping[str, Sequence[int]]) -> pa.Table:
+        """Highest offsets before each start of a master (``partials.known_partials``)."""
+
+    def stage_a(self, context: Context) -> StageA:
+        """Stage A over all large tables."""
+
+    def resumed(self, context: Context, forbidden: Sequence[Forbidden]) -> pa.Table:
+        """First good send after each outage (``partials.resumed_partials``)."""
+
+    def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
+        """Rows behind instants that stage A found (``partials.phase_partials``)."""
+
+    def links(self, context: Context, messages: pa.Table) -> pa.Table:
+        """What was sent of messages that are the same by business key (``tables.LINKS``).
+
+        Args:
+            context: As in stage A.
+            messages: Depths of (grp, lane) that occur twice or more.
+        """
+
+    def stage_b(
+        self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
+    ) -> pa.Table:
+        """Classify the candidates.
+
+        Args:
+            context: As in stage A.
+            messages: Depths of (grp, lane) that occur twice or more.
+            copies: Depths of (grp, queue, epoch) that occur twice or more.
+            inputs: The small tables; ``produced`` is the engine's own to fill.
+
+        Returns:
+            ``tables.CLASSIFIED``, sorted.
+        """
+
+    def order(self, context: Context, topics: frozenset[str], classified: pa.Table) -> pa.Table:
+        """Order inversions per key of ordered topics (``tables.ORDER``)."""

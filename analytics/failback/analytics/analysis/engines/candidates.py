@@ -1,0 +1,186 @@
+"""The deliveries that stage B is about: of messages or offsets that occur more than once. Pure.
+
+Files of the lake are in the order of their queues, and what came again is a few ranges: statistics
+of most row groups tell that nothing of it is in them. Rows of the others are looked at before they
+are normalised, by what neither group nor epoch changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+
+from failback.analytics.analysis.arrays.columns import Columns
+from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints
+from failback.analytics.analysis.causes.business_keys import links_to, members_of, sent_of
+from failback.analytics.analysis.counting import tables
+from failback.analytics.analysis.counting.normalise import Dropped, Ends, normalise
+from failback.analytics.analysis.counting.partials import Context, Rows
+from failback.analytics.analysis.engines.joins import interval_sets
+from failback.analytics.analysis.engines.passes import attempts_of, lanes_of
+from failback.analytics.lake.row_groups import RowGroup
+from failback.analytics.run.definitions import BUSINESS_KEY, LID, MESSAGE_ID
+
+_MAX_STRETCHES: Final = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Repeated:
+    """What occurs more than once."""
+
+    messages: Mapping[tuple[str, int], IntervalSet]
+    """Per (group, lane)."""
+    offsets: Mapping[tuple[str, str, str, int, int], IntervalSet]
+    """Per (group, broker, topic, queue id, epoch)."""
+
+    @classmethod
+    def of(cls, messages: pa.Table, copies: pa.Table) -> Self:
+        """From ``tables.DEPTHS`` of messages and of copies, each only where deeper than one."""
+        return cls(
+            interval_sets(messages, "grp", "n1"),
+            interval_sets(copies, "grp", "broker", "topic", "n1", "n2"),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.messages or self.offsets)
+
+
+class Candidates:
+    """Finds them in raw rows of ``deliver``."""
+
+    def __init__(self, repeated: Repeated, context: Context, ends: Ends) -> None:
+        self._repeated = repeated
+        self._context = context
+        self._ends = ends
+        self._lanes = lanes_of(repeated.messages)
+        self._queues: dict[tuple[Any, ...], IntervalSet] = {}
+        for (_, *queue, _), offsets in repeated.offsets.items():
+            known = self._queues.get(tuple(queue))
+            self._queues[tuple(queue)] = offsets if known is None else known | offsets
+
+    def may_be_in(self, group: RowGroup) -> bool:
+        """Whether a row group may hold some, as far as its statistics tell."""
+        lane, lseq = group.span("lane"), group.span("lseq")
+        if self._context.definitions.key != LID or lane is None or lseq is None:
+            return True
+        if _meets(self._lanes, lane, lseq):
+            return True
+        spans = [group.span(name) for name in ("broker", "ptopic", "qid", "qoff")]
+        if None in spans:
+            return bool(self._queues)
+        *queue, (least, greatest) = (span for span in spans if span is not None)
+        return any(
+            all(lo <= value <= hi for value, (lo, hi) in zip(key, queue, strict=True))
+            and offsets.meets(least, greatest)
+            for key, offsets in self._queues.items()
+        )
+
+    def of(self, chunk: pa.Table) -> pa.Table:
+        """Those of a chunk, normalised (``tables.CODED``)."""
+        if self._context.definitions.key == LID:
+            chunk = self._near(chunk)
+        return candidates_of(normalise(chunk, self._context, self._ends, Dropped()), self._repeated)
+
+    def _near(self, chunk: pa.Table) -> pa.Table:
+        """The rows that are candidates in some group and epoch, and those without a LAB_ID."""
+        rows = Rows(chunk)
+        near = ~(rows.valid("lane") & rows.valid("lseq"))
+        for lane, where in by_lane(rows["lane"]):
+            if lane in self._lanes:
+                near[where] |= self._lanes[lane].contains(rows["lseq"][where])
+        for queue, where in rows.by_queue(("broker", "ptopic")) if self._queues else ():
+            if queue in self._queues:
+                near[where] |= self._queues[queue].contains(rows["qoff"][where])
+        return chunk if near.all() else chunk.filter(pa.array(near))
+
+
+def _meets(lanes: Mapping[int, IntervalSet], lane: tuple[int, int], lseq: tuple[int, int]) -> bool:
+    return any(lane[0] <= one <= lane[1] and mine.meets(*lseq) for one, mine in lanes.items())
+
+
+class Sent:
+    """Finds send attempts of some messages in rows of ``produce``."""
+
+    def __init__(self, lanes: Mapping[int, IntervalSet], key: str) -> None:
+        """Look for ``lanes``, in the identity that ``passes.attempts_of`` gives by ``key``."""
+        self._lanes = lanes
+        self._key = key
+
+    @classmethod
+    def of(cls, messages: pa.Table, links: pa.Table, key: str) -> Self:
+        """What was sent of messages (``lane``, ``lseq``); by business key ``links`` tell it."""
+        if key == BUSINESS_KEY:
+            return cls(sent_of(links_to(messages, links)), key)
+        return cls(members_of(Columns(messages), "lane", "lseq"), key)
+
+    def may_be_in(self, group: RowGroup) -> bool:
+        """Whether a row group may hold some, as far as its statistics tell."""
+        lane, lseq = group.span("lane"), group.span("lseq")
+        if self._key == MESSAGE_ID or lane is None or lseq is None:
+            return True
+        return _meets(self._lanes, lane, lseq)
+
+    def among(self, chunk: pa.Table) -> pa.Table:
+        """Those of a chunk (``passes.ATTEMPTS``)."""
+        return attempts_of(chunk, self._lanes, self._key)
+
+
+def by_lane(lane: Ints) -> Iterator[tuple[int, slice | Ints]]:
+    """Lanes, and where they are: stretches of rows, or the indices of all rows of each."""
+    if not lane.size:
+        return
+    edges = np.flatnonzero(lane[1:] != lane[:-1]) + 1
+    if edges.size < _MAX_STRETCHES:
+        starts = [0, *edges.tolist()]
+        for lo, hi in zip(starts, [*starts[1:], lane.size], strict=True):
+            yield int(lane[lo]), slice(lo, hi)
+        return
+    order = np.argsort(lane, kind="stable")
+    for where in np.split(order, np.flatnonzero(np.diff(lane[order])) + 1):
+        yield int(lane[where[0]]), where
+
+
+def candidates_of(chunk: pa.Table, repeated: Repeated) -> pa.Table:
+    """Normalised rows, with all that ``tables.DELIVERY`` has, of what occurs more than once."""
+    rows = Rows(chunk)
+    chosen = np.zeros(rows.count, bool)
+    grp, lseq = rows.codes("grp"), rows["lseq"]
+    for lane, where in by_lane(rows["lane"]):
+        for code, group in enumerate(grp.names):
+            members = repeated.messages.get((group, lane))
+            if members is not None:
+                again = members.contains(lseq[where])
+                chosen[where] |= (
+                    again if len(grp.names) == 1 else again & (grp.codes[where] == code)
+                )
+    for key, where in rows.by_queue(("grp", "broker", "ptopic")) if repeated.offsets else ():
+        for epoch in np.unique(rows["epoch"][where]).tolist():
+            offsets = repeated.offsets.get((*key, epoch))
+            if offsets is not None:
+                here = where[rows["epoch"][where] == epoch]
+                chosen[here] |= offsets.contains(rows["qoff"][here])
+    if rows.has("left_out"):
+        chosen &= ~rows.true("left_out")
+    kept = chunk.filter(pa.array(chosen)).select(tables.CODED.names).combine_chunks()
+    columns = zip(kept.columns, tables.CODED, strict=True)
+    return pa.table([_coded(column, f.type) for column, f in columns], schema=tables.CODED)
+
+
+def _coded(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """The column in a type of ``tables.CODED``."""
+    if not pa.types.is_dictionary(kind):
+        return column.cast(kind)
+    if not pa.types.is_dictionary(column.type):
+        column = column.cast(kind.value_type).dictionary_encode()
+    return pa.chunked_array([_of_its_own(chunk, kind) for chunk in column.chunks], kind)
+
+
+def _of_its_own(names: pa.DictionaryArray, kind: pa.DataType) -> pa.DictionaryArray:
+    """The same with a copy of the dictionary: one out of a Parquet file keeps its batch alive."""
+    known = names.dictionary.cast(kind.value_type)
+    known = known.take(pa.array(np.arange(len(known))))
+    return pa.DictionaryArray.from_arrays(names.indices.cast(kind.index_type), known)

@@ -1,0 +1,145 @@
+"""What both engines do with one chunk of a large table, beside the sums of stage A. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints
+from failback.analytics.analysis.arrays.xxh64 import surrogates
+from failback.analytics.analysis.counting import partials
+from failback.analytics.analysis.counting.partials import Context, Rows
+from failback.analytics.run.definitions import BUSINESS_KEY, MESSAGE_ID
+from failback.client.consumelog.schema import SEND_RESULTS
+from failback.protocol.message import RETRY_PREFIX
+
+KNOWN_COLUMNS: Final = {
+    "deliver": ("broker", "ptopic", "qid", "qoff", "store_ms"),
+    "produce": ("broker", "topic", "qid", "queue_offset", "wall_ns", "res"),
+}
+RESUMED_COLUMNS: Final = ("host", "broker", "res", "t0", "t1")
+ATTEMPT_COLUMNS: Final = ("lane", "lseq", "att", "ukey", "res")
+ORDER_COLUMNS: Final = (
+    "host", "did", "grp", "client_id", "ptopic", "ltopic", "okey", "kseq", "bt", "et", "qoff",
+)  # fmt: skip
+ATTEMPTS: Final = pa.schema(
+    [
+        ("lane", pa.int64()),
+        ("lseq", pa.int64()),
+        ("att", pa.int64()),
+        ("ukey", pa.utf8()),
+        ("res", pa.utf8()),
+    ]
+)
+"""Send attempts of candidate messages."""
+INVERSION_ROWS: Final = pa.schema(
+    [
+        ("grp", pa.utf8()),
+        ("topic", pa.utf8()),
+        ("okey", pa.utf8()),
+        ("kseq", pa.int64()),
+        ("bt", pa.int64()),
+        ("did", pa.int64()),
+        ("later", pa.bool_()),
+    ]
+)
+"""Deliveries of ordered topics; ``later``: not the first of its message."""
+
+
+def known_of(table: str, chunk: pa.Table, boots: Mapping[str, Sequence[int]]) -> pa.Table:
+    """Highest offsets before each start of a master, from ``deliver`` or ``produce``."""
+    if table == "deliver":
+        renamed = chunk.rename_columns(["broker", "ptopic", "qid", "qoff", "when_ms"])
+        return partials.known_partials(renamed, "qoff", "ptopic", boots)
+    stored = chunk.filter(pa.array(Rows(chunk).one_of("res", partials.GOOD_RESULTS)))
+    when = pc.divide(stored.column("wall_ns"), 1_000_000)
+    stored = stored.append_column("when_ms", when)
+    return partials.known_partials(stored, "queue_offset", "topic", boots)
+
+
+def attempts_of(chunk: pa.Table, wanted: Mapping[int, IntervalSet], key: str) -> pa.Table:
+    """Send attempts of what is wanted per lane, known by what ``key`` says.
+
+    By message id that is UNIQ_KEY. By business key it is what was sent, LAB_ID or else UNIQ_KEY:
+    attempts do not tell KEYS.
+    """
+    if key == MESSAGE_ID:
+        chunk = _by_message_id(chunk)
+    elif key == BUSINESS_KEY:
+        chunk = _by_lab_id_or_message_id(chunk)
+    rows = Rows(chunk)
+    chosen = np.zeros(rows.count, bool)
+    lane, lseq = rows["lane"], rows["lseq"]
+    known = rows.valid("lane") & rows.valid("lseq")
+    for one in np.unique(lane).tolist() if rows.count else ():
+        if one in wanted:
+            here = np.flatnonzero(known & (lane == one))
+            chosen[here] = wanted[one].contains(lseq[here])
+    found = chunk.filter(pa.array(chosen)).select(ATTEMPTS.names).cast(ATTEMPTS)
+    res = found.column("res")
+    known = pc.if_else(pc.is_in(res, pa.array(SEND_RESULTS)), res, "UNKNOWN")
+    return found.set_column(ATTEMPTS.get_field_index("res"), "res", known)
+
+
+def _by_message_id(chunk: pa.Table) -> pa.Table:
+    """Attempts with the identity that a delivery has by UNIQ_KEY; those without one left out."""
+    chunk = chunk.filter(chunk.column("ukey").is_valid())
+    lseq = pa.array(surrogates(chunk.column("ukey").to_pylist()))
+    lane = pa.array(np.full(chunk.num_rows, -1, np.int64))
+    for name, column in (("lane", lane), ("lseq", lseq)):
+        chunk = chunk.set_column(chunk.schema.get_field_index(name), name, column)
+    return chunk
+
+
+def _by_lab_id_or_message_id(chunk: pa.Table) -> pa.Table:
+    """Attempts with the identity that a delivery has by LAB_ID, else by UNIQ_KEY."""
+    has = pc.and_(chunk.column("lane").is_valid(), chunk.column("lseq").is_valid())
+    return pa.concat_tables([chunk.filter(has), _by_message_id(chunk.filter(pc.invert(has)))])
+
+
+def lanes_of(messages: Mapping[Any, IntervalSet]) -> dict[int, IntervalSet]:
+    """What any group got twice, per lane."""
+    found: dict[int, IntervalSet] = {}
+    for (_, lane), members in messages.items():
+        found[lane] = found[lane] | members if lane in found else members
+    return found
+
+
+def repeated_dids(classified: pa.Table) -> Ints:
+    """Ascending dids of deliveries that are not the first of their message."""
+    did = classified.column("did")
+    return np.sort(did.filter(pc.not_equal(classified.column("cls"), "PRIMARY")).to_numpy())
+
+
+def inversion_rows(
+    chunk: pa.Table, context: Context, topics: frozenset[str], later: Ints
+) -> pa.Table:
+    """Deliveries of ordered topics, times aligned.
+
+    Args:
+        chunk: Raw rows with :data:`ORDER_COLUMNS`.
+        context: As everywhere.
+        topics: The ordered ones.
+        later: Ascending dids of deliveries that are not the first of their message.
+    """
+    rows = Rows(chunk)
+    shift = rows.shifts(context.clocks)
+    bt, et = rows["bt"] + shift, rows["et"] + shift
+    rows.rename_broadcast(context.broadcasting)
+    keep = rows.one_of("ltopic", topics) & rows.valid("okey") & rows.valid("kseq")
+    keep &= (rows["qoff"] >= 0) & ~(rows.valid("et") & (et < bt))
+    if context.definitions.ignore_retry_topics:
+        keep &= ~rows.starts_with("ptopic", RETRY_PREFIX)
+    names = {}
+    for name, column in (("grp", "grp"), ("topic", "ltopic"), ("okey", "okey")):
+        codes = rows.codes(column)
+        names[name] = pa.array(codes.names, pa.utf8()).take(pa.array(codes.codes))
+    did = rows["did"]
+    at = np.minimum(np.searchsorted(later, did), max(later.size - 1, 0))
+    repeat = later[at] == did if later.size else np.zeros(rows.count, bool)
+    numbers = {"kseq": rows["kseq"], "bt": bt, "did": did, "later": repeat}
+    return pa.table(names | numbers).filter(pa.array(keep)).cast(INVERSION_ROWS)

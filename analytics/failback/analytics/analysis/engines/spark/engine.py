@@ -1,0 +1,242 @@
+"""The Spark engine's passes.
+
+Stage A sends only partial rows through the shuffle: intervals and sums, a few per batch; stage B
+only rows of messages or offsets that occur more than once, in blocks of whole messages, and what is
+said of them is said by the same functions as in the local engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics.analysis.arrays.columns import Columns
+from failback.analytics.analysis.causes.business_keys import joined_links, links_of, produced_by_key
+from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
+from failback.analytics.analysis.counting import partials, tables
+from failback.analytics.analysis.counting.normalise import (
+    Dropped,
+    Ends,
+    deliver_columns,
+    normalise,
+    read_ends,
+)
+from failback.analytics.analysis.counting.partials import Context, Phase
+from failback.analytics.analysis.engines import passes
+from failback.analytics.analysis.engines.base import Forbidden, StageA
+from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent
+from failback.analytics.analysis.engines.joins import interval_sets, produced_of
+from failback.analytics.analysis.engines.spark import blocks
+from failback.analytics.analysis.engines.spark.joining import joined_depths, joined_values
+from failback.analytics.analysis.engines.spark.tasks import Pass, ddl_of, mapped, take_unreadable
+from failback.analytics.lake.lake import Lake
+from failback.analytics.run.definitions import BUSINESS_KEY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PART_ROWS: Final = 250_000
+"""Candidates that are classified together."""
+
+
+class SparkEngine:
+    """Passes over one run's lake in a session."""
+
+    name = "spark"
+
+    def __init__(self, lake: Lake, spark: SparkSession) -> None:
+        self._lake = lake
+        self._spark = spark
+        self._ends: Ends | None = None
+
+    @property
+    def _late_ends(self) -> Ends:
+        if self._ends is None:
+            self._ends = read_ends(self._lake)
+        return self._ends
+
+    def _partials(self, *each: Pass) -> DataFrame:
+        return mapped(self._spark, self._lake, each, partials.SCHEMA)
+
+    def known(self, boots: Mapping[str, Sequence[int]]) -> pa.Table:
+        boots = {broker: list(times) for broker, times in boots.items()}
+        found = self._partials(
+            *(
+                Pass(table, columns, partial(passes.known_of, table, boots=boots))
+                for table, columns in passes.KNOWN_COLUMNS.items()
+            )
+        )
+        values = take_unreadable(joined_values(found), self._lake)
+        return values.get("known", tables.VALUES.empty_table())
+
+    def stage_a(self, context: Context) -> StageA:
+        ends = self._late_ends
+        found = self._partials(
+            Pass(
+                "deliver",
+                deliver_columns(self._lake, context.definitions, full=False),
+                lambda chunk: _deliver_partials(chunk, context, ends),
+            ),
+            *(
+                Pass(table, columns, partial(function, context=context))
+                for table, columns, function in (
+                    ("produce", partials.PRODUCE_COLUMNS, partials.produce_partials),
+                    ("pull", partials.PULL_COLUMNS, partials.pull_partials),
+                    ("commit", partials.COMMIT_COLUMNS, partials.commit_partials),
+                    ("scan", partials.SCAN_COLUMNS, partials.scan_partials),
+                )
+            ),
+        ).persist()
+        try:
+            values = take_unreadable(joined_values(found), self._lake)
+            depths, runs = joined_depths(found)
+        finally:
+            found.unpersist()
+        bad = {row["n1"]: row["value"] for row in values.pop("bad", _NOTHING).to_pylist()}
+        begun = {row["n1"] for row in values.pop("end_begun", _NOTHING).to_pylist()}
+        dropped = Dropped(bad.get(1, 0), bad.get(2, 0), bad.get(3, 0))
+        orphans = sum(did not in begun for did in ends.did.tolist())
+        return StageA(depths, values, dropped, orphans, runs)
+
+    def resumed(self, context: Context, forbidden: Sequence[Forbidden]) -> pa.Table:
+        limits = [(each.first_bad, each.lo, each.hi) for each in forbidden]
+        found = self._partials(
+            Pass(
+                "produce",
+                passes.RESUMED_COLUMNS,
+                lambda chunk: partials.resumed_partials(chunk, context, limits),
+            )
+        )
+        values = take_unreadable(joined_values(found), self._lake)
+        return values.get("resumed", tables.VALUES.empty_table())
+
+    def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
+        found = self._partials(
+            *(
+                Pass(
+                    table,
+                    partials.PHASE_COLUMNS,
+                    partial(partials.phase_partials, table, context=context, wanted=list(wanted)),
+                )
+                for table in partials.PHASE_TABLES
+            )
+        )
+        values = take_unreadable(joined_values(found), self._lake)
+        return values.get("phase", tables.VALUES.empty_table())
+
+    def links(self, context: Context, messages: pa.Table) -> pa.Table:
+        ends = self._late_ends
+        repeated = interval_sets(messages, "grp", "n1")
+        rows = Pass(
+            "deliver",
+            deliver_columns(self._lake, context.definitions, full=False),
+            lambda chunk: links_of(normalise(chunk, context, ends, Dropped()), repeated),
+        )
+        found = mapped(self._spark, self._lake, [rows], tables.LINKS).distinct().toArrow()
+        return joined_links([found.cast(tables.LINKS)])
+
+    def stage_b(
+        self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
+    ) -> pa.Table:
+        repeated = Repeated.of(messages, copies)
+        if not repeated:
+            return tables.CLASSIFIED.empty_table()
+        rows = max(map(deliveries_of, (messages, copies)))
+        found = Candidates(repeated, context, self._late_ends)
+        parts = max(self._spark.sparkContext.defaultParallelism, -(-rows // PART_ROWS))
+        columns = deliver_columns(self._lake, context.definitions, full=True)
+        chosen = Pass(
+            "deliver",
+            columns,
+            lambda chunk: _by_message(found.of(chunk), parts),
+            found.may_be_in,
+        )
+        candidates = mapped(self._spark, self._lake, [chosen], blocks.BLOCKS)
+        classified = candidates.groupBy("part").applyInArrow(
+            lambda part: _classified(part, inputs, context), ddl_of(blocks.BLOCKS)
+        )
+        produced = partial(self._produced, context.definitions.key, inputs.links)
+        return joined(blocks.unpacked(classified.toArrow()), produced)
+
+    def _produced(self, key: str, links: pa.Table, asked: pa.Table) -> pa.Table:
+        """Send attempts of some messages, summed up."""
+        sent = Sent.of(asked, links, key)
+        sends = Pass("produce", passes.ATTEMPT_COLUMNS, sent.among, sent.may_be_in)
+        attempts = mapped(self._spark, self._lake, [sends], passes.ATTEMPTS).toArrow()
+        produced = produced_of(attempts.cast(passes.ATTEMPTS))
+        return produced_by_key(produced, links) if key == BUSINESS_KEY else produced
+
+    def order(self, context: Context, topics: frozenset[str], classified: pa.Table) -> pa.Table:
+        if not topics:
+            return tables.ORDER.empty_table()
+        from pyspark.sql import functions as fn
+        from pyspark.sql.window import Window
+
+        later = passes.repeated_dids(classified)
+        ordered = Pass(
+            "deliver",
+            passes.ORDER_COLUMNS,
+            lambda chunk: passes.inversion_rows(chunk, context, topics, later),
+        )
+        rows = mapped(self._spark, self._lake, [ordered], passes.INVERSION_ROWS)
+        before = (
+            Window.partitionBy("grp", "topic", "okey")
+            .orderBy("bt", "did")
+            .rowsBetween(Window.unboundedPreceding, -1)
+        )
+        late = (
+            (fn.col("kseq") < fn.max("kseq").over(before))
+            & (fn.col("bt") >= fn.lit(context.warmup_end_ns))
+            & (fn.col("bt") < fn.lit(context.until_ns))
+        )
+        rows = rows.withColumn("late", fn.coalesce(late, fn.lit(False)))
+        first = fn.col("late") & ~fn.col("later")
+        replay = fn.col("late") & fn.col("later")
+        found = rows.groupBy("grp", "topic").agg(
+            fn.sum(first.cast("bigint")).alias("ooo_first"),
+            fn.sum(replay.cast("bigint")).alias("ooo_replay"),
+            fn.min(fn.when(first, fn.col("okey"))).alias("first_key"),
+        )
+        return tables.sorted_table(found.toArrow(), tables.ORDER)
+
+
+_NOTHING = tables.VALUES.empty_table()
+
+
+def deliveries_of(depths: pa.Table) -> int:
+    """Rows that lie in the ranges of a depth table."""
+    length = pc.subtract(depths.column("hi"), depths.column("lo"))
+    return int(pc.sum(pc.multiply(length, depths.column("depth"))).as_py() or 0)
+
+
+def _by_message(candidates: pa.Table, parts: int) -> pa.Table:
+    """Candidates in blocks that hold all deliveries of a message, and so of a copy."""
+    c = Columns(candidates)
+    return blocks.split(candidates, blocks.parts_of(c.ints("lane"), c.ints("lseq"), parts))
+
+
+def _classified(part: pa.Table, inputs: CauseInputs, context: Context) -> pa.Table:
+    """What ``classify`` says of one part's candidates."""
+    found = classify(blocks.unpacked(part), inputs, context.clocks)
+    block = pa.array([blocks.packed(found)], pa.binary())
+    return pa.table([part.column("part").slice(0, 1), block], schema=blocks.BLOCKS)
+
+
+def _deliver_partials(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:
+    """Stage N and A of raw deliveries, with the rows that cannot be true and the late ends met."""
+    dropped = Dropped()
+    found = partials.deliver_partials(normalise(chunk, context, ends, dropped), context)
+    out = partials.Partials()
+    counts = (dropped.et_before_bt, dropped.negative_offset, dropped.unknown_status)
+    for reason, count in enumerate(counts, 1):
+        if count:
+            key = partials.Key(n1=np.array([reason]))
+            out.values(partials.SUM, "bad", key, np.array([count]))
+    met = ends.did[np.isin(ends.did, chunk.column("did").to_numpy())]
+    out.values(partials.MAX, "end_begun", partials.Key(n1=met), np.ones(met.size, np.int64))
+    return pa.concat_tables([found, out.table()])

@@ -1,0 +1,148 @@
+"""Files of the lake as Spark tasks: workers read them with pyarrow and run numpy on each chunk.
+
+A session's executors get file names, not rows: reading Parquet in the JVM and handing every row
+over costs more than everything that is done with it. What comes back are partial rows, or the few
+rows that stage B is about. The lake's files are at most a million rows, or are merged ones of a few
+row groups, so tasks of several files of about equal size keep all executors at work.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from failback.analytics.analysis.counting import partials
+from failback.analytics.lake.lake import Lake
+from failback.analytics.lake.row_groups import Wanted
+from failback.analytics.lake.store import LakeStore, open_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TASK_ROWS: Final = 4 << 20
+UNREADABLE: Final = "unreadable"
+"""Family of partial rows that name a file no worker could read."""
+
+_SPARK_TYPES: Final = {
+    pa.int8(): "tinyint",
+    pa.int64(): "bigint",
+    pa.utf8(): "string",
+    pa.bool_(): "boolean",
+    pa.binary(): "binary",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """One table's part of a job: the columns to read, and what to do with a chunk of them."""
+
+    table: str
+    columns: Sequence[str]
+    function: Callable[[pa.Table], pa.Table]
+    wanted: Wanted | None = None
+    """Row groups that are read; all of them if it says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """Where a worker finds the lake, and what it needs to be let in."""
+
+    root: str
+    environment: tuple[tuple[str, str], ...]
+
+
+def ddl_of(schema: pa.Schema) -> str:
+    """The schema as Spark says it."""
+    return ", ".join(f"{field.name} {_SPARK_TYPES[field.type]}" for field in schema)
+
+
+def mapped(spark: SparkSession, lake: Lake, passes: Sequence[Pass], schema: pa.Schema) -> DataFrame:
+    """What the passes make of every chunk of their tables, as one data frame of ``schema``.
+
+    A file that cannot be read is left out. Passes that make partial rows name it in the family
+    :data:`UNREADABLE`; others read the same files again and need not.
+    """
+    slim = {each.table: _without_segments(lake, each.table) for each in passes}
+    files = [
+        (number, at, part.rows)
+        for number, each in enumerate(passes)
+        for at, part in enumerate(slim[each.table])
+    ]
+    tasks = _spread(files, spark.sparkContext.defaultParallelism)
+    address, run, names_bad = _address_of(lake.store), lake.run, schema == partials.SCHEMA
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        store = _opened(address)
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                for number, each in enumerate(passes):
+                    # Together: small files become one chunk.
+                    files = [slim[each.table][at] for of, at in tasks[task] if of == number]
+                    mine = Lake(store, run, {each.table: files})
+                    for chunk in mine.chunks(each.table, each.columns, wanted=each.wanted):
+                        yield from each.function(chunk).to_batches()
+                    if mine.unreadable and names_bad:
+                        yield from _named(mine.unreadable).to_batches()
+
+    rows = spark.range(0, len(tasks), 1, max(1, len(tasks)))
+    return rows.mapInArrow(work, ddl_of(schema))
+
+
+def _without_segments(lake: Lake, table: str) -> list[Any]:
+    return [replace(part, segments=()) for part in lake.parts.get(table, ())]
+
+
+def _spread(files: Sequence[tuple[int, int, int]], parallelism: int) -> list[list[tuple[int, int]]]:
+    """Tasks of about equal numbers of rows: large files first, each to the least busy task."""
+    rows = sum(count for *_, count in files)
+    wanted = max(2 * parallelism, -(-rows // TASK_ROWS))
+    tasks: list[list[tuple[int, int]]] = [[] for _ in range(min(wanted, len(files)))]
+    busy = [(0, number) for number in range(len(tasks))]
+    for number, at, count in sorted(files, key=lambda file: (-file[2], file)):
+        load, task = heapq.heappop(busy)
+        tasks[task].append((number, at))
+        heapq.heappush(busy, (load + count, task))
+    return tasks
+
+
+def _address_of(store: LakeStore) -> _Address:
+    """A folder, or an object store with the driver's credentials."""
+    if store.folder is not None:
+        return _Address(str(store.folder.absolute()), ())
+    found = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    if store.s3 is not None and store.s3.endpoint:
+        found["AWS_ENDPOINT_URL_S3"] = store.s3.endpoint
+    if store.s3 is not None and store.s3.region:
+        found["AWS_REGION"] = store.s3.region
+    return _Address(str(store), tuple(sorted(found.items())))
+
+
+@lru_cache(maxsize=4)
+def _opened(address: _Address) -> LakeStore:
+    os.environ.update(dict(address.environment))
+    return open_store(address.root)
+
+
+def _named(unreadable: Sequence[str]) -> pa.Table:
+    out = partials.Partials()
+    for text in unreadable:
+        key = partials.Key(grp=partials.Codes(np.zeros(1, np.int64), [text]))
+        out.values(partials.MAX, UNREADABLE, key, np.ones(1, np.int64))
+    return out.table()
+
+
+def take_unreadable(values: Mapping[str, pa.Table], lake: Lake) -> dict[str, pa.Table]:
+    """The values without the family of unreadable files, which the lake gets to know."""
+    kept = dict(values)
+    found = kept.pop(UNREADABLE, None)
+    for text in found.column("grp").to_pylist() if found is not None else ():
+        if text not in lake.unreadable:
+            lake.unreadable.append(text)
+    return kept

@@ -1,0 +1,76 @@
+"""The name of a segment, and what its metadata must say about it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import msgspec
+
+from failback.analytics.web.problems import Problem
+from failback.client.consumelog.schema import TABLES
+from failback.client.consumelog.upload.segments import lake_path
+
+RUN_PATTERN: Final = r"^[A-Za-z0-9_-]{1,128}(\.[A-Za-z0-9_-]{1,128})*$"
+"""No slash, no leading dot, no two dots in a row: it becomes the name of a folder."""
+RUN_CHARS: Final = 128
+PROC_PATTERN: Final = r"^[0-9a-f]{32}$"
+INDEX_PATTERN: Final = r"^[0-9]{8}$"
+TABLE_PATTERN: Final = "^(" + "|".join(TABLES) + ")$"
+SHA256_PATTERN: Final = r"^[0-9a-f]{64}$"
+
+_Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
+_Number = Annotated[int, msgspec.Meta(ge=0, lt=(1 << 23))]  # a did is proc_no << 40
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentId:
+    """``<run>/<proc hex>/<index>/<table>``."""
+
+    run: str
+    proc: str
+    index: int
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.run}/{self.proc}/{self.index:08d}/{self.table}"
+
+    def path(self, proc_no: int) -> str:
+        """Its file below the lake's root."""
+        return lake_path(self.table, self.run, proc_no, self.index)
+
+
+class SegmentNote(msgspec.Struct, frozen=True):
+    """What a segment says about itself under ``failback.segment``."""
+
+    run: str
+    proc: str
+    proc_no: _Number
+    role: str
+    host: str
+    index: _Count
+    seq_lo: _Count
+    seq_hi: _Count
+    rows: _Count
+    records: _Count
+    torn: _Count
+
+
+def read_note(text: bytes, named: SegmentId) -> SegmentNote:
+    """Read the note and check it against the name.
+
+    Raises:
+        Problem: It is no note, or it is about another segment.
+    """
+    try:
+        note = msgspec.json.decode(text, type=SegmentNote)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem("bad-segment", f"metadata failback.segment: {error}") from error
+    for name, wanted in (("run", named.run), ("proc", named.proc), ("index", named.index)):
+        found = getattr(note, name)
+        if found != wanted:
+            what = f"metadata says {name} {found!r}, the segment's name {wanted!r}"
+            raise Problem("bad-segment", what)
+    if note.seq_lo > note.seq_hi or note.records > note.seq_hi - note.seq_lo + 1:
+        raise Problem("bad-segment", "metadata counts more records than its seqs allow")
+    return note

@@ -1,0 +1,110 @@
+"""Runs the collector: one process, one event loop, a few threads for the disk."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from typing import Any, Final
+
+from fastapi import FastAPI
+
+from failback.analytics.collector.app import Collector, create_app
+from failback.analytics.collector.metrics import CollectorMetrics
+from failback.analytics.collector.settings import CollectorSettings
+from failback.analytics.collector.store import Store
+from failback.analytics.web.tokens import TokenFile
+from failback.analytics.web.web_server import WebServer, listen, serve_metrics
+from failback.protocol.errors import ConfigError
+
+logger = logging.getLogger(__name__)
+
+_IDLE_SECONDS: Final = 75
+"""How long a shipper's connection is kept; it sends every few seconds."""
+_DRAIN_SECONDS: Final = 20
+
+
+def serve(settings: CollectorSettings) -> None:
+    """Serve until SIGTERM or SIGINT; uploads under way are answered first.
+
+    Raises:
+        ConfigError: The token file cannot be read, the folder cannot be used or is another
+            collector's, or the address is taken.
+    """
+    tokens = TokenFile(settings.tokens)
+    with _own_root(settings), ThreadPoolExecutor(settings.writers, "store") as pool:
+        store = Store(settings, _wall_ms)
+        store.recover()
+        metrics = CollectorMetrics()
+        app = create_app(Collector(settings, store, tokens, metrics, pool))
+        app.router.lifespan_context = _retention(settings, store, metrics, pool)
+        listener = listen(settings.host, settings.port, backlog=1024)
+        server = WebServer(
+            "collector",
+            app,
+            tls_cert=settings.tls_cert,
+            tls_key=settings.tls_key,
+            drain_seconds=_DRAIN_SECONDS,
+            timeout_keep_alive=_IDLE_SECONDS,
+        )
+        if settings.metrics_port is not None:
+            serve_metrics(settings.metrics_host, settings.metrics_port, metrics.registry)
+        with listener:
+            server.run([listener])
+
+
+@contextmanager
+def _own_root(settings: CollectorSettings) -> Iterator[None]:
+    """Hold the folder: a second collector would take the writes of this one for leftovers."""
+    path = settings.root / "lock"
+    try:
+        settings.root.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ConfigError("--root", f"{settings.root}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError("--root", f"{settings.root} is another collector's") from error
+        yield
+    finally:
+        os.close(fd)
+
+
+def _retention(
+    settings: CollectorSettings, store: Store, metrics: CollectorMetrics, pool: ThreadPoolExecutor
+) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+    """A lifespan during which old runs are deleted now and then."""
+
+    async def expire() -> None:
+        keep = settings.keep_seconds
+        loop = asyncio.get_running_loop()
+        while keep is not None:
+            try:
+                gone = await loop.run_in_executor(
+                    pool, store.expire, _wall_ms() - round(keep * 1000)
+                )
+                metrics.expired_runs.inc(len(gone))
+            except OSError:  # what is left is deleted by the next round
+                logger.exception("retention failed")
+            await asyncio.sleep(settings.retention_period_seconds)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        task = asyncio.create_task(expire(), name="retention")
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    return lifespan
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,400 @@
+"""The disk side of the collector. Every method may be called from any thread, and may block.
+
+A segment is written to ``incoming/``, synced, renamed into the lake, its folder synced, and then
+gets its line in the catalogue; only then it is answered. In an object store one PUT takes the
+place of the first steps; the catalogue is kept on the disk, and copied there when a run closes.
+Killed anywhere, the next start finds either nothing but a file in ``incoming/``, which it deletes,
+or a lake file without a line, which ``fsck`` adds. Nobody was told that such a segment is stored,
+so its shipper sends it again and hears that it is known.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import os
+import shutil
+import threading
+import uuid
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from failback.analytics.collector.decode import UPLOAD_KEY, Decoded, decode, unpacked_bytes
+from failback.analytics.collector.ids import SegmentId
+from failback.analytics.collector.listing import Listing
+from failback.analytics.collector.memory_gate import MemoryGate
+from failback.analytics.collector.run_documents import procs_document, run_document
+from failback.analytics.collector.settings import CollectorSettings
+from failback.analytics.lake.catalogue import (
+    CHANGED,
+    CLOSED,
+    EXPIRED,
+    FOLDER,
+    Catalogue,
+    RunState,
+    catalogue_name,
+    mark_name,
+)
+from failback.analytics.lake.fsck import check_run, entry_of
+from failback.analytics.lake.store import open_store
+from failback.analytics.web.problems import Problem
+from failback.client.consumelog.upload.lake_files import parquet_bytes
+from failback.client.files import place, sync_folder
+
+logger = logging.getLogger(__name__)
+
+STORED: Final = "stored"
+KNOWN: Final = "known"
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_LOCKS: Final = 64
+_RUNS_IN_MEMORY: Final = 1024
+_LISTED_SEGMENTS: Final = 5_000
+
+
+class Store:
+    """The lake of one collector."""
+
+    def __init__(self, settings: CollectorSettings, wall_ms: Callable[[], int]) -> None:
+        self._settings = settings
+        self._wall_ms = wall_ms
+        self.incoming = settings.root / "incoming"
+        self.quarantine = settings.root / "quarantine"
+        here = settings.root / "lake"
+        for folder in (here, self.incoming, self.quarantine):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.lake = open_store(settings.lake or here, scratch=self.incoming)
+        self.catalogue = Catalogue(here)
+        self._runs: OrderedDict[str, RunState] = OrderedDict()
+        self._listing = Listing(self.catalogue, self._runs.get)
+        self._runs_lock = threading.Lock()
+        self._segment_locks = [threading.Lock() for _ in range(_LOCKS)]
+        self._run_locks = [threading.RLock() for _ in range(_LOCKS)]
+        self._memory = MemoryGate(settings.limits.decoded_bytes)
+        self._bytes = 0
+
+    def recover(self) -> None:
+        """Put right what a kill left behind. Call once, before the first request."""
+        for path in self.incoming.iterdir():
+            path.unlink()
+        self._fetch_catalogue()
+        for run in sorted({*self.lake.runs(), *self.catalogue.runs()}):
+            if self.catalogue.mark(run, EXPIRED).exists():
+                self._delete_files(run)
+                continue
+            found = check_run(self.lake, self.catalogue, run, self._wall_ms())
+            if (found.added or found.vanished) and self.catalogue.mark(run, CLOSED).exists():
+                self._publish(run)
+            self._bytes += self._state(run).bytes
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the files in the lake."""
+        return self._bytes
+
+    def free_bytes(self) -> int:
+        """Free space of the file system that the lake is on."""
+        return shutil.disk_usage(self.incoming).free
+
+    def check_room(self) -> None:
+        """Raise ``Problem`` when nothing more may be stored."""
+        settings = self._settings
+        if self.free_bytes() < settings.min_free_bytes:
+            raise Problem(
+                "store-full",
+                f"less than {settings.min_free_bytes} bytes are free",
+                retry_after_seconds=30,
+            )
+        if settings.max_store_bytes is not None and self._bytes >= settings.max_store_bytes:
+            raise Problem(
+                "store-full",
+                f"the lake holds {self._bytes} bytes, at most {settings.max_store_bytes} it may",
+                retry_after_seconds=30,
+            )
+
+    def commit(self, named: SegmentId, body: bytes, kind: str, sha256: str) -> str:
+        """Store a segment whose body has this hash. Returns ``STORED`` or ``KNOWN``.
+
+        Raises:
+            Problem: It is not stored, and why.
+        """
+        with self._segment_locks[zlib.crc32(str(named).encode()) % _LOCKS]:
+            if self._is_known(named, body, sha256):
+                return KNOWN
+            with (
+                _disk_problems(),
+                self._memory.holding(unpacked_bytes(body, kind) + 2 * len(body)),
+            ):
+                decoded = decode(named, body, kind, sha256, self._settings.limits)
+                self._write(named, decoded, sha256)
+            return STORED
+
+    def stored_of(self, run: str, proc: str, from_index: int = 0) -> dict[str, Any]:
+        """What is stored of one process, the newest segments of it by name."""
+        state = self._state(run)
+        number = state.number_of(proc)
+        segments = [
+            {"id": entry.id, "sha256": entry.sha256}
+            for entry in (self.catalogue.entries(run) if number is not None else ())
+            if entry.proc == proc and entry.index >= from_index
+        ]
+        known = state.procs[number] if number is not None else None
+        return {
+            "run": run,
+            "proc": proc,
+            "proc_no": number,
+            "next_index": known.next_index if known else 0,
+            "records": known.records if known else 0,
+            "last_seq": known.last_seq if known else 0,
+            "segments": segments[-_LISTED_SEGMENTS:],
+        }
+
+    def describe(self, run: str) -> dict[str, Any] | None:
+        """A run in a few numbers; ``None`` if there is nothing of it."""
+        state = self._state(run)
+        return run_document(state) if state.segments else None
+
+    def procs_of(self, run: str, cursor: int, limit: int) -> dict[str, Any] | None:
+        """At most ``limit`` processes of a run with numbers above ``cursor``."""
+        state = self._state(run)
+        return procs_document(state, cursor, limit) if state.segments else None
+
+    def describe_store(self) -> dict[str, Any]:
+        """Where the lake is, how full, and why nothing is taken if that is so."""
+        try:
+            self.check_room()
+            refused = None
+        except Problem as problem:
+            refused = problem.detail
+        return {
+            "lake": str(self._settings.lake or (self._settings.root / "lake").absolute()),
+            "stored_bytes": self._bytes,
+            "free_bytes": self.free_bytes(),
+            "refuses": refused,
+        }
+
+    def page_of_runs(self, cursor: str, limit: int) -> dict[str, Any]:
+        """At most ``limit`` runs behind ``cursor``, by name."""
+        return self._listing.page(cursor, limit)
+
+    def note_backlog(self, named: SegmentId, count: int) -> None:
+        """Keep what a shipper says that it still has to send."""
+        state = self._state(named.run)
+        number = state.number_of(named.proc)
+        if number is not None:
+            state.procs[number].backlog_bytes = count
+            state.procs[number].heard_ms = self._wall_ms()
+
+    def backlogs(self) -> dict[str, int]:
+        """What the shippers of the runs in memory still had to send, by run."""
+        with self._runs_lock:
+            states = list(self._runs.values())
+        return {
+            state.run: sum(each.backlog_bytes for each in list(state.procs.values()))
+            for state in states
+            if state.segments and not state.closed and not state.expired
+        }
+
+    def close_run(self, run: str, last_seqs: dict[int, int]) -> list[dict[str, int]]:
+        """Close a run if every record of it is stored; returns what is missing.
+
+        Raises:
+            Problem: Nothing is known of the run, or the disk failed.
+        """
+        with self._run_lock(run), _disk_problems():
+            state = self._state(run)
+            if state.expired:
+                raise Problem("run-expired", f"run {run} was deleted by retention")
+            if not state.segments and not last_seqs:
+                raise Problem("not-found", f"there is nothing of run {run}")
+            gaps = self.catalogue.missing(run, last_seqs)
+            if not gaps and not state.closed:
+                note = {"procs": {str(number): seq for number, seq in sorted(last_seqs.items())}}
+                mark = self.catalogue.mark(run, CLOSED)
+                self._publish(run)
+                place(msgspec.json.encode(note), self.incoming / uuid.uuid4().hex, mark)
+                self._publish(run, CLOSED)
+                state.closed = True
+            return gaps
+
+    def expire(self, before_ms: int) -> list[str]:
+        """Delete the runs that nothing was added to since ``before_ms``; returns their names."""
+        gone = []
+        for run in self.catalogue.runs():
+            with self._run_lock(run):
+                changed_ms = self.catalogue.file(run).stat().st_mtime_ns // 1_000_000
+                if changed_ms >= before_ms:
+                    continue
+                state = self._state(run)
+                self.catalogue.mark(run, EXPIRED).touch()
+                sync_folder(self.catalogue.folder)
+                if not state.expired:
+                    state.expired = True
+                    self._bytes -= state.bytes
+            self._delete_files(run)
+            logger.info("run %s had no new segment for too long and is deleted", run)
+            gone.append(run)
+        return gone
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _is_known(self, named: SegmentId, body: bytes, sha256: str) -> bool:
+        """Is it stored already? Raises ``Problem`` if with other content, or if it is too late."""
+        state = self._state(named.run)
+        if state.expired:
+            raise Problem("run-expired", f"run {named.run} was deleted by retention")
+        number = state.number_of(named.proc)
+        known = None if number is None else self._stored_hash(named, number)
+        if known == sha256:
+            return True
+        if known is not None:
+            self._set_aside(named, body, sha256)
+            raise Problem("other-content", f"{named} is stored with sha256 {known}")
+        if state.closed:
+            raise Problem("run-closed", f"run {named.run} is closed, and {named} is not in it")
+        return False
+
+    def _stored_hash(self, named: SegmentId, number: int) -> str | None:
+        try:
+            with self.lake.open(named.path(number)) as file:
+                metadata = pq.read_schema(file).metadata or {}
+            return str(metadata[UPLOAD_KEY.encode()].decode())
+        except FileNotFoundError:
+            if not self._state(named.run).closed:
+                return None
+            # Only a closed run may have been compacted into other files.
+            listed = (each for each in self.catalogue.entries(named.run) if each.id == str(named))
+            return next((each.sha256 or "unknown" for each in listed), None)
+        except (KeyError, OSError, pa.ArrowException):
+            # Damaged, or put there by another writer: the catalogue says what it was.
+            listed = (each for each in self.catalogue.entries(named.run) if each.id == str(named))
+            return next((each.sha256 or "unknown" for each in listed), "unknown")
+
+    def _write(self, named: SegmentId, decoded: Decoded, sha256: str) -> None:
+        note = decoded.note
+        data = parquet_bytes(decoded.table)
+        name = named.path(note.proc_no)
+        self._claim(named, note.proc_no)
+        self.lake.write(name, data)
+        entry = entry_of(named.table, name, data.size, note, sha256, self._wall_ms())
+        with self._run_lock(named.run):
+            state = self._state(named.run)
+            try:
+                if state.expired or state.closed:
+                    raise Problem("run-closed", f"run {named.run} was closed meanwhile")
+                self.catalogue.append(named.run, entry)
+            except BaseException:
+                self.lake.delete(name)  # nobody was told that it is stored
+                raise
+            state.add(entry)
+            self._bytes += entry.bytes
+
+    def _claim(self, named: SegmentId, number: int) -> None:
+        """Make the number the process's: deliveries of a run are told by it."""
+        with self._run_lock(named.run):
+            state = self._state(named.run)
+            owner = state.procs.get(number)
+            taken = owner is not None and owner.proc != named.proc
+            other = state.number_of(named.proc)
+            if taken or (other is not None and other != number):
+                what = f"process number {number} of run {named.run} is not of {named.proc}"
+                raise Problem("process-number-taken", what)
+            state.claim(number, named.proc)
+
+    def _set_aside(self, named: SegmentId, body: bytes, sha256: str) -> None:
+        """Keep what contradicts a stored segment, and mark the run."""
+        folder = self.quarantine / f"run={named.run}"
+        path = folder / f"{named.proc}-{named.index:08d}-{named.table}-{sha256[:16]}"
+        with self._run_lock(named.run), _disk_problems():
+            state = self._state(named.run)
+            if path.exists():
+                return
+            held = sum(each.stat().st_size for each in self.quarantine.rglob("*") if each.is_file())
+            kept = held + len(body) <= self._settings.quarantine_bytes
+            if kept:
+                if not folder.exists():
+                    folder.mkdir(parents=True)
+                    sync_folder(self.quarantine)
+                place(body, self.incoming / uuid.uuid4().hex, path)
+            name = str(path.relative_to(self._settings.root)) if kept else None
+            self.catalogue.mark_changed(named.run, str(named), sha256, name)
+            state.set_aside(named.proc)
+            self._publish(named.run, CHANGED)
+        logger.error("%s came again with other content; the run is marked", named)
+
+    def _state(self, run: str) -> RunState:
+        with self._runs_lock:
+            state = self._runs.get(run)
+            if state is not None:
+                self._runs.move_to_end(run)
+                return state
+        with self._run_lock(run):
+            state = self.catalogue.load(run)
+            with self._runs_lock:
+                state = self._runs.setdefault(run, state)
+                self._runs.move_to_end(run)
+                while len(self._runs) > _RUNS_IN_MEMORY:
+                    self._runs.popitem(last=False)
+            return state
+
+    def _run_lock(self, run: str) -> threading.RLock:
+        return self._run_locks[zlib.crc32(run.encode()) % _LOCKS]
+
+    def _delete_files(self, run: str) -> None:
+        """Delete a run that is marked as expired; begun again by the next start if killed."""
+        for table in self.lake.folders():
+            if table.startswith("table="):
+                self.lake.delete_folder(f"{table}/run={run}")
+        self.lake.delete_folder(f"_runs/run={run}")
+        shutil.rmtree(self.quarantine / f"run={run}", ignore_errors=True)
+        if self.lake.folder is None:
+            for name in (
+                *(mark_name(run, kind) for kind in (CLOSED, CHANGED)),
+                catalogue_name(run),
+            ):
+                self.lake.delete(name)
+        for kind in (CLOSED, CHANGED):
+            self.catalogue.mark(run, kind).unlink(missing_ok=True)
+        self.catalogue.file(run).unlink(missing_ok=True)
+
+    def _publish(self, run: str, kind: str | None = None) -> None:
+        """Copy a run's catalogue, or a mark of it, to a lake that is not on this disk."""
+        if self.lake.folder is not None:
+            return
+        path = self.catalogue.file(run) if kind is None else self.catalogue.mark(run, kind)
+        if path.exists():
+            self.lake.write(f"{FOLDER}/{path.name}", path.read_bytes())
+
+    def _fetch_catalogue(self) -> None:
+        """A collector on a new disk: what was copied to the lake, so that marks still hold."""
+        if self.lake.folder is not None:
+            return
+        for found in self.lake.files(FOLDER, suffix=""):
+            path = self.catalogue.folder / found.name.rpartition("/")[2]
+            if not path.exists():
+                place(self.lake.read(found.name), self.incoming / uuid.uuid4().hex, path)
+
+
+def sha256_of(body: bytes) -> str:
+    """Hash of a whole body, hex."""
+    return hashlib.sha256(body).hexdigest()
+
+
+@contextmanager
+def _disk_problems() -> Iterator[None]:
+    """What the disk raises, as an answer."""
+    try:
+        yield
+    except OSError as error:
+        what = os.strerror(error.errno) if error.errno else str(error)
+        if error.errno in _FULL:
+            raise Problem("store-full", what, retry_after_seconds=30) from error
+        logger.exception("the disk failed")
+        raise Problem("store-failed", what, retry_after_seconds=30) from error

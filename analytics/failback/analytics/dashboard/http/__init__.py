@@ -1,0 +1,1 @@
+"""The dashboard's routes, pages, access and documents."""

@@ -1,0 +1,369 @@
+"""The JSON API under ``/api/v1``: everything that the pages show."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from fastapi import APIRouter, FastAPI, Query, Request, Response
+from fastapi.responses import StreamingResponse
+
+from failback.analytics.dashboard.http import documents as doc
+from failback.analytics.dashboard.http.context import (
+    Operator,
+    Parts,
+    Reader,
+    Shared,
+    json_body,
+    readable,
+)
+from failback.analytics.dashboard.http.ingest_routes import api_routes
+from failback.analytics.dashboard.problems import DashboardProblem
+from failback.analytics.dashboard.sources.observe import GroupTopic
+from failback.analytics.dashboard.sources.runs import RunEntry, chosen, rfc3339
+from failback.analytics.dashboard.views.fleet import summary
+from failback.analytics.dashboard.views.lanes import live_data, live_figure
+from failback.analytics.dashboard.views.paging import page
+from failback.analytics.dashboard.views.predicting import answer
+from failback.analytics.dashboard.views.run_blocks import figure_json
+from failback.analytics.dashboard.views.stories import story
+from failback.analytics.report.compare import compare_reports
+from failback.protocol.errors import ConfigError
+
+Json = dict[str, Any]
+EVENT_STREAM = "text/event-stream"
+_NOT_MODIFIED: dict[int | str, Json] = {304: {"description": "As the caller has it."}}
+
+
+def routes(app: FastAPI) -> None:
+    """Add the API to the application."""
+    router = APIRouter(prefix="/api/v1")
+    _cluster_routes(router)
+    _run_routes(router)
+    _report_routes(router)
+    _experiment_routes(router)
+    api_routes(router)
+    app.include_router(router)
+
+    @app.get("/api/openapi.json", responses=doc.refusals())
+    async def openapi(_: Reader) -> Json:
+        """This document."""
+        return doc.document_of(app)
+
+
+def _cluster_routes(router: APIRouter) -> None:
+    @router.get("/clusters", responses=doc.refusals())
+    async def clusters(_: Reader, shared: Parts) -> doc.ClusterPage:
+        """Every cluster with its pairs, roles, lags, ages and exposures."""
+        state = shared.state
+        found = state.cluster_documents()
+        return doc.ClusterPage(
+            at=rfc3339(state.at_ns),
+            at_ns=state.at_ns,
+            summary=summary(found),
+            clusters=found,
+            problems=list(state.problems),
+        )
+
+    @router.get("/clusters/{cluster}/pairs", responses=doc.refusals("not-found"))
+    async def pairs(_: Reader, shared: Parts, cluster: doc.ClusterName) -> doc.PairList:
+        """The pairs of one cluster."""
+        for each in shared.state.cluster_documents():
+            if each["cluster"] == cluster:
+                return doc.PairList(cluster=cluster, pairs=each["pairs"])
+        raise DashboardProblem("not-found", f"there is no cluster {cluster}")
+
+    @router.get("/offsets", responses=doc.refusals("bad-cursor"))
+    async def offsets(
+        _: Reader,
+        shared: Parts,
+        group: doc.Text = "",
+        topic: doc.Text = "",
+        cursor: doc.Cursor = "",
+        limit: doc.Limit = 100,
+    ) -> doc.OffsetPage:
+        """Where each copy of each offset stands; what is at risk comes first."""
+        state = shared.state
+        rows = state.offset_rows(group, topic)
+        found, following = page(rows, _queue_name, cursor, limit)
+        return doc.OffsetPage(
+            at=rfc3339(state.at_ns),
+            at_ns=state.at_ns,
+            warnings=state.warnings(),
+            offsets=found,
+            next=following,
+        )
+
+    @router.get("/lineage", responses=doc.refusals("not-found"))
+    async def lineage(
+        _: Reader,
+        shared: Parts,
+        cluster: doc.Text,
+        broker: doc.Text,
+        group: doc.Text,
+        topic: doc.Text,
+        qid: doc.QueueId,
+    ) -> Json:
+        """The copies of one offset from the client to the slave, and what is safe."""
+        return await shared.lineage(cluster, broker, GroupTopic(group, topic), qid)
+
+
+def _queue_name(row: Json) -> str:
+    parts = (row["cluster"], row["group"], row["topic"], row["broker"], row["qid"])
+    return "\n".join(map(str, parts))
+
+
+def _run_routes(router: APIRouter) -> None:
+    @router.get("/runs", responses=doc.refusals("bad-cursor"))
+    async def runs(
+        _: Reader,
+        shared: Parts,
+        experiment: doc.Text = "",
+        verdict: doc.Text = "",
+        text: doc.Text = "",
+        cursor: doc.Cursor = "",
+        limit: doc.Limit = 100,
+    ) -> doc.RunPage:
+        """Runs, the newest first. ``verdict`` may also be a state, such as ``running``."""
+        entries = chosen(list(shared.state.runs), experiment=experiment, verdict=verdict, text=text)
+        found, following = page(entries, lambda each: each.run, cursor, limit)
+        return doc.RunPage(runs=[each.document() for each in found], next=following)
+
+    @router.get("/runs/{run}", responses=doc.refusals("not-found"))
+    async def show(_: Reader, shared: Parts, run: doc.RunName) -> Json:
+        """One run; while it is going on, its faults and counters."""
+        return run_document(shared, shared.run(run))
+
+    @router.post(
+        "/runs/{run}/abort",
+        status_code=202,
+        responses=doc.refusals("cross-site", "not-found", "not-running", "failed"),
+    )
+    async def abort(who: Operator, shared: Parts, run: doc.RunName) -> doc.Accepted:
+        """Ask a run to undo what it did and end."""
+        entry = shared.run(run)
+        await asyncio.to_thread(shared.experiments.abort_run, entry, who.name)
+        return doc.Accepted(run=run, asked="abort")
+
+    @router.get("/runs/{run}/messages/{message}", responses=doc.refusals("not-found"))
+    async def message(
+        _: Reader, shared: Parts, run: doc.RunName, message: doc.MessageName
+    ) -> doc.Story:
+        """What happened to one message."""
+        return doc.Story(
+            run=run, message=message, steps=await story_of(shared, shared.run(run), message)
+        )
+
+    @router.get(
+        "/events",
+        response_class=StreamingResponse,
+        responses={200: {"content": {EVENT_STREAM: {"schema": {"type": "string"}}}},
+                   **doc.refusals()},
+    )  # fmt: skip
+    async def events(
+        request: Request, _: Reader, shared: Parts, run: doc.Text = ""
+    ) -> StreamingResponse:
+        """Server-sent events; ``Last-Event-ID`` resumes. Types: phase, fault, counters, offsets,
+        fleet, verdict, experiment, ingest; reset, overrun and ping are about the stream itself."""
+        last = request.headers.get("last-event-id", "")
+        known = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
+        if shared.hub.is_full:
+            what = f"{shared.hub.readers} streams are open"
+            raise DashboardProblem("too-many", what, retry_after_seconds=60)
+        return StreamingResponse(
+            shared.hub.stream(run, known, allowed=lambda: shared.access.may_read(request)),
+            media_type=EVENT_STREAM,
+            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+        )
+
+
+def run_document(shared: Shared, entry: RunEntry) -> Json:
+    """One run, with what is known of it while it is going on."""
+    live = shared.poller.live.get(entry.run)
+    return entry.document() | {
+        "live": None
+        if live is None
+        else {
+            "phase": live.phase,
+            "counters": live.counters.document(),
+            "faults": [fault.document() for fault in live.faults.values()],
+            "lines": [{"at": at, "text": text} for at, text in live.lines[-50:]],
+        }
+    }
+
+
+async def story_of(shared: Shared, entry: RunEntry, message: str) -> list[Json]:
+    """The steps of a message. Raises ``DashboardProblem``."""
+    import json
+
+    try:
+        run = json.loads(await asyncio.to_thread((entry.path / "run.json").read_bytes))
+        zero = int(run["zero"]["mono_ns"])
+        steps = await asyncio.to_thread(story, entry.path / "lake", message, zero)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DashboardProblem("not-found", f"the rows of {entry.run}: {error}") from error
+    if not steps:
+        raise DashboardProblem("not-found", f"{entry.run} has no row of message {message}")
+    return steps
+
+
+def _report_routes(router: APIRouter) -> None:
+    with_report = doc.refusals("not-found", "no-report", "failed")
+
+    @router.get("/runs/{run}/report", responses={**with_report, **_NOT_MODIFIED})
+    async def report(
+        request: Request, response: Response, _: Reader, shared: Parts, run: doc.RunName
+    ) -> Json | None:
+        """``report.json``."""
+        entry = shared.run(run)
+        found = await shared.report(entry)
+        if _is_known(request, response, shared.poller.index.report_tag(entry)):
+            return None
+        return found
+
+    @router.get("/runs/{run}/figures", responses=with_report)
+    async def figures(_: Reader, shared: Parts, run: doc.RunName) -> doc.FigureList:
+        """Names of the figures."""
+        made = await shared.figures(shared.run(run))
+        return doc.FigureList(
+            figures=[{"name": name, "label": label} for name, (label, _) in made.items()]
+        )
+
+    @router.get(
+        "/runs/{run}/figures/{name}",
+        responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}},
+                   **with_report, **_NOT_MODIFIED},
+        response_class=Response,
+    )  # fmt: skip
+    async def figure(
+        request: Request,
+        _: Reader,
+        shared: Parts,
+        run: doc.RunName,
+        name: doc.FigureName,
+        theme: doc.Theme = "light",
+    ) -> Response:
+        """One figure, as Plotly takes it. ``live`` is that of a run that is going on."""
+        entry = shared.run(run)
+        live = shared.poller.live.get(run)
+        if name == "live":
+            if live is None:
+                raise DashboardProblem("not-found", f"{run} is {entry.state}")
+            data = live_data(live)
+            body = await asyncio.to_thread(
+                figure_json, lambda chosen: live_figure(data, chosen), theme
+            )
+            return Response(body, media_type="application/json")
+        tag = f"{shared.poller.index.report_tag(entry)}-{name}-{theme}"
+        await shared.report(entry)
+        answer = Response(media_type="application/json")
+        if _is_known(request, answer, tag):
+            return Response(status_code=304, headers=dict(answer.headers))
+        body = await shared.figure(entry, name, theme)
+        return Response(
+            body,
+            media_type="application/json",
+            headers={"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"},
+        )
+
+    @router.get("/runs/{run}/windows", responses=doc.refusals(
+        "not-found", "no-report", "failed", "bad-cursor"))  # fmt: skip
+    async def windows(
+        _: Reader,
+        shared: Parts,
+        run: doc.RunName,
+        queue: Annotated[int | None, Query(ge=0, le=1_000_000)] = None,
+        cursor: doc.Cursor = "",
+        limit: doc.Limit = 100,
+    ) -> doc.WindowPage:
+        """What was consumed again; ``queue`` is a queue's place in the report."""
+        report = await shared.report(shared.run(run))
+        with readable(shared.run(run)):
+            rows = [
+                {"queue": number, "group": each["group"], "broker": each["broker"],
+                 "topic": each["topic"], "qid": each["qid"], **window}
+                for number, each in enumerate(report.get("queues", []))
+                if queue in (None, number)
+                for window in each.get("windows", [])
+            ]  # fmt: skip
+        numbered = list(enumerate(rows))
+        found, following = page(numbered, lambda each: str(each[0]), cursor, limit)
+        return doc.WindowPage(windows=[row for _, row in found], next=following)
+
+    @router.get("/compare", responses=with_report)
+    async def compare(_: Reader, shared: Parts, runs: doc.RunQuery) -> Json:
+        """Runs side by side; the first one's arm is the baseline."""
+        return await comparison(shared, runs)
+
+
+async def comparison(shared: Shared, names: list[str]) -> Json:
+    """``compare`` of several reports. Raises ``DashboardProblem``."""
+    entries = [shared.run(name) for name in dict.fromkeys(names)]
+    if len(entries) < 2:
+        raise DashboardProblem("bad-request", "run: name at least two")
+    reports = [await shared.report(entry) for entry in entries]
+    with readable(*entries):
+        found = await asyncio.to_thread(compare_reports, reports)
+    return {"runs": [each.document() for each in entries], "compare": found}
+
+
+def _is_known(request: Request, response: Response, tag: str) -> bool:
+    """Set the tag; whether the caller has this version (the answer is then a 304 without body)."""
+    quoted = f'"{tag}"'
+    response.headers["ETag"] = quoted
+    response.headers["Cache-Control"] = "private, no-cache"
+    asked = [each.strip() for each in request.headers.get("if-none-match", "").split(",")]
+    if quoted in asked or "*" in asked:
+        response.status_code = 304
+        return True
+    return False
+
+
+def _experiment_routes(router: APIRouter) -> None:
+    @router.post(
+        "/predict",
+        openapi_extra=doc.body_of(doc.PredictBody),
+        responses=doc.refusals("cross-site", "bad-body", "unsupported-type", "too-large"),
+    )
+    async def predict(request: Request, _: Reader) -> Json:
+        """What a fault would repeat, expected and worst case, and which setting would help."""
+        body = await json_body(request, doc.PredictBody)
+        try:
+            return await asyncio.to_thread(answer, body.fault, body.settings, body.down_seconds)
+        except ConfigError as error:
+            raise DashboardProblem("bad-request", str(error)) from error
+
+    @router.get("/experiments", responses=doc.refusals())
+    async def experiments(_: Reader, shared: Parts) -> doc.ExperimentList:
+        """What can be started, and how the last start of each is."""
+        return doc.ExperimentList(
+            experiments=[
+                await asyncio.to_thread(shared.experiments.document, name)
+                for name in shared.experiments.scenarios
+            ]
+        )
+
+    @router.get("/experiments/{name}", responses=doc.refusals("not-found"))
+    async def experiment(_: Reader, shared: Parts, name: doc.ScenarioName) -> Json:
+        """One experiment."""
+        return await asyncio.to_thread(shared.experiments.document, name)
+
+    @router.post("/experiments/{name}/start", status_code=202,
+                 openapi_extra=doc.body_of(doc.StartBody),
+                 responses=doc.refusals("cross-site", "bad-body", "unsupported-type", "too-large",
+                                        "not-found", "already-running", "failed"))  # fmt: skip
+    async def start(request: Request, who: Operator, shared: Parts, name: doc.ScenarioName) -> Json:
+        """Start an experiment. It kills brokers and consumers of the clusters it names."""
+        body = await json_body(request, doc.StartBody)
+        if body.confirm != name:
+            raise DashboardProblem("bad-request", f"confirm: must be {name}")
+        return await asyncio.to_thread(shared.experiments.start, name, body.options, who.name)
+
+    @router.post(
+        "/experiments/{name}/abort",
+        status_code=202,
+        responses=doc.refusals("cross-site", "not-found", "not-running", "failed"),
+    )
+    async def abort(who: Operator, shared: Parts, name: doc.ScenarioName) -> Json:
+        """Ask an experiment to undo what it did and end."""
+        return await asyncio.to_thread(shared.experiments.abort, name, who.name)

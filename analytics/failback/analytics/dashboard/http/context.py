@@ -1,0 +1,191 @@
+"""What routes share: the poller's last picture, events, experiments, who may what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from fastapi import Depends, Request
+from jinja2 import UndefinedError
+
+from failback.analytics.dashboard.events import EventHub
+from failback.analytics.dashboard.experiments import Experiments
+from failback.analytics.dashboard.http.access import CSRF_HEADER, Access, Identity
+from failback.analytics.dashboard.http.documents import MAX_BODY_BYTES
+from failback.analytics.dashboard.poller import Poller, State
+from failback.analytics.dashboard.problems import DashboardProblem
+from failback.analytics.dashboard.settings import DashboardSettings
+from failback.analytics.dashboard.sources.ingest import processes
+from failback.analytics.dashboard.sources.observe import GroupTopic
+from failback.analytics.dashboard.sources.runs import Cache, RunEntry
+from failback.analytics.dashboard.views.fleet import PairSeen
+from failback.analytics.dashboard.views.offset_health import find_pair, lineage
+from failback.analytics.dashboard.views.paging import decode, encode
+from failback.analytics.dashboard.views.run_blocks import Draw, figure_json, figure_makers
+from failback.analytics.web.tokens import OPERATE, READ
+
+Json = dict[str, Any]
+_Body = TypeVar("_Body", bound=msgspec.Struct)
+Figures = Mapping[str, tuple[str, Draw]]
+
+
+@dataclass(slots=True)
+class Shared:
+    """One dashboard's parts."""
+
+    settings: DashboardSettings
+    access: Access
+    hub: EventHub
+    poller: Poller
+    experiments: Experiments
+    _figures: Cache = field(default_factory=lambda: Cache(8))
+    _drawn: Cache = field(default_factory=lambda: Cache(128))
+
+    @property
+    def state(self) -> State:
+        return self.poller.state
+
+    def run(self, name: str) -> RunEntry:
+        """A run by name. Raises ``DashboardProblem``."""
+        found = self.state.run(name)
+        if found is None:
+            raise DashboardProblem("not-found", f"there is no run {name}")
+        return found
+
+    async def report(self, entry: RunEntry) -> Json:
+        """Its report. Raises ``DashboardProblem`` when there is none."""
+        try:
+            found = await asyncio.to_thread(self.poller.index.report, entry)
+        except (OSError, ValueError) as error:
+            raise DashboardProblem("failed", f"report.json cannot be read: {error}") from error
+        if found is None:
+            raise DashboardProblem("no-report", f"{entry.run} is {entry.state}: {entry.next_step}")
+        return found
+
+    async def figures(self, entry: RunEntry) -> Figures:
+        """The figures of its report by name."""
+        report = await self.report(entry)
+
+        def make() -> Figures:
+            with readable(entry):
+                return figure_makers(report, self.poller.index.points(entry))
+
+        key = (entry.run, self.poller.index.report_tag(entry))
+        return await asyncio.to_thread(self._figures.get, key, make)
+
+    async def figure(self, entry: RunEntry, name: str, theme: str) -> bytes:
+        """One figure as JSON, drawn once. Raises ``DashboardProblem``."""
+        made = await self.figures(entry)
+        if name not in made:
+            raise DashboardProblem("not-found", f"{entry.run} has no figure {name}")
+        key = (entry.run, self.poller.index.report_tag(entry), name, theme)
+        draw = made[name][1]
+
+        def make() -> bytes:
+            with readable(entry):
+                return figure_json(draw, theme)
+
+        return await asyncio.to_thread(self._drawn.get, key, make)
+
+    def pair(self, cluster: str, broker: str) -> PairSeen:
+        """A pair by its broker name. Raises ``DashboardProblem``."""
+        found = find_pair(self.state.clusters, self.state.seen, cluster, broker)
+        if found is None:
+            raise DashboardProblem("not-found", f"there is no {broker} in a cluster {cluster}")
+        return found
+
+    async def lineage(self, cluster: str, broker: str, key: GroupTopic, qid: int) -> Json:
+        """The copies of one offset; members are asked now. Raises ``DashboardProblem``."""
+        pair = self.pair(cluster, broker)
+        if not any(qid in each.offsets.get(key, {}) for each in pair.brokers):
+            what = f"no broker of {broker} knows queue {qid} of {key.topic} for {key.group}"
+            raise DashboardProblem("not-found", what)
+        memory = await self.poller.memory_of(pair.cluster, broker, key.group)
+        state = self.state
+        return lineage(pair, key, qid, memory, state.rates, state.at)
+
+    async def processes(self, run: str, cursor: str, limit: int) -> Json:
+        """What the collector has of a run, by process. Raises ``DashboardProblem``."""
+        address = self.settings.collector
+        if address is None:
+            raise DashboardProblem("not-found", "no collector is watched: --collector names one")
+        name = decode(cursor) if cursor else "-1"
+        number = name.removeprefix("-")
+        if not (number.isascii() and number.isdigit()) or len(name) > 8:
+            raise DashboardProblem("bad-cursor", "it is none of this list")
+        found = await asyncio.to_thread(processes, address, run, max(-1, int(name)), limit)
+        return found | {"next": None if found["next"] is None else encode(str(found["next"]))}
+
+
+@contextmanager
+def readable(*entries: RunEntry) -> Iterator[None]:
+    """Reports of other versions lack what is looked for. Raises ``DashboardProblem``."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, UndefinedError) as error:
+        names = ", ".join(each.run for each in entries)
+        advice = "; ".join(f"failback report {each.path}" for each in entries)
+        what = f"the report of {names} is not of this version ({error!r}); make it anew: {advice}"
+        raise DashboardProblem("failed", what) from error
+
+
+def shared_of(request: Request) -> Shared:
+    found: Shared = request.app.state.shared
+    return found
+
+
+async def _reads(request: Request) -> Identity:
+    """Somebody who may look. Raises ``DashboardProblem``."""
+    shared = shared_of(request)
+    identity = shared.access.require(request, READ)
+    if request.method not in ("GET", "HEAD"):
+        # Questions in bodies change nothing, but need not come from other sites either.
+        shared.access.check_origin(request)
+    return identity
+
+
+async def _operates(request: Request) -> Identity:
+    """Somebody who may start and abort, and means it. Raises ``DashboardProblem``."""
+    shared = shared_of(request)
+    identity = shared.access.require(request, OPERATE)
+    shared.access.check_csrf(request, identity, request.headers.get(CSRF_HEADER))
+    return identity
+
+
+async def _operates_by_form(request: Request) -> Identity:
+    """The same; the CSRF token is a field of the form, which the route checks."""
+    return shared_of(request).access.require(request, OPERATE)
+
+
+Reader = Annotated[Identity, Depends(_reads)]
+Operator = Annotated[Identity, Depends(_operates)]
+FormOperator = Annotated[Identity, Depends(_operates_by_form)]
+Parts = Annotated[Shared, Depends(shared_of)]
+
+
+async def raw_body(request: Request, limit: int = MAX_BODY_BYTES) -> bytes:
+    """The body, at most ``limit`` bytes. Raises ``DashboardProblem``."""
+    data = bytearray()
+    async for part in request.stream():
+        data += part
+        if len(data) > limit:
+            raise DashboardProblem("too-large", f"more than {limit} bytes")
+    return bytes(data)
+
+
+async def json_body(request: Request, model: type[_Body]) -> _Body:
+    """The body as a value. Raises ``DashboardProblem``."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise DashboardProblem("unsupported-type", f"{kind or 'no type'!r}, not application/json")
+    data = await raw_body(request)
+    try:
+        return msgspec.json.decode(data, type=model)
+    except msgspec.ValidationError as error:
+        raise DashboardProblem("bad-request", f"body: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise DashboardProblem("bad-body", str(error)) from error

@@ -1,0 +1,213 @@
+"""What the API's routes declare: parameters, bodies and answers, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from fastapi import FastAPI, Path, Query
+from fastapi.openapi.utils import get_openapi
+from pydantic import BaseModel
+
+from failback.analytics.collector.ids import RUN_CHARS, RUN_PATTERN
+from failback.analytics.collector.openapi import problems as declare
+from failback.analytics.dashboard.problems import DASHBOARD_KINDS, DashboardProblem
+from failback.analytics.dashboard.views.paging import CURSOR_CHARS, MOST
+from failback.analytics.dashboard.views.predicting import MOST_DOWN_SECONDS
+from failback.analytics.dashboard.views.stories import MESSAGE_PATTERN
+from failback.analytics.web.problems import MEDIA_TYPE
+
+Json = dict[str, Any]
+NAME_CHARS: Final = 255
+MAX_BODY_BYTES: Final = 64 * 1024
+_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
+_FIGURE: Final = r"^[a-z][a-z0-9-]{0,31}$"
+
+RunName = Annotated[str, Path(pattern=RUN_PATTERN, max_length=RUN_CHARS, description="The run.")]
+ClusterName = Annotated[str, Path(pattern=r"^[A-Za-z0-9._-]{1,128}$", description="The cluster.")]
+FigureName = Annotated[str, Path(pattern=_FIGURE, description="As `figures` lists them.")]
+MessageName = Annotated[str, Path(pattern=MESSAGE_PATTERN, description="LAB_ID or UNIQ_KEY.")]
+ScenarioName = Annotated[str, Path(pattern=_NAME, description="As `experiments` lists them.")]
+Cursor = Annotated[
+    str, Query(max_length=CURSOR_CHARS, description="`next` of the page before; else the first.")
+]
+Limit = Annotated[int, Query(ge=1, le=MOST, description="Most items of a page.")]
+Text = Annotated[str, Query(max_length=NAME_CHARS)]
+Theme = Annotated[str, Query(pattern="^(light|dark)$", description="Colours of the figure.")]
+QueueId = Annotated[int, Query(ge=0, le=65_535)]
+RunQuery = Annotated[
+    list[str], Query(alias="run", min_length=1, max_length=40, description="Two or more runs.")
+]
+
+
+class ClusterPage(BaseModel):
+    """Every cluster that is known, with its pairs."""
+
+    at: str
+    at_ns: int
+    summary: Json
+    clusters: list[Json]
+    problems: list[str]
+
+
+class PairList(BaseModel):
+    """The pairs of one cluster."""
+
+    cluster: str
+    pairs: list[Json]
+
+
+class OffsetPage(BaseModel):
+    """Queues with each copy of their offset; ``next`` is the cursor of the following page."""
+
+    at: str
+    at_ns: int
+    warnings: list[Json]
+    offsets: list[Json]
+    next: str | None
+
+
+class RunPage(BaseModel):
+    """Runs, the newest first; ``next`` is the cursor of the following page."""
+
+    runs: list[Json]
+    next: str | None
+
+
+class WindowPage(BaseModel):
+    """Intervals of offsets that were consumed again."""
+
+    windows: list[Json]
+    next: str | None
+
+
+class FigureList(BaseModel):
+    """The figures of a run's report."""
+
+    figures: list[dict[str, str]]
+
+
+class IngestPage(BaseModel):
+    """What a collector received, by run; ``collector`` is ``null`` where none is watched, and
+    ``problem`` says why it said nothing this time."""
+
+    at: str
+    at_ns: int
+    collector: str | None
+    problem: str | None
+    store: Json | None
+    summary: Json
+    runs: list[Json]
+    next: str | None
+
+
+class ProcessList(BaseModel):
+    """What a collector received of one run, by process."""
+
+    run: str
+    procs: list[Json]
+    next: str | None
+
+
+class Story(BaseModel):
+    """What happened to one message, by time."""
+
+    run: str
+    message: str
+    steps: list[Json]
+
+
+class ExperimentList(BaseModel):
+    """What can be started."""
+
+    experiments: list[Json]
+
+
+class Accepted(BaseModel):
+    """A run was asked to end."""
+
+    run: str
+    asked: str
+
+
+class PredictBody(msgspec.Struct, forbid_unknown_fields=True):
+    """A question for the predictor."""
+
+    fault: Annotated[str, msgspec.Meta(max_length=64)]
+    settings: dict[str, float | bool | None] = {}
+    down_seconds: Annotated[float, msgspec.Meta(gt=0, le=MOST_DOWN_SECONDS)] | None = None
+
+
+class StartBody(msgspec.Struct, forbid_unknown_fields=True):
+    """``confirm`` repeats the experiment's name: it breaks things."""
+
+    confirm: Annotated[str, msgspec.Meta(max_length=64)]
+    options: dict[str, str] = {}
+
+
+def body_of(model: type[msgspec.Struct]) -> Json:
+    """The declaration of a JSON body."""
+    schema = msgspec.json.schema(model)
+    (plain,) = schema["$defs"].values()
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": plain}}}}
+
+
+def refusals(*names: str) -> dict[int | str, Json]:
+    """The declaration of refusals, those of every route among them."""
+    common = ("unauthenticated", "forbidden", "bad-request", "wrong-host", "too-many")
+    declared = declare(*common, *names, kinds=DASHBOARD_KINDS)
+    declared[429]["headers"] = {
+        "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}
+    }
+    return declared
+
+
+_PROBLEM: Final[Json] = {
+    "type": "object",
+    "description": "A problem document as of RFC 9457.",
+    "required": ["type", "title", "status", "detail"],
+    "properties": {
+        "type": {
+            "type": "string",
+            "description": f"{DashboardProblem.prefix}NAME; never changes.",
+        },
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "errors": {
+            "type": "array",
+            "description": "Of a request that is not valid: what is wrong with each field.",
+            "items": {"type": "object"},
+        },
+    },
+}
+_SCHEMES: Final[Json] = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "A token of the token file."}
+}
+
+
+def document_of(app: FastAPI) -> Json:
+    """The OpenAPI document, made once."""
+    if app.openapi_schema is None:
+        document = get_openapi(
+            title=app.title,
+            version=app.version,
+            routes=app.routes,
+            description="What the dashboard's pages show, as JSON. Times are ns or RFC 3339.",
+        )
+        components = document.setdefault("components", {})
+        components.setdefault("schemas", {})["Problem"] = _PROBLEM
+        components["securitySchemes"] = _SCHEMES
+        for item in document["paths"].values():
+            for operation in item.values():
+                operation["security"] = [{"bearer": []}]
+                # FastAPI's own form of a 422 is not what is answered here.
+                found = operation["responses"].get("422", {})
+                if "application/json" in found.get("content", {}):
+                    found["content"] = {
+                        MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}
+                    }
+        for unused in ("HTTPValidationError", "ValidationError"):
+            components["schemas"].pop(unused, None)
+        app.openapi_schema = document
+    return app.openapi_schema

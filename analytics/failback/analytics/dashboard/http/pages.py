@@ -1,0 +1,327 @@
+"""The pages: HTML made here from the same documents as the API; scripts only keep it fresh."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import RedirectResponse
+
+from failback.analytics.dashboard.http import documents as doc
+from failback.analytics.dashboard.http.access import Identity
+from failback.analytics.dashboard.http.api import comparison, run_document, story_of
+from failback.analytics.dashboard.http.context import (
+    FormOperator,
+    Parts,
+    Reader,
+    Shared,
+    readable,
+)
+from failback.analytics.dashboard.http.ingest_routes import page_routes
+from failback.analytics.dashboard.http.rendering import link, render
+from failback.analytics.dashboard.http.sessions import form_fields, session_routes, static_routes
+from failback.analytics.dashboard.problems import DashboardProblem
+from failback.analytics.dashboard.sources.observe import GroupTopic
+from failback.analytics.dashboard.sources.runs import chosen
+from failback.analytics.dashboard.views.fleet import summary
+from failback.analytics.dashboard.views.paging import page as page_of
+from failback.analytics.dashboard.views.predicting import answer, form
+from failback.analytics.dashboard.views.run_blocks import blocks_of, queue_of, staircase_of
+from failback.analytics.dashboard.views.stories import messages_of
+from failback.analytics.report.page import html
+from failback.protocol.errors import ConfigError, FailbackError
+
+Json = dict[str, Any]
+_PAGE_ROWS: Final = 50
+_VERDICTS_SHOWN: Final = 20
+_MESSAGES_SHOWN: Final = 50
+
+
+def routes(app: FastAPI) -> None:
+    """Add the pages to the application; none of them is in the API's document."""
+    static_routes(app)
+    session_routes(app)
+    _cluster_pages(app)
+    _run_pages(app)
+    _experiment_pages(app)
+    page_routes(app)
+
+
+# --- clusters and offsets -------------------------------------------------------------------------
+
+
+def _cluster_pages(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    async def fleet(request: Request, who: Reader, shared: Parts) -> Response:
+        state = shared.state
+        found = state.cluster_documents()
+        return render(
+            request, who, "fleet.html.j2",
+            summary=summary(found),
+            clusters=found,
+            problems=state.problems,
+            warnings=state.warnings(),
+            runs=[each.document() for each in state.runs[:_VERDICTS_SHOWN]],
+            jobs=_running_jobs(shared),
+            looked=state.at > 0,
+            settings=shared.settings,
+        )  # fmt: skip
+
+    @app.get("/offsets", include_in_schema=False)
+    async def offsets(
+        request: Request, who: Reader, shared: Parts,
+        group: doc.Text = "", topic: doc.Text = "", cursor: doc.Cursor = "",
+    ) -> Response:  # fmt: skip
+        state = shared.state
+        rows = state.offset_rows(group, topic)
+        found, following = page_of(rows, _row_name, cursor, _PAGE_ROWS)
+        return render(
+            request, who, "offsets.html.j2",
+            rows=found,
+            total=len(rows),
+            groups=sorted({row["group"] for row in state.offset_rows()}),
+            group=group,
+            topic=topic,
+            following=_following("/offsets", following, group=group, topic=topic),
+            warnings=state.warnings(),
+            clusters=state.clusters,
+        )  # fmt: skip
+
+    @app.get("/offsets/{cluster}/{broker}/{group}/{topic}/{qid}", include_in_schema=False)
+    async def lineage(
+        request: Request, who: Reader, shared: Parts,
+        cluster: str, broker: str, group: str, topic: str, qid: int,
+    ) -> Response:  # fmt: skip
+        try:
+            found = await shared.lineage(cluster, broker, GroupTopic(group, topic), qid)
+        except FailbackError as error:
+            raise DashboardProblem("failed", str(error)) from error
+        at_risk = [
+            each
+            for each in shared.state.warnings()
+            if each["cluster"] == cluster and each["broker"] == broker
+        ]
+        return render(request, who, "lineage.html.j2", queue=found, warnings=at_risk)
+
+
+def _row_name(row: Json) -> str:
+    return "\n".join(str(row[name]) for name in ("cluster", "group", "topic", "broker", "qid"))
+
+
+def _following(path: str, cursor: str | None, **query: str) -> str | None:
+    if cursor is None:
+        return None
+    kept = {name: value for name, value in query.items() if value}
+    return f"{path}?{urlencode(kept | {'cursor': cursor})}"
+
+
+def _running_jobs(shared: Shared) -> list[Json]:
+    jobs = (shared.experiments.job(name) for name in shared.experiments.scenarios)
+    return [{"name": job.scenario, **job.document()} for job in jobs if job and job.code is None]
+
+
+# --- runs -----------------------------------------------------------------------------------------
+
+
+def _run_pages(app: FastAPI) -> None:
+    @app.get("/runs", include_in_schema=False)
+    async def runs(
+        request: Request, who: Reader, shared: Parts,
+        experiment: doc.Text = "", verdict: doc.Text = "", text: doc.Text = "",
+        cursor: doc.Cursor = "",
+    ) -> Response:  # fmt: skip
+        everything = list(shared.state.runs)
+        entries = chosen(everything, experiment=experiment, verdict=verdict, text=text)
+        found, following = page_of(entries, lambda each: each.run, cursor, _PAGE_ROWS)
+        return render(
+            request, who, "runs.html.j2",
+            runs=[each.document() for each in found],
+            total=len(entries),
+            experiments=sorted({each.experiment for each in everything}),
+            verdicts=("Pass", "Fail", "Inconclusive", "running", "closed", "orphaned"),
+            experiment=experiment, verdict=verdict, text=text,
+            following=_following(
+                "/runs", following, experiment=experiment, verdict=verdict, text=text
+            ),
+            folder=shared.settings.runs,
+        )  # fmt: skip
+
+    @app.get("/runs/{run}", include_in_schema=False)
+    async def run_page(request: Request, who: Reader, shared: Parts, run: doc.RunName) -> Response:
+        entry = shared.run(run)
+        document = run_document(shared, entry)
+        try:
+            report = await shared.report(entry)
+        except DashboardProblem as problem:
+            if problem.name != "no-report":
+                raise
+            return render(
+                request, who, "live.html.j2", run=document, is_live=document["live"] is not None
+            )
+        drawn = await shared.figures(entry)
+        others = [
+            each.document()
+            for each in shared.state.runs
+            if each.experiment == entry.experiment and each.run != run and each.verdict
+        ]
+        with readable(entry):
+            return render(
+                request, who, "run.html.j2",
+                run=document,
+                report=report,
+                tiles=html.tiles(report),
+                blocks=blocks_of(report, drawn, link("runs", run)),
+                others=others[:10],
+            )  # fmt: skip
+
+    @app.get("/runs/{run}/queues/{number}", include_in_schema=False)
+    async def queue_page(
+        request: Request, who: Reader, shared: Parts, run: doc.RunName, number: int
+    ) -> Response:
+        entry = shared.run(run)
+        report = await shared.report(entry)
+        queue = queue_of(report, number)
+        if queue is None:
+            raise DashboardProblem("not-found", f"the report of {run} has no queue {number}")
+        figures = await shared.figures(entry)
+        with readable(entry):
+            messages = await asyncio.to_thread(_messages, entry.path, queue, _MESSAGES_SHOWN)
+            return render(
+                request, who, "queue.html.j2",
+                run=entry.document(), queue=queue, number=number, messages=messages,
+                figure=staircase_of(figures, queue),
+                rollbacks=[
+                    row for row in report.get("rollbacks", [])
+                    if all(row[name] == queue[name] for name in ("group", "broker", "topic", "qid"))
+                ],
+                hint=html.reset_hint(queue),
+            )  # fmt: skip
+
+    @app.get("/runs/{run}/messages/{message}", include_in_schema=False)
+    async def message_page(
+        request: Request, who: Reader, shared: Parts, run: doc.RunName, message: doc.MessageName
+    ) -> Response:
+        entry = shared.run(run)
+        steps = await story_of(shared, entry, message)
+        return render(
+            request, who, "message.html.j2", run=entry.document(), message=message, steps=steps
+        )
+
+    @app.get("/compare", include_in_schema=False)
+    async def compare(request: Request, who: Reader, shared: Parts) -> Response:
+        names = [name[:128] for name in request.query_params.getlist("run")][:40]
+        found = await comparison(shared, names) if len(set(names)) > 1 else None
+        return render(
+            request, who, "compare.html.j2",
+            found=found,
+            names=names,
+            runs=[each.document() for each in shared.state.runs if each.verdict][:_PAGE_ROWS],
+        )  # fmt: skip
+
+
+def _messages(folder: Path, queue: Mapping[str, Any], limit: int) -> list[Json]:
+    place = (queue["group"], queue["broker"], queue["topic"], queue["qid"])
+    try:
+        return messages_of(folder / "lake", *place, limit)
+    except (OSError, ValueError):  # the rows were deleted, the report stays
+        return []
+
+
+# --- experiments and predictions ------------------------------------------------------------------
+
+
+def _experiment_pages(app: FastAPI) -> None:
+    @app.get("/experiments", include_in_schema=False)
+    async def experiments(request: Request, who: Reader, shared: Parts) -> Response:
+        found = [shared.experiments.document(name) for name in shared.experiments.scenarios]
+        running = [each.document() for each in shared.state.runs if each.state == "running"]
+        return render(
+            request, who, "experiments.html.j2",
+            experiments=found, running=running, namespaces=shared.settings.kube_namespaces,
+        )  # fmt: skip
+
+    @app.get("/experiments/{name}", include_in_schema=False)
+    async def experiment(
+        request: Request, who: Reader, shared: Parts, name: doc.ScenarioName
+    ) -> Response:
+        return _experiment_page(request, who, shared, name)
+
+    @app.post("/experiments/{name}/start", include_in_schema=False)
+    async def start(
+        request: Request, who: FormOperator, shared: Parts, name: doc.ScenarioName
+    ) -> Response:
+        fields = await form_fields(request)
+        shared.access.check_csrf(request, who, fields.pop("csrf", ""))
+        confirmed = fields.pop("confirm", "")
+        shared.experiments.document(name)
+        if confirmed != name:
+            return _experiment_page(
+                request, who, shared, name, 422, f"Type {name} to confirm that it may kill brokers."
+            )
+        try:
+            await asyncio.to_thread(shared.experiments.start, name, fields, who.name)
+        except DashboardProblem as problem:
+            if problem.name not in {"bad-request", "already-running"}:
+                raise
+            return _experiment_page(request, who, shared, name, problem.status, problem.detail)
+        return RedirectResponse(link("experiments", name), 303)
+
+    @app.post("/experiments/{name}/abort", include_in_schema=False)
+    async def abort(
+        request: Request, who: FormOperator, shared: Parts, name: doc.ScenarioName
+    ) -> Response:
+        fields = await form_fields(request)
+        shared.access.check_csrf(request, who, fields.get("csrf", ""))
+        await asyncio.to_thread(shared.experiments.abort, name, who.name)
+        return RedirectResponse(link("experiments", name), 303)
+
+    @app.post("/runs/{run}/abort", include_in_schema=False)
+    async def abort_run(
+        request: Request, who: FormOperator, shared: Parts, run: doc.RunName
+    ) -> Response:
+        fields = await form_fields(request)
+        shared.access.check_csrf(request, who, fields.get("csrf", ""))
+        await asyncio.to_thread(shared.experiments.abort_run, shared.run(run), who.name)
+        return RedirectResponse(link("runs", run), 303)
+
+    @app.get("/predict", include_in_schema=False)
+    async def predict(request: Request, who: Reader, shared: Parts) -> Response:
+        asked = dict(request.query_params)
+        fault = asked.pop("fault", "handover")[:64]
+        try:
+            down = _seconds(asked.pop("down_seconds", "") or "60")
+            found = await asyncio.to_thread(answer, fault, asked, down)
+        except (ConfigError, ValueError) as error:
+            raise DashboardProblem("bad-request", str(error)) from error
+        return render(
+            request, who, "predict.html.j2",
+            form=form(), fault=fault, down_seconds=down, found=found,
+        )  # fmt: skip
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError("down_seconds", f"must be a number, got {text[:40]!r}") from None
+
+
+def _experiment_page(
+    request: Request, who: Identity, shared: Shared, name: str, status: int = 200, error: str = ""
+) -> Response:
+    document = shared.experiments.document(name)
+    job = document["job"]
+    since = job["started_ns"] if job else None
+    mine = [
+        run_document(shared, each)
+        for each in shared.state.runs
+        if since is not None and each.started_ns >= since
+    ]
+    return render(
+        request, who, "experiment.html.j2", status,
+        experiment=document, job=job, runs=mine, error=error, clusters=shared.state.clusters,
+    )  # fmt: skip

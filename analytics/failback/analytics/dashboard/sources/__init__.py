@@ -1,0 +1,1 @@
+"""What the dashboard reads: clusters, runs, a collector."""

@@ -1,0 +1,261 @@
+"""A run that is going on: its faults, what it says, and how much came twice so far.
+
+Everything is read from its folder, a little further with each look: ``evidence.jsonl`` for the
+faults, the harness's log for the phases, the hot logs for the counters. The count of repeats is the
+depth of offset intervals, as in the report, but without causes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from failback.analytics.analysis.arrays.intervals import IntervalSet
+from failback.client.consumelog import hot_format
+from failback.client.consumelog.schema import TABLES, order
+
+Json = dict[str, Any]
+MOST_BYTES: Final = 8 << 20
+"""Of one hot file with one look; the rest comes with the next."""
+MOST_LINES: Final = 200
+HISTORY: Final = 3_600
+_DELIVER, _DELIVER_END, _PRODUCE, _LIFE = (
+    TABLES[name].code for name in ("deliver", "deliver_end", "produce", "life")
+)
+_HEAD: Final = 4
+_WALL: Final = 2
+"""Where a record has its Unix time in ns."""
+_RUN_ZERO: Final = "RUN_ZERO"
+_LINE: Final = re.compile(r"^(\S+ \S+) INFO \S+ failback\.chaos\.\S+ (.*)$")
+_END_PHASES: Final = ("closing the run",)
+
+
+def _columns(table: str, *names: str) -> list[int]:
+    known = order(table)
+    return [_HEAD + known.index(name) for name in names]
+
+
+_GRP, _BROKER, _TOPIC, _QID, _QOFF = _columns("deliver", "grp", "broker", "ptopic", "qid", "qoff")
+(_RES,) = _columns("produce", "res")
+(_STATE,) = _columns("life", "state")
+
+
+class Tail:
+    """The new whole lines of a text file since the last look."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+
+    def lines(self) -> list[str]:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read(MOST_BYTES)
+        except OSError:
+            return []
+        whole = data[: data.rfind(b"\n") + 1]
+        self._at += len(whole)
+        return whole.decode(errors="replace").splitlines()
+
+
+class HotTail:
+    """The new whole records of a hot log file since the last look."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._at = 0
+        self._decode = msgspec.msgpack.Decoder().decode
+
+    def records(self) -> Iterator[Sequence[Any]]:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read(MOST_BYTES)
+        except OSError:  # sealed meanwhile
+            return
+        position, frame = 0, hot_format.FRAME
+        while position + frame.size <= len(data):
+            length, crc = frame.unpack_from(data, position)
+            start = position + frame.size
+            payload = data[start : start + length]
+            if not length or len(payload) < length or zlib.crc32(payload) != crc:
+                break
+            position = start + length
+            record = self._decode(payload)
+            if isinstance(record[0], int):  # the first one is the head
+                yield record
+        self._at += position
+
+
+@dataclass(slots=True)
+class LiveFault:
+    """One fault as far as it is known, ns after run zero."""
+
+    fid: str
+    fault: str
+    victim: str
+    intended_ns: int | None = None
+    effect_ns: int | None = None
+    heal_ns: int | None = None
+    honest: bool | None = None
+
+    def document(self) -> Json:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(slots=True)
+class Counters:
+    """Messages since the start of the run."""
+
+    acknowledged: int = 0
+    failed_sends: int = 0
+    delivered: int = 0
+    handled: int = 0
+    dup: int = 0
+
+    def document(self) -> Json:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(slots=True)
+class LiveRun:
+    """What was read of one run so far."""
+
+    run: str
+    path: Path
+    document: Mapping[str, Any]
+    faults: dict[str, LiveFault] = field(default_factory=dict)
+    lines: list[tuple[str, str]] = field(default_factory=list)
+    counters: Counters = field(default_factory=Counters)
+    history: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """(Unix time in ns, acknowledged, delivered, dup), one per look: run zero may still move."""
+    _seen: dict[tuple[str, str, str, int], IntervalSet] = field(default_factory=dict)
+    _files: dict[Path, HotTail] = field(default_factory=dict)
+    _zero_ns: int = 0
+    _stamp: int = 0
+    _evidence: Tail | None = None
+    _log: Tail | None = None
+
+    @classmethod
+    def open(cls, run: str, path: Path) -> LiveRun:
+        """Begin to read a run. Raises ``OSError`` or ``ValueError`` when there is no run.json."""
+        document = json.loads((path / "run.json").read_bytes())
+        live = cls(run, path, document)
+        live._evidence = Tail(path / "evidence.jsonl")
+        live._log = Tail(path / "logs" / "harness.log")
+        for each in document.get("faults") or []:
+            at = (document.get("drawn") or {}).get("at_seconds", {}).get(each["id"])
+            planned = not (each.get("with") or {}).get("after")
+            live.faults[each["id"]] = LiveFault(
+                each["id"],
+                str(each.get("fault", "")),
+                _victim(each.get("target") or {}),
+                intended_ns=round(at * 1e9) if at is not None and planned else None,
+            )
+        return live
+
+    @property
+    def phase(self) -> str:
+        return self.lines[-1][1] if self.lines else "starting"
+
+    @property
+    def zero_ns(self) -> int:
+        """Run zero: the harness logs it; run.json has the start until the run is closed."""
+        return self._zero_ns or int((self.document.get("zero") or {}).get("wall_ns") or 0)
+
+    def look(self, now_ns: int) -> list[tuple[str, Json]]:
+        """Read on; return the events (kind, data) of what is new. Blocks."""
+        self._read_again()
+        events: list[tuple[str, Json]] = []
+        for line in self._log.lines() if self._log else ():
+            found = _LINE.match(line)
+            if found:
+                self.lines.append((found[1], found[2]))
+                events.append(("phase", {"at": found[1], "text": found[2]}))
+        del self.lines[:-MOST_LINES]
+        for line in self._evidence.lines() if self._evidence else ():
+            fault = self._take_evidence(line)
+            if fault is not None:
+                events.append(("fault", fault.document()))
+        self._count()
+        counted = self.counters
+        self.history.append((now_ns, counted.acknowledged, counted.delivered, counted.dup))
+        del self.history[:-HISTORY]
+        seconds = max(0, (now_ns - self.zero_ns) // 1_000_000_000) if self.zero_ns else 0
+        events.append(("counters", {"seconds": seconds, **counted.document()}))
+        return events
+
+    def _read_again(self) -> None:
+        """run.json is rewritten when more is known."""
+        try:
+            stamp = (self.path / "run.json").stat().st_mtime_ns
+            if stamp != self._stamp:
+                self.document = json.loads((self.path / "run.json").read_bytes())
+                self._stamp = stamp
+        except (OSError, ValueError):
+            return
+
+    def _take_evidence(self, line: str) -> LiveFault | None:
+        try:
+            row = json.loads(line)
+            fid = str(row["fid"])
+        except (ValueError, KeyError, TypeError):
+            return None
+        fault = self.faults.setdefault(fid, LiveFault(fid, str(row.get("fault", "")), ""))
+        observed = row.get("observed") or {}
+        fault.intended_ns = row.get("intended_ns") or fault.intended_ns
+        effect = observed.get("gone_ns") or observed.get("effect_ns")
+        fault.effect_ns = effect or (row.get("issued_ns") or [None])[0] or fault.effect_ns
+        fault.heal_ns = observed.get("healed_ns") or fault.heal_ns
+        fault.honest = row.get("honest")
+        named = [each.get("pod") or f"{each.get('group')}-{each.get('member')}"
+                 for each in row.get("victims") or []]  # fmt: skip
+        fault.victim = ", ".join(map(str, named)) or fault.victim
+        return fault
+
+    def _count(self) -> None:
+        offsets: dict[tuple[str, str, str, int], list[int]] = defaultdict(list)
+        counted = self.counters
+        for path in sorted((self.path / "hot").glob("*.fblog")):
+            tail = self._files.setdefault(path, HotTail(path))
+            for record in tail.records():
+                if record[0] == _DELIVER:
+                    key = (record[_GRP], record[_BROKER], record[_TOPIC], record[_QID])
+                    offsets[key].append(record[_QOFF])
+                elif record[0] == _LIFE and record[_STATE] == _RUN_ZERO:
+                    self._zero_ns = int(record[_WALL])
+                elif record[0] == _DELIVER_END:
+                    counted.handled += 1
+                elif record[0] == _PRODUCE:
+                    if len(record) > _RES and str(record[_RES]).startswith("OK"):
+                        counted.acknowledged += 1
+                    else:
+                        counted.failed_sends += 1
+        for key, found in offsets.items():
+            counted.delivered += len(found)
+            unique = np.unique(np.array(found, np.int64))
+            new = IntervalSet.of(unique, unique + 1)
+            before = self._seen.get(key, IntervalSet())
+            counted.dup += len(found) - len(unique) + len(before & new)
+            self._seen[key] = before | new
+
+
+def _victim(target: Mapping[str, Any]) -> str:
+    if target.get("group"):
+        return f"members of {target['group']}"
+    return f"{target.get('role') or 'master'} of {target.get('pair') or 'a pair'}"
+
+
+def is_over(live: LiveRun) -> bool:
+    """Whether the harness said that it closes the run."""
+    return any(text in _END_PHASES for _, text in live.lines)

@@ -1,0 +1,254 @@
+"""The run folders below the folder of runs: which there are, how each ended, its report."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from failback.analytics.collector.ids import RUN_CHARS, RUN_PATTERN
+from failback.analytics.report.page.figure_data import Point, points_of
+from failback.analytics.run.run_lock import is_held
+
+logger = logging.getLogger(__name__)
+
+DEEPEST: Final = 4
+_SKIPPED: Final = frozenset({"roots", "lake", "hot", "snap", "logs", "report"})
+_CACHED_REPORTS: Final = 8
+Json = dict[str, Any]
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True, slots=True)
+class RunEntry:
+    """One run folder. Figures are ``None`` until there is a report."""
+
+    run: str
+    experiment: str
+    arm: str
+    repetition: int
+    path: Path
+    folder: str
+    """Path below the folder of runs, with slashes."""
+    state: str
+    """``running``, ``closed``, ``reported`` or ``orphaned``."""
+    started_ns: int
+    engine: str
+    rules: str
+    verdict: str | None = None
+    sentence: str = ""
+    delivered: int | None = None
+    dup: int | None = None
+    dup_ratio: float | None = None
+    lost: int | None = None
+    produce_rto_ms: float | None = None
+    consume_rto_ms: float | None = None
+
+    def document(self) -> Json:
+        """For the API."""
+        names = [name for name in self.__slots__ if name != "path"]
+        return {name: getattr(self, name) for name in names} | {
+            "started": rfc3339(self.started_ns),
+            "next": self.next_step,
+        }
+
+    @property
+    def next_step(self) -> str:
+        """What to do next with it."""
+        return {
+            "running": f"failback run --abort {self.path}",
+            "orphaned": f"failback run --heal {self.path}",
+            "closed": f"failback report {self.path}",
+        }.get(self.state, f"failback predict {self.path}")
+
+
+def rfc3339(ns: int) -> str:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(ns / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Cache:
+    """A few values by key, the least used dropped. Thread-safe; made without the lock."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._values: OrderedDict[Hashable, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], _Value]) -> _Value:
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+                found: _Value = self._values[key]
+                return found
+        value = make()
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > self._most:
+                self._values.popitem(last=False)
+        return value
+
+
+class RunIndex:
+    """Finds runs by walking; a folder is read again when one of its documents changed."""
+
+    def __init__(self, runs: Path) -> None:
+        self.runs = runs
+        self._known: dict[Path, tuple[tuple[int, ...], RunEntry | None]] = {}
+        """What was read of a folder at which times of change; ``None``: it is no run."""
+        self._reports = Cache(_CACHED_REPORTS)
+        self._points = Cache(_CACHED_REPORTS)
+
+    def scan(self) -> list[RunEntry]:
+        """All runs, the newest first. Blocks; for one thread at a time."""
+        found: dict[str, RunEntry] = {}
+        known = {}
+        for folder in sorted(_run_folders(self.runs)):
+            entry = self._entry(folder)
+            known[folder] = self._known[folder]
+            if entry is not None:
+                found.setdefault(entry.run, entry)  # a copied folder: the first stands
+        self._known = known
+        return sorted(found.values(), key=lambda each: (-each.started_ns, each.run))
+
+    def _entry(self, folder: Path) -> RunEntry | None:
+        times = [_mtime(folder / name) for name in _DOCUMENTS]
+        is_over = bool(times[1] and times[2])  # closed.json and manifest.json
+        stamp = (*times, not is_over and is_held(folder))
+        known = self._known.get(folder)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        entry: RunEntry | None
+        try:
+            entry = read_entry(folder, self.runs)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+            logger.warning("%s is no run that can be shown: %r", folder, error)
+            entry = None
+        self._known[folder] = (stamp, entry)
+        return entry
+
+    def report(self, entry: RunEntry) -> Json | None:
+        """The run's report; ``None`` when there is none yet."""
+        path = entry.path / "report" / "report.json"
+        stamp = _mtime(path)
+        if not stamp:
+            return None
+        return self._reports.get((path, stamp), lambda: _read_object(path))
+
+    def points(self, entry: RunEntry) -> list[Point]:
+        """The points of the run's plots."""
+        path = entry.path / "report" / "figures-data.parquet"
+        stamp = _mtime(path)
+        if not stamp:
+            return []
+        return self._points.get((path, stamp), lambda: read_points(path))
+
+    def report_tag(self, entry: RunEntry) -> str:
+        """Changes with the report: for ``ETag``."""
+        return f"{_mtime(entry.path / 'report' / 'report.json'):x}"
+
+
+_DOCUMENTS: Final = ("run.json", "closed.json", "manifest.json", "report/report.json")
+
+
+def _run_folders(root: Path, depth: int = 0) -> Iterator[Path]:
+    try:
+        entries = [each for each in os.scandir(root) if each.is_dir(follow_symlinks=False)]
+    except OSError:
+        return
+    for each in entries:
+        if each.name.startswith(".") or each.name in _SKIPPED:
+            continue
+        path = Path(each.path)
+        if (path / "run.json").exists():
+            yield path
+        elif depth < DEEPEST:
+            yield from _run_folders(path, depth + 1)
+
+
+def read_entry(folder: Path, runs: Path) -> RunEntry:
+    """Read one run folder. Raises what a missing or wrong document raises."""
+    run = _read_object(folder / "run.json")
+    name = str(run["run"])
+    if len(name) > RUN_CHARS or not re.fullmatch(RUN_PATTERN, name):
+        raise ValueError(f"{name!r} is no name of a run")
+    report_file = folder / "report" / "report.json"
+    report = _read_object(report_file) if report_file.exists() else None
+    totals = report["totals"] if report else {}
+    rto = report.get("rto", []) if report else []
+    produce = [each["produce_ms"] for each in rto if each.get("produce_ms") is not None]
+    consume = [(each.get("consume_ms") or {}).get("max") for each in rto]
+    started_ns = int((run.get("zero") or {}).get("wall_ns") or _mtime(folder / "run.json"))
+    rfc3339(started_ns)  # pages of all runs show it: a time that is none is refused here
+    return RunEntry(
+        run=name,
+        experiment=str(run.get("experiment") or ""),
+        arm=str(run.get("arm") or ""),
+        repetition=int(run.get("repetition") or 0),
+        path=folder,
+        folder=folder.relative_to(runs).as_posix(),
+        state=state_of(folder, reported=report is not None),
+        started_ns=started_ns,
+        engine=str(run.get("engine") or ""),
+        rules=str((run.get("system") or {}).get("rules") or ""),
+        verdict=report["verdict"]["value"] if report else None,
+        sentence=report["verdict"]["sentence"] if report else "",
+        delivered=totals.get("delivered"),
+        dup=totals.get("dup"),
+        dup_ratio=totals.get("dup_ratio"),
+        lost=totals.get("lost"),
+        produce_rto_ms=max(produce, default=None),
+        consume_rto_ms=max((each for each in consume if each is not None), default=None),
+    )
+
+
+def state_of(folder: Path, *, reported: bool) -> str:
+    if (folder / "closed.json").exists() and (folder / "manifest.json").exists():
+        return "reported" if reported else "closed"
+    return "running" if is_held(folder) else "orphaned"
+
+
+def _mtime(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _read_object(path: Path) -> Json:
+    content = json.loads(path.read_bytes())
+    if not isinstance(content, dict):
+        raise ValueError(f"{path}: must be an object")
+    return content
+
+
+def read_points(path: Path) -> list[Point]:
+    """Read the long table of points."""
+    import pyarrow.parquet as pq
+
+    return points_of(pq.read_table(path))
+
+
+def chosen(
+    entries: list[RunEntry], *, experiment: str = "", verdict: str = "", text: str = ""
+) -> list[RunEntry]:
+    """The runs that match. ``verdict`` may be a state too: what runs has no verdict yet."""
+    needle = text.lower()
+    return [
+        each
+        for each in entries
+        if experiment in ("", each.experiment)
+        and verdict in ("", each.verdict, each.state)
+        and (
+            not needle
+            or needle in f"{each.run} {each.experiment} {each.arm} {each.sentence}".lower()
+        )
+    ]

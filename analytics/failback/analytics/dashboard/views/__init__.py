@@ -1,0 +1,1 @@
+"""What a page shows, made from what was read. Pure."""

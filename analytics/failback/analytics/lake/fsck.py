@@ -1,0 +1,140 @@
+"""Makes the catalogue agree with the files of the lake; the files are right.
+
+The collector does this for every run when it starts. By hand, with the collector stopped:
+``python -m failback.analytics.lake fsck LAKE``.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from failback.analytics.collector.decode import UPLOAD_KEY
+from failback.analytics.collector.ids import SegmentId, SegmentNote
+from failback.analytics.lake.catalogue import Entry
+from failback.analytics.lake.lake import segments_in, shadowed
+from failback.analytics.lake.store import Found, LakeStore
+
+logger = logging.getLogger(__name__)
+
+
+class Lines(Protocol):
+    """A catalogue, wherever it is kept."""
+
+    def entries(self, run: str) -> Iterable[Entry]:
+        """Every whole line."""
+
+    def replace(self, run: str, entries: list[Entry]) -> None:
+        """Write all lines anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRun:
+    """What was found in one run. Names are below the lake's root."""
+
+    run: str
+    segments: int
+    added: tuple[str, ...]
+    """Files that had no line."""
+    vanished: tuple[str, ...]
+    """Lines whose file is gone: records are missing."""
+    unreadable: tuple[str, ...]
+    """Files whose footer cannot be read, or that say nothing about themselves."""
+    doubled: tuple[str, ...] = ()
+    """Files whose segments are in another file too: a compaction was cut, and goes on by itself."""
+
+
+def entry_of(
+    table: str, name: str, size: int, note: SegmentNote, sha256: str | None, now_ms: int
+) -> Entry:
+    """The catalogue's line for a segment in a file of the lake."""
+    return Entry(
+        id=str(SegmentId(note.run, note.proc, note.index, table)),
+        sha256=sha256,
+        path=name,
+        bytes=size,
+        proc=note.proc,
+        proc_no=note.proc_no,
+        index=note.index,
+        table=table,
+        seq_lo=note.seq_lo,
+        seq_hi=note.seq_hi,
+        rows=note.rows,
+        records=note.records,
+        stored_ms=now_ms,
+        host=note.host,
+        role=note.role,
+    )
+
+
+def check_run(store: LakeStore, catalogue: Lines, run: str, now_ms: int) -> CheckedRun:
+    """Compare the lines of a run with its files, and write the catalogue anew if they differ.
+
+    A segment counts once. Where two files have it, a compaction was killed between its new files
+    and its last deletion: the merged file stands, and the old one is deleted after the catalogue
+    says so.
+    """
+    files = {found.name: found.size for found in run_files(store, run)}
+    lines = list(catalogue.entries(run))
+    held: dict[str, dict[str, Entry]] = {}
+    for entry in lines:
+        if entry.path in files:
+            held.setdefault(entry.path, {})[entry.id] = entry
+    added: list[str] = []
+    unreadable: list[str] = []
+    for name in sorted(set(files) - set(held)):
+        found = _entries_of(store, name, files[name], now_ms)
+        if found:
+            held[name] = {entry.id: entry for entry in found}
+            added.append(name)
+        else:
+            unreadable.append(name)
+    doubled = sorted(shadowed({name: set(entries) for name, entries in held.items()}))
+    kept = {
+        each.id: each
+        for name, entries in held.items()
+        if name not in doubled
+        for each in entries.values()
+    }
+    vanished = tuple(sorted({entry.path for entry in lines if entry.id not in kept}))
+    if list(kept.values()) != lines:
+        catalogue.replace(run, list(kept.values()))
+        logger.warning(
+            "catalogue of %s: %d files added, %d lines without a file dropped",
+            run, len(added), len(vanished),
+        )  # fmt: skip
+    for name in doubled:
+        store.delete(name)
+    added = [name for name in added if name not in doubled]
+    return CheckedRun(run, len(kept), tuple(added), vanished, tuple(unreadable), tuple(doubled))
+
+
+def run_files(store: LakeStore, run: str) -> list[Found]:
+    """All files of a run, by name."""
+    tables = [name for name in store.folders() if name.startswith("table=")]
+    return [found for table in tables for found in store.files(f"{table}/run={run}")]
+
+
+def _entries_of(store: LakeStore, name: str, size: int, now_ms: int) -> list[Entry]:
+    table = name.partition("/")[0].removeprefix("table=")
+    try:
+        with store.open(name) as file:
+            metadata = pq.read_schema(file).metadata or {}
+        segments = segments_in(metadata)
+        notes = [msgspec.convert(segment, SegmentNote) for segment in segments]
+    except (OSError, ValueError, pa.ArrowException, msgspec.ValidationError) as error:
+        logger.error("%s cannot be catalogued: %s", name, error)
+        return []
+    own = metadata.get(UPLOAD_KEY.encode())
+    hashes = [segment.get("sha256") or (own.decode() if own else None) for segment in segments]
+    shares = size // max(1, len(notes))
+    return [
+        entry_of(table, name, shares, note, sha256, now_ms)
+        for note, sha256 in zip(notes, hashes, strict=True)
+    ]

@@ -1,0 +1,284 @@
+"""Reads the Parquet lake of one run, tolerantly where that is safe and not at all where it isn't.
+
+A missing nullable column reads as null, a missing required one or one of another type is refused
+by name, a file that cannot be read is left out and named: the report then is a lower bound.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from failback.analytics.errors import ReportInputError, StoreUnusable
+from failback.analytics.lake.row_groups import Wanted, wanted_groups
+from failback.analytics.lake.store import LakeStore, open_store
+from failback.client.consumelog.schema import SCHEMA_ID, SCHEMA_KEY, TABLES, arrow_schema
+from failback.client.consumelog.upload.segments import SEGMENT_KEY
+
+CHUNK_ROWS: Final = 1 << 20
+_ALONE: Final = 4
+SEGMENTS_KEY: Final = "failback.segments"
+"""Where a file that was merged from many says what each of them held: a JSON list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of the lake and what its footer says."""
+
+    name: str
+    """Its path below the lake's root."""
+    size: int
+    rows: int
+    columns: tuple[str, ...]
+    segments: tuple[Mapping[str, Any], ...]
+    """The shipper's metadata of each segment in it; none for files of another writer."""
+    may_lack_lane: bool
+    """Whether some row may have no LAB_ID, as far as the statistics tell."""
+
+
+@dataclass(slots=True)
+class Lake:
+    """The readable files of one run, per table."""
+
+    store: LakeStore
+    run: str
+    parts: dict[str, list[Part]]
+    unreadable: list[str] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
+    """Files whose rows are in a merged file as well: a compaction has not deleted them yet."""
+    filled: dict[str, list[str]] = field(default_factory=dict)
+    """Nullable columns that some file of a table lacks: they read as null."""
+
+    def rows(self, table: str) -> int:
+        return sum(part.rows for part in self.parts.get(table, ()))
+
+    @property
+    def bytes(self) -> int:
+        return sum(part.size for parts in self.parts.values() for part in parts)
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether some delivery has no LAB_ID, from the files' statistics."""
+        return any(part.may_lack_lane for part in self.parts.get("deliver", ()))
+
+    def segments(self) -> list[Mapping[str, Any]]:
+        """What each segment of the run says about itself."""
+        parts = (part for parts in self.parts.values() for part in parts)
+        return [segment for part in parts for segment in part.segments]
+
+    def spark_paths(self, table: str) -> list[str]:
+        """What Spark is to read: the folder, or the files where some are unreadable."""
+        if not (self.unreadable or self.passed_over):  # one listing, not thousands of paths
+            return [self.store.spark_uri(f"table={table}/run={self.run}")]
+        return [self.store.spark_uri(part.name) for part in self.parts.get(table, ())]
+
+    def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """All rows of a small table, in file order."""
+        chunks = list(self.chunks(table, columns))
+        return pa.concat_tables(chunks) if chunks else _empty(table, columns)
+
+    def records(self, table: str) -> list[dict[str, Any]]:
+        """All rows of a small table as dictionaries."""
+        rows: list[dict[str, Any]] = self.read(table).to_pylist()
+        return rows
+
+    def chunks(
+        self,
+        table: str,
+        columns: Sequence[str] | None = None,
+        rows: int = CHUNK_ROWS,
+        wanted: Wanted | None = None,
+    ) -> Iterator[pa.Table]:
+        """Tables of about ``rows`` rows: small files are read together, large ones in pieces.
+
+        Row groups that are not ``wanted`` are left out.
+        """
+        waiting: list[pa.Table] = []
+        count = 0
+        for part in self.parts.get(table, ()):
+            for piece in self._pieces(table, part, columns, rows, wanted):
+                if not waiting and piece.num_rows >= rows // _ALONE:
+                    yield piece  # large enough: putting it together with others is a copy
+                    continue
+                waiting.append(piece)
+                count += piece.num_rows
+                if count >= rows:
+                    yield _together(waiting)
+                    waiting, count = [], 0
+        if waiting:
+            yield _together(waiting)
+
+    def _pieces(
+        self,
+        table: str,
+        part: Part,
+        columns: Sequence[str] | None,
+        rows: int,
+        wanted: Wanted | None,
+    ) -> Iterator[pa.Table]:
+        schema = _chosen(table, columns)
+        present = [name for name in schema.names if name in part.columns]
+        try:
+            with self.store.open(part.name) as source, pq.ParquetFile(source) as file:
+                groups = wanted_groups(file, wanted)
+                for batch in file.iter_batches(rows, groups, present) if groups else ():
+                    yield _fitted(pa.table(batch), schema)
+        except (OSError, pa.ArrowException) as error:
+            if not any(each.startswith(f"{part.name}: ") for each in self.unreadable):
+                self.unreadable.append(f"{part.name}: {error}")
+
+
+def open_lake(root: Path | str | LakeStore, run: str, tables: Iterable[str] = TABLES) -> Lake:
+    """Look at the footer of every file of a run.
+
+    Args:
+        root: A folder, a URI, or a store that is open already.
+        run: The run's id.
+        tables: Only these are looked at.
+
+    Raises:
+        ReportInputError: A required column is missing, a column has another type, or the schema is
+            of a newer major version; or an object store cannot be used.
+    """
+    store = root if isinstance(root, LakeStore) else open_store(root)
+    lake = Lake(store, run, {})
+    for table in tables:
+        for found in store.files(f"table={table}/run={run}"):
+            try:
+                with store.open(found.name) as source:
+                    footer = pq.read_metadata(source)
+                schema = footer.schema.to_arrow_schema()
+            except StoreUnusable:
+                raise  # of the other files it would give no more
+            except (OSError, pa.ArrowException) as error:
+                lake.unreadable.append(f"{found.name}: {error}")
+                continue
+            missing = _check_schema(table, schema, f"{store}/{found.name}")
+            if missing:
+                known = lake.filled.setdefault(table, [])
+                known.extend(name for name in missing if name not in known)
+            part = Part(
+                found.name,
+                found.size,
+                footer.num_rows,
+                tuple(schema.names),
+                segments_in(schema.metadata or {}),
+                may_lack_lane=table == "deliver" and _may_lack_lane(footer),
+            )
+            lake.parts.setdefault(table, []).append(part)
+        _pass_over(lake, table)
+    return lake
+
+
+def _pass_over(lake: Lake, table: str) -> None:
+    """Count no segment twice where a compaction was cut before it deleted what it had merged."""
+    parts = lake.parts.get(table, [])
+    if not any(len(part.segments) > 1 for part in parts):
+        return
+    twice = shadowed(
+        {part.name: {(s["proc"], s["index"]) for s in part.segments} for part in parts}
+    )
+    lake.parts[table] = [part for part in parts if part.name not in twice]
+    lake.passed_over += sorted(twice)
+
+
+def shadowed(held: Mapping[str, Set[Hashable]]) -> set[str]:
+    """Files all of whose segments are in files with more segments."""
+    covered: set[Hashable] = set()
+    found = set()
+    for name in sorted(held, key=lambda name: (-len(held[name]), name)):
+        if held[name] and held[name] <= covered:
+            found.add(name)
+        covered |= held[name]
+    return found
+
+
+def segments_in(metadata: Mapping[bytes, bytes]) -> tuple[Mapping[str, Any], ...]:
+    """What a file's metadata says of the segments in it."""
+    merged = metadata.get(SEGMENTS_KEY.encode())
+    if merged is not None:
+        return tuple(json.loads(merged))
+    stored = metadata.get(SEGMENT_KEY.encode())
+    return (json.loads(stored),) if stored else ()
+
+
+def _may_lack_lane(footer: pq.FileMetaData) -> bool:
+    names = footer.schema.names
+    if "lane" not in names:
+        return True
+    at = names.index("lane")
+    for group in range(footer.num_row_groups):
+        found = footer.row_group(group).column(at).statistics
+        if found is None or not found.has_null_count or found.null_count:
+            return True
+    return False
+
+
+def _check_schema(table: str, schema: pa.Schema, path: str) -> list[str]:
+    """Names of nullable columns that the file lacks; anything worse is refused."""
+    version = (schema.metadata or {}).get(SCHEMA_KEY.encode(), SCHEMA_ID.encode()).decode()
+    if schema_major(version) != schema_major(SCHEMA_ID):
+        raise ReportInputError(f"schema {version} is newer than {SCHEMA_ID}", path)
+    missing = []
+    for field_ in arrow_schema(table):
+        at = schema.get_field_index(field_.name)
+        if at < 0:
+            if not field_.nullable:
+                raise ReportInputError(f"column {field_.name} of {table} is missing", path)
+            missing.append(field_.name)
+            continue
+        found = schema.field(at).type
+        if found != field_.type and plain_type(found) != plain_type(field_.type):
+            raise ReportInputError(
+                f"column {field_.name} of {table} is {found}, not {field_.type}", path
+            )
+    return missing
+
+
+def schema_major(schema_id: str) -> str:
+    """The major version in a schema id: files of another one are not read."""
+    return schema_id.split(".log/")[-1].split(".")[0]
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType:
+    """Types that hold the same values are one: dictionaries, and fixed or variable binary."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_list(kind):
+        return pa.list_(plain_type(kind.value_type))
+    if pa.types.is_fixed_size_binary(kind) or pa.types.is_large_binary(kind):
+        return pa.binary()
+    return pa.utf8() if pa.types.is_large_string(kind) else kind
+
+
+def _chosen(table: str, columns: Sequence[str] | None) -> pa.Schema:
+    schema = arrow_schema(table)
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns])
+
+
+def _empty(table: str, columns: Sequence[str] | None) -> pa.Table:
+    return _chosen(table, columns).remove_metadata().empty_table()
+
+
+def _fitted(found: pa.Table, schema: pa.Schema) -> pa.Table:
+    arrays = []
+    for field_ in schema:
+        at = found.schema.get_field_index(field_.name)
+        if at < 0:
+            arrays.append(pa.nulls(found.num_rows, field_.type))
+            continue
+        column = found.column(at)
+        if pa.types.is_dictionary(field_.type) and not pa.types.is_dictionary(column.type):
+            column = column.dictionary_encode()
+        arrays.append(column if column.type == field_.type else column.cast(field_.type))
+    return pa.table(arrays, schema=schema.remove_metadata())
+
+
+def _together(tables: list[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables).unify_dictionaries().combine_chunks()

@@ -1,0 +1,1 @@
+"""The report of a run: measures, document, checks, summary, comparison."""

@@ -1,0 +1,433 @@
+"""Checks and the verdict. Pure.
+
+Every check answers Pass, Fail or Inconclusive and knows which evidence it needs; they merge as
+Fail over Inconclusive over Pass. Findings that exist by themselves (a loss, a client bug, an
+unexplained resume point) are Fail even in a run that is otherwise Inconclusive. Nothing passes by
+lack of data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from failback.analytics.report.measures import NS, Figures, Row
+from failback.analytics.report.measures.bounds import handover_sums
+from failback.analytics.trace import evidence
+
+PASS: Final = "Pass"
+FAIL: Final = "Fail"
+INCONCLUSIVE: Final = "Inconclusive"
+EXIT_CODES: Final = {PASS: 0, FAIL: 1, INCONCLUSIVE: 3}
+MAX_BAD_SHARE: Final = 0.001
+MAX_AMBIGUOUS_SHARE: Final = 0.01
+MAX_CLOCK_ERROR_NS: Final = 50_000_000
+MIN_WINDOW_DELIVERIES: Final = 100
+MIN_WINDOW_WISHED: Final = 200
+_RANK: Final = {PASS: 0, INCONCLUSIVE: 1, FAIL: 2}
+_OPERATORS: Final = {
+    "<=": lambda seen, value: seen <= value,
+    ">=": lambda seen, value: seen >= value,
+    "<": lambda seen, value: seen < value,
+    ">": lambda seen, value: seen > value,
+    "==": lambda seen, value: seen == value,
+    "between": lambda seen, value: value[0] <= seen <= value[1],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One answered question. ``code`` says why an Inconclusive one is."""
+
+    id: str
+    title: str
+    value: str
+    expected: Any = None
+    observed: Any = None
+    unit: str = ""
+    code: str | None = None
+    detail: str = ""
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def row(self) -> Row:
+        """The check as ``checks[]`` shows it."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "value": self.value,
+            "expected": self.expected,
+            "observed": self.observed,
+            "unit": self.unit,
+            "evidence": list(self.evidence),
+        }
+
+
+def merge(checks: Iterable[Check]) -> str:
+    """The verdict of all checks; no check at all is Inconclusive."""
+    values = [check.value for check in checks]
+    return max(values, key=_RANK.__getitem__) if values else INCONCLUSIVE
+
+
+def run_checks(figures: Figures, report: Row) -> list[Check]:
+    """All built-in checks, then those of the experiment."""
+    found = [
+        _fault_honest(figures, report),
+        _recorder_complete(report),
+        _evidence(figures),
+        _drained(figures),
+        _steady(figures),
+        _recovered(figures, report),
+        _no_loss(report),
+        _no_client_bug(report),
+        _resume_points(report),
+        *_within_bounds(figures, report),
+        *_handover(report),
+        _clock(figures, report),
+        _traffic(figures, report),
+        _rows(report),
+        *_finished(figures),
+        *(_expectation(number, wish, report) for number, wish in enumerate(_wishes(figures))),
+    ]
+    return (
+        evidence.without_inputs(found) if evidence.is_trace(figures.analysis.folder.run) else found
+    )
+
+
+def _fault_honest(figures: Figures, report: Row) -> Check:
+    title = "every fault was proved"
+    faults = [fault for fault in report["faults"] if fault["fid"] != "unplanned"]
+    declared = figures.analysis.folder.run.get("faults")
+    expected = len(declared) if declared is not None else len(faults)
+    doubtful = [fault["fid"] for fault in faults if not fault["honest"]]
+    unplanned = [fault["fid"] for fault in report["faults"] if fault["fid"] == "unplanned"]
+    problems = [f"{fid} was not proved" for fid in doubtful]
+    if len(faults) < expected:
+        problems.append(f"{expected - len(faults)} of {expected} faults were not injected")
+    if unplanned:
+        problems.append("a process died unplanned")
+    observed = len(faults) - len(doubtful)
+    if problems:
+        detail = "; ".join(problems)
+        return Check("fault_honest", title, INCONCLUSIVE, expected, observed, "faults",
+                     "FAULT_NOT_HONEST", detail, tuple(doubtful))  # fmt: skip
+    return Check("fault_honest", title, PASS, expected, observed, "faults")
+
+
+def missing_evidence(report: Row) -> list[str]:
+    """What is known to be missing; then nothing can be concluded from a row that is not there."""
+    problems = [
+        f"process {gap['proc_no']}: records {gap['from_seq']} to {gap['to_seq']}"
+        for gap in report["evidence"]["gaps"]
+    ]
+    problems += report["evidence"]["unreadable"] + report["evidence"]["recorder_gaps"]
+    problems += [f"{name} is absent" for name in report["evidence"]["absent"]]
+    return problems
+
+
+def _recorder_complete(report: Row) -> Check:
+    title = "nothing recorded is missing"
+    problems = missing_evidence(report)
+    missing = len(problems)
+    if problems:
+        return Check("recorder_complete", title, INCONCLUSIVE, 0, missing, "gaps", "RECORDER_GAP",
+                     "; ".join(problems[:5]), tuple(problems[:20]))  # fmt: skip
+    return Check("recorder_complete", title, PASS, 0, 0, "gaps")
+
+
+def _evidence(figures: Figures) -> Check:
+    title = "the files are those of the run"
+    changed = figures.analysis.folder.evidence.changed
+    if changed:
+        return Check("evidence", title, INCONCLUSIVE, 0, len(changed), "changed files",
+                     "EVIDENCE_CHANGED", ", ".join(changed[:5]), tuple(changed[:20]))  # fmt: skip
+    return Check("evidence", title, PASS, 0, 0, "changed files")
+
+
+def _drained(figures: Figures) -> Check:
+    closed = figures.analysis.folder.closed
+    drained, scanned = bool(closed.get("drained")), bool(closed.get("scan"))
+    observed = f"drained {drained}, scanned {scanned}".lower()
+    title = "everything was consumed and read back"
+    if drained and scanned:
+        return Check("drained", title, PASS, "drained and scanned", observed)
+    why = "the scan did not finish" if drained else "the drain did not finish"
+    return Check(
+        "drained", title, INCONCLUSIVE, "drained and scanned", observed, "", "NO_DRAIN", why
+    )
+
+
+def _steady(figures: Figures) -> Check:
+    closed = figures.analysis.folder.closed
+    title = "traffic was steady before the first fault"
+    steady = closed.get("steady", True if closed else None)
+    if steady:
+        return Check("steady_before", title, PASS, True, True)
+    return Check("steady_before", title, INCONCLUSIVE, True, bool(steady), "", "STEADY_STATE",
+                 str(closed.get("steady_why") or "the steady state was not reached"))  # fmt: skip
+
+
+def _recovered(figures: Figures, report: Row) -> Check:
+    """A fault that should have healed and was not seen to is a finding, not a lack of data."""
+    closed = figures.analysis.folder.closed
+    title = "every fault was seen to heal"
+    returning = [outage["fid"] for outage in report["rto"] if outage["phases"]["accept"] is None]
+    recovered = closed.get("recovered")
+    if recovered is False or (recovered is None and closed and returning):
+        why = str(closed.get("recovered_why") or f"{', '.join(returning)} did not come back")
+        return Check("recovered", title, FAIL, True, False, "", None, why, tuple(returning))
+    if not closed:
+        return Check("recovered", title, INCONCLUSIVE, True, None, "", "ABORTED",
+                     "the run ended before recovery")  # fmt: skip
+    return Check("recovered", title, PASS, True, True)
+
+
+def _no_loss(report: Row) -> Check:
+    title = "no acknowledged message was lost"
+    lost = report["totals"]["lost"]
+    if lost is None:
+        return Check("no_loss", title, INCONCLUSIVE, 0, None, "messages", "NO_DRAIN",
+                     "loss cannot be told without drain and scan")  # fmt: skip
+    if lost and missing_evidence(report):
+        why = "rows are missing, so a message that is nowhere may have been handled"
+        return Check("no_loss", title, INCONCLUSIVE, 0, lost, "messages", "RECORDER_GAP", why)
+    if lost:
+        examples = report["loss"]["examples"]
+        found = [lid for fate in ("STORE_LOST", "SKIPPED", "FAILED_NOT_DLQ")
+                 for lid in examples.get(fate, [])]  # fmt: skip
+        return Check("no_loss", title, FAIL, 0, lost, "messages", None,
+                     f"{lost} acknowledged messages were lost", tuple(found))  # fmt: skip
+    return Check("no_loss", title, PASS, 0, 0, "messages")
+
+
+def _no_client_bug(report: Row) -> Check:
+    title = "no copy was handed out twice by one process queue"
+    bugs = sum(group["causes"].get("CLIENT_BUG", 0) for group in report["groups"])
+    if bugs:
+        return Check("no_client_bug", title, FAIL, 0, bugs, "deliveries", None,
+                     f"{bugs} deliveries are CLIENT_BUG")  # fmt: skip
+    return Check("no_client_bug", title, PASS, 0, 0, "deliveries")
+
+
+def _resume_points(report: Row) -> Check:
+    title = "every start offset has a source"
+    points = report["resume_points"]
+    unexplained = points["unexplained_count"]
+    if unexplained:
+        first = points["unexplained"][0]
+        detail = f"{first['topic']}/{first['qid']} of {first['group']} started at {first['start']}"
+        if missing_evidence(report):
+            return Check("resume_points", title, INCONCLUSIVE, 0, unexplained, "assignments",
+                         "RECORDER_GAP", f"{detail}, but rows are missing")  # fmt: skip
+        return Check("resume_points", title, FAIL, 0, unexplained, "assignments",
+                     "RESUME_UNEXPLAINED", detail)  # fmt: skip
+    return Check("resume_points", title, PASS, 0, 0, "assignments")
+
+
+def _within_bounds(figures: Figures, report: Row) -> list[Check]:
+    title = "no more came again than the mechanism allows"
+    if not report["bounds"]:
+        return []
+    rule_set = str(figures.analysis.folder.run.get("rule_set") or "")
+    exceeded = [row for row in report["bounds"] if row["exceeded"]]
+    bound = sum(row["bound"] for row in report["bounds"])
+    observed = sum(row["observed"] for row in report["bounds"])
+    if not rule_set.startswith(("4.", "5.")):
+        why = f"no bounds are known for rule set {rule_set!r}"
+        return [Check("within_bounds", title, INCONCLUSIVE, bound, observed, "messages",
+                      "UNKNOWN_RULE_SET", why)]  # fmt: skip
+    if exceeded:
+        worst = max(exceeded, key=lambda row: row["observed"] - row["bound"])
+        detail = (
+            f"{worst['fid']}, group {worst['group']}: {worst['observed']} > {worst['bound']} "
+            f"({worst['formula']}): a bug or an unknown mechanism"
+        )
+        return [Check("within_bounds", title, FAIL, bound, observed, "messages", None, detail)]
+    return [Check("within_bounds", title, PASS, bound, observed, "messages")]
+
+
+def _handover(report: Row) -> list[Check]:
+    """Shown only where it has to hold: new owners after clean stops."""
+    title = "repeats equal consumed minus what the returned master had"
+    found = []
+    for group, (expected, observed) in sorted(handover_sums(report["handover"]).items()):
+        value = PASS if expected == observed else FAIL
+        code = None
+        if value == FAIL and missing_evidence(report):
+            value, code = INCONCLUSIVE, "RECORDER_GAP"
+        detail = "" if value == PASS else f"group {group}: {observed} repeats, {expected} expected"
+        found.append(
+            Check(f"handover:{group}", title, value, expected, observed, "messages", code, detail)
+        )
+    return found
+
+
+def _clock(figures: Figures, report: Row) -> Check:
+    title = "times can be compared"
+    clock = report["clock"]
+    problems = []
+    if clock["steps"]:
+        problems.append(f"{clock['steps']} wall clock steps")
+    problems += [
+        f"{host} was started anew in the run" for host in figures.analysis.history.clocks.rebooted
+    ]
+    problems += [
+        f"the clock of {host['host']} is known to {host['error_ns'] / 1e6:.0f} ms only"
+        for host in clock["hosts"]
+        if host["error_ns"] > MAX_CLOCK_ERROR_NS and len(clock["hosts"]) > 1
+    ]
+    if clock["ambiguous_share"] is not None and clock["ambiguous_share"] > MAX_AMBIGUOUS_SHARE:
+        problems.append(f"the order of {clock['ambiguous_dup']} duplicates is open")
+    if problems:
+        return Check(
+            "clock", title, INCONCLUSIVE, 0, len(problems), "", "CLOCK", "; ".join(problems)
+        )
+    return Check("clock", title, PASS, 0, 0)
+
+
+def _traffic(figures: Figures, report: Row) -> Check:
+    """A group that should have traffic and has none makes every zero of it worthless."""
+    title = "there was traffic to speak about"
+    problems = []
+    for group in report["groups"]:
+        if not group["delivered"]:
+            problems.append(f"group {group['group']} handled no message")
+        elif evidence.is_trace(figures.analysis.folder.run):
+            continue  # a trace has no assignments of any group
+        elif not any(a.key.grp == group["group"] for a in figures.analysis.history.assignments):
+            problems.append(f"group {group['group']} has no assignment")
+    if not report["groups"]:
+        problems.append("no group is known")
+    problems += _quiet_windows(figures, report)
+    if problems:
+        return Check(
+            "traffic", title, INCONCLUSIVE, None, None, "", "NO_TRAFFIC", "; ".join(problems)
+        )
+    return Check("traffic", title, PASS)
+
+
+def _quiet_windows(figures: Figures, report: Row) -> list[str]:
+    """Groups with few deliveries in a fault's window although the workload asked for more."""
+    workload: Mapping[str, Any] = figures.analysis.folder.run.get("workload") or {}
+    rates = {t["name"]: float(t.get("ratePerSecond") or 0) for t in workload.get("topics") or []}
+    problems = []
+    for fault in report["faults"]:
+        if fault["effect_ns"] is None or fault["kind"] == "NONE":
+            continue
+        if fault["kind"].startswith("CLIENT_"):  # silence is what such a fault is for
+            continue
+        end = fault["heal_ns"] if fault["heal_ns"] is not None else report["window"]["end_ns"]
+        if end is None or end <= fault["effect_ns"]:
+            continue
+        for group in report["groups"]:
+            rate = sum(rates.get(topic, 0) for topic in group["topic"].split(","))
+            if rate * (end - fault["effect_ns"]) / NS < MIN_WINDOW_WISHED:
+                continue
+            window = range(fault["effect_ns"] // NS, end // NS + 1)
+            seen = sum(
+                rate.within(window).total()
+                for key, rate in figures.rates.items()
+                if key.grp == group["group"]
+            )
+            if seen < MIN_WINDOW_DELIVERIES:
+                problems.append(f"group {group['group']} handled {seen} messages in {fault['fid']}")
+    return problems
+
+
+def _rows(report: Row) -> Check:
+    title = "rows are readable"
+    quality = report["quality"]
+    bad = sum(quality["dropped_rows"].values()) + quality["unknown_values"]
+    rows = sum(report["evidence"]["rows"].values())
+    if bad > MAX_BAD_SHARE * rows:
+        return Check(
+            "rows", title, INCONCLUSIVE, 0, bad, "rows", "BAD_ROWS", f"{bad} of {rows} rows"
+        )
+    return Check("rows", title, PASS, 0, bad, "rows")
+
+
+def _finished(figures: Figures) -> list[Check]:
+    closed = figures.analysis.folder.closed
+    title = "the run came to its end"
+    if not closed:
+        return [Check("finished", title, INCONCLUSIVE, True, False, "", "ABORTED",
+                      "the run was never closed")]  # fmt: skip
+    if closed.get("aborted"):
+        return [Check("finished", title, INCONCLUSIVE, True, False, "", "ABORTED",
+                      str(closed["aborted"]))]  # fmt: skip
+    return []
+
+
+def _wishes(figures: Figures) -> Sequence[Row]:
+    """Expectations of the experiment, and the shorthand ``thresholds``."""
+    run = figures.analysis.folder.run
+    wishes: list[Row] = list(run.get("expect") or [])
+    limits: Mapping[str, Any] = run.get("thresholds") or {}
+    for name, metric in (
+        ("maxDuplicateRatio", "totals.dup_ratio"),
+        ("maxOutOfOrderFirst", "totals.ooo_first"),
+    ):
+        if limits.get(name) is not None:
+            wishes.append({"metric": metric, "op": "<=", "value": limits[name]})
+    return wishes
+
+
+def _expectation(number: int, wish: Row, report: Row) -> Check:
+    metric, op, value = str(wish["metric"]), str(wish["op"]), wish.get("value")
+    group = wish.get("group")
+    title = f"{f'{group}: ' if group else ''}{metric} {op} {'' if value is None else value}".strip()
+    name = f"expect.{number}"
+    if op == "within-bound":
+        return _within_bound_wish(name, title, group, report)
+    root: Any = report
+    if group:
+        mine = [row for row in report["groups"] if row["group"] == group]
+        root = mine[0] if mine else {}
+        metric = metric.removeprefix("totals.").removeprefix("groups.")
+    seen = value_at(root, metric)
+    if seen is None:
+        return Check(name, title, INCONCLUSIVE, value, None, "", "NO_TRAFFIC",
+                     f"{metric} could not be measured")  # fmt: skip
+    test = _OPERATORS.get(op)
+    if test is None:
+        return Check(
+            name, title, INCONCLUSIVE, value, seen, "", "ABORTED", f"unknown operator {op}"
+        )
+    met = bool(test(seen, value))
+    return Check(name, title, PASS if met else FAIL, value, seen, "", None,
+                 "" if met else f"{metric} is {seen}")  # fmt: skip
+
+
+def _within_bound_wish(name: str, title: str, group: str | None, report: Row) -> Check:
+    rows = [row for row in report["bounds"] if group in (None, row["group"])]
+    if not rows:
+        return Check(name, title, INCONCLUSIVE, None, None, "messages", "FAULT_NOT_HONEST",
+                     "no outage was observed, so no bound applies")  # fmt: skip
+    bound, observed = sum(row["bound"] for row in rows), sum(row["observed"] for row in rows)
+    met = not any(row["exceeded"] for row in rows)
+    return Check(name, title, PASS if met else FAIL, bound, observed, "messages", None,
+                 "" if met else f"{observed} came again, the bound is {bound}")  # fmt: skip
+
+
+def value_at(root: Any, path: str) -> Any:
+    """The value at a dotted path; list entries by number or by their group, fid or id."""
+    for part in path.split("."):
+        if isinstance(root, list):
+            root = _entry(root, part)
+        elif isinstance(root, Mapping):
+            root = root.get(part)
+        else:
+            return None
+        if root is None:
+            return None
+    return root
+
+
+def _entry(rows: list[Any], part: str) -> Any:
+    if part.isdigit():
+        return rows[int(part)] if int(part) < len(rows) else None
+    for row in rows:
+        if isinstance(row, Mapping) and part in (row.get("group"), row.get("fid"), row.get("id")):
+            return row
+    return None

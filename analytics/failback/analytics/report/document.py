@@ -1,0 +1,349 @@
+"""The report of an analysed run as one value, schema ``failback.report/1``. Pure but for the time.
+
+:func:`build_report` puts together what the other modules measured; the verdict comes last, because
+checks read the figures.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics.analysis.analysis import Analysis
+from failback.analytics.analysis.arrays.intervals import NUMBER_BITS, VALUE_BITS
+from failback.analytics.analysis.causes.labels import report_group
+from failback.analytics.analysis.counting import tables
+from failback.analytics.lake.lake import Lake
+from failback.analytics.report import checks, measures, summary
+from failback.analytics.report.measures import (
+    NS,
+    Figures,
+    Row,
+    bounds,
+    forecast,
+    offsets,
+    recovery,
+    resume,
+)
+from failback.analytics.report.measures.figure_points import figure_points
+from failback.analytics.report.measures.points import points_table
+from failback.analytics.report.schema import SCHEMA
+from failback.analytics.run.history import GroupQueue
+from failback.analytics.run.run_folder import RunFolder
+
+NO_LOSS: Final[Row] = {"fates": None, "groups": None, "examples": {}, "intervals": {}}
+
+
+def build_report(analysis: Analysis, engine: str) -> tuple[Row, pa.Table]:
+    """The report of an analysed run, and the points for its plots."""
+    figures = Figures(analysis)
+    run = analysis.folder.run
+    closed = analysis.folder.closed
+    complete = bool(closed.get("drained")) and bool(closed.get("scan"))
+    counts, loss = measures.losses_of(figures)
+    groups = [
+        measures.group_figures(figures, name, counts if complete else None)
+        for name in measures.group_names(figures)
+    ]
+    queues, truncated_queues = measures.queue_figures(figures)
+    rollbacks, truncated = offsets.rollback_figures(figures)
+    _split_queues(figures, queues)
+    foreseen = forecast.forecast(figures)
+    document: Row = {
+        "schema": SCHEMA,
+        "run": analysis.folder.run_id,
+        "experiment": run.get("experiment"),
+        "arm": run.get("arm"),
+        "created": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "engine": engine,
+        "failback_version": _version(),
+        "repetition": run.get("repetition"),
+        "seed": None if run.get("seed") is None else str(run["seed"]),
+        "evidence": _evidence(analysis),
+        "source": {
+            "deliver": run.get("source", "log"),
+            "rule_set": run.get("rule_set"),
+            "time_scale": analysis.folder.time_scale,
+            "log_mode": run.get("log_mode", "full"),
+        },
+        "definitions": analysis.folder.definitions.row,
+        "system": _system(run),
+        "window": _window(analysis.folder),
+        "clock": _clock(figures),
+        "faults": _planned(recovery.fault_figures(figures), run),
+        "totals": measures.totals_of(figures, groups, counts if complete else None),
+        "groups": groups,
+        "queues": queues,
+        "queues_truncated": truncated_queues,
+        "rollbacks": rollbacks,
+        "truncated": truncated,
+        "resume_points": resume.resume_figures(figures),
+        "offset_drops": offsets.drop_figures(figures),
+        "divergence": offsets.divergence_figures(figures),
+        "loss": loss if complete else NO_LOSS,
+        "order": _order(analysis),
+        "rto": recovery.rto_figures(figures),
+        "bounds": bounds.bound_figures(figures),
+        "handover": bounds.handover_figures(figures),
+        "prediction": foreseen.prediction,
+        "exposure": foreseen.exposure,
+        "knobs": foreseen.knobs,
+        "notes": foreseen.notes,
+        "producer": measures.producer_figures(figures),
+        "compare": None,
+        "quality": _quality(figures),
+        "timings": dict(analysis.timings),
+    }
+    judged = checks.run_checks(figures, document)
+    document["checks"] = [check.row for check in judged]
+    verdict = checks.merge(judged)
+    document["verdict"] = {"value": verdict, "sentence": "", "reasons": _reasons(judged)}
+    document["verdict"]["sentence"] = summary.sentence(document)
+    points = pa.concat_tables([points_table(figures), figure_points(figures)])
+    return document, points
+
+
+def _split_queues(figures: Figures, queues: Sequence[Row]) -> None:
+    """Add to each queue its duplicates by report group."""
+    found: Counter[tuple[GroupQueue, str]] = Counter()
+    for (*place, cause), count in figures.dups.counts(*GroupQueue._fields, "cause").items():
+        found[GroupQueue(*place), report_group(cause)] += count
+    by_queue: dict[GroupQueue, Row] = {}
+    for (queue, group), count in sorted(found.items()):
+        by_queue.setdefault(queue, {})[group] = count
+    for row in queues:
+        key = GroupQueue(row["group"], row["broker"], row["topic"], row["qid"])
+        row["report_groups"] = by_queue.get(key, {})
+
+
+def _planned(faults: list[Row], run: Any) -> list[Row]:
+    """Add until when each fault was meant to last, where the experiment says so."""
+    scale = float(run.get("time_scale") or 1.0)
+    lasting = {
+        str(each.get("id")): (each.get("with") or {}).get("downSeconds")
+        for each in run.get("faults") or []
+    }
+    for fault in faults:
+        start, seconds = fault["intended_ns"], lasting.get(fault["fid"])
+        fault["intended_end_ns"] = (
+            None if start is None or seconds is None else start + round(seconds * scale * NS)
+        )
+    return faults
+
+
+def _reasons(judged: Sequence[checks.Check]) -> list[Row]:
+    """Why the verdict is not Pass: the checks that are not, worst first."""
+    bad = [check for check in judged if check.value != checks.PASS]
+    bad.sort(key=lambda check: check.value != checks.FAIL)
+    return [
+        {"code": check.code or check.id.split(".")[0].split(":")[0].upper(),
+         "detail": f"{check.title}: {check.detail}" if check.detail else check.title}
+        for check in bad
+    ]  # fmt: skip
+
+
+def _version() -> str:
+    try:
+        return metadata.version("failback")
+    except metadata.PackageNotFoundError:
+        return "0"
+
+
+def _evidence(analysis: Analysis) -> Row:
+    folder, lake = analysis.folder, analysis.lake
+    parts = [part for found in lake.parts.values() for part in found]
+    torn = {(s.get("proc"), s.get("index")) for s in lake.segments() if s.get("torn")}
+    recorder: list[str] = [str(gap) for gap in folder.closed.get("recorder_gaps") or []]
+    return {
+        "run_sha256": folder.evidence.run_sha256,
+        "manifest": "manifest.json" if folder.evidence.run_sha256 else None,
+        "segments": sum(max(1, len(part.segments)) for part in parts),
+        "rows": {table: lake.rows(table) for table in sorted(lake.parts)},
+        "torn": len(torn),
+        "gaps": _gaps(folder, lake),
+        "recorder_gaps": recorder,
+        "unreadable": sorted(lake.unreadable),
+        "changed": list(folder.evidence.changed),
+        "absent": list(folder.evidence.absent),
+        "filled_columns": dict(sorted(lake.filled.items())),
+    }
+
+
+def _gaps(folder: RunFolder, lake: Lake) -> list[Row]:
+    """Processes whose records do not add up to their highest seq, by their segments' ranges."""
+    last = {int(proc): int(seq) for proc, seq in (folder.closed.get("procs") or {}).items()}
+    records: dict[int, int] = {}
+    ranges: dict[int, dict[int, tuple[int, int]]] = {}
+    for s in lake.segments():
+        proc = int(s["proc_no"])
+        records[proc] = records.get(proc, 0) + int(s["records"])
+        files = ranges.setdefault(proc, {})
+        lo, hi = files.get(s["index"], (s["seq_lo"], s["seq_hi"]))
+        files[s["index"]] = (min(lo, s["seq_lo"]), max(hi, s["seq_hi"]))
+    gaps: list[Row] = []
+    for proc in sorted({*last, *ranges}):
+        highest = max([last.get(proc, 0), *(hi for _, hi in ranges.get(proc, {}).values())])
+        if records.get(proc, 0) < highest:
+            gaps += _holes(proc, highest, sorted(ranges.get(proc, {}).values()))
+    declared = [dict(gap) for gap in folder.closed.get("gaps") or []]
+    return gaps + [gap for gap in declared if gap not in gaps]
+
+
+def _holes(proc: int, highest: int, files: Sequence[tuple[int, int]]) -> list[Row]:
+    holes, following = [], 1
+    for lo, hi in files:
+        if lo > following:
+            holes.append({"proc_no": proc, "from_seq": following, "to_seq": lo - 1})
+        following = max(following, hi + 1)
+    if following <= highest:
+        holes.append({"proc_no": proc, "from_seq": following, "to_seq": highest})
+    # Records are missing inside a file's range: which ones, the ranges cannot tell.
+    return holes or [{"proc_no": proc, "from_seq": 1, "to_seq": highest}]
+
+
+def _system(run: Any) -> Row:
+    system, versions = dict(run.get("system") or {}), run.get("versions") or {}
+    return {
+        "engine": run.get("engine"),
+        "cluster": (run.get("target") or {}).get("cluster"),
+        "version": _broker_version(run),
+        "versions": versions,
+        "topology": run.get("topology") or {},
+        "roles": [
+            f"{pair.get('broker')}/{member.get('broker_id')}"
+            for pair in (run.get("topology") or {}).get("pairs") or []
+            for member in pair.get("members") or []
+        ],
+        **system,
+        "workload": run.get("workload") or {},
+        "switches": run.get("switches") or {},
+        "image_digests": run.get("image_digests") or {},
+    }
+
+
+def _broker_version(run: Any) -> str | None:
+    """Of our brokers the package's, of others what their members said."""
+    versions: dict[str, str] = dict(run.get("versions") or {})
+    ours = versions.pop("failback", None)
+    if versions.get("broker") or run.get("engine") == "failback" or not versions:
+        return versions.get("broker") or ours
+    return ", ".join(sorted(set(versions.values())))
+
+
+def _window(folder: RunFolder) -> Row:
+    phases = folder.phases
+    warmup = phases.get("warmup_end_ns")
+    return {
+        "zero_wall_ns": str(folder.zero_wall_ns),
+        "warmup_end_ns": folder.run.get("warmup_end_ns") if warmup is None else warmup,
+        "first_fault_ns": phases.get("first_fault_ns"),
+        "last_heal_ns": phases.get("last_heal_ns"),
+        "drain_end_ns": phases.get("drain_end_ns"),
+        "end_ns": phases.get("end_ns"),
+    }
+
+
+def _clock(figures: Figures) -> Row:
+    clocks = figures.analysis.history.clocks
+    closed = figures.analysis.folder.closed.get("clock") or {}
+    ambiguous = int(figures.dups.flags("ambiguous").sum())
+    return {
+        "hosts": [
+            {"host": host, "offset_ns": clocks.offset[host], "error_ns": clocks.error[host]}
+            for host in sorted(clocks.offset)
+        ],
+        "steps": int(closed.get("steps") or 0),
+        "ambiguous_dup": ambiguous,
+        "ambiguous_share": measures.ratio(ambiguous, len(figures.dups)),
+    }
+
+
+def _order(analysis: Analysis) -> list[Row]:
+    return [
+        {
+            "group": row["grp"],
+            "topic": row["topic"],
+            "ooo_first": row["ooo_first"],
+            "ooo_replay": row["ooo_replay"],
+            "first_key": row["first_key"],
+        }
+        for row in analysis.order.to_pylist()
+    ]
+
+
+def _quality(figures: Figures) -> Row:
+    stage, history = figures.analysis.stage_a, figures.analysis.history
+    rows = sum(figures.analysis.lake.rows(t) for t in ("deliver", "produce", "scan"))
+    unknown = sum(row["value"] for row in figures.values("binc_unknown"))
+    names = _unknown_names(figures)
+    return {
+        "binc_unknown": unknown + history.binc_unknown,
+        "sampler_max_gap_ms": _sampler_gap(figures),
+        "runs_per_row": measures.ratio(stage.runs, rows),
+        "dropped_rows": {
+            "et_before_bt": stage.dropped.et_before_bt,
+            "negative_offset": stage.dropped.negative_offset,
+            "end_without_begin": stage.orphan_ends,
+        },
+        "notes": _slow_paths(figures),
+        "unknown_values": sum(names.values()),
+        "unknown_names": names,
+        "foreign_rows": sum(figures.group_sums("foreign").values()),
+        "trace_missing_end": _traced(figures).get("missing_end"),
+        "outside_assignment": figures.outside_assignment,
+    }
+
+
+def _slow_paths(figures: Figures) -> list[str]:
+    """What made counting slower than usual; the figures are exact all the same."""
+    found = []
+    depths = figures.analysis.stage_a.depths
+    # Lanes below 0 are of messages that are known by a text: their numbers are hashes.
+    numbered = [table.filter(pc.greater_equal(table.column("n1"), 0)) for table in depths.values()]
+    if any((pc.max(table.column("hi")).as_py() or 0) > 1 << VALUE_BITS for table in numbered):
+        found.append("offsets or sequences are beyond 2^44")
+    histories = sum(
+        table.group_by(list(tables.KEY), use_threads=False).aggregate([]).num_rows
+        for table in depths.values()
+        if table.num_rows > 1 << NUMBER_BITS
+    )
+    if histories > 1 << NUMBER_BITS:
+        found.append("there are more than 2^19 queues or lanes")
+    if 2 * figures.analysis.repeats.num_rows > figures.analysis.lake.rows("deliver"):
+        found.append("more than half of all deliveries were looked at one by one")
+    return found
+
+
+def _unknown_names(figures: Figures) -> dict[str, int]:
+    """Rows by the column whose value this version does not know."""
+    found = Counter(figures.analysis.history.unknown_names)
+    found["deliver.status"] += figures.analysis.stage_a.dropped.unknown_status
+    found["produce.res"] += sum(row["value"] for row in figures.values("unknown_result"))
+    return {name: found[name] for name in sorted(found) if found[name]}
+
+
+def _traced(figures: Figures) -> Row:
+    """What reading a trace came across; nothing in a run of another source."""
+    return figures.analysis.folder.closed.get("trace") or {}
+
+
+def _sampler_gap(figures: Figures) -> int | float | None:
+    """The longest time without a look into a table of a broker that was up."""
+    widest = None
+    for (_, source), polls in figures.analysis.history.polls.items():
+        if source != "code43":
+            continue
+        lives: dict[int | None, list[int]] = {}
+        for t, binc in polls:
+            lives.setdefault(binc, []).append(t)
+        for times in lives.values():
+            for before, after in itertools.pairwise(times):
+                widest = max(widest or 0, after - before)
+    return measures.millis(widest)

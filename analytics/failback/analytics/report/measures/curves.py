@@ -1,0 +1,77 @@
+"""Numbers of full seconds, per queue: columns, for a run of days has millions of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from failback.analytics.analysis.arrays.columns import Columns
+from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.run.history import GroupQueue
+
+QUEUE: Final = ("grp", "broker", "topic", "n1")
+
+
+class Curve(NamedTuple):
+    """Seconds of the run, ascending, and the number of each; seconds without one are left out."""
+
+    at: Ints
+    value: Ints
+
+    def within(self, window: range) -> Curve:
+        """What lies in a window of consecutive seconds."""
+        lo, hi = np.searchsorted(self.at, [window.start, window.stop])
+        return Curve(self.at[lo:hi], self.value[lo:hi])
+
+    def total(self) -> int:
+        return int(self.value.sum())
+
+    def most(self) -> int:
+        return int(self.value.max(initial=0))
+
+    def highest(self, seconds: Ints) -> Ints:
+        """The highest number up to and with each of ``seconds``; 0 before the first."""
+        if not self.at.size:
+            return np.zeros(seconds.size, np.int64)
+        last = np.searchsorted(self.at, seconds, "right") - 1
+        return np.where(last >= 0, np.maximum.accumulate(self.value)[np.maximum(last, 0)], 0)
+
+
+def curves_of(table: pa.Table) -> dict[GroupQueue, Curve]:
+    """Per queue (``grp``, ``broker``, ``topic``, ``n1``) its ``value`` by second (``n2``)."""
+    found = _split(table, QUEUE, "n2")
+    return {GroupQueue(*names): curve for names, curve in found.items()}
+
+
+def held_curves_of(table: pa.Table) -> dict[GroupQueue, dict[tuple[int, int], Curve]]:
+    """Per queue and holder (``n2``: inc, ``n3``: pqe) its ``value`` by second (``n4``)."""
+    found: dict[GroupQueue, dict[tuple[int, int], Curve]] = {}
+    for (*names, inc, pqe), curve in _split(table, (*QUEUE, "n2", "n3"), "n4").items():
+        found.setdefault(GroupQueue(*names), {})[inc, pqe] = curve
+    return found
+
+
+def summed(curves: Iterable[Curve]) -> Curve:
+    """The sum of curves, second by second."""
+    mine = list(curves)
+    if not mine:
+        return Curve(np.empty(0, np.int64), np.empty(0, np.int64))
+    at, place = np.unique(np.concatenate([each.at for each in mine]), return_inverse=True)
+    value = np.zeros(at.size, np.int64)
+    np.add.at(value, place, np.concatenate([each.value for each in mine]))
+    return Curve(at, value)
+
+
+def _split(table: pa.Table, key: tuple[str, ...], second: str) -> dict[tuple[Any, ...], Curve]:
+    c = Columns(table)
+    if not c.count:
+        return {}
+    code = c.dense(*key)
+    order = np.lexsort((c.ints(second), code))
+    begins = np.flatnonzero(np.diff(code[order], prepend=-1))
+    at, value = (np.split(c.ints(name)[order], begins[1:]) for name in (second, "value"))
+    names = zip(*(c.take(name, order[begins]).to_pylist() for name in key), strict=True)
+    return {mine: Curve(*pair) for mine, *pair in zip(names, at, value, strict=True)}

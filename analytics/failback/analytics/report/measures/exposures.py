@@ -1,0 +1,116 @@
+"""Exposure of a run: what a kill of the master would have repeated, second by second. Pure.
+
+A new owner starts at what a broker's copy of the offset says: the file that the master would
+load, or the slave's table. What had been delivered beyond the older of the two at an instant is
+what a kill at that instant would have brought again: the rate times the age of the copy, queue by
+queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.report.measures import NS, Figures, Row, group_names
+from failback.analytics.run.history import GroupQueue, OffsetSample
+from failback.protocol.message import RETRY_PREFIX
+
+MAX_INSTANTS: Final = 2_000
+COPIES: Final = (("file", 0), ("code43", 1))
+"""What would answer: consumerOffset.json of the master, the table of a slave."""
+
+
+def exposure_figures(figures: Figures) -> dict[str, Row]:
+    """``exposure{}``: per group the median, the most, and the value when the first master died."""
+    instants = instants_of(figures)
+    found: dict[str, Row] = {}
+    curves = exposure_curves(figures, instants)
+    outages = figures.analysis.context.outages
+    for group in group_names(figures):
+        mine = {broker: curve for (grp, broker), curve in curves.items() if grp == group}
+        if not mine:
+            found[group] = {"p50": None, "max": None, "at_kill": None, "broker": None}
+            continue
+        # One kill hits one pair: the one that is worst off.
+        worst = max(sorted(mine), key=lambda broker: int(mine[broker].max()))
+        at_kill = None
+        if outages and outages[0].broker in mine:
+            before = instants[: int(np.searchsorted(instants, outages[0].killed, "right"))]
+            if before.size:
+                at_kill = int(mine[outages[0].broker][before.size - 1])
+        shown = mine[worst][_alive(figures, instants, worst)]
+        found[group] = {
+            "p50": int(np.percentile(shown, 50, method="nearest")) if shown.size else None,
+            "max": int(shown.max()) if shown.size else None,
+            "at_kill": at_kill,
+            "broker": worst,
+        }
+    return found
+
+
+def instants_of(figures: Figures) -> Ints:
+    """Full seconds from the end of the warm-up to the end of deliveries, fewer in long runs."""
+    rates = figures.rates.values()
+    if not rates:
+        return np.empty(0, np.int64)
+    begin = max(min(int(rate.at[0]) for rate in rates), -(-figures.warmup_end_ns // NS))
+    end = min(max(int(rate.at[-1]) for rate in rates) + 1, figures.until_ns // NS)
+    step = max(1, -(-(end - begin) // MAX_INSTANTS))
+    return np.arange(begin, end + 1, step, dtype=np.int64) * NS
+
+
+def exposure_curves(figures: Figures, instants: Ints) -> dict[tuple[str, str], Ints]:
+    """Per (group, broker) the exposure at each instant; only where a copy was sampled."""
+    samples = figures.analysis.history.samples
+    found: dict[tuple[str, str], Ints] = {}
+    if not instants.size:
+        return found
+    for key, front in figures.curves("front").items():
+        if key.ptopic.startswith(RETRY_PREFIX):
+            continue
+        delivered = front.highest(instants // NS - 1)  # by the end of the second before
+        gap: Ints | None = None
+        for source, bid in COPIES:
+            mine = _copies(samples, key, source, bid)
+            if mine is None:
+                continue
+            held, known = _at(mine, instants)
+            lost = np.where(known, np.maximum(0, delivered - held), 0)
+            gap = lost if gap is None else np.maximum(gap, lost)
+        if gap is not None:
+            place = (key.grp, key.broker)
+            found[place] = found[place] + gap if place in found else gap
+    return found
+
+
+def _copies(
+    samples: Mapping[tuple[GroupQueue, str, int], Sequence[OffsetSample]],
+    key: GroupQueue,
+    source: str,
+    bid: int,
+) -> Sequence[OffsetSample] | None:
+    if bid == 0:
+        return samples.get((key, source, 0))
+    slaves = [number for (queue, of, number) in samples if queue == key and of == source and number]
+    return samples[key, source, min(slaves)] if slaves else None
+
+
+def _at(samples: Sequence[OffsetSample], instants: Ints) -> tuple[Ints, Any]:
+    """What a copy held at each instant, and whether anybody had looked by then."""
+    times = np.array([sample.t for sample in samples], np.int64)
+    values = np.array([sample.off for sample in samples], np.int64)
+    at = np.searchsorted(times, instants, "right") - 1
+    return values[np.maximum(at, 0)], at >= 0
+
+
+def _alive(figures: Figures, instants: Ints, broker: str) -> Any:
+    """Instants at which the broker's master was up."""
+    up = np.ones(instants.size, np.bool_)
+    for outage in figures.analysis.context.outages:
+        if outage.broker in (None, broker):
+            end = instants[-1] if outage.accepted is None else outage.accepted
+            up &= ~((instants >= outage.killed) & (instants <= end))
+    return up

@@ -1,0 +1,256 @@
+"""What was to be expected of a run's faults: ``prediction[]``, ``exposure{}`` and ``knobs[]``.
+
+Settings come from the run's documents, rates and ages are measured: the predictor draws only what
+nobody can know, the phases of timers. Each kill or stop of a master is predicted for each group
+with the times that were observed: how long the master was away, when consumers ended and started.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import resources
+from typing import Any, Final
+
+from failback.analytics.analysis.causes.labels import OFFSET_GROUPS, report_group
+from failback.analytics.analysis.counting.partials import Outage
+from failback.analytics.predict.faults import FAULTS, FaultPlan, Start, Stop
+from failback.analytics.predict.knobs import rank_knobs, useful
+from failback.analytics.predict.prediction import Prediction, predict
+from failback.analytics.predict.settings import Settings
+from failback.analytics.report.measures import NS, Figures, Row, declared_group, group_names
+from failback.analytics.report.measures.exposures import exposure_figures
+from failback.analytics.report.measures.load_before import measured_settings
+from failback.protocol.errors import ConfigError
+
+MAX_KNOBS: Final = 10
+LEAST_RUNS: Final = 20
+LEAST_INSIDE: Final = 0.8
+REPLAYED: Final = frozenset({"DELAY_REPLAY", "BROKER_COPY"})
+"""Causes beside those of offsets that a prediction counts."""
+NO_OUTAGE: Final = "no master was killed or stopped, so there was nothing to predict"
+
+
+class Unpredictable(Exception):
+    """Why a fault of a group is not predicted; one clause."""
+
+
+@dataclass(slots=True)
+class Forecast:
+    """Three blocks of the report, and per empty one why it is empty."""
+
+    prediction: list[Row] = field(default_factory=list)
+    exposure: dict[str, Row] = field(default_factory=dict)
+    knobs: list[Row] = field(default_factory=list)
+    notes: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    settings: Settings
+    plan: FaultPlan
+    predicted: Prediction
+
+
+def forecast(figures: Figures) -> Forecast:
+    """All three blocks. Equal runs give equal figures: draws are seeded."""
+    found = Forecast(exposure=exposure_figures(figures))
+    if not any(row["max"] is not None for row in found.exposure.values()):
+        found.notes["exposure"] = "no broker's offsets were sampled"
+    outages = figures.analysis.context.outages
+    cases: list[_Case] = []
+    reasons: list[str] = []
+    for number, outage in enumerate(outages):
+        until = outages[number + 1].killed if number + 1 < len(outages) else None
+        for group in group_names(figures):
+            try:
+                case = _case(figures, number, until, group)
+            except (Unpredictable, ConfigError) as error:
+                reasons.append(f"{outage.fid}, group {group}: {error}")
+                continue
+            cases.append(case)
+            found.prediction.append(_row(figures, outage, until, group, case.predicted))
+    if cases:
+        # The fault that costs most is the one to turn knobs for.
+        worst = max(cases, key=lambda case: (case.predicted.mean, case.predicted.worst))
+        ranked = rank_knobs(worst.settings, worst.plan, before=worst.predicted)
+        better = [knob for knob in useful(ranked) if knob.saved > 0 or knob.saved_worst > 0]
+        found.knobs = [_knob(knob.to_dict()) for knob in better[:MAX_KNOBS]]
+    if reasons or not outages:
+        found.notes["prediction"] = "; ".join(reasons[:5]) or NO_OUTAGE
+    if not found.knobs:
+        nothing = "no setting that the predictor knows would have saved anything"
+        found.notes["knobs"] = nothing if cases else found.notes["prediction"]
+    return found
+
+
+def _knob(row: Row) -> Row:
+    for name in ("from", "to"):
+        if isinstance(row[name], float) and row[name].is_integer():
+            row[name] = int(row[name])
+    return {name: row[name] for name in ("name", "from", "to", "fault", "predicted_reduction",
+                                         "worst_reduction", "cost")}  # fmt: skip
+
+
+def _case(figures: Figures, number: int, until: int | None, group: str) -> _Case:
+    plan = observed_plan(figures, figures.analysis.context.outages[number], until, group)
+    settings = measured_settings(figures, number, group)
+    return _Case(settings, plan, predict(settings, plan))
+
+
+def _row(
+    figures: Figures, outage: Outage, until: int | None, group: str, predicted: Prediction
+) -> Row:
+    dups = figures.dups.of_group(group)
+    counted = dups.of_cause(lambda cause: report_group(cause) in OFFSET_GROUPS or cause in REPLAYED)
+    observed = int((counted & dups.begun(outage.killed, until)).sum())
+    shown = predicted.to_dict()
+    return {
+        "fid": outage.fid,
+        "group": group,
+        **{name: shown[name] for name in ("p5", "median", "p95", "max", "mean", "worst")},
+        "p50": shown["median"],
+        "causes": shown["causes"],
+        "observed": observed,
+        "inside": predicted.holds(observed),
+        "validated": validated(),
+        "plan": predicted.fault.title,
+        "rows": predicted.fault.rows,
+    }
+
+
+def observed_plan(figures: Figures, outage: Outage, until: int | None, group: str) -> FaultPlan:
+    """The fault as it happened, in seconds before the time scale.
+
+    Raises:
+        Unpredictable: It did not end, or is of a kind that is not modelled.
+    """
+    folder = figures.analysis.folder
+    scale = folder.time_scale
+    steps = [step for step in figures.analysis.history.faults if step.fid == outage.fid]
+    down = [step for step in steps if step.kind in ("KILL", "TERM") and step.bid is not None]
+    if any(step.bid != 0 for step in down):
+        raise Unpredictable("a fault of a slave repeats nothing")
+    if outage.accepted is None:
+        raise Unpredictable("the master did not come back")
+    if declared_group(figures, group) in folder.broadcasting:
+        raise Unpredictable("broadcasting groups keep their offsets themselves")
+    ends = _consumer_ends(figures, outage, until, declared_group(figures, group))
+    away = (outage.accepted - outage.killed) / NS / scale
+    plan = FaultPlan(
+        name=outage.fid,
+        title="the fault as it was observed",
+        rows=FAULTS["kill"].rows,
+        down_seconds=away,
+        offsets="file" if any(step.kind == "KILL" for step in down) else "CopyMax",
+        broker_uptime_seconds=_uptime(figures, outage),
+    )
+    return plan if ends is None else _with_ends(plan, outage, ends, scale)
+
+
+def _uptime(figures: Figures, outage: Outage) -> float | None:
+    """How long the master had run, if it had come back in this run before."""
+    scale = figures.analysis.folder.time_scale
+    earlier = [
+        each.accepted
+        for each in figures.analysis.context.outages
+        if each.broker == outage.broker and each.accepted and each.accepted <= outage.killed
+    ]
+    return (outage.killed - max(earlier)) / NS / scale if earlier else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """When all members of a group ended, were gone, and started again; ns after run zero."""
+
+    asked: int
+    gone: int
+    started: int | None
+    clean: bool
+
+
+def _consumer_ends(figures: Figures, outage: Outage, until: int | None, group: str) -> _Ends | None:
+    steps = figures.analysis.history.faults
+    mine = [
+        step
+        for step in steps
+        if step.kind in ("CLIENT_KILL", "CLIENT_TERM")
+        and outage.killed <= step.t
+        and (until is None or step.t < until)
+        and _detail(step.detail).get("group") in (None, group)
+    ]
+    if not mine:
+        return None
+    members = max(
+        (each.members for each in figures.analysis.folder.groups if each.name == group), default=1
+    )
+    if len({step.fid for step in mine}) > 1:
+        raise Unpredictable("consumers were ended more than once")
+    if len(mine) < members:
+        raise Unpredictable(f"{len(mine)} of {members} members were ended: only all are modelled")
+    asked = [step.t if step.issued is None else step.issued for step in mine]
+    starts = [s.t for s in steps if s.fid == mine[0].fid and s.kind == "CLIENT_START"]
+    return _Ends(
+        asked=min(asked),
+        gone=max(step.t for step in mine),
+        started=min(starts, default=None),
+        clean=all(step.kind == "CLIENT_TERM" for step in mine),
+    )
+
+
+def _with_ends(plan: FaultPlan, outage: Outage, ends: _Ends, scale: float) -> FaultPlan:
+    accepted = outage.accepted or outage.killed
+    if ends.started is None:
+        raise Unpredictable("consumers were ended and did not start again")
+    signal: Any = "TERM" if ends.clean else "KILL"
+
+    def seconds(later: int, earlier: int) -> float:
+        return max(0, later - earlier) / NS / scale
+
+    if ends.asked < accepted:
+        stop = Stop("outage", seconds(ends.asked, outage.killed), signal=signal)
+    else:
+        stop = Stop("return", seconds(ends.asked, accepted), signal=signal)
+    after_return = ends.started >= accepted
+    since = max(accepted, ends.gone) if after_return else ends.gone
+    rows = "1+2+3+6" if after_return or stop.moment == "return" else "5"
+    start = Start(seconds(ends.started, since), after_return=after_return)
+    return replace(plan, rows=rows, stop=stop, start=start)
+
+
+def _detail(text: str | None) -> Mapping[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+@cache
+def validated() -> bool:
+    """Whether the predictor has held in a grid of real runs; kept as data of the package."""
+    return holds(grid_cells())
+
+
+def holds(cells: Sequence[Mapping[str, Any]]) -> bool:
+    """At least four of five runs in the band, of 20 or more, and none above the worst case."""
+    runs = [
+        (cell["p5"] <= seen <= cell["p95"], seen <= cell["worst"])
+        for cell in cells
+        for seen in cell["observed"]
+    ]
+    inside = sum(each for each, _ in runs)
+    return (
+        len(runs) >= LEAST_RUNS
+        and inside >= LEAST_INSIDE * len(runs)
+        and all(below for _, below in runs)
+    )
+
+
+def grid_cells() -> list[Row]:
+    """The cells of the grid that were run: settings, band, and what was observed."""
+    file = resources.files("failback.analytics.predict").joinpath("grid.json")
+    found: list[Row] = json.loads(file.read_text("utf-8"))["cells"]
+    return found

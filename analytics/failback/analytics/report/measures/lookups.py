@@ -1,0 +1,162 @@
+"""Lookups into the result tables of a run, shared by the parts of a report. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics.analysis.analysis import Analysis
+from failback.analytics.analysis.arrays.intervals import IntervalSet
+from failback.analytics.analysis.counting import tables
+from failback.analytics.report.measures.curves import Curve, curves_of, held_curves_of
+from failback.analytics.report.measures.dups import Dups
+from failback.analytics.report.measures.numbers import Row
+from failback.analytics.run.history import GroupQueue, row_id
+
+
+class Told(NamedTuple):
+    """A commit as it was sent: broker id, incarnation, offset, and its row."""
+
+    bid: int
+    binc: int
+    off: int
+    row: str
+
+
+class Owned(NamedTuple):
+    """A commit to a master near the end of an owner: incarnation, offset, carried by a pull."""
+
+    binc: int
+    off: int
+    pull: bool
+
+
+class Figures:
+    """Lookups shared by the parts of a report."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self.warmup_end_ns = analysis.folder.warmup_end_ns
+        self.until_ns = analysis.folder.until_ns
+        repeats = analysis.repeats
+        bt, cls = repeats.column("bt"), repeats.column("cls")
+        shown = pc.and_(pc.greater_equal(bt, self.warmup_end_ns), pc.less(bt, self.until_ns))
+        outside = pc.and_(shown, pc.is_null(repeats.column("a_no")))
+        self.outside_assignment = int(np.count_nonzero(outside.to_numpy()))
+        retries = repeats.column("grp").filter(pc.and_(shown, pc.equal(cls, "RETRY")))
+        self.retries: Counter[str] = Counter(
+            {row["values"]: row["counts"] for row in retries.value_counts().to_pylist()}
+        )
+        self.dups = Dups.of(repeats, shown)
+        self._values: dict[str, list[Row]] = {}
+        self._curves: dict[str, dict[GroupQueue, Curve]] = {}
+
+    def table(self, family: str) -> pa.Table:
+        """Sums or extremes of a family (``tables.VALUES``)."""
+        return self.analysis.stage_a.values.get(family, tables.VALUES.empty_table())
+
+    def values(self, family: str) -> list[Row]:
+        """The same as rows, for families with few."""
+        if family not in self._values:
+            self._values[family] = self.table(family).to_pylist()
+        return self._values[family]
+
+    def curves(self, family: str) -> dict[GroupQueue, Curve]:
+        """The same by queue and second, for ``rate``, ``front`` and ``memory``."""
+        if family not in self._curves:
+            self._curves[family] = curves_of(self.table(family))
+        return self._curves[family]
+
+    @property
+    def rates(self) -> dict[GroupQueue, Curve]:
+        """Deliveries per queue and second of the run."""
+        return self.curves("rate")
+
+    @cached_property
+    def finished(self) -> dict[GroupQueue, dict[tuple[int, int], Curve]]:
+        """Per queue and holder the highest offset + 1 that ended in each second."""
+        return held_curves_of(self.table("finished"))
+
+    @cached_property
+    def unfinished(self) -> dict[GroupQueue, dict[tuple[int, int], Curve]]:
+        """Per queue and holder the lowest offset that was in work at the end of each second."""
+        return held_curves_of(self.table("open"))
+
+    @cached_property
+    def told(self) -> dict[int, list[Told]]:
+        """Per assignment the commits near its answer, of equal ones of a process the last."""
+        found: dict[int, list[Told]] = defaultdict(list)
+        for row in self.values("told"):
+            name = row_id("commit", row["n6"], row["value"])
+            found[row["n2"]].append(Told(row["n4"], row["n5"], row["n3"], name))
+        return found
+
+    @cached_property
+    def owned(self) -> dict[int, list[Owned]]:
+        """Per assignment what its master was told since shortly before the last owner's end."""
+        found: dict[int, list[Owned]] = defaultdict(list)
+        for row in self.values("owned"):
+            found[row["n2"]].append(Owned(row["n4"], row["n3"], bool(row["n5"])))
+        return found
+
+    def depths(self, family: str) -> pa.Table:
+        return self.analysis.stage_a.depths.get(family, tables.DEPTHS.empty_table())
+
+    def group_sums(self, family: str) -> Counter[str]:
+        return Counter({row["grp"]: row["value"] for row in self.values(family)})
+
+    def sets(
+        self,
+        family: str,
+        *key: str,
+        figures_only: bool = False,
+        lanes: Collection[int] | None = None,
+    ) -> dict[tuple[Any, ...], IntervalSet]:
+        """Interval sets of a family by key columns; of some lanes (``n1``) only, where given."""
+        found: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
+        table = self.depths(family)
+        if figures_only:
+            table = table.filter(pc.greater(table.column("figure"), 0))
+        if lanes is not None:
+            wanted = pa.array(sorted(lanes), pa.int64())
+            table = table.filter(pc.is_in(table.column("n1"), wanted))
+        columns = [table.column(name).to_pylist() for name in (*key, "lo", "hi")]
+        for *names, lo, hi in zip(*columns, strict=True):
+            los, his = found[tuple(names)]
+            los.append(lo)
+            his.append(hi)
+        return {
+            names: IntervalSet.of(np.array(lo, np.int64), np.array(hi, np.int64))
+            for names, (lo, hi) in found.items()
+        }
+
+
+def group_names(figures: Figures) -> list[str]:
+    """Groups that are declared, assigned or delivered to; broadcasting ones per client."""
+    folder = figures.analysis.folder
+    seen = set(figures.group_sums("delivered"))
+    seen |= {a.key.grp for a in figures.analysis.history.assignments}
+    seen |= {group.name for group in folder.groups if not group.broadcasting}
+    return sorted(seen)
+
+
+def declared_group(figures: Figures, name: str) -> str:
+    """The name in ``run.json``: without the client of a broadcasting group."""
+    group = name.rsplit("@", 1)[0]
+    return group if group in figures.analysis.folder.broadcasting else name
+
+
+def topics_of(figures: Figures, name: str) -> list[str]:
+    """Topics that the group reads, as declared, else as assigned; its own retry topic left out."""
+    declared = declared_group(figures, name)
+    topics = {g.topic for g in figures.analysis.folder.groups if g.name == declared}
+    if not topics:
+        keys = (a.key for a in figures.analysis.history.assignments if a.key.grp == name)
+        topics = {key.ptopic for key in keys if not key.ptopic.startswith("%")}
+    return sorted(topics)

@@ -1,0 +1,124 @@
+"""The fate of every message, per group. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from failback.analytics.analysis.arrays.intervals import IntervalSet
+from failback.analytics.report.measures.lookups import (
+    Figures,
+    declared_group,
+    group_names,
+    topics_of,
+)
+from failback.analytics.report.measures.numbers import Row
+from failback.analytics.report.measures.sends import union_of
+from failback.client.consumelog.lab_id import format_lab_id
+
+MAX_EXAMPLES: Final = 32
+FATES: Final = (
+    "OK",
+    "DLQ",
+    "STORE_LOST",
+    "SKIPPED",
+    "FAILED_NOT_DLQ",
+    "UNACKED_PRESENT",
+    "UNACKED_ABSENT",
+)
+LOST_FATES: Final = ("STORE_LOST", "SKIPPED", "FAILED_NOT_DLQ")
+
+
+def losses_of(figures: Figures) -> tuple[dict[str, Row], Row]:
+    """Fate of every message, per group: counts by group, and the ``loss`` block of the report."""
+    sent = figures.sets("sent", "topic", "n1", figures_only=True)
+    acked = union_of(figures, "acked", "degraded")
+    lanes = {lane for _, lane in sent}
+    done = figures.sets("done", "grp", "n1", lanes=lanes)
+    # Of the message that was sent, whatever counts as the same one elsewhere.
+    all_by_lid = figures.analysis.context.definitions.counts_all_by_lid
+    family = "message" if all_by_lid else "handed"
+    delivered = figures.sets(family, "grp", "n1", lanes=lanes)
+    stored = figures.sets("stored", "topic", "n1", lanes=lanes)
+    empty = IntervalSet()
+    counts: dict[str, Row] = {}
+    sets: dict[str, dict[int, IntervalSet]] = {fate: {} for fate in FATES}
+    for name in group_names(figures):
+        group = declared_group(figures, name)
+        fates: Counter[str] = Counter()
+        for topic in topics_of(figures, name):
+            for (_, lane), all_ in ((key, s) for key, s in sent.items() if key[0] == topic):
+                copies = stored.get((topic, lane), empty) | stored.get(
+                    (f"%RETRY%{group}", lane), empty
+                )
+                dead = stored.get((f"%DLQ%{group}", lane), empty)
+                found = _fates(
+                    all_,
+                    acked.get((topic, lane), empty),
+                    done.get((name, lane), empty),
+                    delivered.get((name, lane), empty),
+                    copies,
+                    dead,
+                )
+                for fate, members in found.items():
+                    fates[fate] += len(members)
+                    sets[fate][lane] = sets[fate].get(lane, empty) | members
+        counts[name] = {fate: fates[fate] for fate in FATES}
+    shown = [fate for fate in FATES if fate != "OK"]
+    return counts, {
+        "fates": {fate: sum(c[fate] for c in counts.values()) for fate in FATES},
+        "groups": counts,
+        "examples": {
+            fate: _examples(sets[fate]) for fate in shown if any(map(len, sets[fate].values()))
+        },
+        "intervals": {
+            fate: {
+                str(lane): [[lo, hi] for lo, hi in members][:1000]
+                for lane, members in sorted(sets[fate].items())
+                if len(members)
+            }
+            for fate in shown
+        },
+    }
+
+
+def _fates(
+    sent: IntervalSet,
+    acked: IntervalSet,
+    done: IntervalSet,
+    delivered: IntervalSet,
+    copies: IntervalSet,
+    dead: IntervalSet,
+) -> dict[str, IntervalSet]:
+    open_ = sent - done
+    in_dlq = open_ & dead
+    open_ = open_ - in_dlq
+    known, unknown = open_ & acked, open_ - acked
+    there = known & (copies | dead)
+    return {
+        "OK": sent & done,
+        "DLQ": in_dlq,
+        "STORE_LOST": known - there,
+        "SKIPPED": there - delivered,
+        "FAILED_NOT_DLQ": there & delivered,
+        "UNACKED_PRESENT": unknown & copies,
+        "UNACKED_ABSENT": unknown - copies,
+    }
+
+
+def _name(lane: int, sequence: int) -> str:
+    """The LAB_ID; of numbers that none has, the numbers."""
+    try:
+        return format_lab_id(lane, sequence)
+    except ValueError:
+        return f"{lane}/{sequence}"
+
+
+def _examples(lanes: Mapping[int, IntervalSet]) -> list[str]:
+    found: list[str] = []
+    for lane, members in sorted(lanes.items()):
+        found += [_name(lane, lseq) for lseq in members.first(MAX_EXAMPLES - len(found))]
+        if len(found) >= MAX_EXAMPLES:
+            break
+    return found

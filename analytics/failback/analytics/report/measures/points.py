@@ -1,0 +1,179 @@
+"""``figures-data.parquet``: points for plots, in the long form that ``figure_data`` reads. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from failback.analytics.analysis.arrays.columns import Columns
+from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.analysis.arrays.thinning import extremes
+from failback.analytics.analysis.causes.labels import report_group
+from failback.analytics.analysis.counting.partials import LATENCY_POINT_NS
+from failback.analytics.report.measures import NS, Figures
+from failback.analytics.report.measures.curves import summed
+from failback.analytics.report.measures.point_rows import Point
+from failback.analytics.run.history import GroupQueue
+
+SCHEMA: Final = pa.schema(
+    [
+        ("kind", pa.utf8()),
+        ("group", pa.utf8()),
+        ("broker", pa.utf8()),
+        ("topic", pa.utf8()),
+        ("qid", pa.int32()),
+        ("t_ns", pa.int64()),
+        ("value", pa.float64()),
+        ("label", pa.utf8()),
+        ("exact", pa.int64()),
+    ]
+)
+MAX_QUEUES: Final = 64
+MAX_POINTS: Final = 20_000
+MAX_STAIRS: Final = 4_000
+BEFORE_FAULT_NS: Final = 60 * NS
+AFTER_FAULT_NS: Final = 120 * NS
+_PLACE: Final = ("group", "broker", "topic", "qid")
+_ORDER: Final = ("kind", *_PLACE, "t_ns", "label")
+_EVENTS: Final = {
+    "KILL": "killed",
+    "TERM": "asked to stop",
+    "PAUSE": "paused",
+    "ACCEPT": "accepts again",
+    "RESUMED": "answers again",
+    "REGISTERED": "registered",
+    "SLAVE_SERVING": "slave serves",
+    "SLAVE_SYNC": "slave synchronised",
+    "CLIENT_KILL": "consumer killed",
+    "CLIENT_TERM": "consumer stopped",
+    "CLIENT_START": "consumer started",
+    "HEALED": "healed",
+}
+_SAMPLE_KINDS: Final = {("code43", True): "master_table", ("code43", False): "slave_table",
+                        ("file", True): "master_file"}  # fmt: skip
+
+
+def points_table(figures: Figures) -> pa.Table:
+    """All points, sorted by kind, queue and time."""
+    few = table_of([*_sends(figures), *_duplicates(figures), *_events(figures)])
+    found = pa.concat_tables([*_rates(figures), *_staircases(figures), few])
+    keys = [(name, "ascending") for name in _ORDER]
+    return found.take(pc.sort_indices(found, sort_keys=keys))
+
+
+def table_of(points: Sequence[Point]) -> pa.Table:
+    """Points as rows of :data:`SCHEMA`."""
+    rows = [(*point._replace(value=float(point.value)), _integer(point.value)) for point in points]
+    columns: Any = zip(*rows, strict=True) if rows else [[] for _ in SCHEMA]
+    return pa.table(
+        [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+def _integer(value: float) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _curve(kind: str, key: GroupQueue | None, t_ns: Ints, value: Ints) -> pa.Table:
+    """Points of one kind and of one queue, or of none."""
+    every = {"kind": kind, **dict(zip(_PLACE, key or (), strict=False))}
+    columns = {"t_ns": pa.array(t_ns), "value": pa.array(value.astype(float)), "exact": value}
+    return pa.table(
+        [
+            columns[f.name] if f.name in columns
+            else pa.repeat(pa.scalar(every.get(f.name), f.type), t_ns.size)
+            for f in SCHEMA
+        ],
+        schema=SCHEMA,
+    )  # fmt: skip
+
+
+def _rates(figures: Figures) -> Iterator[pa.Table]:
+    sent = Columns(figures.table("send_rate"))
+    yield _curve("produce_rate", None, sent.ints("n1") * NS, sent.ints("value"))
+    delivered = summed(figures.rates.values())
+    yield _curve("deliver_rate", None, delivered.at * NS, delivered.value)
+
+
+def _sends(figures: Figures) -> Iterator[Point]:
+    """The slowest send of every tenth of a second, per result, from its due time."""
+    c = Columns(figures.table("send_point"))
+    if not c.count:
+        return
+    tenth, latency = c.ints("n1"), c.ints("value")
+    place = c.dense_with(tenth // max(1, -(-c.count // MAX_POINTS)), "grp")
+    order = np.lexsort((tenth, latency, place))
+    slowest = order[np.append(np.flatnonzero(np.diff(place[order])), c.count - 1)]
+    results = c.take("grp", slowest).to_pylist()
+    for result, at in zip(results, slowest.tolist(), strict=True):
+        t, value = int(tenth[at]) * LATENCY_POINT_NS, int(latency[at]) / 1e6
+        yield Point("send_latency", None, None, None, None, t, value, result)
+
+
+def _duplicates(figures: Figures) -> Iterator[Point]:
+    total: Counter[int] = Counter()
+    grouped: Counter[tuple[str, str, int]] = Counter()
+    seconds = figures.dups.ints("bt") // NS
+    for (group, cause, at), count in figures.dups.counts("grp", "cause", seconds).items():
+        total[at] += count
+        grouped[group, report_group(cause), at] += count
+    for at, count in total.items():
+        yield Point("dup_rate", None, None, None, None, at * NS, count, None)
+    for (group, label, at), count in grouped.items():
+        yield Point("dup_by_group", group, None, None, None, at * NS, count, label)
+
+
+def _staircases(figures: Figures) -> Iterator[pa.Table]:
+    """Every copy of an offset over time, for the queues with most duplicates."""
+    dups = figures.dups.queues()
+    shown = set(sorted(figures.rates, key=lambda key: (-dups[key], key))[:MAX_QUEUES])
+    near = _near_faults(figures)
+    for family, kind in (("front", "delivered"), ("memory", "client_memory")):
+        for key, curve in figures.curves(family).items():
+            if key in shown:
+                yield _stairs(kind, key, (curve.at + 1) * NS, curve.value, near)
+    for (key, source, bid), samples in figures.analysis.history.samples.items():
+        name = _SAMPLE_KINDS.get((source, bid == 0))
+        if key in shown and name:
+            t = np.array([sample.t for sample in samples], np.int64)
+            off = np.array([sample.off for sample in samples], np.int64)
+            # Flat stretches need their two ends only.
+            changed = np.diff(off) != 0
+            ends = np.append(True, changed) | np.append(changed, True)
+            yield _stairs(name, key, t[ends], off[ends], near)
+
+
+def _near_faults(figures: Figures) -> list[tuple[int, int]]:
+    """From a minute before each fault's first rung to two minutes after its last, in ns."""
+    rungs: dict[str, list[int]] = defaultdict(list)
+    for step in figures.analysis.history.faults:
+        if step.t >= 0:
+            rungs[step.fid].append(step.t)
+    return [(min(t) - BEFORE_FAULT_NS, max(t) + AFTER_FAULT_NS) for t in rungs.values()]
+
+
+def _stairs(
+    kind: str, key: GroupQueue, t_ns: Ints, value: Ints, near: Sequence[tuple[int, int]]
+) -> pa.Table:
+    """A curve of ascending times, whole near faults; elsewhere thinned out if it is long."""
+    kept = np.zeros(t_ns.size, np.bool_)
+    kept[extremes(value, MAX_STAIRS)] = True
+    for span in near:
+        lo, hi = np.searchsorted(t_ns, span)
+        kept[lo:hi] = True
+    return _curve(kind, key, t_ns[kept], value[kept])
+
+
+def _events(figures: Figures) -> Iterator[Point]:
+    seen: dict[str, set[str]] = defaultdict(set)
+    for step in figures.analysis.history.faults:
+        word = _EVENTS.get(step.kind)
+        if word and step.observed is not None and step.kind not in seen[step.fid]:
+            seen[step.fid].add(step.kind)
+            who = f"{step.broker}/{step.bid} " if step.broker else ""
+            yield Point("event", None, step.broker, None, None, step.t, 0.0, f"{who}{word}")

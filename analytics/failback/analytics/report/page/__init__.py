@@ -1,0 +1,1 @@
+"""The report as a page: figures, tables and HTML, made from the document."""

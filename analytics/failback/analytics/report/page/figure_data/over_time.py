@@ -1,0 +1,251 @@
+"""Inputs of figures with a time axis: rates, offsets, repeats and exposure. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from failback.analytics.analysis.causes import labels
+from failback.analytics.report.measures.point_rows import MAX_LINES, Point, QueueKey, Report
+from failback.analytics.report.page.figure_types import (
+    NS_PER_SECOND,
+    OFFSET_SERIES,
+    CauseTimeData,
+    ExposureData,
+    FaultBand,
+    HeatData,
+    Series,
+    StaircaseData,
+    TimelineData,
+)
+
+MAX_STAIRCASES: Final = 16
+MAX_HEAT_QUEUES: Final = 30
+MAX_HEAT_WINDOWS: Final = 200
+MAX_BINS: Final = 600
+RATES: Final = {
+    "produce_rate": "acknowledged sends",
+    "deliver_rate": "deliveries",
+    "dup_rate": "duplicates",
+}
+
+
+def fault_bands(report: Report) -> list[FaultBand]:
+    return [
+        FaultBand(
+            name=f"{fault.get('fid', '')} {fault.get('name') or fault.get('kind') or ''}".strip(),
+            intended_ns=fault.get("intended_ns"),
+            effect_ns=fault.get("effect_ns"),
+            heal_ns=fault.get("heal_ns"),
+            intended_end_ns=fault.get("intended_end_ns"),
+            honest=bool(fault.get("honest", True)),
+        )
+        for fault in report.get("faults", [])
+    ]
+
+
+def timeline_data(report: Report, points: Sequence[Point]) -> TimelineData:
+    window = _window(report)
+    if window is not None:
+        points = [point for point in points if window[0] <= point.t_ns <= window[1]]
+    sends = [point for point in points if point.kind == "send_latency"]
+    good = [point for point in sends if (point.label or "").startswith("OK")]
+    bad = [point for point in sends if not (point.label or "").startswith("OK")]
+    rates = {
+        name: _rate(point for point in points if point.kind == kind) for kind, name in RATES.items()
+    }
+    return TimelineData(
+        rates=rates,
+        send_latency=_series(good),
+        failed_sends=_series(bad),
+        faults=fault_bands(report),
+        events=events(report, points),
+        window_ns=window,
+        title=_timeline_title(report),
+    )
+
+
+def events(report: Report, points: Sequence[Point]) -> list[tuple[int, str]]:
+    """What else happened, in order: rungs of faults, new owners, stored offsets that went down."""
+    found = [(point.t_ns, point.label or "") for point in points if point.kind == "event"]
+    drops: dict[tuple[int, str], list[Mapping[str, Any]]] = defaultdict(list)
+    for drop in report.get("offset_drops", []):
+        if drop.get("source", "code43") == "code43":
+            drops[drop["t_ns"] // NS_PER_SECOND, drop["label"]].append(drop)
+    for (_, label), mine in drops.items():
+        lost = sum(drop["from"] - drop["to"] for drop in mine)
+        word = "overwritten" if label == "OVERWRITE" else "restarted"
+        text = f"{word}: {lost:,} offsets less, {_queues(len(mine))}"
+        found.append((min(drop["t_ns"] for drop in mine), text))
+    return sorted(found)
+
+
+def _queues(number: int) -> str:
+    return "1 queue" if number == 1 else f"{number} queues"
+
+
+def _timeline_title(report: Report) -> str:
+    down = [
+        fault["down_seconds"]
+        for fault in report.get("faults", [])
+        if fault.get("down_seconds") is not None
+    ]
+    if not down:
+        return "No outage was observed"
+    again = report["totals"]["dup"]
+    came = f"{again:,} messages came again" if again else "nothing came again"
+    return f"The master was away for {max(down):.1f} s, and {came}"
+
+
+def _window(report: Report) -> tuple[int, int] | None:
+    """From the end of the warm-up to the end: a backlog made before would dwarf all."""
+    window = report.get("window") or {}
+    start, end = window.get("warmup_end_ns"), window.get("end_ns")
+    return None if start is None or end is None else (start, end)
+
+
+def staircases(report: Report, points: Sequence[Point]) -> list[StaircaseData]:
+    """One staircase per queue, those with most duplicates first, at most ``MAX_STAIRCASES``."""
+    curves: dict[QueueKey, dict[str, list[Point]]] = defaultdict(lambda: defaultdict(list))
+    for point in points:
+        if point.kind in OFFSET_SERIES and point.qid is not None:
+            key = QueueKey(point.group or "", point.broker or "", point.topic or "", point.qid)
+            curves[key][point.kind].append(point)
+    duplicates = {
+        QueueKey(row["group"], row["broker"], row["topic"], row["qid"]): row["dup"]
+        for row in report.get("queues", [])
+    }
+    drops: dict[QueueKey, list[tuple[int, float, str]]] = defaultdict(list)
+    for drop in report.get("offset_drops", []):
+        key = QueueKey(drop["group"], drop.get("broker", ""), drop["topic"], drop["qid"])
+        text = f"{drop['label'].lower()}: {drop['from']} → {drop['to']}"
+        for known in curves:
+            same = (known.group, *known[2:]) == (key.group, *key[2:])
+            if same and key.broker in ("", known.broker) and text not in _texts(drops[known]):
+                drops[known].append((drop["t_ns"], float(drop["to"]), text))
+    ordered = sorted(curves, key=lambda key: (-duplicates.get(key, 0), key))
+    return [
+        StaircaseData(
+            group=key.group,
+            queue=key.text,
+            series={kind: _series(found) for kind, found in curves[key].items()},
+            faults=fault_bands(report),
+            drops=drops.get(key, []),
+            window_ns=_window(report),
+            again=duplicates.get(key),
+        )
+        for key in ordered
+        if not key.topic.startswith("%RETRY%") or duplicates.get(key)
+    ][:MAX_STAIRCASES]
+
+
+def _texts(drops: Iterable[tuple[int, float, str]]) -> set[str]:
+    return {text for _, _, text in drops}
+
+
+def cause_time_data(report: Report, points: Sequence[Point]) -> CauseTimeData:
+    """Duplicates per second by report group, in at most ``MAX_BINS`` bins."""
+    mine = [point for point in points if point.kind == "dup_by_group"]
+    if not mine:
+        return CauseTimeData([], {})
+    bins, width = _bins(mine)
+    found: dict[str, list[float]] = {}
+    for point in mine:
+        rates = found.setdefault(point.label or "unattributed", [0.0] * len(bins))
+        rates[_bin(point, bins, width)] += point.value / width
+    ordered: dict[str, list[float]] = {
+        name: found[name] for name in labels.REPORT_GROUPS if name in found
+    }
+    return CauseTimeData(bins, ordered, fault_bands(report))
+
+
+def heat_data(report: Report, points: Sequence[Point]) -> HeatData:
+    """Queues with most duplicates against time; windows begin with their assignment."""
+    mine = [p for p in points if p.kind == "dup_by_queue" and p.qid is not None]
+    if not mine:
+        return HeatData([], [], [])
+    bins, width = _bins(mine)
+    totals: Counter[QueueKey] = Counter()
+    for point in mine:
+        totals[_key(point)] += int(point.value)
+    shown = sorted(totals, key=lambda key: (-totals[key], key))[:MAX_HEAT_QUEUES]
+    rates = {key: [0.0] * len(bins) for key in shown}
+    times: dict[QueueKey, list[float]] = defaultdict(list)
+    for point in mine:
+        key = _key(point)
+        if key in rates:
+            rates[key][_bin(point, bins, width)] += point.value / width
+            times[key].append(point.t_ns / NS_PER_SECOND)
+    several = len({key.group for key in shown}) > 1
+    names = {key: f"{key.group}: {key.text}" if several else key.text for key in shown}
+    return HeatData(
+        [names[key] for key in shown],
+        bins,
+        [rates[key] for key in shown],
+        _outlines(report, times, names, width),
+    )
+
+
+def _outlines(
+    report: Report,
+    times: Mapping[QueueKey, Sequence[float]],
+    names: Mapping[QueueKey, str],
+    width: float,
+) -> list[tuple[str, float, float]]:
+    found = []
+    for row in report.get("queues", []):
+        key = QueueKey(row["group"], row["broker"], row["topic"], row["qid"])
+        if key not in names:
+            continue
+        starts = sorted(
+            {window["t_ns"] / NS_PER_SECOND for window in row["windows"] if window.get("t_ns")}
+        )
+        for number, start in enumerate(starts):
+            until = starts[number + 1] if number + 1 < len(starts) else float("inf")
+            mine = [at for at in times[key] if start - 1 <= at < until]
+            if mine:
+                found.append((names[key], min(start, *mine), max(mine) + width))
+    return found[:MAX_HEAT_WINDOWS]
+
+
+def _key(point: Point) -> QueueKey:
+    return QueueKey(point.group or "", point.broker or "", point.topic or "", point.qid or 0)
+
+
+def _bins(points: Sequence[Point]) -> tuple[list[float], float]:
+    """Where equal bins of whole seconds begin, one empty one at the end, and their width."""
+    first = min(point.t_ns for point in points) // NS_PER_SECOND
+    last = max(point.t_ns for point in points) // NS_PER_SECOND
+    width = max(1, -(-(last - first + 2) // MAX_BINS))
+    return [float(at) for at in range(first, last + 2, width)], float(width)
+
+
+def _bin(point: Point, bins: Sequence[float], width: float) -> int:
+    at = int((point.t_ns // NS_PER_SECOND - bins[0]) // width)
+    return min(at, len(bins) - 1)
+
+
+def exposure_data(report: Report, points: Sequence[Point]) -> ExposureData:
+    curves: dict[str, list[Point]] = defaultdict(list)
+    for point in points:
+        if point.kind == "exposure":
+            curves[f"{point.group} on {point.broker}"].append(point)
+    ordered = sorted(curves, key=lambda name: (-max(p.value for p in curves[name]), name))
+    return ExposureData(
+        {name: _series(curves[name]) for name in ordered[:MAX_LINES]}, fault_bands(report)
+    )
+
+
+def _rate(points: Iterable[Point]) -> Series:
+    """A rate has a point only where something happened: the seconds between are zero."""
+    known = {point.t_ns: point.value for point in points}
+    if not known:
+        return Series([], [])
+    times = range(min(known), max(known) + 1, NS_PER_SECOND)
+    return Series(times, [known.get(time_ns, 0.0) for time_ns in times])
+
+
+def _series(points: Iterable[Point]) -> Series:
+    ordered = sorted(points, key=lambda point: point.t_ns)
+    return Series([point.t_ns for point in ordered], [point.value for point in ordered])

@@ -1,0 +1,268 @@
+"""``failback report``: from a run folder to ``report.json``, ``summary.md`` and ``report.html``.
+
+:func:`report` does one run, :func:`report_many` several with one engine session. What is written
+comes from one value, the report (schema ``failback.report/1``), and the points for plots;
+:func:`write_outputs` turns those two into files and is the place where a further output is added.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from failback.analytics.analysis.analysis import analyse
+from failback.analytics.analysis.engines.base import Engine
+from failback.analytics.errors import EngineUnavailable, ReportInputError
+from failback.analytics.lake.lake import Lake
+from failback.analytics.report import checks, summary
+from failback.analytics.report.compare import compare_reports
+from failback.analytics.report.document import build_report
+from failback.analytics.report.measures import Row
+from failback.analytics.report.page.figure_data import points_of
+from failback.analytics.report.page.figure_tables import csv_bytes, figure_tables
+from failback.analytics.report.schema import (
+    SCHEMA,
+    check_report,
+    read_report,
+    report_bytes,
+    report_schema,
+)
+from failback.analytics.run.definitions import Wanted
+from failback.analytics.run.run_folder import RunFolder
+from failback.analytics.run.run_source import RunSource, source_at
+
+__all__ = [
+    "ENGINES",
+    "SCHEMA",
+    "ReportPaths",
+    "build_report",
+    "check_report",
+    "read_report",
+    "report",
+    "report_many",
+    "report_schema",
+    "write_outputs",
+]
+
+AUTO_LOCAL_ROWS: Final = 200_000_000
+AUTO_LOCAL_BYTES: Final = 8 << 30
+ENGINES: Final = ("auto", "local", "spark")
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPaths:
+    """Where the outputs of one report are, and what it says."""
+
+    run_dir: Path
+    folder: Path
+    json: Path
+    summary: Path
+    points: Path
+    html: Path | None
+    """``None`` when plotly or jinja2 is not installed."""
+    verdict: str
+    sentence: str
+
+    @property
+    def exit_code(self) -> int:
+        """0 Pass, 1 Fail, 3 Inconclusive."""
+        return checks.EXIT_CODES[self.verdict]
+
+
+def report(run_dir: Path | str, engine: str = "auto", out: Path | str | None = None) -> ReportPaths:
+    """Analyse one run and write its report.
+
+    Args:
+        run_dir: The run folder; a folder without ``closed.json`` can only be Inconclusive.
+        engine: ``local``, ``spark``, or ``auto``: local up to 200 M rows or 8 GB.
+        out: Where to write; ``<run_dir>/report`` by default.
+
+    Raises:
+        ReportInputError: The folder cannot be reported on, or the engine cannot start. Exit code 2.
+    """
+    (paths,) = report_many([run_dir], engine, out)
+    return paths
+
+
+def report_many(
+    run_dirs: Iterable[Path | str | RunSource],
+    engine: str = "auto",
+    out: Path | str | None = None,
+    *,
+    compare: Iterable[Path | str] = (),
+    master: str | None = None,
+    wanted: Wanted | None = None,
+) -> list[ReportPaths]:
+    """Analyse several runs with one Spark session, if Spark it is, and compare them.
+
+    With ``out`` and more than one run each report goes to a folder of its run's id below it.
+
+    Args:
+        run_dirs: The runs to report on. The first one's arm is the baseline of the comparison.
+        engine: As for :func:`report`.
+        out: As for :func:`report`.
+        compare: Further runs to compare with: a ``report.json``, or a run folder, whose report is
+            made where there is none.
+        master: Spark's master; ``FAILBACK_SPARK_MASTER`` by default. Naming a cluster makes
+            ``auto`` take it.
+        wanted: What counts as the same message, and when; also for runs of ``compare`` whose
+            report is made.
+
+    Raises:
+        ReportInputError: As for :func:`report`; nothing has been written then.
+    """
+
+    def opened(each: Path | str | RunSource) -> RunSource:
+        source = each if isinstance(each, RunSource) else source_at(each)
+        return source if wanted is None else source.counted_as(wanted)
+
+    sources = [opened(each) for each in run_dirs]
+    several = len(sources) > 1
+    targets = [(each, _target(each.folder, out, several=several)) for each in sources]
+    against: list[Row] = []
+    for path in map(Path, compare):
+        known = path if path.is_file() else path / "report" / "report.json"
+        if not known.exists():
+            made, _ = _built([(opened(path), path / "report")], engine, master=master)[0]
+            known = made.json
+        against.append(read_report(known))
+    return [paths for paths, _ in _built(targets, engine, against, master=master)]
+
+
+def _target(folder: RunFolder, out: Path | str | None, *, several: bool) -> Path:
+    if out is None:
+        return folder.path / "report"
+    return Path(out) / folder.run_id if several else Path(out)
+
+
+def _built(
+    wanted: Sequence[tuple[RunSource, Path]],
+    engine: str,
+    against: Sequence[Row] = (),
+    *,
+    master: str | None = None,
+) -> list[tuple[ReportPaths, Row]]:
+    """Analyse, compare, write. What was analysed before an error is written all the same."""
+    lakes = [source.lake for source, _ in wanted]
+    built: list[tuple[Row, pa.Table]] = []
+    done: list[tuple[ReportPaths, Row]] = []
+    try:
+        with _engines(_choose(engine, lakes, master), lakes, master) as made:
+            for (source, _), each in zip(wanted, made, strict=True):
+                started = time.monotonic()
+                analysis = analyse(source.folder, source.lake, each)
+                document, points = build_report(analysis, each.name)
+                document["timings"]["total"] = round(time.monotonic() - started, 3)
+                built.append((document, points))
+    finally:
+        comparison = compare_reports([document for document, _ in built], against)
+        for (source, target), (document, points) in zip(wanted, built, strict=False):
+            document["compare"] = comparison
+            paths = write_outputs(document, points, target, run_dir=source.folder.path)
+            done.append((paths, document))
+    return done
+
+
+def _choose(engine: str, lakes: Sequence[Lake], master: str | None) -> str:
+    if engine not in ENGINES:
+        raise ReportInputError(f"engine must be one of {', '.join(ENGINES)}, not {engine!r}")
+    if engine != "auto":
+        return engine
+    from failback.analytics.analysis.engines.spark.session import is_cluster, why_not
+
+    rows = max((sum(map(lake.rows, lake.parts)) for lake in lakes), default=0)
+    size = max((lake.bytes for lake in lakes), default=0)
+    remote = any(lake.store.folder is None for lake in lakes)
+    small = rows <= AUTO_LOCAL_ROWS and size <= AUTO_LOCAL_BYTES
+    if small and not (is_cluster(master) and (master or remote)):
+        return "local"
+    return "local" if why_not() else "spark"
+
+
+@contextlib.contextmanager
+def _engines(name: str, lakes: Sequence[Lake], master: str | None) -> Iterator[list[Engine]]:
+    if name == "local":
+        from failback.analytics.analysis.engines.local import LocalEngine
+
+        yield [LocalEngine(lake) for lake in lakes]
+        return
+    from failback.analytics.analysis.engines import spark
+
+    problem = spark.why_not()
+    if problem:
+        raise EngineUnavailable(problem)
+    spark.check_reach(master, [lake.store for lake in lakes])
+    with spark.session(master) as session:
+        yield [spark.SparkEngine(lake, session) for lake in lakes]
+
+
+def write_outputs(document: Row, points: pa.Table, out: Path, *, run_dir: Path) -> ReportPaths:
+    """Check the report and write all outputs; an old report stays until the new one is whole."""
+    content = report_bytes(document)
+    tables = out / "tables"
+    tables.mkdir(parents=True, exist_ok=True)
+    paths = ReportPaths(
+        run_dir=run_dir,
+        folder=out,
+        json=out / "report.json",
+        summary=out / "summary.md",
+        points=out / "figures-data.parquet",
+        html=out / "report.html" if _html_can_be_made() else None,
+        verdict=document["verdict"]["value"],
+        sentence=document["verdict"]["sentence"],
+    )
+    written = {
+        paths.points: _parquet_bytes(points),
+        paths.summary: summary.render(document).encode(),
+        paths.json: content,
+    }
+    rows = points_of(points)
+    for name, table in figure_tables(document, rows).items():
+        written[tables / f"{name}.csv"] = csv_bytes(table)
+        written[tables / f"{name}.parquet"] = _parquet_bytes(table.to_arrow())
+    if paths.html is not None:
+        from failback.analytics.report.page.html import render_html
+
+        written[paths.html] = render_html(document, rows).encode()
+    _replace_all(written)
+    return paths
+
+
+def _html_can_be_made() -> bool:
+    try:
+        import jinja2  # noqa: F401
+        import plotly  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _parquet_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def _replace_all(files: dict[Path, bytes]) -> None:
+    """Write every file under another name, sync, then rename all."""
+    hidden = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in files}
+    try:
+        for path, data in files.items():
+            with hidden[path].open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        for path, temporary in hidden.items():
+            temporary.replace(path)
+    finally:
+        for temporary in hidden.values():
+            temporary.unlink(missing_ok=True)

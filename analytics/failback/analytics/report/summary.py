@@ -1,0 +1,158 @@
+"""The verdict in one sentence, and ``summary.md``: short enough to paste into a ticket. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from failback.analytics.analysis.causes.labels import cause_words
+from failback.analytics.report.measures import Row
+from failback.analytics.run.definitions import words_of
+
+MAX_WINDOWS: Final = 5
+MAX_NAME: Final = 60
+
+
+def sentence(report: Row) -> str:
+    """*"Killing master of pair-0 for 34 s re-delivered 2 913 of 120 004 messages (2.4 %), ..."*"""
+    totals = report["totals"]
+    what = _what_happened(report)
+    dup, distinct = totals["dup"], totals["distinct"]
+    share = "" if not distinct else f" ({100 * dup / distinct:.1f} %)"
+    text = f"{what} re-delivered {number(dup)} of {number(distinct)} messages{share}"
+    hit = sorted((g for g in report["groups"] if g["dup"]), key=lambda g: -g["dup"])
+    if hit:
+        first = hit[0]
+        all_to = "all to" if len(hit) == 1 else "most to"
+        causes = first["causes"] | ({None: first["unattributed"]} if first["unattributed"] else {})
+        main = max(causes, key=lambda cause: causes[cause])
+        mostly = "" if len(causes) == 1 else "mostly "
+        text += f", {all_to} group `{short(first['group'])}`, cause: {mostly}{cause_words(main)}"
+    lost = totals["lost"]
+    text += f"; {'loss not measurable' if lost is None else f'{number(lost)} lost'}"
+    produce = [row["produce_ms"] for row in report["rto"] if row["produce_ms"] is not None]
+    consume = [r["consume_ms"]["max"] for r in report["rto"] if r["consume_ms"]["max"] is not None]
+    if produce:
+        text += f"; produce RTO {max(produce) / 1000:.1f} s"
+    if consume:
+        text += f"; consume RTO {max(consume) / 1000:.1f} s"
+    return text + "."
+
+
+def _what_happened(report: Row) -> str:
+    outages = [fault for fault in report["faults"] if fault["kind"] in ("KILL", "TERM")]
+    if not outages:
+        return "The run"
+    first = outages[0]
+    pair = short((first["victims"] or ["?"])[0].split("/")[0])
+    verb = "Killing" if first["kind"] == "KILL" else "Stopping"
+    down = first["down_seconds"]
+    lasted = "" if down is None else f" for {down:.0f} s"
+    return f"{verb} master of {pair}{lasted}"
+
+
+def number(value: int | None) -> str:
+    """An integer with thin groups of three: ``120 004``; a dash for what is unknown."""
+    return "–" if value is None else f"{value:,}".replace(",", " ")
+
+
+def render(report: Row) -> str:
+    """``summary.md``; under 80 lines whatever the run."""
+    totals, verdict = report["totals"], report["verdict"]
+    experiment, arm = report["experiment"] or report["run"], report["arm"] or "-"
+    lines = [
+        f"# {_name(experiment)} / {_name(arm)}: {verdict['value']}",
+        "",
+        verdict["sentence"].replace("<", "&lt;"),
+        "",
+        *_definition_lines(report),
+        *(
+            f"* {reason['code']}: {_name(reason['detail'], 200)}"
+            for reason in verdict["reasons"][:10]
+        ),
+        *([""] if verdict["reasons"] else []),
+        "| delivered | distinct | duplicates | ratio | after success | lost | wasted s |",
+        "|---|---|---|---|---|---|---|",
+        f"| {number(totals['delivered'])} | {number(totals['distinct'])} | {number(totals['dup'])} "
+        f"| {_value(totals['dup_ratio'])} | {number(totals['dup_after_success'])} "
+        f"| {number(totals['lost'])} | {_value(totals['wasted_seconds'])} |",
+        "",
+        *_cause_lines(report),
+        *_rto_lines(report),
+        *_bound_lines(report),
+        *_window_lines(report),
+        f"run `{_name(report['run'])}` · engine {report['engine']} · "
+        f"evidence `{(report['evidence']['run_sha256'] or 'none')[:16]}`",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _definition_lines(report: Row) -> list[str]:
+    words = words_of(report.get("definitions"))
+    if not words:
+        return []
+    return [f"Counted otherwise than usual, not to be compared: {'; '.join(words)}.", ""]
+
+
+def _cause_lines(report: Row) -> list[str]:
+    groups = [g for g in report["groups"] if g["dup"]][:10]
+    if not groups:
+        return ["No message was delivered again, except wanted retries.", ""]
+    causes = sorted({cause for g in groups for cause in g["causes"]})[:12]
+    lines = ["| group | " + " | ".join(causes) + " | unattributed |"]
+    lines.append("|---" * (len(causes) + 2) + "|")
+    for g in groups:
+        cells = [number(g["causes"].get(cause, 0)) for cause in causes]
+        lines.append(f"| {_name(g['group'])} | {' | '.join([*cells, number(g['unattributed'])])} |")
+    return [*lines, ""]
+
+
+def _rto_lines(report: Row) -> list[str]:
+    lines = [
+        f"RTO of {row['fid']} ({_name(row['broker'] or '?')}): produce {_ms(row['produce_ms'])}, "
+        f"consume {_ms(row['consume_ms']['max'])} at most, first repeat "
+        f"{_ms(row['ttfr_kill_ms'])} after the kill."
+        for row in report["rto"][:5]
+    ]
+    return [*lines, ""] if lines else []
+
+
+def _bound_lines(report: Row) -> list[str]:
+    lines = [
+        f"Bound of {row['fid']} for {_name(row['group'])}: {number(row['observed'])} of at most "
+        f"{number(row['bound'])} ({row['formula']}){' **exceeded**' if row['exceeded'] else ''}"
+        for row in report["bounds"][:5]
+    ]
+    return [*lines, ""] if lines else []
+
+
+def _window_lines(report: Row) -> list[str]:
+    windows = [(q, w) for q in report["queues"] for w in q["windows"]]
+    windows.sort(key=lambda pair: -pair[1]["size"])
+    lines = [
+        f"* {_name(q['topic'])} {_name(q['broker'])}/{q['qid']}: offsets {w['lo']}..{w['hi'] - 1} "
+        f"({number(w['size'])}), {w['cause'] or 'unattributed'}"
+        for q, w in windows[:MAX_WINDOWS]
+    ]
+    return ["Delivered again:", *lines, ""] if lines else []
+
+
+def _ms(value: float | None) -> str:
+    return "never" if value is None else f"{value / 1000:.1f} s"
+
+
+def _value(value: Any) -> str:
+    return "–" if value is None else str(value)
+
+
+def short(text: str, limit: int = MAX_NAME) -> str:
+    """A name from outside, on one line and not too long."""
+    plain = " ".join(str(text).split()).replace("`", "'")
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def _name(text: str, limit: int = MAX_NAME) -> str:
+    """The same, with nothing in it that is Markdown or HTML."""
+    plain = short(text, limit)
+    for sign in "\\|[]>":
+        plain = plain.replace(sign, f"\\{sign}")
+    return plain.replace("<", "&lt;")

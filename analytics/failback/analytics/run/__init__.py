@@ -1,0 +1,1 @@
+"""A run as the analysis reads it: folder, documents, history, clocks, epochs."""

@@ -1,0 +1,152 @@
+"""Where a run's documents and rows are: in one run folder, or apart.
+
+A run folder has both. The rows alone may be in a lake that a collector filled; its ``run.json`` and
+``closed.json`` are then given from a folder, else found in the lake under ``_runs/run=<id>/``, else
+made from the rows: such a report knows no plan and no drain, and says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.compute as pc
+
+from failback.analytics.errors import ReportInputError, StoreUnusable
+from failback.analytics.lake.catalogue import CHANGED, CLOSED, mark_name
+from failback.analytics.lake.lake import Lake, open_lake
+from failback.analytics.lake.store import LakeStore, open_store
+from failback.analytics.run.definitions import Wanted
+from failback.analytics.run.run_folder import (
+    CLOSED_SCHEMA,
+    RUN_SCHEMA,
+    Evidence,
+    RunFolder,
+    groups_of,
+    read_run_folder,
+    segments_contradicted,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunSource:
+    """One run to report on."""
+
+    folder: RunFolder
+    lake: Lake
+
+    def counted_as(self, wanted: Wanted) -> RunSource:
+        """The same run by other definitions. Raises ``ReportInputError``."""
+        definitions = wanted.of_run(self.folder.zero_wall_ns)
+        return replace(self, folder=replace(self.folder, definitions=definitions))
+
+
+def source_at(run_dir: Path | str) -> RunSource:
+    """The run of a run folder, documents and rows."""
+    folder = read_run_folder(Path(run_dir))
+    return RunSource(folder, open_lake(folder.lake, folder.run_id))
+
+
+def source_in_lake(
+    lake: Path | str, run: str | None = None, documents: Path | None = None
+) -> RunSource:
+    """A run whose rows are in a lake.
+
+    Args:
+        lake: A folder or a URI.
+        run: The run's id; that of ``documents`` by default.
+        documents: A run folder with ``run.json``; its own lake is not looked at.
+
+    Raises:
+        ReportInputError: There are no rows of the run, or its documents cannot be read.
+    """
+    store = open_store(lake)
+    given = read_run_folder(documents) if documents is not None else None
+    named = run or (given.run_id if given else None)
+    if named is None:
+        raise ReportInputError(f"{store}: name a run of it: --run ID")
+    if given is not None and given.run_id != named:
+        raise ReportInputError(f"is of run {given.run_id}, not {named}", documents)
+    store.check()
+    found = open_lake(store, named)
+    if not any(found.parts.values()) and not found.unreadable:
+        raise ReportInputError(f"{store} has no rows of run {named}")
+    return RunSource(given or _documents_in(store, found), found)
+
+
+def _documents_in(store: LakeStore, lake: Lake) -> RunFolder:
+    run = _document(store, lake.run, "run.json")
+    closed = _document(store, lake.run, "closed.json")
+    if run is None:
+        run = _run_from_rows(lake)
+    if closed is None:
+        closed = _closed_from_mark(store, lake.run)
+    contradicted = segments_contradicted(_lines(store, mark_name(lake.run, CHANGED)))
+    evidence = Evidence(None, 0, contradicted, ())
+    return RunFolder(Path(f"report-{lake.run}"), run, closed, evidence, groups_of(run))
+
+
+def _document(store: LakeStore, run: str, name: str) -> dict[str, Any] | None:
+    where = f"_runs/run={run}/{name}"
+    try:
+        content = json.loads(store.read(where))
+    except FileNotFoundError:
+        return None
+    except StoreUnusable:
+        raise
+    except (OSError, ValueError) as error:
+        raise ReportInputError(f"cannot be read: {error}", f"{store}/{where}") from error
+    wanted = RUN_SCHEMA if name == "run.json" else CLOSED_SCHEMA
+    if not isinstance(content, dict) or content.get("schema", wanted) != wanted:
+        raise ReportInputError(f"is not of schema {wanted}", f"{store}/{where}")
+    return content
+
+
+def _lines(store: LakeStore, name: str) -> Iterator[bytes]:
+    try:
+        yield from store.read(name).splitlines()
+    except FileNotFoundError:
+        return
+
+
+def _closed_from_mark(store: LakeStore, run: str) -> dict[str, Any]:
+    """How far each process got, as the collector was told when the run was closed."""
+    for line in _lines(store, mark_name(run, CLOSED)):
+        procs: Mapping[str, int] = json.loads(line)["procs"]
+        return {"schema": CLOSED_SCHEMA, "procs": dict(procs)}
+    return {}
+
+
+def _run_from_rows(lake: Lake) -> dict[str, Any]:
+    """Zero is the first row of the run by the wall clock; groups are those that were assigned."""
+    first: tuple[int, int] | None = None
+    for table in lake.parts:
+        for chunk in lake.chunks(table, ("wall_ns", "mono_ns")):
+            at = pc.index(chunk.column("wall_ns"), pc.min(chunk.column("wall_ns"))).as_py()
+            here = (chunk.column("wall_ns")[at].as_py(), chunk.column("mono_ns")[at].as_py())
+            first = here if first is None else min(first, here)
+    wall, mono = first or (0, 0)
+    members: dict[tuple[str, str], set[int]] = {}
+    for row in lake.records("assign"):
+        members.setdefault((row["grp"], row["ptopic"]), set()).add(row["inc"])
+    return {
+        "schema": RUN_SCHEMA,
+        "run": lake.run,
+        "zero": {"wall_ns": wall, "mono_ns": mono},
+        "groups": [
+            {"name": group, "topic": topic, "members": len(procs)}
+            for (group, topic), procs in sorted(members.items())
+            if not topic.startswith("%RETRY%")
+        ],
+    }
+
+
+def put_documents(store: LakeStore, folder: RunFolder) -> None:
+    """Copy ``run.json`` and ``closed.json`` of a run folder into the lake that has its rows."""
+    for name, content in (("run.json", folder.run), ("closed.json", folder.closed)):
+        if content:
+            text = json.dumps(content, ensure_ascii=False).encode()
+            store.write(f"_runs/run={folder.run_id}/{name}", text)

@@ -1,0 +1,1 @@
+"""What the collector and the dashboard share as web servers."""

@@ -1,0 +1,1 @@
+"""What the benchmarks of the analytics share: synthetic runs, the race of engines, meters."""
