@@ -5,7 +5,8 @@
 
 ``generate`` writes a whole run folder (see ``tests.benchmarks.analytics.synthetic``). ``run``
 alternates the engines of ``tests.benchmarks.analytics.engine_race``, takes the least CPU time of
-each, checks every answer against the truth and prints figures and ratios; exit code 1 on a wrong answer.
+each, checks every answer against the truth and prints figures and ratios; exit code 1 on a wrong
+answer.
 """
 
 from __future__ import annotations

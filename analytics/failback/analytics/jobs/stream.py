@@ -4,9 +4,9 @@
 
 Each trigger reads the segments that are new in ``table=deliver``, keeps per (grp, broker, ptopic,
 qid) which offsets were delivered (:mod:`failback.analytics.analysis.counting.live`), and writes the
-totals of all queues since the beginning to ``OUT/totals.json``, whole or not at all. So a segment that comes late
-or out of order counts, and a trigger that is done again after a crash changes nothing. A run that
-is being read must not be compacted: its rows would be new files.
+totals of all queues since the beginning to ``OUT/totals.json``, whole or not at all. So a segment
+that comes late or out of order counts, and a trigger that is done again after a crash changes
+nothing. A run that is being read must not be compacted: its rows would be new files.
 """
 
 from __future__ import annotations

@@ -1,1 +1,0 @@
-"""What the benchmarks of the analytics share: synthetic runs, the race of engines, meters."""
