@@ -41,7 +41,7 @@ from tests.benchmarks.broker.proc import machine
 from tests.benchmarks.broker.scale import GIB, SCALES, Scale
 from tests.benchmarks.broker.table import in_short
 from tests.benchmarks.documents import Table, with_figures
-from tests.support.apache import server_home
+from tests.support.java.apache import server_home
 
 COMMAND: Final = "make bench-broker"
 CELLS: Final = (

@@ -30,8 +30,8 @@ import msgspec
 
 from failback.protocol.headers import SendMessageRequestHeaderV2, envelope_decoder
 from tests.benchmarks.loadgen import _split_frame
-from tests.support.ports import free_port_block
-from tests.support.processes import ROOT, SOURCES
+from tests.support.net.ports import free_port_block
+from tests.support.processes.child_process import ROOT, SOURCES
 
 CELLS = ((1, 1), (1, 16), (1, 64), (16, 1), (64, 1))
 READY = "boot success"

@@ -17,8 +17,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.support.cause_catalogue import NOT_PROVOKED, RUNS, named
-from tests.support.cause_runs import Labelled, carry_out
+from tests.support.chaos.cause_catalogue import NOT_PROVOKED, RUNS, named
+from tests.support.chaos.cause_runs import Labelled, carry_out
 
 
 def main() -> int:

@@ -31,7 +31,7 @@ from failback.client.model import ConsumeFrom, ConsumeResult, Message  # noqa: E
 from failback.client.producer.producer import Producer  # noqa: E402
 from failback.protocol.message import MessageExt  # noqa: E402
 from failback.protocol.route import TopicConfig  # noqa: E402
-from tests.support.cluster_processes import ClusterProcesses  # noqa: E402
+from tests.support.brokers.cluster_processes import ClusterProcesses  # noqa: E402
 
 TOPIC = "bench"
 QUEUES = 8

@@ -27,7 +27,7 @@ from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess, see_names
-from tests.support.operator_process import OperatorProcess, is_true, operator_identity
+from tests.support.operator.operator_process import OperatorProcess, is_true, operator_identity
 
 REST_SECONDS = 60.0
 QUIET_SECONDS = 150.0

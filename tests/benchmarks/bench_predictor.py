@@ -16,8 +16,8 @@ import tempfile
 from pathlib import Path
 from types import FrameType
 
-from tests.support.grid_runs import GridRuns
-from tests.support.predictor_grid import (
+from tests.support.analytics.grid_runs import GridRuns
+from tests.support.analytics.predictor_grid import (
     KEPT,
     REPETITIONS,
     SETTINGS,

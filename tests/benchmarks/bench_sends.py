@@ -19,7 +19,7 @@ from pathlib import Path
 
 from failback.broker.native import kernels
 from tests.benchmarks.loadgen import FIRST_OPAQUE, _split_frame
-from tests.support.broker_lab import broker_lab
+from tests.support.brokers.broker_lab import broker_lab
 
 READS = (1, 16, 64)
 

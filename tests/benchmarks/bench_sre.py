@@ -34,14 +34,14 @@ from failback.client.consumelog.upload.lake_files import arrow_table
 from failback.client.consumelog.upload.segments import SEGMENT_KEY, Segment, segments_of
 from failback.client.consumelog.writer import ConsumeLog
 from tests.benchmarks import dashboard_pages, exporter_rate
-from tests.support.collector_lab import (
+from tests.support.analytics.collector_lab import (
     CollectorLab,
     check_lake,
     running_collector,
     uploads_of,
     write_log,
 )
-from tests.support.consumelog import begin
+from tests.support.clients.consumelog import begin
 
 RUN = "bench"
 PARTS = ("collector", "dashboard", "exporter")

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from playwright.sync_api import Page, sync_playwright
 
-from tests.support.browser import ARGUMENTS, chromium
-from tests.support.dashboard_lab import RUN, running_dashboard
+from tests.support.dashboard.browser import ARGUMENTS, chromium
+from tests.support.dashboard.dashboard_lab import RUN, running_dashboard
 
 LOADS = 7
 SECONDS = 3600

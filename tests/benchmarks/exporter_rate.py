@@ -16,10 +16,14 @@ from typing import Any
 
 from failback.client.admin.admin import AdminClient
 from failback.protocol.route import TopicConfig
-from tests.support.apache import Broker, NameServer
-from tests.support.polling import wait_until
-from tests.support.ports import free_port
-from tests.support.processes import TestProcess, failback_command, failback_environment
+from tests.support.common.polling import wait_until
+from tests.support.java.apache import Broker, NameServer
+from tests.support.net.ports import free_port
+from tests.support.processes.child_process import (
+    TestProcess,
+    failback_command,
+    failback_environment,
+)
 
 SCRAPES = 20
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from failback.analytics.analysis.engines.spark import why_not
-from tests.support.demo_run import Demo, run_demo
-from tests.support.exposure_watch import Look, watched_runs
+from tests.e2e.demo_run import Demo, run_demo
+from tests.e2e.exposure_watch import Look, watched_runs
 
 
 @pytest.fixture(scope="session")

@@ -19,11 +19,17 @@ from playwright.sync_api import Browser, Page, Route, sync_playwright
 from failback.analytics.dashboard.sources.sources import ask_runtime
 from failback.cli.bundled import bundled
 from failback.client.admin.admin import AdminClient
-from tests.support.browser import ARGUMENTS, chromium
-from tests.support.dashboard_lab import MESSAGE, OTHER_RUN, RUN, DashboardLab, running_dashboard
-from tests.support.demo_run import run_command
-from tests.support.ingest_lab import OPEN_RUN, WHOLE_RUN, filled_collector, options_of
-from tests.support.polling import SCALE, wait_until
+from tests.e2e.demo_run import run_command
+from tests.support.analytics.ingest_lab import OPEN_RUN, WHOLE_RUN, filled_collector, options_of
+from tests.support.common.polling import SCALE, wait_until
+from tests.support.dashboard.browser import ARGUMENTS, chromium
+from tests.support.dashboard.dashboard_lab import (
+    MESSAGE,
+    OTHER_RUN,
+    RUN,
+    DashboardLab,
+    running_dashboard,
+)
 
 pytestmark = pytest.mark.e2e
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.browser import check_page, offline_page
-from tests.support.brute_force import BruteForce
-from tests.support.demo_checks import check_handover, check_stay
-from tests.support.demo_run import ARMS, Demo, run_command
-from tests.support.leftovers import processes_of
+from tests.e2e.brute_force import BruteForce
+from tests.e2e.demo_checks import check_handover, check_stay
+from tests.e2e.demo_run import ARMS, Demo, run_command
+from tests.support.dashboard.browser import check_page, offline_page
+from tests.support.processes.leftovers import processes_of
 
 pytestmark = pytest.mark.e2e
 

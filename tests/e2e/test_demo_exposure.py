@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.demo_run import Demo, run_demo
-from tests.support.exposure_checks import agreement, risks_while_away
-from tests.support.exposure_watch import Look, watched_runs
+from tests.e2e.demo_run import Demo, run_demo
+from tests.e2e.exposure_checks import agreement, risks_while_away
+from tests.e2e.exposure_watch import Look, watched_runs
 
 pytestmark = pytest.mark.e2e
 

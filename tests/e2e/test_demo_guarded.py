@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.brute_force import BruteForce
-from tests.support.demo_checks import GROUP, TOPIC, check_stay
-from tests.support.demo_run import run_demo
+from tests.e2e.brute_force import BruteForce
+from tests.e2e.demo_checks import GROUP, TOPIC, check_stay
+from tests.e2e.demo_run import run_demo
 
 pytestmark = pytest.mark.e2e
 

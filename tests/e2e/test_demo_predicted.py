@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.demo_run import ARMS, Demo, run_command
+from tests.e2e.demo_run import ARMS, Demo, run_command
 
 pytestmark = pytest.mark.e2e
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache import server_home
-from tests.support.brute_force import BruteForce
-from tests.support.demo_checks import check_handover, check_stay
-from tests.support.demo_run import run_demo
-from tests.support.leftovers import processes_of
+from tests.e2e.brute_force import BruteForce
+from tests.e2e.demo_checks import check_handover, check_stay
+from tests.e2e.demo_run import run_demo
+from tests.support.java.apache import server_home
+from tests.support.processes.leftovers import processes_of
 
 
 @pytest.mark.java

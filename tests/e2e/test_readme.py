@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tests.support.demo_run import run_command
-from tests.support.processes import ROOT
+from tests.e2e.demo_run import run_command
+from tests.support.processes.child_process import ROOT
 
 pytestmark = pytest.mark.e2e
 

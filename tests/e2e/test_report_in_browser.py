@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.report.page.html import render_html
-from tests.support.browser import check_page, offline_page
-from tests.support.sample_report import compared_report, sample_points, sample_report
+from tests.support.analytics.sample_report import compared_report, sample_points, sample_report
+from tests.support.dashboard.browser import check_page, offline_page
 
 pytestmark = pytest.mark.e2e
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.image_lab import (
+from tests.images.image_lab import (
     HOME,
     USER,
     Container,
@@ -22,8 +22,8 @@ from tests.support.image_lab import (
     built_images,
     why_not,
 )
-from tests.support.polling import wait_until
-from tests.support.ports import free_port_block
+from tests.support.common.polling import wait_until
+from tests.support.net.ports import free_port_block
 
 pytestmark = pytest.mark.images
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache import client_home, server_home
-from tests.support.java_lab import Lab
+from tests.support.java.apache import client_home, server_home
+from tests.support.java.java_lab import Lab
 
 
 @pytest.fixture

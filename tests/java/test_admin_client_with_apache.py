@@ -35,9 +35,9 @@ from failback.protocol.route import (
     SubscriptionGroupConfig,
     TopicConfig,
 )
-from tests.support.apache import Broker, mqadmin
-from tests.support.namesrv_process import NamesrvProcess
-from tests.support.polling import SCALE, wait_until
+from tests.support.brokers.namesrv_process import NamesrvProcess
+from tests.support.common.polling import SCALE, wait_until
+from tests.support.java.apache import Broker, mqadmin
 
 pytestmark = pytest.mark.java
 

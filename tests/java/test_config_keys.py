@@ -17,9 +17,9 @@ from failback.operator.engines.catalogue import (
     unknown_key_hint,
 )
 from failback.protocol.errors import BrokerError
-from tests.support.apache import Broker, Engine, client_home, java, server_home
-from tests.support.java_lab import Lab
-from tests.support.polling import SCALE
+from tests.support.common.polling import SCALE
+from tests.support.java.apache import Broker, Engine, client_home, java, server_home
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.java
 

@@ -22,9 +22,9 @@ from failback.protocol.headers import (
 )
 from failback.protocol.message import MessageExt, decode_records
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
-from tests.support.apache import Broker, Engine
-from tests.support.java_lab import Lab
-from tests.support.polling import SCALE
+from tests.support.common.polling import SCALE
+from tests.support.java.apache import Broker, Engine
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.java
 

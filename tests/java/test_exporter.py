@@ -14,8 +14,8 @@ from failback.analytics.exporter.survey import Surveyor
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.route import TopicConfig
-from tests.support.java_lab import Lab
-from tests.support.polling import SCALE
+from tests.support.common.polling import SCALE
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.java
 

@@ -13,10 +13,10 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from failback.client.admin.admin import AdminClient
-from tests.support.apache import NameServer, failed_by, got_by, sent_by
-from tests.support.java_lab import Lab
-from tests.support.polling import SCALE, wait_until
-from tests.support.processes import TestProcess
+from tests.support.common.polling import SCALE, wait_until
+from tests.support.java.apache import NameServer, failed_by, got_by, sent_by
+from tests.support.java.java_lab import Lab
+from tests.support.processes.child_process import TestProcess
 
 pytestmark = pytest.mark.java
 

@@ -7,10 +7,7 @@ import asyncio
 import pytest
 
 from failback.client.admin.admin import AdminClient
-from tests.support.apache import LOG_FILE_BYTES
-from tests.support.java_lab import Lab
-from tests.support.ports import free_port
-from tests.support.replica_lab import (
+from tests.support.brokers.replica_lab import (
     TOPIC,
     end_of,
     eventually,
@@ -21,6 +18,9 @@ from tests.support.replica_lab import (
     send,
     write_store,
 )
+from tests.support.java.apache import LOG_FILE_BYTES
+from tests.support.java.java_lab import Lab
+from tests.support.net.ports import free_port
 
 pytestmark = pytest.mark.java
 

@@ -15,10 +15,10 @@ from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.headers import SendMessageRequestHeader
 from failback.protocol.route import ConsumerData, HeartbeatData, SubscriptionData, TopicConfig
-from tests.support.apache import Broker, Engine, NameServer, client_home, java
-from tests.support.java_lab import Lab
-from tests.support.polling import wait_until
-from tests.support.processes import ROOT, TestProcess
+from tests.support.common.polling import wait_until
+from tests.support.java.apache import Broker, Engine, NameServer, client_home, java
+from tests.support.java.java_lab import Lab
+from tests.support.processes.child_process import ROOT, TestProcess
 
 pytestmark = pytest.mark.java
 

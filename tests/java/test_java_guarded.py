@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from failback.client.admin.admin import AdminClient
-from tests.support.apache import Engine
-from tests.support.java_lab import Lab
-from tests.support.outage import MEANWHILE, Outage
+from tests.support.brokers.master_outage import MEANWHILE, Outage
+from tests.support.java.apache import Engine
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.java
 

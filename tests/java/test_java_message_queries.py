@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache import Answer, Broker, NameServer, mqadmin
-from tests.support.java_lab import Lab
-from tests.support.processes import failback_command, failback_environment
+from tests.support.java.apache import Answer, Broker, NameServer, mqadmin
+from tests.support.java.java_lab import Lab
+from tests.support.processes.child_process import failback_command, failback_environment
 
 pytestmark = pytest.mark.java
 

@@ -16,9 +16,9 @@ from failback.protocol.route import (
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
 )
-from tests.support.apache import LOG_FILE_BYTES, Broker, Engine, got_by, sent_by
-from tests.support.java_lab import Lab
-from tests.support.polling import SCALE, wait_until
+from tests.support.common.polling import SCALE, wait_until
+from tests.support.java.apache import LOG_FILE_BYTES, Broker, Engine, got_by, sent_by
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.java
 

@@ -13,11 +13,11 @@ import pytest
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.route import SubscriptionGroupConfig
-from tests.support.apache import Broker, Engine
-from tests.support.broker_asker import GROUP, PULLED, STORED, Asker, asker
-from tests.support.java_lab import Lab
-from tests.support.polling import SCALE
-from tests.support.serving_rules import Case, combinations, expected
+from tests.support.brokers.request_client import GROUP, PULLED, STORED, Asker, asker
+from tests.support.brokers.serving_rules import Case, combinations, expected
+from tests.support.common.polling import SCALE
+from tests.support.java.apache import Broker, Engine
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.java
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.java.test_java_filters import ENGINES, java_tool, make
-from tests.support.apache import Engine
-from tests.support.java_lab import Lab
-from tests.support.polling import SCALE
+from tests.support.common.polling import SCALE
+from tests.support.java.apache import Engine
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.java
 

@@ -19,11 +19,11 @@ from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import TRANSACTION_COMMIT
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import UNIQ_KEY, MessageExt, pack_host
-from tests.support import mixed_load as mixed
-from tests.support.apache import Broker, Engine, got_by, sent_by
-from tests.support.java_lab import Lab
-from tests.support.mixed_load import Acked, Done, MixedLoad
-from tests.support.polling import SCALE, until, wait_until
+from tests.java import mixed_load as mixed
+from tests.java.mixed_load import Acked, Done, MixedLoad
+from tests.support.common.polling import SCALE, until, wait_until
+from tests.support.java.apache import Broker, Engine, got_by, sent_by
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.java
 _Result = TypeVar("_Result")

@@ -17,7 +17,7 @@ from failback.protocol.codes import RequestCode
 from failback.protocol.errors import BrokerError
 from failback.protocol.headers import SendMessageRequestHeader
 from failback.protocol.route import TopicConfig
-from tests.support.java_lab import Lab
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.java
 

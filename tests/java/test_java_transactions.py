@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from failback.client.admin.admin import AdminClient
-from tests.support.apache import Engine, got_by, sent_by
-from tests.support.java_lab import Lab
-from tests.support.polling import wait_until
-from tests.support.processes import TestProcess
+from tests.support.common.polling import wait_until
+from tests.support.java.apache import Engine, got_by, sent_by
+from tests.support.java.java_lab import Lab
+from tests.support.processes.child_process import TestProcess
 
 pytestmark = pytest.mark.java
 

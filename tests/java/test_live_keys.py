@@ -9,10 +9,10 @@ import pytest
 
 from failback.operator.engines.catalogue import config_keys
 from failback.protocol.codes import ResponseCode
-from tests.support.apache import Broker, Engine, server_home
-from tests.support.broker_asker import SENT, STORED, Asker, asker
-from tests.support.java_lab import Lab
-from tests.support.polling import SCALE
+from tests.support.brokers.request_client import SENT, STORED, Asker, asker
+from tests.support.common.polling import SCALE
+from tests.support.java.apache import Broker, Engine, server_home
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.java
 

@@ -9,7 +9,7 @@ import pytest
 
 from failback.client.admin.admin import AdminClient
 from tests.benchmarks.broker.generator import GeneratorError, LoadGenerator
-from tests.support.java_lab import Lab
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.java
 

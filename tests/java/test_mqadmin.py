@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.admin_shell import AdminShell
-from tests.support.apache import Answer, Broker, NameServer, got_by
-from tests.support.java_lab import Lab
-from tests.support.polling import wait_until
+from tests.support.common.polling import wait_until
+from tests.support.java.admin_shell import AdminShell
+from tests.support.java.apache import Answer, Broker, NameServer, got_by
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.java
 

@@ -17,10 +17,10 @@ from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.headers import GetConsumerStatusRequestHeader
 from failback.protocol.stats import GetConsumerStatusBody
-from tests.support.admin_shell import AdminShell
-from tests.support.apache import Answer, got_by
-from tests.support.java_lab import Lab
-from tests.support.polling import wait_until
+from tests.support.common.polling import wait_until
+from tests.support.java.admin_shell import AdminShell
+from tests.support.java.apache import Answer, got_by
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.java
 

@@ -16,9 +16,9 @@ from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import MessageExt
 from failback.protocol.route import TopicConfig
-from tests.support.apache import Broker
-from tests.support.namesrv_process import NamesrvProcess
-from tests.support.polling import until
+from tests.support.brokers.namesrv_process import NamesrvProcess
+from tests.support.common.polling import until
+from tests.support.java.apache import Broker
 
 pytestmark = pytest.mark.java
 

@@ -10,9 +10,9 @@ import pytest
 from failback.broker.filters.sql92 import compile_filter
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import encode_properties
-from tests.support.apache import java, server_home
-from tests.support.polling import SCALE
-from tests.support.processes import ROOT
+from tests.support.common.polling import SCALE
+from tests.support.java.apache import java, server_home
+from tests.support.processes.child_process import ROOT
 from tests.unit.broker.test_sql92 import MATCHES, MESSAGE, MISMATCHES, REFUSED
 
 pytestmark = pytest.mark.java

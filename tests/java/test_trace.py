@@ -15,9 +15,9 @@ from failback.analytics.trace.run import Written
 from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError
 from failback.protocol.route import TopicConfig
-from tests.support.java_lab import Lab
-from tests.support.polling import SCALE, wait_until
-from tests.support.processes import TestProcess
+from tests.support.common.polling import SCALE, wait_until
+from tests.support.java.java_lab import Lab
+from tests.support.processes.child_process import TestProcess
 
 pytestmark = pytest.mark.java
 

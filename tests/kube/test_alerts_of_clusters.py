@@ -20,14 +20,14 @@ from failback.client.producer.producer import Producer
 from tests.kube.test_diverged import LAST, replicated, write_another
 from tests.kube.test_experiment_life import state_of
 from tests.kube.test_two_masters import operation_is_blocked, stranger
-from tests.support.kube_chaos import CHAOS_ACCOUNT, allow, chaos_account, experiment_text
+from tests.support.chaos.kube_cluster import CHAOS_ACCOUNT, allow, chaos_account, experiment_text
+from tests.support.common.polling import wait_until
+from tests.support.dashboard.prometheus_lab import RULES_FACTOR, Prometheus, watching
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import OperatorProcess, condition_of
-from tests.support.polling import wait_until
-from tests.support.prometheus_lab import RULES_FACTOR, Prometheus, watching
-from tests.support.quick_pair import QuickPair, hasty_operator
+from tests.support.operator.operator_process import OperatorProcess, condition_of
+from tests.support.operator.quick_pair import QuickPair, hasty_operator
 
 pytestmark = pytest.mark.kube
 

@@ -16,7 +16,7 @@ from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import (
+from tests.support.operator.operator_process import (
     OperatorProcess,
     condition_of,
     is_true,

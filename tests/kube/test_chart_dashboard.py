@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from failback.analytics.web.tokens import digest_of, new_token
-from tests.support.chart import CHART, settings
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.polling import wait_until
-from tests.support.processes import ROOT
+from tests.support.operator.chart import CHART, settings
+from tests.support.processes.child_process import ROOT
 
 pytestmark = pytest.mark.kube
 

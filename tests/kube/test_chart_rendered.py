@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from tests.support.chart import CHART, MODES, Object, helm, objects, render, settings
-from tests.support.processes import ROOT
+from tests.support.operator.chart import CHART, MODES, Object, helm, objects, render, settings
+from tests.support.processes.child_process import ROOT
 
 pytestmark = pytest.mark.kube
 

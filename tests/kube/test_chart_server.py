@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.chart import CHART, MODES, objects, render, settings
 from tests.support.kube_lab.api import ApiError
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.processes import ROOT
+from tests.support.operator.chart import CHART, MODES, objects, render, settings
+from tests.support.processes.child_process import ROOT
 
 pytestmark = pytest.mark.kube
 

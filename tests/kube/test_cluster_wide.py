@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.chart import objects, settings
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import CHART, OperatorProcess, is_true
-from tests.support.quick_pair import QUICK, QuickPair
-from tests.support.resources import resource
+from tests.support.operator.chart import objects, settings
+from tests.support.operator.operator_process import CHART, OperatorProcess, is_true
+from tests.support.operator.quick_pair import QUICK, QuickPair
+from tests.support.operator.resources import resource
 
 pytestmark = pytest.mark.kube
 

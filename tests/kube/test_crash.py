@@ -7,13 +7,13 @@ import threading
 import pytest
 
 from tests.kube.test_reconcile import CHILDREN, CLUSTER, NAME_SERVER, create, wait_ready
-from tests.support.canonical import canonical
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.kube_lab.proxy import MisbehavingProxy, Write
-from tests.support.operator_process import OperatorProcess, operator_identity
-from tests.support.polling import wait_until
+from tests.support.operator.canonical_objects import canonical
+from tests.support.operator.operator_process import OperatorProcess, operator_identity
 
 pytestmark = pytest.mark.kube
 

@@ -14,16 +14,16 @@ from functools import partial
 
 import pytest
 
-from tests.support.api_mischief import API_SECONDS, BadAnswers, BadWatches
-from tests.support.cluster_life import SCRIPTS, Change, Life, differences
+from tests.kube.misbehaving_api import API_SECONDS, BadAnswers, BadWatches
+from tests.support.common.polling import SCALE
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.kube_lab.proxy import MisbehavingProxy
-from tests.support.masters_watch import MastersWatch
-from tests.support.operator_killer import OperatorKiller, witnessed_operator
-from tests.support.operator_process import OperatorProcess, operator_identity
-from tests.support.polling import SCALE
+from tests.support.operator.masters_watch import MastersWatch
+from tests.support.operator.operator_killer import OperatorKiller, witnessed_operator
+from tests.support.operator.operator_process import OperatorProcess, operator_identity
+from tests.support.operator.scripted_clusters import SCRIPTS, Change, Life, differences
 
 pytestmark = pytest.mark.kube
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 import pytest
 
+from tests.kube.rarer_changes import RARER
 from tests.kube.test_crash_lives import LIFE_SECONDS, check_same, killed, live, undisturbed
-from tests.support.cluster_life import Change
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_killer import Kill
-from tests.support.rarer_life import RARER
+from tests.support.operator.operator_killer import Kill
+from tests.support.operator.scripted_clusters import Change
 
 pytestmark = [pytest.mark.kube, pytest.mark.soak]
 

@@ -13,7 +13,7 @@ from failback.operator.schema.decoding import KINDS, decode
 from tests.support.kube_lab.api import ApiError
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
-from tests.support.rule_cases import BASES
+from tests.support.operator.rule_cases import BASES
 
 pytestmark = pytest.mark.kube
 

@@ -10,7 +10,7 @@ from failback.operator.schema.crds import plural_of
 from failback.operator.schema.decoding import validate
 from tests.support.kube_lab.api import ApiError
 from tests.support.kube_lab.namespaces import Namespace
-from tests.support.rule_cases import CASES, Case
+from tests.support.operator.rule_cases import CASES, Case
 
 pytestmark = pytest.mark.kube
 

@@ -10,14 +10,14 @@ import pytest
 from failback.analytics.dashboard.settings import DashboardSettings
 from failback.analytics.dashboard.sources.kube_clusters import KubeReader, notes_of
 from failback.client.admin.admin import AdminClient
-from tests.support.dashboard_lab import DashboardLab, running_dashboard
+from tests.support.common.polling import wait_until
+from tests.support.dashboard.dashboard_lab import DashboardLab, running_dashboard
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Identity, Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.lived_cluster import GROUP, TOPIC, LivedCluster
-from tests.support.operator_process import chart_rules, operator
-from tests.support.polling import wait_until
-from tests.support.rights import rights_of, without
+from tests.support.operator.operator_process import chart_rules, operator
+from tests.support.operator.real_cluster import GROUP, TOPIC, LivedCluster
+from tests.support.operator.rights import rights_of, without
 
 pytestmark = pytest.mark.kube
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import OperatorProcess, is_true, operator_identity
-from tests.support.quick_pair import QUICK, QuickPair
-from tests.support.resources import resource
+from tests.support.operator.operator_process import OperatorProcess, is_true, operator_identity
+from tests.support.operator.quick_pair import QUICK, QuickPair
+from tests.support.operator.resources import resource
 
 pytestmark = pytest.mark.kube
 

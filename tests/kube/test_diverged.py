@@ -14,8 +14,8 @@ from failback.client.producer.producer import Producer
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import condition_of, operator
-from tests.support.quick_pair import QUICK, QuickPair
+from tests.support.operator.operator_process import condition_of, operator
+from tests.support.operator.quick_pair import QUICK, QuickPair
 
 pytestmark = pytest.mark.kube
 

@@ -21,20 +21,20 @@ from failback.chaos.targets.kube.target import KubernetesTarget
 from failback.operator.render.context import kubernetes_context
 from failback.operator.render.objects import render
 from failback.operator.schema.decoding import decode
-from tests.support.apache import LOG_FILE_BYTES, server_home
-from tests.support.kube_chaos import (
+from tests.support.chaos.kube_cluster import (
     CHAOS_ACCOUNT,
     allow,
     experiment_text,
     say_conditions,
     target_of,
 )
+from tests.support.common.polling import wait_until
+from tests.support.java.apache import LOG_FILE_BYTES, server_home
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.polling import wait_until
-from tests.support.ports import free_port_block
-from tests.support.processes import failback_command, failback_environment
+from tests.support.net.ports import free_port_block
+from tests.support.processes.child_process import failback_command, failback_environment
 
 pytestmark = pytest.mark.kube
 

@@ -12,13 +12,13 @@ import pytest
 
 from failback.client.admin.admin import AdminClient
 from tests.kube.test_experiment_mission import open_entries, over
-from tests.support.kube_chaos import TIME_SCALE, allow, chaos_account, experiment_text
+from tests.support.chaos.kube_cluster import TIME_SCALE, allow, chaos_account, experiment_text
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import condition_of, is_true, operator
-from tests.support.polling import wait_until
+from tests.support.operator.operator_process import condition_of, is_true, operator
 
 pytestmark = pytest.mark.kube
 

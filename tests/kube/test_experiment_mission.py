@@ -11,11 +11,11 @@ from ruamel.yaml import YAML
 
 from failback.analytics.report.status_summary import status_of
 from failback.cli.bundled import bundled
-from tests.support.kube_chaos import allow, chaos_account
+from tests.support.chaos.kube_cluster import allow, chaos_account
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import condition_of, is_true, operator
+from tests.support.operator.operator_process import condition_of, is_true, operator
 
 pytestmark = pytest.mark.kube
 

@@ -16,7 +16,7 @@ from failback.chaos.cluster.view import Member, ProcessState
 from failback.chaos.errors import GuardRefused, NotHealed, TargetError
 from failback.chaos.targets.kube.lease import KubeLease
 from failback.chaos.targets.kube.target import KubernetesTarget
-from tests.support.kube_chaos import (
+from tests.support.chaos.kube_cluster import (
     allow,
     experiment_text,
     is_ready,
@@ -24,10 +24,10 @@ from tests.support.kube_chaos import (
     set_up_cluster,
     target_of,
 )
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.polling import wait_until
-from tests.support.processes import failback_command, failback_environment
+from tests.support.processes.child_process import failback_command, failback_environment
 
 pytestmark = pytest.mark.kube
 

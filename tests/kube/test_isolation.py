@@ -15,17 +15,17 @@ import pytest
 
 from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import FailbackError
+from tests.support.common.polling import SCALE, wait_until
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.kube_lab.proxy import MisbehavingProxy, Rule
-from tests.support.lived_cluster import LivedCluster, unchanged_lives
-from tests.support.operator_process import OperatorProcess, chart_rules, is_true, operator
-from tests.support.polling import SCALE, wait_until
-from tests.support.ports import free_port
-from tests.support.quick_pair import QUICK
-from tests.support.resources import resource
+from tests.support.net.ports import free_port
+from tests.support.operator.operator_process import OperatorProcess, chart_rules, is_true, operator
+from tests.support.operator.quick_pair import QUICK
+from tests.support.operator.real_cluster import LivedCluster, unchanged_lives
+from tests.support.operator.resources import resource
 
 pytestmark = pytest.mark.kube
 

@@ -11,10 +11,10 @@ from failback.client.admin.admin import AdminClient
 from failback.operator.render.context import kubernetes_context
 from failback.operator.render.objects import render
 from failback.operator.schema.decoding import decode
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.polling import wait_until
 
 pytestmark = pytest.mark.kube
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import ApiError, Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
-from tests.support.polling import wait_until
 
 pytestmark = pytest.mark.kube
 

@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 import aiohttp
 import pytest
 
+from tests.support.common.polling import until
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.kubeconfig import read_kubeconfig
 from tests.support.kube_lab.namespaces import Identity, Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.polling import until
 
 pytestmark = pytest.mark.kube
 

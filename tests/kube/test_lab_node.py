@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import ApiError, Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.polling import wait_until
 
 pytestmark = pytest.mark.kube
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from tests.support.common.polling import SCALE, wait_until
 from tests.support.kube_lab.api import Api, ApiError, Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.proxy import MisbehavingProxy, Write
-from tests.support.polling import SCALE, wait_until
-from tests.support.processes import ROOT
+from tests.support.processes.child_process import ROOT
 
 pytestmark = pytest.mark.kube
 

@@ -17,23 +17,23 @@ import pytest
 
 from failback.operator.render.broker import REGISTERED_GATE
 from tests.kube.test_experiment_mission import report_of
-from tests.support.foreign_broker import ForeignBroker
-from tests.support.kube_chaos import allow, chaos_account, experiment_text
+from tests.support.chaos.kube_cluster import allow, chaos_account, experiment_text
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Api, Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.kube_lab.proxy import MisbehavingProxy
-from tests.support.operator_process import (
+from tests.support.operator.foreign_broker import ForeignBroker
+from tests.support.operator.operator_process import (
     OperatorProcess,
     chart_rules,
     condition_of,
     is_true,
     operator_identity,
 )
-from tests.support.optional_kinds import OPTIONAL, SETTINGS, names_of, optional_kinds
-from tests.support.polling import wait_until
-from tests.support.rights import Right, asked, rights_of, without
+from tests.support.operator.optional_kinds import OPTIONAL, SETTINGS, names_of, optional_kinds
+from tests.support.operator.rights import Right, asked, rights_of, without
 
 pytestmark = pytest.mark.kube
 

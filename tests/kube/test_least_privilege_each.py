@@ -14,14 +14,14 @@ from functools import partial
 
 import pytest
 
-from tests.support.errands import ERRANDS
-from tests.support.forfeit import forfeit
+from tests.kube.missing_right import forfeit
+from tests.kube.rights_in_use import ERRANDS
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import chart_rules
-from tests.support.optional_kinds import SETTINGS, optional_kinds
-from tests.support.rights import Right, rights_of
+from tests.support.operator.operator_process import chart_rules
+from tests.support.operator.optional_kinds import SETTINGS, optional_kinds
+from tests.support.operator.rights import Right, rights_of
 
 pytestmark = pytest.mark.kube
 

@@ -12,13 +12,13 @@ from failback.client.model import Message
 from failback.client.producer.producer import Producer
 from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import FailbackError
+from tests.support.common.polling import SCALE, wait_until
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.lived_cluster import GROUP, TOPIC, LivedCluster, unchanged_lives
-from tests.support.operator_process import condition_of, is_true, operator
-from tests.support.polling import SCALE, wait_until
+from tests.support.operator.operator_process import condition_of, is_true, operator
+from tests.support.operator.real_cluster import GROUP, TOPIC, LivedCluster, unchanged_lives
 
 pytestmark = pytest.mark.kube
 

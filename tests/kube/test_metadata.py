@@ -9,14 +9,14 @@ import msgspec
 import pytest
 
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import condition_of, is_true, operator
-from tests.support.polling import wait_until
-from tests.support.quick_pair import QUICK, QuickPair
-from tests.support.resources import resource
+from tests.support.operator.operator_process import condition_of, is_true, operator
+from tests.support.operator.quick_pair import QUICK, QuickPair
+from tests.support.operator.resources import resource
 
 pytestmark = pytest.mark.kube
 

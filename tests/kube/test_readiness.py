@@ -6,10 +6,10 @@ import urllib.error
 
 import pytest
 
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.proxy import MisbehavingProxy
-from tests.support.operator_process import OperatorProcess, operator_identity
-from tests.support.polling import wait_until
+from tests.support.operator.operator_process import OperatorProcess, operator_identity
 
 pytestmark = pytest.mark.kube
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import OperatorProcess, condition_of, is_true, operator
-from tests.support.polling import wait_until
+from tests.support.operator.operator_process import OperatorProcess, condition_of, is_true, operator
 
 pytestmark = pytest.mark.kube
 

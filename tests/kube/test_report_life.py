@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from failback.analytics.analysis.engines.spark import why_not
-from tests.support.cases import CASES
+from tests.support.analytics.cases import CASES
+from tests.support.analytics.run_builder import merged
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import condition_of, operator
-from tests.support.polling import wait_until
-from tests.support.run_builder import merged
+from tests.support.operator.operator_process import condition_of, operator
 
 pytestmark = pytest.mark.kube
 

@@ -20,11 +20,11 @@ from failback.client.producer.producer import Producer
 from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import MessageExt
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.lived_cluster import GROUP, TOPIC, LivedCluster
-from tests.support.operator_process import is_true, operator
-from tests.support.polling import wait_until
+from tests.support.operator.operator_process import is_true, operator
+from tests.support.operator.real_cluster import GROUP, TOPIC, LivedCluster
 
 pytestmark = pytest.mark.kube
 

@@ -20,11 +20,11 @@ from failback.client.model import ConsumeFrom, ConsumeResult, Message
 from failback.client.producer.producer import Producer
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import MessageExt
+from tests.support.common.polling import wait_until
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import OperatorProcess, condition_of, operator
-from tests.support.polling import wait_until
-from tests.support.quick_pair import QUICK, QuickPair
+from tests.support.operator.operator_process import OperatorProcess, condition_of, operator
+from tests.support.operator.quick_pair import QUICK, QuickPair
 
 pytestmark = pytest.mark.kube
 

@@ -12,10 +12,10 @@ from failback.protocol.errors import FailbackError
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.masters_watch import MastersWatch
-from tests.support.operator_process import condition_of
-from tests.support.quick_pair import QuickPair, hasty_operator
-from tests.support.resources import resource
+from tests.support.operator.masters_watch import MastersWatch
+from tests.support.operator.operator_process import condition_of
+from tests.support.operator.quick_pair import QuickPair, hasty_operator
+from tests.support.operator.resources import resource
 
 pytestmark = pytest.mark.kube
 

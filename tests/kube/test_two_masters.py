@@ -14,12 +14,16 @@ from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.operator_process import OperatorProcess, condition_of, operator
-from tests.support.ports import free_port_block
-from tests.support.processes import TestProcess, failback_command, failback_environment
-from tests.support.quick_pair import QUICK, SCALE, QuickPair
-from tests.support.resources import resource
-from tests.support.witnessed_operator import CHANGING
+from tests.support.net.ports import free_port_block
+from tests.support.operator.operator_process import OperatorProcess, condition_of, operator
+from tests.support.operator.quick_pair import QUICK, SCALE, QuickPair
+from tests.support.operator.resources import resource
+from tests.support.operator.witnessed_operator import CHANGING
+from tests.support.processes.child_process import (
+    TestProcess,
+    failback_command,
+    failback_environment,
+)
 
 pytestmark = pytest.mark.kube
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from failback.operator.kubernetes.api import MANAGER
-from tests.support.canonical import canonical
+from tests.kube.previous_release import NAMESPACE, PREVIOUS, SPEC, previous_objects
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-from tests.support.lived_cluster import LivedCluster, unchanged_lives
-from tests.support.operator_process import is_true, operator
-from tests.support.previous_release import NAMESPACE, PREVIOUS, SPEC, previous_objects
-from tests.support.quick_pair import QUICK
+from tests.support.operator.canonical_objects import canonical
+from tests.support.operator.operator_process import is_true, operator
+from tests.support.operator.quick_pair import QUICK
+from tests.support.operator.real_cluster import LivedCluster, unchanged_lives
 
 pytestmark = pytest.mark.kube
 

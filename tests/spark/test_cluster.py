@@ -22,11 +22,11 @@ from failback.analytics.analysis.engines.spark import why_not
 from failback.analytics.report.report import read_report, report
 from failback.client.consumelog.upload.upload import UploadShipper
 from tests.benchmarks.analytics.synthetic import Plan, generate
-from tests.support.collector_lab import RUN, CollectorLab, write_log
-from tests.support.polling import SCALE
-from tests.support.processes import failback_environment
-from tests.support.s3_server import BUCKET, S3Server, s3_server
-from tests.support.spark_cluster import spark_cluster
+from tests.spark.s3_server import BUCKET, S3Server, s3_server
+from tests.spark.spark_cluster import spark_cluster
+from tests.support.analytics.collector_lab import RUN, CollectorLab, write_log
+from tests.support.common.polling import SCALE
+from tests.support.processes.child_process import failback_environment
 
 pytestmark = pytest.mark.spark
 WARM = ("engine", "created", "timings", "quality")

@@ -19,14 +19,14 @@ from failback.analytics.report import report as reports
 from failback.analytics.report.report import read_report, report, report_many
 from failback.analytics.run.definitions import Definitions
 from tests.benchmarks.analytics.synthetic import Plan, generate
-from tests.support import bad_input, business_keys
-from tests.support.agreement import assert_agrees
-from tests.support.cases import CASES
-from tests.support.histories import random_history
-from tests.support.oracle import Oracle
-from tests.support.run_analysis import analysed
-from tests.support.run_builder import merged
-from tests.support.spark_session import two_threads
+from tests.spark.spark_session import two_threads
+from tests.support.analytics import bad_input, business_keys
+from tests.support.analytics.cases import CASES
+from tests.support.analytics.histories import random_history
+from tests.support.analytics.oracle import Oracle
+from tests.support.analytics.oracle_check import assert_agrees
+from tests.support.analytics.run_analysis import analysed
+from tests.support.analytics.run_builder import merged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -231,7 +231,7 @@ def test_parquet_of_every_table_reads_equal_in_both_engines(
     import pyarrow.parquet as pq
 
     from failback.client.consumelog.schema import TABLES, spark_ddl
-    from tests.support.run_builder import RunBuilder
+    from tests.support.analytics.run_builder import RunBuilder
 
     samples: dict[str, Any] = {"N": "näme", "s": "t\n", "T": 5, "l": 1 << 40, "i": 7, "b": True}
     samples |= {"id": b"i" * 16, "x": b"\0\xff", "S": ["a", "b"]}

@@ -28,10 +28,10 @@ from failback.analytics.lake.store import open_store
 from failback.analytics.report.report import read_report, report
 from failback.analytics.run.run_folder import read_run_folder
 from tests.benchmarks.analytics.synthetic import Plan, generate
-from tests.support.histories import random_history
-from tests.support.live_totals import batch_totals
-from tests.support.run_builder import merged
-from tests.support.spark_session import two_threads
+from tests.spark.spark_session import two_threads
+from tests.support.analytics.histories import random_history
+from tests.support.analytics.live_totals import batch_totals
+from tests.support.analytics.run_builder import merged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

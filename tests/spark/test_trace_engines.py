@@ -13,9 +13,9 @@ import pytest
 from failback.analytics.analysis.engines.local import LocalEngine
 from failback.analytics.analysis.engines.spark import SparkEngine, why_not
 from failback.analytics.report.document import build_report
-from tests.support.run_analysis import MakeEngine, analysed
-from tests.support.spark_session import two_threads
-from tests.support.trace_builder import TraceBuilder, made_id
+from tests.spark.spark_session import two_threads
+from tests.support.analytics.run_analysis import MakeEngine, analysed
+from tests.support.analytics.trace_builder import TraceBuilder, made_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,7 @@ from tests.benchmarks.broker.proc import cpu_seconds
 from tests.benchmarks.broker.scale import MIB, Scale
 from tests.benchmarks.broker.table import size
 from tests.benchmarks.documents import Table, number
-from tests.support.apache import Broker, Engine, NameServer
+from tests.support.java.apache import Broker, Engine, NameServer
 
 PAIRS: Final[tuple[tuple[Engine, Engine], ...]] = (
     ("failback", "failback"),

@@ -13,7 +13,7 @@ from tests.benchmarks.broker.generator import LoadGenerator, Window
 from tests.benchmarks.broker.scale import Scale
 from tests.benchmarks.broker.sends import compared
 from tests.benchmarks.documents import Table, number
-from tests.support.apache import Engine
+from tests.support.java.apache import Engine
 
 _TOPIC: Final = "Backlog"
 _BATCH: Final = 32

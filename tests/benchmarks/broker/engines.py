@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from tests.benchmarks.broker.generator import LoadGenerator, Window
 from tests.benchmarks.broker.proc import anonymous_mib
-from tests.support.apache import Broker, Engine, NameServer
+from tests.support.java.apache import Broker, Engine, NameServer
 
 ENGINES: Final[tuple[Engine, Engine]] = ("failback", "apache")
 BROKER_HEAP: Final = ("-Xms1g", "-Xmx1g")

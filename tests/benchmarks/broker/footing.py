@@ -15,7 +15,7 @@ from tests.benchmarks.broker.proc import anonymous_mib
 from tests.benchmarks.broker.scale import Scale
 from tests.benchmarks.broker.sends import compared
 from tests.benchmarks.documents import Table
-from tests.support.apache import Engine
+from tests.support.java.apache import Engine
 
 
 @dataclass(frozen=True, slots=True)

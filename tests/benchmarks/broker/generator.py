@@ -12,7 +12,7 @@ import msgspec
 from tools.setup_java import ensure_load_generator
 
 from tests.benchmarks.broker.proc import CLOCK_TICKS
-from tests.support.apache import client_home, java
+from tests.support.java.apache import client_home, java
 
 _HEAP: Final = ("-Xms512m", "-Xmx512m")
 

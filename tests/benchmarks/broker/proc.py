@@ -13,7 +13,7 @@ from typing import Final
 from tools.setup_java import CLIENT_VERSION, SERVER_VERSION
 
 from failback.broker.native import kernels
-from tests.support.apache import java
+from tests.support.java.apache import java
 
 CLOCK_TICKS: Final = os.sysconf("SC_CLK_TCK")
 

@@ -14,7 +14,7 @@ from tests.benchmarks.broker.scale import Scale
 from tests.benchmarks.broker.table import size
 from tests.benchmarks.documents import Table, number
 from tests.benchmarks.targets import Target
-from tests.support.apache import Engine
+from tests.support.java.apache import Engine
 
 
 class Durability(NamedTuple):

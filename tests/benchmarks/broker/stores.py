@@ -18,7 +18,7 @@ from failback.broker.store.config import StoreConfig
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.message import pack_host
 from tests.benchmarks.broker.engines import LOG_FILE_BYTES, QUEUES
-from tests.support.processes import ROOT, failback_environment
+from tests.support.processes.child_process import ROOT, failback_environment
 
 _HOST: Final = pack_host("127.0.0.1", 10911)
 _PER_COMMIT: Final = 64

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cause_catalogue import NOT_PROVOKED, RUNS
-from tests.support.cause_runs import CauseRun, carry_out, carry_out_on, cluster_of
-from tests.support.chaos_lab import LocalCluster
+from tests.support.chaos.cause_catalogue import NOT_PROVOKED, RUNS
+from tests.support.chaos.cause_runs import CauseRun, carry_out, carry_out_on, cluster_of
+from tests.support.chaos.chaos_lab import LocalCluster
 
 pytestmark = pytest.mark.faults
 

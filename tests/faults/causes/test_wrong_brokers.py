@@ -11,9 +11,15 @@ import pytest
 
 from failback.analytics.report.report import report
 from failback.chaos.experiment.spec import ChaosExperiment
-from tests.support.chaos_lab import RESOURCES, TIME_SCALE, LocalCluster, experiment, running_cluster
-from tests.support.wrong_brokers import WRONGS
-from tests.support.wrong_cluster import wrong_cluster
+from tests.faults.causes.wrong_brokers import WRONGS
+from tests.faults.causes.wrong_cluster import wrong_cluster
+from tests.support.chaos.chaos_lab import (
+    RESOURCES,
+    TIME_SCALE,
+    LocalCluster,
+    experiment,
+    running_cluster,
+)
 
 pytestmark = pytest.mark.faults
 

@@ -19,8 +19,8 @@ from failback.chaos.failpoints import POINTS, VARIABLE
 from failback.chaos.run.abort_and_heal import heal
 from failback.chaos.run_folder.run_folder import FolderState, RunFolder
 from failback.chaos.run_folder.undo_ledger import read_ledger
-from tests.support.chaos_lab import LocalCluster, experiment, run_arm_command
-from tests.support.processes import failback_environment
+from tests.support.chaos.chaos_lab import LocalCluster, experiment, run_arm_command
+from tests.support.processes.child_process import failback_environment
 
 pytestmark = pytest.mark.faults
 

@@ -13,7 +13,7 @@ import pytest
 from failback.chaos.cluster import processes
 from failback.chaos.cluster.view import ProcessState
 from failback.chaos.errors import TargetError
-from tests.support.polling import wait_until
+from tests.support.common.polling import wait_until
 
 pytestmark = pytest.mark.faults
 

@@ -16,9 +16,9 @@ from failback.chaos.cluster.view import ProcessState
 from failback.chaos.errors import ExitCode
 from failback.chaos.run.abort_and_heal import abort
 from failback.chaos.run_folder.run_folder import FolderState, RunFolder
-from tests.support.chaos_lab import LocalCluster, experiment, run_arm_command
-from tests.support.polling import wait_until
-from tests.support.processes import failback_environment
+from tests.support.chaos.chaos_lab import LocalCluster, experiment, run_arm_command
+from tests.support.common.polling import wait_until
+from tests.support.processes.child_process import failback_environment
 
 pytestmark = pytest.mark.faults
 

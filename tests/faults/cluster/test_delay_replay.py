@@ -16,10 +16,10 @@ from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import RemotingError
 from failback.protocol.route import DelayOffsetTable
-from tests.support.apache import Broker
-from tests.support.broker_lab import send_header
-from tests.support.java_lab import Lab
-from tests.support.polling import SCALE, wait_until
+from tests.support.brokers.broker_lab import send_header
+from tests.support.common.polling import SCALE, wait_until
+from tests.support.java.apache import Broker
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.faults
 

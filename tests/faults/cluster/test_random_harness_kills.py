@@ -18,7 +18,8 @@ from pathlib import Path
 import pytest
 
 from failback.chaos.cluster.wire import WireConnection
-from tests.support.chaos_lab import (
+from tests.faults.cluster.kill_evidence import scan
+from tests.support.chaos.chaos_lab import (
     LocalCluster,
     experiment,
     local_cluster,
@@ -26,10 +27,9 @@ from tests.support.chaos_lab import (
     run_arm_command,
     run_failback,
 )
-from tests.support.consumelog import processes_in_lake
-from tests.support.kill_evidence import scan
-from tests.support.leftovers import processes_of
-from tests.support.processes import failback_environment
+from tests.support.clients.consumelog import processes_in_lake
+from tests.support.processes.child_process import failback_environment
+from tests.support.processes.leftovers import processes_of
 
 FAULTS = [
     {

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kill_evidence import ProcessLog, acknowledged, read_logs, read_notes, scan
-from tests.support.kill_lab import QUEUES, TOPIC, KillLab, draw_schedule
-from tests.support.leftovers import processes_of
+from tests.faults.cluster.kill_evidence import ProcessLog, acknowledged, read_logs, read_notes, scan
+from tests.faults.cluster.kill_lab import QUEUES, TOPIC, KillLab, draw_schedule
+from tests.support.processes.leftovers import processes_of
 
 HANDLERS_AT_ONCE = 20
 

@@ -18,7 +18,7 @@ from failback.client.consumelog.upload.beside import ShipperBeside
 from failback.client.consumelog.upload.collector_client import CollectorClient
 from failback.client.consumelog.upload.upload import REFUSED, UploadShipper
 from failback.client.consumelog.writer import ConsumeLog
-from tests.support.collector_lab import (
+from tests.support.analytics.collector_lab import (
     RUN,
     CollectorLab,
     check_lake,
@@ -26,9 +26,9 @@ from tests.support.collector_lab import (
     uploads_of,
     write_log,
 )
-from tests.support.consumelog import begin, processes_in_lake
-from tests.support.polling import SCALE, wait_until
-from tests.support.processes import failback_environment
+from tests.support.clients.consumelog import begin, processes_in_lake
+from tests.support.common.polling import SCALE, wait_until
+from tests.support.processes.child_process import failback_environment
 
 # Writes deliveries through a log with a shipper beside it until it is killed, and says each seq
 # after it was stored.
@@ -37,7 +37,7 @@ import os, sys
 from pathlib import Path
 from failback.client.consumelog.upload.beside import ShipperBeside
 from failback.client.consumelog.writer import ConsumeLog
-from tests.support.consumelog import begin
+from tests.support.clients.consumelog import begin
 hot, url, token = Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])
 beside = ShipperBeside(hot, url, token_file=token, linger_seconds=300)
 log = ConsumeLog(hot, run="lab", proc_no=1, role="consumer", host="h", segment_bytes=65536)

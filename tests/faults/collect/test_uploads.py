@@ -13,7 +13,7 @@ import pytest
 
 from failback.client.consumelog.schema import SCHEMA_ID
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM
-from tests.support.collector_lab import (
+from tests.support.analytics.collector_lab import (
     CollectorLab,
     Upload,
     check_lake,
@@ -21,7 +21,7 @@ from tests.support.collector_lab import (
     uploads_of,
     write_log,
 )
-from tests.support.polling import SCALE
+from tests.support.common.polling import SCALE
 
 SENDERS = 4
 SEGMENTS_PER_PROCESS = 25

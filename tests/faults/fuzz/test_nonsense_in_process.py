@@ -16,8 +16,8 @@ from random import Random
 
 import pytest
 
-from tests.support.config_fuzz import fuzz_config_files
-from tests.support.fuzz_lab import fuzz_frames, fuzz_ha_frames, fuzz_reports, resident_bytes
+from tests.faults.fuzz.config_fuzz import fuzz_config_files
+from tests.faults.fuzz.fuzz_lab import fuzz_frames, fuzz_ha_frames, fuzz_reports, resident_bytes
 
 MOST_GROWTH_BYTES = 64 << 20
 SHARES = {"frames": 0.6, "reports": 0.15, "HA frames": 0.15, "files": 0.1}

@@ -10,8 +10,7 @@ from failback.broker.ha.client import _MasterConnection
 from failback.broker.ha.stream import FRAME_HEADER
 from failback.protocol.codes import RequestCode
 from failback.protocol.frames import encode_frame
-from tests.support.broker_lab import broker_lab, pull_header, send_header
-from tests.support.fuzz_lab import (
+from tests.faults.fuzz.fuzz_lab import (
     FILE_BYTES,
     FuzzTransport,
     LoopErrors,
@@ -19,6 +18,7 @@ from tests.support.fuzz_lab import (
     filled_store,
     ha_config,
 )
+from tests.support.brokers.broker_lab import broker_lab, pull_header, send_header
 
 pytestmark = pytest.mark.faults
 

@@ -18,12 +18,12 @@ from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.frames import MAX_FRAME_BYTES, PREFIX
 from failback.protocol.message import decode_records
-from tests.support.apache import Broker
-from tests.support.broker_lab import pull_header, send_header
-from tests.support.frame_corpus import corpus
-from tests.support.fuzz_lab import nonsense
-from tests.support.mutation import mutated, pieces
-from tests.support.polling import SCALE, until
+from tests.faults.fuzz.frame_corpus import corpus
+from tests.faults.fuzz.fuzz_lab import nonsense
+from tests.faults.fuzz.mutation import mutated, pieces
+from tests.support.brokers.broker_lab import pull_header, send_header
+from tests.support.common.polling import SCALE, until
+from tests.support.java.apache import Broker
 
 MOST_GROWTH_BYTES = 64 << 20
 LOG_BYTES = 1 << 20

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.init_lab import INIT, InitLab, ended, gone, said
-from tests.support.polling import wait_until
+from tests.support.common.polling import wait_until
+from tests.support.processes.init_lab import INIT, InitLab, ended, gone, said
 
 pytestmark = pytest.mark.faults
 

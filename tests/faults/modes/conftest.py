@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.apache import Broker, Engine, NameServer, server_home
-from tests.support.mode_evidence import BROKER_SCALE
-from tests.support.mode_lab import ModeLab, unique
+from tests.faults.modes.mode_evidence import BROKER_SCALE
+from tests.faults.modes.mode_lab import ModeLab, unique
+from tests.support.java.apache import Broker, Engine, NameServer, server_home
 
 
 @pytest.fixture(scope="package")

@@ -24,10 +24,8 @@ from failback.protocol.headers import (
 )
 from failback.protocol.message import UNIQ_KEY, MessageExt, parse_offset_msg_id
 from failback.protocol.route import HeartbeatData, ProducerData
-from tests.support.apache import Broker
-from tests.support.broker_lab import send_header
-from tests.support.losing_proxy import LosingProxy, losing_proxy
-from tests.support.mode_evidence import (
+from tests.faults.modes.losing_proxy import LosingProxy, losing_proxy
+from tests.faults.modes.mode_evidence import (
     BROKER_SCALE,
     PATIENT_SECONDS,
     Bound,
@@ -35,8 +33,10 @@ from tests.support.mode_evidence import (
     in_file,
     offset_file,
 )
-from tests.support.mode_lab import ENGINES_SLOW, ModeLab, unique
-from tests.support.polling import until
+from tests.faults.modes.mode_lab import ENGINES_SLOW, ModeLab, unique
+from tests.support.brokers.broker_lab import send_header
+from tests.support.common.polling import until
+from tests.support.java.apache import Broker
 
 GROUP = "billing"
 PATIENT_MS = PATIENT_SECONDS * 1000

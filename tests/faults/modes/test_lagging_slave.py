@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from failback.protocol.codes import ResponseCode
-from tests.support.mode_evidence import PATIENT_SECONDS, Bound, again, until_in_file
-from tests.support.mode_lab import ModeLab
-from tests.support.polling import until
+from tests.faults.modes.mode_evidence import PATIENT_SECONDS, Bound, again, until_in_file
+from tests.faults.modes.mode_lab import ModeLab
+from tests.support.common.polling import until
 
 pytestmark = pytest.mark.faults
 

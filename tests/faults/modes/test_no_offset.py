@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from failback.broker.metadata.json_config import backup_of
-from tests.support.mode_evidence import (
+from tests.faults.modes.mode_evidence import (
     PATIENT_SECONDS,
     Bound,
     DiskCopy,
@@ -15,8 +15,8 @@ from tests.support.mode_evidence import (
     offset_file,
     until_in_file,
 )
-from tests.support.mode_lab import ModeLab
-from tests.support.polling import until
+from tests.faults.modes.mode_lab import ModeLab
+from tests.support.common.polling import until
 
 pytestmark = pytest.mark.faults
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from failback.broker.metadata.json_config import backup_of
-from tests.support import dying_broker, gated_consumer
-from tests.support.apache import Broker
-from tests.support.mode_evidence import (
+from tests.faults.modes import dying_broker
+from tests.faults.modes import stuck_consumer as gated_consumer
+from tests.faults.modes.mode_evidence import (
     PATIENT_SECONDS,
     Bound,
     again,
@@ -22,9 +22,10 @@ from tests.support.mode_evidence import (
     unpersisted_seconds,
     until_in_file,
 )
-from tests.support.mode_lab import ENGINES, ModeLab, unique
-from tests.support.polling import until
-from tests.support.processes import ROOT, TestProcess
+from tests.faults.modes.mode_lab import ENGINES, ModeLab, unique
+from tests.support.common.polling import until
+from tests.support.java.apache import Broker
+from tests.support.processes.child_process import ROOT, TestProcess
 
 GROUP = "billing"
 

@@ -12,12 +12,12 @@ import pytest
 
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
-from tests.support.apache import Broker
-from tests.support.broker_lab import send_header
-from tests.support.mode_evidence import PATIENT_SECONDS, Bound, DiskCopy, again, until_in_file
-from tests.support.mode_lab import ENGINES, ENGINES_SLOW, ModeLab
-from tests.support.polling import SCALE as PATIENCE
-from tests.support.polling import until
+from tests.faults.modes.mode_evidence import PATIENT_SECONDS, Bound, DiskCopy, again, until_in_file
+from tests.faults.modes.mode_lab import ENGINES, ENGINES_SLOW, ModeLab
+from tests.support.brokers.broker_lab import send_header
+from tests.support.common.polling import SCALE as PATIENCE
+from tests.support.common.polling import until
+from tests.support.java.apache import Broker
 
 GROUP = "billing"
 

@@ -13,8 +13,7 @@ from failback.protocol.clients import LockBatchRequestBody, LockBatchResponseBod
 from failback.protocol.codes import RequestCode
 from failback.protocol.message import MessageExt
 from failback.protocol.route import MessageQueue, TopicConfig
-from tests.support.apache import Broker
-from tests.support.mode_evidence import (
+from tests.faults.modes.mode_evidence import (
     NEVER_MS,
     PATIENT_SECONDS,
     Bound,
@@ -24,8 +23,9 @@ from tests.support.mode_evidence import (
     most_within,
     unpersisted_seconds,
 )
-from tests.support.mode_lab import ENGINES_SLOW, ModeLab, unique
-from tests.support.polling import SCALE, until
+from tests.faults.modes.mode_lab import ENGINES_SLOW, ModeLab, unique
+from tests.support.common.polling import SCALE, until
+from tests.support.java.apache import Broker
 
 GROUP = "billing"
 

@@ -15,9 +15,7 @@ import pytest
 
 from failback.protocol.codes import SCHEDULE_TOPIC, RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
-from tests.support.apache import Broker, Engine, server_home
-from tests.support.broker_lab import send_header
-from tests.support.mode_evidence import (
+from tests.faults.modes.mode_evidence import (
     NEVER_MS,
     PATIENT_SECONDS,
     Bound,
@@ -28,8 +26,10 @@ from tests.support.mode_evidence import (
     most_within,
     until_in_file,
 )
-from tests.support.mode_lab import ENGINES_SLOW, ModeLab
-from tests.support.polling import until
+from tests.faults.modes.mode_lab import ENGINES_SLOW, ModeLab
+from tests.support.brokers.broker_lab import send_header
+from tests.support.common.polling import until
+from tests.support.java.apache import Broker, Engine, server_home
 
 MOVING, LEAVING, STAYING = "moving", "leaving", "staying"
 EARLY, COMMITTED_EARLY = 10, 5

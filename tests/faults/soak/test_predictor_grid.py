@@ -10,8 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.grid_runs import GridRuns
-from tests.support.predictor_grid import ALL_CELLS, REPETITIONS, Cell, Kept, shortcomings, table
+from tests.support.analytics.grid_runs import GridRuns
+from tests.support.analytics.predictor_grid import (
+    ALL_CELLS,
+    REPETITIONS,
+    Cell,
+    Kept,
+    shortcomings,
+    table,
+)
 
 pytestmark = [pytest.mark.faults, pytest.mark.soak]
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.apache import Broker
-from tests.support.polling import SCALE
-from tests.support.soak_load import QUEUES, Consumer, Producer, process_figures
+from tests.faults.soak.paced_load import QUEUES, Consumer, Producer, process_figures
+from tests.support.common.polling import SCALE
+from tests.support.java.apache import Broker
 
 pytestmark = pytest.mark.soak
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broker_kills import MODES, KilledPair, table
+from tests.faults.store.broker_kills import MODES, KilledPair, table
 
 
 async def kill_many_times(folder: Path, mode: str, seed: int, kills: int) -> None:

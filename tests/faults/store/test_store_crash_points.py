@@ -14,10 +14,10 @@ from random import Random
 
 import pytest
 
-from tests.support.crash_scenario import ROOT, SETTINGS, Life, check, live
-from tests.support.crashing_files import CrashingFiles
-from tests.support.slave_crashes import check_slave, live_as_slave
-from tests.support.store_kit import Clock, kill, open_store
+from tests.faults.store.slave_crashes import check_slave, live_as_slave
+from tests.support.store.crash_scenario import ROOT, SETTINGS, Life, check, live
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.store_kit import Clock, kill, open_store
 
 STEPS = 40
 ANY_BYTE = 1 << 20

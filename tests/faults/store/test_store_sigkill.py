@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.store_kit import (
+from tests.support.store.store_kit import (
     assert_queues_agree_with_log,
     log_messages,
     make_store,
@@ -24,7 +24,7 @@ FILE_BYTES = 1 << 20
 WRITER = """
 import random, sys
 from pathlib import Path
-from tests.support.store_kit import open_store, put
+from tests.support.store.store_kit import open_store, put
 
 root, flush, seed = Path(sys.argv[1]), sys.argv[2] == "flush", int(sys.argv[3])
 rng = random.Random(seed)

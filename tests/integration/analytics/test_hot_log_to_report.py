@@ -16,8 +16,8 @@ from failback.analytics.report import report as reports
 from failback.analytics.report.report import read_report, report
 from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.writer import ConsumeLog
-from tests.support.consumelog import begin, processes_in_lake
-from tests.support.run_builder import RunBuilder, write_manifest
+from tests.support.analytics.run_builder import RunBuilder, write_manifest
+from tests.support.clients.consumelog import begin, processes_in_lake
 
 pytestmark = pytest.mark.integration
 
@@ -26,7 +26,7 @@ MEMBER = """
 import sys, time
 from pathlib import Path
 from failback.client.consumelog.writer import ConsumeLog
-from tests.support.consumelog import begin, processes_in_lake
+from tests.support.clients.consumelog import begin, processes_in_lake
 log = ConsumeLog(Path(sys.argv[1]), run="hot", proc_no=1, role="consumer", host="h",
                  segment_bytes=8192)
 log.write("assign", grp="billing", inc=1, pqe=1, broker="broker-a", ptopic="orders", qid=0,

@@ -25,11 +25,11 @@ from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import RemotingError
 from failback.protocol.message import BatchElement, MessageExt, decode_records, encode_batch
 from failback.protocol.route import TopicConfig
-from tests.support.apache import Broker, NameServer
-from tests.support.broker_lab import pull_header, send_header
-from tests.support.polling import until, wait_until
-from tests.support.ports import free_port
-from tests.support.replica_lab import eventually
+from tests.support.brokers.broker_lab import pull_header, send_header
+from tests.support.brokers.replica_lab import eventually
+from tests.support.common.polling import until, wait_until
+from tests.support.java.apache import Broker, NameServer
+from tests.support.net.ports import free_port
 
 pytestmark = pytest.mark.integration
 

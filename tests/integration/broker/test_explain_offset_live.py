@@ -12,7 +12,7 @@ import pytest
 from failback.cli.__main__ import main
 from failback.client.admin.admin import AdminClient
 from failback.protocol.route import TopicConfig
-from tests.support.cluster_processes import ClusterProcesses
+from tests.support.brokers.cluster_processes import ClusterProcesses
 
 pytestmark = pytest.mark.integration
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from failback.client.admin.admin import AdminClient
-from tests.support.apache import Engine
-from tests.support.java_lab import Lab
-from tests.support.outage import BEFORE, MEANWHILE, Outage
-from tests.support.ports import free_port
+from tests.support.brokers.master_outage import BEFORE, MEANWHILE, Outage
+from tests.support.java.apache import Engine
+from tests.support.java.java_lab import Lab
+from tests.support.net.ports import free_port
 
 pytestmark = pytest.mark.integration
 

@@ -22,8 +22,8 @@ from failback.protocol.headers import (
 from failback.protocol.message import MessageExt
 from failback.protocol.route import TopicConfig
 from failback.protocol.stats import ConsumerRunningInfo, GetConsumerStatusBody
-from tests.support.cluster_processes import ClusterProcesses
-from tests.support.polling import until
+from tests.support.brokers.cluster_processes import ClusterProcesses
+from tests.support.common.polling import until
 
 pytestmark = pytest.mark.integration
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.chaos_lab import LocalCluster, local_cluster
+from tests.support.chaos.chaos_lab import LocalCluster, local_cluster
 
 
 @pytest.fixture(scope="package")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from failback.chaos.toolkit import actions, probes
-from tests.support.processes import failback_environment
+from tests.support.processes.child_process import failback_environment
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from failback.chaos.errors import TargetError
-from tests.support.chaos_lab import LocalCluster, duplicates, experiment, lost, rows
+from tests.support.chaos.chaos_lab import LocalCluster, duplicates, experiment, lost, rows
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,7 @@ from failback.chaos.experiment.spec import ChaosExperiment, load_experiment, par
 from failback.chaos.run.run import run_arm
 from failback.chaos.run_folder.run_folder import ClusterLease
 from failback.protocol.errors import ConfigError
-from tests.support.chaos_lab import (
+from tests.support.chaos.chaos_lab import (
     TIME_SCALE,
     LocalCluster,
     duplicates,

@@ -17,7 +17,7 @@ from failback.chaos.targets.kube import shell
 from failback.chaos.targets.kube.inside import announcement
 from failback.chaos.targets.kube.shell import MAIN_CLASS, ShellKeeper
 from failback.operator.render.broker import WHEN_RELEASED
-from tests.support.polling import wait_until
+from tests.support.common.polling import wait_until
 
 pytestmark = pytest.mark.integration
 

@@ -21,11 +21,11 @@ from failback.chaos.workload.plan import read_body
 from failback.chaos.workload.process import ask
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, order
-from tests.support.chaos_lab import TIME_SCALE, LocalCluster
-from tests.support.collector_lab import running_collector
-from tests.support.consumelog import processes_in_lake
-from tests.support.polling import wait_until
-from tests.support.processes import failback_environment
+from tests.support.analytics.collector_lab import running_collector
+from tests.support.chaos.chaos_lab import TIME_SCALE, LocalCluster
+from tests.support.clients.consumelog import processes_in_lake
+from tests.support.common.polling import wait_until
+from tests.support.processes.child_process import failback_environment
 
 pytestmark = pytest.mark.integration
 

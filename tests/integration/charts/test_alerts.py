@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.alert_rules import alerts, prometheus_home, rules
+from tests.support.dashboard.alert_rules import alerts, prometheus_home, rules
 
 pytestmark = pytest.mark.integration
 

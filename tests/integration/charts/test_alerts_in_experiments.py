@@ -18,7 +18,7 @@ from failback.chaos.errors import ExitCode
 from failback.chaos.experiment.spec import parse_experiment
 from failback.chaos.failpoints import VARIABLE
 from failback.chaos.run.abort_and_heal import heal
-from tests.support.chaos_lab import (
+from tests.support.chaos.chaos_lab import (
     TIME_SCALE,
     LocalCluster,
     duplicates,
@@ -27,9 +27,9 @@ from tests.support.chaos_lab import (
     run_arm_command,
     run_failback,
 )
-from tests.support.polling import wait_until
-from tests.support.processes import ROOT, failback_environment
-from tests.support.prometheus_lab import RULES_FACTOR, Prometheus, exporting, watching
+from tests.support.common.polling import wait_until
+from tests.support.dashboard.prometheus_lab import RULES_FACTOR, Prometheus, exporting, watching
+from tests.support.processes.child_process import ROOT, failback_environment
 
 pytestmark = [pytest.mark.integration, pytest.mark.soak]
 

@@ -23,12 +23,12 @@ from failback.client.model import ConsumeFrom, ConsumeResult, Message
 from failback.client.producer.producer import Producer
 from failback.protocol.message import MessageExt
 from failback.protocol.route import TopicConfig
-from tests.support.apache import Broker
-from tests.support.collector_lab import running_collector, uploads_of, write_log
-from tests.support.polling import SCALE as PATIENCE
-from tests.support.polling import wait_until
-from tests.support.ports import free_port
-from tests.support.prometheus_lab import BROKER_SCALE, RULES_FACTOR, AlertLab, watching
+from tests.support.analytics.collector_lab import running_collector, uploads_of, write_log
+from tests.support.common.polling import SCALE as PATIENCE
+from tests.support.common.polling import wait_until
+from tests.support.dashboard.prometheus_lab import BROKER_SCALE, RULES_FACTOR, AlertLab, watching
+from tests.support.java.apache import Broker
+from tests.support.net.ports import free_port
 
 EMPTY = {
     "Overwrite countdown": "over once the slave has copied",

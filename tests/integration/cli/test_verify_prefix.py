@@ -16,9 +16,9 @@ import pytest
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.message import pack_host
-from tests.support.cluster_processes import ClusterProcesses
-from tests.support.ports import free_port
-from tests.support.processes import failback_environment
+from tests.support.brokers.cluster_processes import ClusterProcesses
+from tests.support.net.ports import free_port
+from tests.support.processes.child_process import failback_environment
 
 pytestmark = pytest.mark.integration
 

@@ -21,9 +21,9 @@ from failback.client.model import ConsumeFrom, ConsumeResult, Message, SendStatu
 from failback.client.producer.producer import Producer
 from failback.protocol.message import MessageExt
 from failback.protocol.route import MessageQueue, TopicConfig
-from tests.support.cluster_processes import ClusterProcesses
-from tests.support.polling import until
-from tests.support.processes import ROOT, TestProcess, failback_environment
+from tests.support.brokers.cluster_processes import ClusterProcesses
+from tests.support.common.polling import until
+from tests.support.processes.child_process import ROOT, TestProcess, failback_environment
 
 pytestmark = pytest.mark.integration
 
@@ -203,7 +203,12 @@ async def test_sigkill_of_the_consumer_leaves_a_begin_row_for_every_handler_call
 def _consume_program(cluster: ClusterProcesses, folder: Path) -> TestProcess:
     environment = failback_environment()
     environment["PYTHONPATH"] += f":{ROOT}"
-    command = [sys.executable, "-m", "tests.support.consume_program", cluster.namesrv_addr]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.integration.client.consume_program",
+        cluster.namesrv_addr,
+    ]
     command += [str(cluster.time_scale), GROUP, TOPIC, str(folder), "5"]
     return TestProcess("consumer", command, folder, environment=environment)
 

@@ -18,7 +18,7 @@ import pytest
 
 from failback.client.consumelog.schema import SCHEMA_ID
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
-from tests.support.collector_lab import (
+from tests.support.analytics.collector_lab import (
     RUN,
     CollectorLab,
     Upload,
@@ -27,8 +27,8 @@ from tests.support.collector_lab import (
     uploads_of,
     write_log,
 )
-from tests.support.polling import SCALE, wait_until
-from tests.support.processes import failback_environment
+from tests.support.common.polling import SCALE, wait_until
+from tests.support.processes.child_process import failback_environment
 
 pytestmark = pytest.mark.integration
 

@@ -11,8 +11,8 @@ import pytest
 
 from failback.client.consumelog.upload.collector_client import CollectorAway, CollectorClient
 from failback.client.consumelog.upload.upload import UploadShipper
-from tests.support.collector_lab import CollectorLab, check_lake, uploads_of, write_log
-from tests.support.polling import SCALE
+from tests.support.analytics.collector_lab import CollectorLab, check_lake, uploads_of, write_log
+from tests.support.common.polling import SCALE
 
 pytestmark = pytest.mark.integration
 

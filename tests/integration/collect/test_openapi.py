@@ -13,8 +13,13 @@ from typing import Any
 import pytest
 
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM
-from tests.support.collector_lab import CollectorLab, running_collector, uploads_of, write_log
-from tests.support.polling import SCALE
+from tests.support.analytics.collector_lab import (
+    CollectorLab,
+    running_collector,
+    uploads_of,
+    write_log,
+)
+from tests.support.common.polling import SCALE
 
 pytestmark = pytest.mark.integration
 
@@ -131,7 +136,7 @@ def test_schemathesis_finds_no_500_and_no_undeclared_answer(
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(sys.path),
-            "SCHEMATHESIS_HOOKS": "tests.support.segment_bodies",
+            "SCHEMATHESIS_HOOKS": "tests.integration.collect.segment_bodies",
         },
         capture_output=True,
         text=True,

@@ -15,9 +15,9 @@ from failback.analytics.report.report import read_report, report
 from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.upload.upload import UploadShipper
 from failback.client.consumelog.writer import ConsumeLog
-from tests.support.collector_lab import CollectorLab, running_collector, uploads_of
-from tests.support.consumelog import begin, processes_in_lake
-from tests.support.run_builder import RunBuilder, write_manifest
+from tests.support.analytics.collector_lab import CollectorLab, running_collector, uploads_of
+from tests.support.analytics.run_builder import RunBuilder, write_manifest
+from tests.support.clients.consumelog import begin, processes_in_lake
 
 pytestmark = pytest.mark.integration
 RUN = "collected"

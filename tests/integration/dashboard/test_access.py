@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dashboard_lab import RUN, Answer, DashboardLab, running_dashboard
+from tests.support.dashboard.dashboard_lab import RUN, Answer, DashboardLab, running_dashboard
 
 pytestmark = pytest.mark.integration
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.dashboard_lab import DashboardLab, running_dashboard
-from tests.support.ingest_lab import (
+from tests.support.analytics.ingest_lab import (
     BACKLOG,
     OPEN_RUN,
     WHOLE_RUN,
@@ -19,7 +18,8 @@ from tests.support.ingest_lab import (
     options_of,
     proc_of,
 )
-from tests.support.polling import wait_until
+from tests.support.common.polling import wait_until
+from tests.support.dashboard.dashboard_lab import DashboardLab, running_dashboard
 
 pytestmark = pytest.mark.integration
 

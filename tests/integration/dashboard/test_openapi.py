@@ -12,9 +12,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.dashboard_lab import MESSAGE, RUN, Answer, DashboardLab, running_dashboard
-from tests.support.polling import SCALE
-from tests.support.processes import ROOT
+from tests.support.common.polling import SCALE
+from tests.support.dashboard.dashboard_lab import (
+    MESSAGE,
+    RUN,
+    Answer,
+    DashboardLab,
+    running_dashboard,
+)
+from tests.support.processes.child_process import ROOT
 
 pytestmark = pytest.mark.integration
 

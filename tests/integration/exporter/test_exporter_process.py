@@ -15,10 +15,14 @@ from failback.client.model import Message
 from failback.client.producer.producer import Producer
 from failback.client.remoting.settings import ClientSettings
 from failback.protocol.route import TopicConfig
-from tests.support.apache import Broker, NameServer
-from tests.support.polling import SCALE, wait_until
-from tests.support.ports import free_port
-from tests.support.processes import TestProcess, failback_command, failback_environment
+from tests.support.common.polling import SCALE, wait_until
+from tests.support.java.apache import Broker, NameServer
+from tests.support.net.ports import free_port
+from tests.support.processes.child_process import (
+    TestProcess,
+    failback_command,
+    failback_environment,
+)
 
 pytestmark = pytest.mark.integration
 

@@ -18,9 +18,9 @@ from failback.broker.ha.service import HaService
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.message import pack_host
-from tests.support.cutting_proxy import cutting_proxy
-from tests.support.ha_pair import FAST, running, slave_of
-from tests.support.polling import until
+from tests.integration.ha.cutting_proxy import cutting_proxy
+from tests.support.brokers.ha_pair import FAST, running, slave_of
+from tests.support.common.polling import until
 
 pytestmark = pytest.mark.integration
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from failback.protocol.codes import RequestCode
-from tests.support.broker_lab import BrokerLab, LabClient, broker_lab, send_header
-from tests.support.ha_pair import BareSlave, bare_slave
-from tests.support.polling import until
-from tests.support.ports import free_port_block
+from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab, send_header
+from tests.support.brokers.ha_pair import BareSlave, bare_slave
+from tests.support.common.polling import until
+from tests.support.net.ports import free_port_block
 
 pytestmark = pytest.mark.integration
 

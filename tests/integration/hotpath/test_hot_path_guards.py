@@ -17,9 +17,9 @@ from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.frames import FrameReader
 from tests.benchmarks.bench_broker_path import calibration_us
-from tests.support.broker_lab import BrokerLab, broker_lab, send_header
-from tests.support.polling import until
-from tests.support.ports import free_port
+from tests.support.brokers.broker_lab import BrokerLab, broker_lab, send_header
+from tests.support.common.polling import until
+from tests.support.net.ports import free_port
 
 pytestmark = pytest.mark.integration
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from failback.chaos.targets.kube.inside import announcement
-from tests.support.init_lab import InitLab, ended, gone, said
-from tests.support.polling import wait_until
+from tests.support.common.polling import wait_until
+from tests.support.processes.init_lab import InitLab, ended, gone, said
 
 pytestmark = pytest.mark.integration
 

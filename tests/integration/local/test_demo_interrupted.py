@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.polling import wait_until
+from tests.support.common.polling import wait_until
 
 pytestmark = pytest.mark.integration
 

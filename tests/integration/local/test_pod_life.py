@@ -16,7 +16,7 @@ from failback.operator.local.pod import BackOff, Pod
 from failback.operator.local.podspec import PodSpec, Volume
 from failback.operator.local.process import Child, Identity, end_stranger
 from failback.operator.local.root import Root
-from tests.support.local_pods import (
+from tests.integration.local.script_pods import (
     ENVIRONMENT,
     SERVE,
     Seen,
@@ -26,8 +26,8 @@ from tests.support.local_pods import (
     script,
     shell,
 )
-from tests.support.polling import until
-from tests.support.ports import free_port
+from tests.support.common.polling import until
+from tests.support.net.ports import free_port
 
 pytestmark = pytest.mark.integration
 

@@ -17,7 +17,7 @@ import pytest
 from failback.operator.local.control import CommandError, call
 from failback.operator.local.process import Identity
 from failback.operator.local.root import Root
-from tests.support.polling import wait_until
+from tests.support.common.polling import wait_until
 
 pytestmark = pytest.mark.integration
 

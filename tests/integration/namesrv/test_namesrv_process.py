@@ -25,8 +25,8 @@ from failback.protocol.route import (
     TopicConfigSerializeWrapper,
     TopicRouteData,
 )
-from tests.support.namesrv_process import NamesrvProcess, python_env
-from tests.support.polling import SCALE, until
+from tests.support.brokers.namesrv_process import NamesrvProcess, python_env
+from tests.support.common.polling import SCALE, until
 
 pytestmark = pytest.mark.integration
 

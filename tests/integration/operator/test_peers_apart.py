@@ -11,8 +11,8 @@ import pytest
 
 from failback.operator.brokers.peers import Peers, Target
 from failback.operator.metrics import Metrics
-from tests.support.namesrv_process import NamesrvProcess
-from tests.support.polling import SCALE
+from tests.support.brokers.namesrv_process import NamesrvProcess
+from tests.support.common.polling import SCALE
 
 pytestmark = pytest.mark.integration
 

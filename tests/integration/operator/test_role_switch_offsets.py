@@ -13,9 +13,9 @@ from failback.client.model import ConsumeFrom, ConsumeResult, Message
 from failback.client.producer.producer import Producer
 from failback.protocol.message import MessageExt
 from failback.protocol.route import TopicConfig
-from tests.support.polling import until
-from tests.support.real_pair import RealPair
-from tests.support.switch_world import is_over
+from tests.integration.operator.real_pair import RealPair
+from tests.support.common.polling import until
+from tests.support.operator.switch_world import is_over
 
 pytestmark = pytest.mark.integration
 

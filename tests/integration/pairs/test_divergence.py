@@ -10,10 +10,7 @@ from pathlib import Path
 import pytest
 
 from failback.client.admin.admin import AdminClient
-from tests.support.apache import LOG_FILE_BYTES, Broker
-from tests.support.java_lab import Lab
-from tests.support.ports import free_port
-from tests.support.replica_lab import (
+from tests.support.brokers.replica_lab import (
     TOPIC,
     end_of,
     eventually,
@@ -25,6 +22,9 @@ from tests.support.replica_lab import (
     until_equal,
     write_store,
 )
+from tests.support.java.apache import LOG_FILE_BYTES, Broker
+from tests.support.java.java_lab import Lab
+from tests.support.net.ports import free_port
 
 pytestmark = pytest.mark.integration
 

@@ -13,10 +13,10 @@ from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.route import DelayOffsetTable
-from tests.support.apache import Broker
-from tests.support.broker_lab import send_header
-from tests.support.java_lab import Lab
-from tests.support.replica_lab import TOPIC, eventually, log_bytes, send, until_equal
+from tests.support.brokers.broker_lab import send_header
+from tests.support.brokers.replica_lab import TOPIC, eventually, log_bytes, send, until_equal
+from tests.support.java.apache import Broker
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.integration
 

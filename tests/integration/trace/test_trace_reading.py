@@ -24,11 +24,11 @@ from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.message import UNIQ_KEY, deflate_body, encode_properties
 from failback.protocol.route import TopicConfig
-from tests.support.apache import Broker, NameServer
-from tests.support.broker_lab import send_header
-from tests.support.java_lab import Lab
-from tests.support.polling import SCALE, until
-from tests.support.trace_builder import TRACE_TOPIC, after, before, made_id, record
+from tests.support.analytics.trace_builder import TRACE_TOPIC, after, before, made_id, record
+from tests.support.brokers.broker_lab import send_header
+from tests.support.common.polling import SCALE, until
+from tests.support.java.apache import Broker, NameServer
+from tests.support.java.java_lab import Lab
 
 pytestmark = pytest.mark.integration
 

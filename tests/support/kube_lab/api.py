@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from tests.support.common.polling import SCALE
 from tests.support.kube_lab.kubeconfig import read_kubeconfig
-from tests.support.polling import SCALE
 
 Object = dict[str, Any]
 _PATCH_TYPES = {

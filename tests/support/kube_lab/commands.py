@@ -10,7 +10,7 @@ from typing import Any
 
 from tools.setup_kube import fetch_tools
 
-from tests.support.polling import SCALE
+from tests.support.common.polling import SCALE
 
 
 @dataclass(frozen=True, slots=True)

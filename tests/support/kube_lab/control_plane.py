@@ -13,13 +13,13 @@ from pathlib import Path
 from ruamel.yaml import YAML
 from tools.setup_kube import build_server, need_etcd
 
+from tests.support.common.polling import SCALE
 from tests.support.kube_lab.api import Api, ApiError, Object, close_connections
 from tests.support.kube_lab.audit import POLICY, AuditLog
 from tests.support.kube_lab.kubeconfig import Access, write_kubeconfig
 from tests.support.kube_lab.servers import Server
-from tests.support.polling import SCALE
-from tests.support.ports import free_port
-from tests.support.processes import ROOT
+from tests.support.net.ports import free_port
+from tests.support.processes.child_process import ROOT
 
 CRD_FOLDER = ROOT / "charts" / "failback" / "crds-src"
 CONTROLLERS = (

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from tests.support.common.polling import SCALE, wait_until
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.servers import Server
-from tests.support.polling import SCALE, wait_until
-from tests.support.processes import ROOT, failback_environment
+from tests.support.processes.child_process import ROOT, failback_environment
 
 _NEWNS: Final = 0x00020000
 _BIND, _REC, _PRIVATE = 0x1000, 0x4000, 0x40000

@@ -37,7 +37,7 @@ import aiohttp
 from aiohttp import web
 
 from tests.support.kube_lab.control_plane import ControlPlane
-from tests.support.ports import free_port
+from tests.support.net.ports import free_port
 
 _VERBS: Final = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _REASONS: Final = {

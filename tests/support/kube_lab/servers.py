@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.support.polling import SCALE
+from tests.support.common.polling import SCALE
 
 _WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 

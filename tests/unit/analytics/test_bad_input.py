@@ -9,7 +9,7 @@ import pytest
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report import report as reports
 from failback.analytics.report.report import read_report, report
-from tests.support.bad_input import CASES, Refused, clean, codes
+from tests.support.analytics.bad_input import CASES, Refused, clean, codes
 
 pytestmark = pytest.mark.unit
 

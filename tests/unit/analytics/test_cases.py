@@ -10,11 +10,11 @@ import pytest
 
 from failback.analytics.report.checks import value_at
 from failback.analytics.report.report import build_report, check_report
-from tests.support.agreement import assert_agrees
-from tests.support.cases import CASES, Expected
-from tests.support.oracle import Oracle
-from tests.support.reference_sql import reference, rows_of
-from tests.support.run_analysis import analysed
+from tests.support.analytics.cases import CASES, Expected
+from tests.support.analytics.oracle import Oracle
+from tests.support.analytics.oracle_check import assert_agrees
+from tests.support.analytics.run_analysis import analysed
+from tests.unit.analytics.reference_sql import reference, rows_of
 
 pytestmark = pytest.mark.unit
 

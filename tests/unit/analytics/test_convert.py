@@ -11,7 +11,7 @@ import pytest
 from failback.analytics.jobs.lake import main
 from failback.analytics.lake.lake import open_lake
 from failback.client.consumelog.upload.ship import Shipper
-from tests.support.collector_lab import RUN, write_log
+from tests.support.analytics.collector_lab import RUN, write_log
 
 pytestmark = pytest.mark.unit
 

@@ -20,12 +20,12 @@ from failback.analytics.run.definitions import (
     Wanted,
     duration_ns,
 )
-from tests.support import business_keys
-from tests.support.bad_input import clean
-from tests.support.cases import CASES
-from tests.support.histories import random_history
-from tests.support.run_analysis import analysed
-from tests.support.run_builder import MS, RunBuilder
+from tests.support.analytics import business_keys
+from tests.support.analytics.bad_input import clean
+from tests.support.analytics.cases import CASES
+from tests.support.analytics.histories import random_history
+from tests.support.analytics.run_analysis import analysed
+from tests.support.analytics.run_builder import MS, RunBuilder
 
 pytestmark = pytest.mark.unit
 

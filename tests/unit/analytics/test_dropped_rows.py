@@ -9,8 +9,8 @@ import pytest
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.engines.candidates import Repeated, candidates_of
-from tests.support.run_analysis import analysed
-from tests.support.run_builder import RunBuilder
+from tests.support.analytics.run_analysis import analysed
+from tests.support.analytics.run_builder import RunBuilder
 
 pytestmark = pytest.mark.unit
 

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.analytics.run.epochs import FOREVER, Queue, QueueEvents, Start, find_events
-from tests.support.run_analysis import analysed
-from tests.support.run_builder import MS, ZERO_WALL_NS, RunBuilder
+from tests.support.analytics.run_analysis import analysed
+from tests.support.analytics.run_builder import MS, ZERO_WALL_NS, RunBuilder
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ from failback.analytics.report import report as reports
 from failback.analytics.report.page.figure_data import points_of
 from failback.analytics.report.report import ReportPaths, read_report, report
 from failback.analytics.report.textfile import render_textfile
-from tests.support.run_builder import RunBuilder
+from tests.support.analytics.run_builder import RunBuilder
 
 pytestmark = pytest.mark.unit
 

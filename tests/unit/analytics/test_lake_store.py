@@ -11,7 +11,7 @@ from failback.analytics.analysis.engines.spark import object_store
 from failback.analytics.analysis.engines.spark.session import is_cluster, master_of
 from failback.analytics.errors import EngineUnavailable, ReportInputError
 from failback.analytics.lake.store import S3Place, open_store
-from tests.support.processes import ROOT
+from tests.support.processes.child_process import ROOT
 
 pytestmark = pytest.mark.unit
 

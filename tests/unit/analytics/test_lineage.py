@@ -11,8 +11,8 @@ from failback.analytics.lake.lake import open_lake
 from failback.analytics.run.history import GroupQueue, read_history
 from failback.analytics.run.run_folder import read_run_folder
 from failback.client.admin.offset_places import ANSWER
-from tests.support.cases import CASES
-from tests.support.run_builder import MS, RunBuilder
+from tests.support.analytics.cases import CASES
+from tests.support.analytics.run_builder import MS, RunBuilder
 
 pytestmark = pytest.mark.unit
 

@@ -16,11 +16,11 @@ from failback.analytics.analysis.causes.classify import CauseInputs
 from failback.analytics.analysis.counting.partials import Context
 from failback.analytics.analysis.engines.local import LocalEngine
 from failback.analytics.lake.lake import Lake
-from tests.support.agreement import assert_agrees
-from tests.support.histories import random_history
-from tests.support.oracle import Oracle
-from tests.support.run_analysis import analysed
-from tests.support.run_builder import MS, RunBuilder, merged
+from tests.support.analytics.histories import random_history
+from tests.support.analytics.oracle import Oracle
+from tests.support.analytics.oracle_check import assert_agrees
+from tests.support.analytics.run_analysis import analysed
+from tests.support.analytics.run_builder import MS, RunBuilder, merged
 
 SEEDS = st.integers(0, 1 << 32)
 ALONE, TOGETHER, FULL_TOGETHER = 20, 12, 120

@@ -8,8 +8,8 @@ import pytest
 
 from failback.analytics.report.measures import Figures
 from failback.analytics.report.measures.recovery import rto_figures
-from tests.support.run_analysis import analysed
-from tests.support.run_builder import MS, RunBuilder
+from tests.support.analytics.run_analysis import analysed
+from tests.support.analytics.run_builder import MS, RunBuilder
 
 pytestmark = pytest.mark.unit
 

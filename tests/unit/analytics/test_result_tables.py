@@ -11,10 +11,10 @@ import pytest
 from failback.analytics.analysis.analysis import Analysis
 from failback.analytics.jobs.reconsume import result_tables
 from failback.analytics.report.document import build_report
-from tests.support.bad_input import clean
-from tests.support.cases import c2
-from tests.support.run_analysis import analysed
-from tests.support.run_builder import RunBuilder
+from tests.support.analytics.bad_input import clean
+from tests.support.analytics.cases import c2
+from tests.support.analytics.run_analysis import analysed
+from tests.support.analytics.run_builder import RunBuilder
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ import pytest
 
 from failback.analytics.report import report as reports
 from failback.analytics.report.report import read_report, report
-from tests.support.run_builder import RunBuilder
+from tests.support.analytics.run_builder import RunBuilder
 
 pytestmark = pytest.mark.unit
 

@@ -8,9 +8,9 @@ import pytest
 
 from failback.analytics.report.document import build_report
 from failback.analytics.report.page.figure_data import points_of, timeline_data
-from tests.support.bad_input import clean
-from tests.support.run_analysis import analysed
-from tests.support.run_builder import MS, ZERO_MONO_NS
+from tests.support.analytics.bad_input import clean
+from tests.support.analytics.run_analysis import analysed
+from tests.support.analytics.run_builder import MS, ZERO_MONO_NS
 
 pytestmark = pytest.mark.unit
 

@@ -18,9 +18,9 @@ from failback.analytics.lake import lake
 from failback.analytics.lake.row_groups import RowGroup, Wanted, wanted_groups
 from failback.analytics.run.definitions import KEYS, LID, MESSAGE_ID, Definitions
 from tests.benchmarks.analytics.synthetic import Plan, generate
-from tests.support.histories import random_history
-from tests.support.run_analysis import analysed
-from tests.support.run_builder import merged
+from tests.support.analytics.histories import random_history
+from tests.support.analytics.run_analysis import analysed
+from tests.support.analytics.run_builder import merged
 
 pytestmark = pytest.mark.unit
 

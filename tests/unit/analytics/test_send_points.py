@@ -13,7 +13,7 @@ from failback.analytics.analysis.counting.partials import LATENCY_POINT_NS
 from failback.analytics.report.measures import Figures, points
 from failback.analytics.report.page.figure_data import points_of
 from tests.benchmarks.analytics.synthetic import Plan, generate
-from tests.support.run_analysis import analysed
+from tests.support.analytics.run_analysis import analysed
 
 pytestmark = pytest.mark.unit
 

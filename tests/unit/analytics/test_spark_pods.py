@@ -12,7 +12,7 @@ from failback.analytics.analysis.engines.spark.session import check_reach, setti
 from failback.analytics.errors import EngineUnavailable, ReportInputError
 from failback.analytics.lake.store import open_store
 from failback.analytics.report.report import report_many
-from tests.support.bad_input import clean
+from tests.support.analytics.bad_input import clean
 
 pytestmark = pytest.mark.unit
 

@@ -16,7 +16,7 @@ from failback.analytics.report.measures import NS, Figures, points
 from failback.analytics.report.page.figure_data import Point, points_of
 from failback.analytics.run.history import FaultStep, GroupQueue, OffsetSample
 from tests.benchmarks.analytics.synthetic import Plan, generate
-from tests.support.run_analysis import analysed
+from tests.support.analytics.run_analysis import analysed
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ from failback.analytics.report.report import read_report, report
 from failback.analytics.report.status_summary import ratio_text, status_of
 from failback.cli.__main__ import main
 from failback.operator.kinds.reconsumption_report import ReconsumptionReportStatus
-from tests.support.cases import CASES
+from tests.support.analytics.cases import CASES
 
 pytestmark = pytest.mark.unit
 

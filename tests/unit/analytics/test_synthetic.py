@@ -12,7 +12,7 @@ from failback.analytics.report.measures import Figures, group_figures, losses_of
 from failback.protocol.errors import ConfigError
 from tests.benchmarks.analytics.engine_race import duckdb_counts, is_right, local_counts
 from tests.benchmarks.analytics.synthetic import SHAPES, Plan, generate
-from tests.support.run_analysis import analysed
+from tests.support.analytics.run_analysis import analysed
 
 pytestmark = pytest.mark.unit
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.histories import random_history
-from tests.support.run_analysis import analysed
-from tests.support.run_builder import RunBuilder, merged
+from tests.support.analytics.histories import random_history
+from tests.support.analytics.run_analysis import analysed
+from tests.support.analytics.run_builder import RunBuilder, merged
 
 pytestmark = pytest.mark.unit
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.run_analysis import analysed
-from tests.support.run_builder import RunBuilder
+from tests.support.analytics.run_analysis import analysed
+from tests.support.analytics.run_builder import RunBuilder
 
 pytestmark = pytest.mark.unit
 

@@ -42,7 +42,7 @@ from failback.protocol.route import (
     TopicOffset,
     TopicStatsTable,
 )
-from tests.support.broker_lab import BrokerLab, LabClient, broker_lab
+from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
 pytestmark = pytest.mark.unit
 

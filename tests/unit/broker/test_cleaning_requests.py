@@ -11,7 +11,7 @@ import pytest
 from failback.broker.store.upkeep.expiry import ORDERED_ROUNDS
 from failback.protocol.codes import RequestCode
 from failback.protocol.route import TopicConfig
-from tests.support.broker_lab import BrokerLab, LabClient, broker_lab
+from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
 pytestmark = pytest.mark.unit
 

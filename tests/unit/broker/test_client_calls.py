@@ -22,7 +22,7 @@ from failback.protocol.route import (
     SubscriptionData,
 )
 from failback.protocol.stats import ConsumeMessageDirectlyResult, GetConsumerStatusBody
-from tests.support.broker_lab import BrokerLab, LabClient, broker_lab, send_header
+from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab, send_header
 
 pytestmark = pytest.mark.unit
 

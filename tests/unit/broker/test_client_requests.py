@@ -25,7 +25,7 @@ from failback.protocol.route import (
     SubscriptionData,
     SubscriptionGroupConfig,
 )
-from tests.support.broker_lab import LabClient, broker_lab
+from tests.support.brokers.broker_lab import LabClient, broker_lab
 
 pytestmark = pytest.mark.unit
 

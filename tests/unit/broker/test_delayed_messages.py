@@ -21,7 +21,7 @@ from failback.protocol.message import (
     tags_code,
 )
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
-from tests.support.broker_lab import BrokerLab, LabClient, broker_lab
+from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
 pytestmark = pytest.mark.unit
 

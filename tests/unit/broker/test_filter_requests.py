@@ -15,7 +15,7 @@ from failback.protocol.route import (
     HeartbeatData,
     SubscriptionData,
 )
-from tests.support.broker_lab import LabClient, broker_lab, pull_header
+from tests.support.brokers.broker_lab import LabClient, broker_lab, pull_header
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.support.processes import ROOT, SOURCES
+from tests.support.processes.child_process import ROOT, SOURCES
 
 pytestmark = [
     pytest.mark.unit,

@@ -9,7 +9,7 @@ import pytest
 
 from failback.broker.monitoring.health import HealthServer, Reply
 from failback.broker.monitoring.health_endpoints import RUNNING, BrokerPhase, HealthEndpoints
-from tests.support.ports import free_port
+from tests.support.net.ports import free_port
 
 pytestmark = pytest.mark.unit
 

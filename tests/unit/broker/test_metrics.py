@@ -15,8 +15,8 @@ from failback.broker.metadata.offsets.regressions import OffsetRegressions
 from failback.broker.monitoring.metrics import limited
 from failback.protocol import metric_families as families
 from failback.protocol.codes import RequestCode
-from tests.support.broker_lab import BrokerLab, broker_lab
-from tests.support.fake_peers import FakePeers
+from tests.support.brokers.broker_lab import BrokerLab, broker_lab
+from tests.support.brokers.fake_peers import FakePeers
 
 pytestmark = pytest.mark.unit
 

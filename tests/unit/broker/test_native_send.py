@@ -21,7 +21,7 @@ import pytest
 from failback.broker.native import kernels
 from failback.broker.remoting.answers import SendAnswers
 from failback.protocol.message import MAX_PROPERTIES_BYTES, BatchElement, encode_batch
-from tests.support.broker_lab import BrokerLab, LabClient, broker_lab
+from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
 pytestmark = [
     pytest.mark.unit,

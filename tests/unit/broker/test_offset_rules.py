@@ -31,7 +31,7 @@ from failback.protocol.route import (
     SubscriptionData,
     TopicConfig,
 )
-from tests.support.broker_lab import BrokerLab, LabClient, broker_lab
+from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
 pytestmark = pytest.mark.unit
 

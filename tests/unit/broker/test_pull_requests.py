@@ -23,7 +23,7 @@ from failback.protocol.route import (
     SubscriptionGroupConfig,
     TopicConfig,
 )
-from tests.support.broker_lab import LabClient, broker_lab, pull_header, send_header
+from tests.support.brokers.broker_lab import LabClient, broker_lab, pull_header, send_header
 
 pytestmark = pytest.mark.unit
 

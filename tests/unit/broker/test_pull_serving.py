@@ -10,8 +10,8 @@ from failback.broker.processors.pulling.pull_routing import route_pull
 from failback.broker.store.log.results import GetStatus
 from failback.protocol.command import RemotingCommand
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
-from tests.support.broker_lab import BrokerLab, LabClient, broker_lab
-from tests.support.serving_rules import SITUATIONS, Case, Served, combinations, expected
+from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
+from tests.support.brokers.serving_rules import SITUATIONS, Case, Served, combinations, expected
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import UNIQUE_KEY_QUERY, QueryMessageRequestHeader
 from failback.protocol.message import decode_records
-from tests.support.broker_lab import LabClient, broker_lab
+from tests.support.brokers.broker_lab import LabClient, broker_lab
 
 pytestmark = pytest.mark.unit
 

@@ -24,7 +24,7 @@ from failback.protocol.message import (
     tags_code,
 )
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
-from tests.support.broker_lab import BrokerLab, broker_lab, send_header
+from tests.support.brokers.broker_lab import BrokerLab, broker_lab, send_header
 
 pytestmark = pytest.mark.unit
 

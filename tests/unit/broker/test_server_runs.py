@@ -14,7 +14,7 @@ from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import ProtocolError, StoreError
 from failback.protocol.headers import GetMaxOffsetRequestHeader
-from tests.support.broker_lab import BrokerLab, LabClient, broker_lab, send_header
+from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab, send_header
 
 pytestmark = pytest.mark.unit
 

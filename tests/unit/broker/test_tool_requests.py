@@ -40,7 +40,7 @@ from failback.protocol.stats import (
     QueryConsumeQueueResponseBody,
     QueryConsumeTimeSpanBody,
 )
-from tests.support.broker_lab import BrokerLab, LabClient, broker_lab
+from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
 pytestmark = pytest.mark.unit
 

@@ -23,7 +23,7 @@ from failback.protocol.message import (
     parse_offset_msg_id,
 )
 from failback.protocol.route import HeartbeatData, ProducerData
-from tests.support.broker_lab import BrokerLab, LabClient, broker_lab
+from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
 pytestmark = pytest.mark.unit
 

@@ -16,8 +16,8 @@ from failback.chaos.faults import consumer_faults
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.chaos.workload.process import CONSUMER, Exit, WorkloadProcess
-from tests.support.chaos_session import FakeFleet, carry_out, open_session
-from tests.support.fake_target import FakeTarget
+from tests.support.chaos.chaos_session import FakeFleet, carry_out, open_session
+from tests.support.chaos.fake_target import FakeTarget
 
 pytestmark = pytest.mark.unit
 

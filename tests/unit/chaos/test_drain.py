@@ -13,9 +13,9 @@ import pytest
 from failback.chaos.run.drain import drain
 from failback.chaos.run.scan import scan_stores
 from failback.chaos.session import Session
-from tests.support.chaos_session import open_session
-from tests.support.fake_remoting import FakeBroker
-from tests.support.fake_target import FakeTarget
+from tests.support.chaos.chaos_session import open_session
+from tests.support.chaos.fake_target import FakeTarget
+from tests.support.net.fake_remoting import FakeBroker
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from failback.chaos.cluster.target import Deadline, Target
 from failback.chaos.cluster.view import DeathRecord, ProcessIdentity
 from failback.chaos.cluster.wire import now
 from failback.chaos.errors import TargetError
-from tests.support.fake_target import FakeTarget
+from tests.support.chaos.fake_target import FakeTarget
 
 pytestmark = pytest.mark.unit
 

@@ -18,8 +18,8 @@ from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, order
-from tests.support.chaos_session import open_session, peer_sees
-from tests.support.fake_target import FakeTarget
+from tests.support.chaos.chaos_session import open_session, peer_sees
+from tests.support.chaos.fake_target import FakeTarget
 
 pytestmark = pytest.mark.unit
 

@@ -21,8 +21,8 @@ from failback.chaos.run_folder.undo_ledger import (
     STOP_WORKLOAD,
     UndoLedger,
 )
-from tests.support.fake_target import FakeTarget
-from tests.support.polling import wait_until
+from tests.support.chaos.fake_target import FakeTarget
+from tests.support.common.polling import wait_until
 
 pytestmark = pytest.mark.unit
 

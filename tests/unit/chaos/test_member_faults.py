@@ -20,8 +20,8 @@ from failback.chaos.faults.undo import undo_open
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.run_folder.undo_ledger import RESET_HANDLERS, SUBSCRIBE
 from failback.chaos.session import Session
-from tests.support.chaos_session import FakeFleet, carry_out, open_session
-from tests.support.fake_target import FakeTarget
+from tests.support.chaos.chaos_session import FakeFleet, carry_out, open_session
+from tests.support.chaos.fake_target import FakeTarget
 
 pytestmark = pytest.mark.unit
 

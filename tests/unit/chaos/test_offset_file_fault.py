@@ -19,8 +19,8 @@ from failback.chaos.faults.undo import undo_open
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.recorder.witness import OffsetEvent
 from failback.chaos.session import Session
-from tests.support.chaos_session import open_session, peer_sees
-from tests.support.fake_target import FakeTarget
+from tests.support.chaos.chaos_session import open_session, peer_sees
+from tests.support.chaos.fake_target import FakeTarget
 
 pytestmark = pytest.mark.unit
 

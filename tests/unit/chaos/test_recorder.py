@@ -24,9 +24,9 @@ from failback.chaos.recorder.witness import (
 from failback.chaos.run.verdict import Verdict, merge
 from failback.chaos.session import Session
 from failback.chaos.toolkit.probes import another_incident, recorder_is_recording, unsteady
-from tests.support.chaos_session import open_session, peer_sees
-from tests.support.fake_remoting import FakeBroker
-from tests.support.fake_target import FakeTarget
+from tests.support.chaos.chaos_session import open_session, peer_sees
+from tests.support.chaos.fake_target import FakeTarget
+from tests.support.net.fake_remoting import FakeBroker
 
 pytestmark = pytest.mark.unit
 

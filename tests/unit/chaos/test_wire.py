@@ -15,7 +15,7 @@ from failback.protocol.errors import (
     RemotingSendError,
     RemotingTimeout,
 )
-from tests.support.fake_remoting import FakeBroker
+from tests.support.net.fake_remoting import FakeBroker
 
 pytestmark = pytest.mark.unit
 

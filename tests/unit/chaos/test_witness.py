@@ -23,9 +23,9 @@ from failback.chaos.recorder.witness import (
     WireWatch,
 )
 from failback.protocol.fastjson import dumps
-from tests.support.fake_remoting import FakeBroker, FakeRemoting
-from tests.support.fake_target import FakeTarget
-from tests.support.polling import wait_until
+from tests.support.chaos.fake_target import FakeTarget
+from tests.support.common.polling import wait_until
+from tests.support.net.fake_remoting import FakeBroker, FakeRemoting
 
 pytestmark = pytest.mark.unit
 

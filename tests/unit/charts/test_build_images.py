@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tools.build_images import TARGETS, command, parse, version
 
-from tests.support.processes import ROOT
+from tests.support.processes.child_process import ROOT
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from ruamel.yaml import YAML
 
-from tests.support.processes import ROOT
+from tests.support.processes.child_process import ROOT
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from failback.cli.__main__ import main
-from tests.support.cases import CASES
+from tests.support.analytics.cases import CASES
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ import pytest
 
 from failback.cli.__main__ import main
 from failback.protocol.fastjson import dumps
-from tests.support.fake_remoting import FakeBroker, FakeRemoting
+from tests.support.net.fake_remoting import FakeBroker, FakeRemoting
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ import pytest
 from failback.analytics.report import report as reports
 from failback.analytics.report.schema import read_report, report_schema
 from failback.cli.__main__ import main
-from tests.support.cases import c2, c3
+from tests.support.analytics.cases import c2, c3
 
 pytestmark = pytest.mark.unit
 

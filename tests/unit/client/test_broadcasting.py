@@ -11,8 +11,8 @@ from failback.client.consumer.offset_store import read_offset_file, write_offset
 from failback.client.model import ConsumeFrom
 from failback.protocol.codes import RequestCode
 from failback.protocol.route import MessageQueue
-from tests.support.client_lab import GROUP, TOPIC, Lab
-from tests.support.virtual_time import until, virtual_time
+from tests.support.clients.client_lab import GROUP, TOPIC, Lab
+from tests.support.common.virtual_time import until, virtual_time
 
 pytestmark = pytest.mark.unit
 

@@ -11,9 +11,9 @@ from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.route import GetConsumerStatusBody, MessageQueue, ResetOffsetBody
 from failback.protocol.stats import ConsumerRunningInfo
-from tests.support.client_lab import GROUP, TOPIC, Lab
-from tests.support.fake_cluster import FakeBroker
-from tests.support.virtual_time import now, until, virtual_time
+from tests.support.clients.client_lab import GROUP, TOPIC, Lab
+from tests.support.clients.fake_cluster import FakeBroker
+from tests.support.common.virtual_time import now, until, virtual_time
 
 pytestmark = pytest.mark.unit
 

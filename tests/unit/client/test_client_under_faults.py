@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from failback.client.errors import ClientError
 from failback.client.model import ConsumeFrom, ConsumeResult
 from failback.protocol.message import MessageExt
-from tests.support.client_lab import GROUP, TOPIC, Lab, Member
-from tests.support.virtual_time import now, run_virtual, until, virtual_time
+from tests.support.clients.client_lab import GROUP, TOPIC, Lab, Member
+from tests.support.common.virtual_time import now, run_virtual, until, virtual_time
 
 pytestmark = pytest.mark.unit
 

@@ -9,9 +9,9 @@ import pytest
 from failback.client.model import ConsumeFrom
 from failback.protocol.codes import RequestCode
 from failback.protocol.route import MessageQueue
-from tests.support.client_lab import GROUP, TOPIC, Collector, Lab
-from tests.support.fake_cluster import FakeBroker
-from tests.support.virtual_time import now, until, virtual_time
+from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab
+from tests.support.clients.fake_cluster import FakeBroker
+from tests.support.common.virtual_time import now, until, virtual_time
 
 pytestmark = pytest.mark.unit
 

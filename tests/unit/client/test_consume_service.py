@@ -13,8 +13,8 @@ from failback.client.remoting.settings import ClientSettings
 from failback.protocol.codes import RequestCode
 from failback.protocol.message import MessageExt, decode_properties
 from failback.protocol.route import MessageQueue
-from tests.support.client_lab import GROUP, TOPIC, Collector, Lab, Member
-from tests.support.virtual_time import now, until, virtual_time
+from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab, Member
+from tests.support.common.virtual_time import now, until, virtual_time
 
 pytestmark = pytest.mark.unit
 

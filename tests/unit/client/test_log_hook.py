@@ -15,8 +15,8 @@ from failback.client.consumelog.writer import ConsumeLog
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
 from failback.protocol.message import MessageExt
 from failback.protocol.route import MessageQueue
-from tests.support.client_lab import GROUP, TOPIC, Collector, Lab
-from tests.support.virtual_time import until, virtual_time
+from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab
+from tests.support.common.virtual_time import until, virtual_time
 
 pytestmark = pytest.mark.unit
 

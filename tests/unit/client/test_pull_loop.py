@@ -12,9 +12,9 @@ from failback.client.model import ConsumeFrom, ConsumeResult, Message
 from failback.protocol.codes import RequestCode
 from failback.protocol.message import MessageExt
 from failback.protocol.route import MessageQueue
-from tests.support.client_lab import GROUP, TOPIC, Collector, Lab, Member, Row
-from tests.support.fake_cluster import FakeBroker, Request
-from tests.support.virtual_time import network, now, until, virtual_time
+from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab, Member, Row
+from tests.support.clients.fake_cluster import FakeBroker, Request
+from tests.support.common.virtual_time import network, now, until, virtual_time
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ import pytest
 
 from failback.client.model import ConsumeFrom, Message
 from failback.protocol.codes import RequestCode
-from tests.support.client_lab import GROUP, TOPIC, Lab
-from tests.support.virtual_time import until, virtual_time
+from tests.support.clients.client_lab import GROUP, TOPIC, Lab
+from tests.support.common.virtual_time import until, virtual_time
 
 pytestmark = pytest.mark.unit
 

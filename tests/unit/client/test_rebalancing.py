@@ -11,8 +11,8 @@ from failback.client.model import ConsumeFrom
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.route import MessageQueue
-from tests.support.client_lab import GROUP, TOPIC, Lab, Member
-from tests.support.virtual_time import now, until, virtual_time
+from tests.support.clients.client_lab import GROUP, TOPIC, Lab, Member
+from tests.support.common.virtual_time import now, until, virtual_time
 
 pytestmark = pytest.mark.unit
 

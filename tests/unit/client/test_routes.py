@@ -8,9 +8,9 @@ import pytest
 
 from failback.client.errors import RouteQueryFailed
 from failback.protocol.codes import RequestCode
-from tests.support.client_lab import GROUP, TOPIC, Lab
-from tests.support.fake_cluster import FakeNameServer
-from tests.support.virtual_time import now, until, virtual_time
+from tests.support.clients.client_lab import GROUP, TOPIC, Lab
+from tests.support.clients.fake_cluster import FakeNameServer
+from tests.support.common.virtual_time import now, until, virtual_time
 
 pytestmark = pytest.mark.unit
 

@@ -22,9 +22,9 @@ from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, RemotingConnectError, RemotingTimeout
 from failback.protocol.message import decode_properties, decode_record
 from failback.protocol.route import MessageQueue
-from tests.support.client_lab import TOPIC, Lab
-from tests.support.fake_cluster import FakeBroker, Request
-from tests.support.virtual_time import now, virtual_time
+from tests.support.clients.client_lab import TOPIC, Lab
+from tests.support.clients.fake_cluster import FakeBroker, Request
+from tests.support.common.virtual_time import now, virtual_time
 
 pytestmark = pytest.mark.unit
 

@@ -17,8 +17,8 @@ from failback.protocol.codes import RequestCode
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import MessageExt
 from failback.protocol.route import MessageQueue
-from tests.support.client_lab import GROUP, TOPIC, Collector, Lab
-from tests.support.virtual_time import now, until, virtual_time
+from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab
+from tests.support.common.virtual_time import now, until, virtual_time
 
 pytestmark = pytest.mark.unit
 

@@ -11,9 +11,9 @@ from failback.client.consumelog.hook import StartOffset
 from failback.client.model import ConsumeFrom, retry_topic
 from failback.protocol.codes import RequestCode
 from failback.protocol.route import MessageQueue
-from tests.support.client_lab import GROUP, TOPIC, Lab
-from tests.support.fake_cluster import FakeBroker
-from tests.support.virtual_time import until, virtual_time
+from tests.support.clients.client_lab import GROUP, TOPIC, Lab
+from tests.support.clients.fake_cluster import FakeBroker
+from tests.support.common.virtual_time import until, virtual_time
 
 pytestmark = pytest.mark.unit
 

@@ -10,8 +10,8 @@ import pytest
 from failback.client.instance.scheduler import FixedRateScheduler
 from failback.client.model import ConsumeFrom
 from failback.protocol.codes import RequestCode
-from tests.support.client_lab import GROUP, TOPIC, Lab
-from tests.support.virtual_time import network, now, until, virtual_time
+from tests.support.clients.client_lab import GROUP, TOPIC, Lab
+from tests.support.common.virtual_time import network, now, until, virtual_time
 
 pytestmark = pytest.mark.unit
 

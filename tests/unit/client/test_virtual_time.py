@@ -19,8 +19,8 @@ from failback.protocol.route import (
     SubscriptionData,
     TopicRouteData,
 )
-from tests.support.fake_cluster import FakeCluster
-from tests.support.virtual_time import (
+from tests.support.clients.fake_cluster import FakeCluster
+from tests.support.common.virtual_time import (
     NothingLeftToHappen,
     network,
     now,

@@ -22,7 +22,7 @@ from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.gaps import missing_ranges
 from failback.client.consumelog.upload.ship import Shipper
-from tests.support.collector_lab import write_log
+from tests.support.analytics.collector_lab import write_log
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, arrow_schema
 from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.writer import ConsumeLog
-from tests.support.consumelog import begin, processes_in_lake
+from tests.support.clients.consumelog import begin, processes_in_lake
 
 pytestmark = pytest.mark.unit
 

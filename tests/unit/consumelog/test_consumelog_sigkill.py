@@ -12,7 +12,7 @@ import pytest
 
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.upload.ship import Shipper
-from tests.support.consumelog import processes_in_lake
+from tests.support.clients.consumelog import processes_in_lake
 
 # A child writes as fast as it can and prints each seq *after* it was stored; so whatever the
 # parent read from the pipe must be in the files.
@@ -20,7 +20,7 @@ WRITER = """
 import os, sys
 from pathlib import Path
 from failback.client.consumelog.writer import ConsumeLog
-from tests.support.consumelog import begin
+from tests.support.clients.consumelog import begin
 log = ConsumeLog(Path(sys.argv[1]), run="r", proc_no=1, role="consumer", segment_bytes=65536)
 n = 0
 while True:

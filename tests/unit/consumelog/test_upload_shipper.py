@@ -21,7 +21,7 @@ from failback.client.consumelog.upload.segments import segments_of
 from failback.client.consumelog.upload.upload import LONGEST_WAIT_SECONDS, REFUSED, UploadShipper
 from failback.client.consumelog.writer import ConsumeLog
 from failback.protocol.errors import ConfigError
-from tests.support.consumelog import begin
+from tests.support.clients.consumelog import begin
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
-from tests.support.asgi import ask
+from tests.support.dashboard.asgi import ask
 
 pytestmark = pytest.mark.unit
 

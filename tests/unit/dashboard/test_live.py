@@ -12,7 +12,7 @@ from failback.analytics.dashboard.sources.live import LiveRun
 from failback.analytics.dashboard.views.lanes import live_data, live_figure, title_of
 from failback.analytics.report.page.figures import DARK
 from failback.client.consumelog.writer import ConsumeLog
-from tests.support.consumelog import begin
+from tests.support.clients.consumelog import begin
 
 pytestmark = pytest.mark.unit
 

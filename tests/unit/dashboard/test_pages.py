@@ -16,9 +16,9 @@ from failback.analytics.dashboard.sources.live import LiveRun
 from failback.analytics.dashboard.sources.runs import RunIndex
 from failback.analytics.web.tokens import digest_of, new_token
 from failback.chaos.run_folder.run_folder import RunFolder
-from tests.support.asgi import ask
-from tests.support.dashboard_lab import MESSAGE, OTHER_RUN, RUN, write_run
-from tests.support.sample_report import sample_report
+from tests.support.analytics.sample_report import sample_report
+from tests.support.dashboard.asgi import ask
+from tests.support.dashboard.dashboard_lab import MESSAGE, OTHER_RUN, RUN, write_run
 
 pytestmark = pytest.mark.unit
 

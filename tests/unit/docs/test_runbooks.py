@@ -11,8 +11,8 @@ import pytest
 import typer
 
 from failback.cli.app import app
-from tests.support.alert_rules import alerts
-from tests.support.processes import ROOT
+from tests.support.dashboard.alert_rules import alerts
+from tests.support.processes.child_process import ROOT
 
 pytestmark = pytest.mark.unit
 

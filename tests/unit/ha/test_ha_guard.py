@@ -14,9 +14,9 @@ from failback.broker.ha.config import HaConfig
 from failback.broker.ha.join import Refusal
 from failback.broker.ha.service import HaService
 from failback.protocol.message import encode_record, pack_host
-from tests.support.fake_log import FakeLog
-from tests.support.ha_pair import FAST, BareMaster, bare_master, slave_of
-from tests.support.polling import until
+from tests.support.brokers.fake_log import FakeLog
+from tests.support.brokers.ha_pair import FAST, BareMaster, bare_master, slave_of
+from tests.support.common.polling import until
 
 pytestmark = pytest.mark.unit
 

@@ -10,9 +10,9 @@ import pytest
 from failback.broker.ha.config import HaConfig
 from failback.broker.ha.connection import HaConnection
 from failback.broker.ha.service import HaService
-from tests.support.fake_log import FakeLog
-from tests.support.ha_pair import FAST, bare_slave, running
-from tests.support.polling import until
+from tests.support.brokers.fake_log import FakeLog
+from tests.support.brokers.ha_pair import FAST, bare_slave, running
+from tests.support.common.polling import until
 
 pytestmark = pytest.mark.unit
 

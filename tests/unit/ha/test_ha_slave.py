@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.fake_log import FakeLog
-from tests.support.ha_pair import FAST, bare_master, running, slave_of
-from tests.support.polling import until
+from tests.support.brokers.fake_log import FakeLog
+from tests.support.brokers.ha_pair import FAST, bare_master, running, slave_of
+from tests.support.common.polling import until
 
 pytestmark = pytest.mark.unit
 

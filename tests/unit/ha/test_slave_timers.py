@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from failback.broker.cluster.outer_api import RegisterResult
-from tests.support.broker_lab import BrokerLab, broker_lab
+from tests.support.brokers.broker_lab import BrokerLab, broker_lab
 
 pytestmark = pytest.mark.unit
 

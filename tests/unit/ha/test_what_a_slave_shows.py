@@ -12,8 +12,8 @@ from failback.broker.ha.guard import _asked, _refusal
 from failback.broker.ha.join import Refusal
 from failback.broker.ha.prefix import Prefix, Verdict
 from failback.protocol.codes import RequestCode
-from tests.support.broker_lab import BrokerLab, broker_lab
-from tests.support.store_kit import log_messages, open_store, put, put_all
+from tests.support.brokers.broker_lab import BrokerLab, broker_lab
+from tests.support.store.store_kit import log_messages, open_store, put, put_all
 
 pytestmark = pytest.mark.unit
 

@@ -18,7 +18,7 @@ from failback.broker.metadata.offsets.consumer_offset_manager import (
 from failback.broker.metadata.offsets.master_offsets import MasterOffsets
 from failback.protocol.codes import RequestCode
 from failback.protocol.errors import ProtocolError
-from tests.support.fake_peers import FakePeers
+from tests.support.brokers.fake_peers import FakePeers
 
 pytestmark = pytest.mark.unit
 

@@ -17,7 +17,7 @@ from failback.broker.metadata.topics import TopicConfigManager
 from failback.protocol.codes import RequestCode
 from failback.protocol.headers import RegisterBrokerRequestHeader, from_ext
 from failback.protocol.route import RegisterBrokerBody, SubscriptionGroupConfig, TopicConfig
-from tests.support.fake_peers import FakePeers
+from tests.support.brokers.fake_peers import FakePeers
 
 pytestmark = pytest.mark.unit
 

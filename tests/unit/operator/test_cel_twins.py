@@ -9,7 +9,7 @@ import pytest
 from failback.operator.schema.cel import RULES, rules_of
 from failback.operator.schema.decoding import KINDS, validate
 from failback.operator.schema.rules import Violation
-from tests.support.rule_cases import CASES, Case
+from tests.support.operator.rule_cases import CASES, Case
 
 pytestmark = pytest.mark.unit
 

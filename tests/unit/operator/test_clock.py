@@ -14,8 +14,8 @@ from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.plan.encoding import from_time, operation_from_status, to_time
 from failback.operator.planning.plan.types import Plan
 from failback.operator.planning.state import instants
-from tests.support.planning_run import CONTEXT, Run, steady
-from tests.support.planning_world import World
+from tests.support.operator.planning_run import CONTEXT, Run, steady
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

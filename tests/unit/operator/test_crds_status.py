@@ -12,10 +12,10 @@ from failback.operator.local.status import PodFact, cluster_status, name_server_
 from failback.operator.planning.plan.types import Plan
 from failback.operator.schema.crds import schema_of
 from failback.operator.schema.loading import load_resources
-from tests.support.crd_schema import problems
-from tests.support.planning_run import Run
-from tests.support.planning_world import World
-from tests.support.switch_world import delivered, is_over
+from tests.support.operator.planning_run import Run
+from tests.support.operator.planning_world import World
+from tests.support.operator.switch_world import delivered, is_over
+from tests.unit.operator.crd_schema import problems
 
 pytestmark = pytest.mark.unit
 

@@ -12,7 +12,7 @@ import pytest
 from failback.operator.kubernetes.api import ApiError, Kube
 from failback.operator.kubernetes.leader import LEASE, lead
 from failback.operator.settings import Settings
-from tests.support.virtual_time import virtual_time
+from tests.support.common.virtual_time import virtual_time
 
 pytestmark = pytest.mark.unit
 

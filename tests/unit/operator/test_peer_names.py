@@ -7,7 +7,7 @@ import pytest
 from failback.operator.brokers.peers import Peers, Target
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Broker
-from tests.support.fake_remoting import FakeBroker
+from tests.support.net.fake_remoting import FakeBroker
 
 pytestmark = pytest.mark.unit
 

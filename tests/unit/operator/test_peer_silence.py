@@ -8,8 +8,8 @@ import pytest
 
 from failback.operator.brokers.peers import Peers, Target
 from failback.operator.metrics import Metrics
-from tests.support.fake_remoting import FakeBroker
-from tests.support.ports import free_port
+from tests.support.net.fake_remoting import FakeBroker
+from tests.support.net.ports import free_port
 
 pytestmark = pytest.mark.unit
 

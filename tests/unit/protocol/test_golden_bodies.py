@@ -47,7 +47,7 @@ from failback.protocol.stats import (
     QueryConsumeTimeSpanBody,
     QueryCorrectionOffsetBody,
 )
-from tests.support.golden import golden_bodies
+from tests.support.common.protocol_golden import golden_bodies
 
 pytestmark = pytest.mark.unit
 

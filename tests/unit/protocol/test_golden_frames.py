@@ -42,7 +42,7 @@ from failback.protocol.route import (
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
-from tests.support.golden import golden_bytes
+from tests.support.common.protocol_golden import golden_bytes
 
 pytestmark = pytest.mark.unit
 

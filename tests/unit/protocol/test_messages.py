@@ -33,7 +33,7 @@ from failback.protocol.message import (
     parse_offset_msg_id,
     unpack_host,
 )
-from tests.support.golden import golden_bytes
+from tests.support.common.protocol_golden import golden_bytes
 
 pytestmark = pytest.mark.unit
 

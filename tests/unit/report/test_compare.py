@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from failback.analytics.report.compare import compare_reports, difference
-from tests.support.sample_report import sample_report
+from tests.support.analytics.sample_report import sample_report
 
 pytestmark = pytest.mark.unit
 

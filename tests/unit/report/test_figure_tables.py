@@ -11,7 +11,7 @@ import pytest
 from failback.analytics.report.page.figure_tables import Table, csv_bytes, figure_tables
 from failback.analytics.report.page.report_figures import report_figures
 from failback.analytics.report.schema import check_report
-from tests.support.sample_report import compared_report, sample_points, sample_report
+from tests.support.analytics.sample_report import compared_report, sample_points, sample_report
 
 pytestmark = pytest.mark.unit
 

@@ -37,7 +37,7 @@ from failback.analytics.report.page.figure_types import (
 )
 from failback.analytics.report.page.figures import marks, theme
 from failback.analytics.report.page.report_figures import report_figures
-from tests.support.sample_report import sample_points, sample_report
+from tests.support.analytics.sample_report import sample_points, sample_report
 
 pytestmark = pytest.mark.unit
 

@@ -27,7 +27,7 @@ from failback.analytics.report.page.html_rows import workload_lines
 from failback.analytics.report.schema import check_report
 from failback.analytics.report.summary import render as summary
 from failback.analytics.report.summary import sentence
-from tests.support.sample_report import sample_points, sample_report
+from tests.support.analytics.sample_report import sample_points, sample_report
 
 pytestmark = pytest.mark.unit
 

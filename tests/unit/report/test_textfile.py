@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from failback.analytics.report.textfile import MAX_SERIES, render_textfile
-from tests.support.sample_report import sample_report
+from tests.support.analytics.sample_report import sample_report
 
 pytestmark = pytest.mark.unit
 

@@ -10,9 +10,9 @@ import pytest
 
 from failback.broker.store import message_store
 from failback.broker.store.message_store import MessageStore
-from tests.support.crashing_files import CrashingFiles
-from tests.support.polling import until
-from tests.support.store_kit import (
+from tests.support.common.polling import until
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.store_kit import (
     assert_queues_agree_with_log,
     kill,
     log_messages,

@@ -26,8 +26,8 @@ from failback.broker.store.index.index_keys import (
 from failback.broker.store.index.index_service import file_name
 from failback.protocol.codes import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from failback.protocol.message import pack_host
-from tests.support.crashing_files import CrashingFiles
-from tests.support.store_kit import open_store, put
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.store_kit import open_store, put
 
 pytestmark = pytest.mark.unit
 

@@ -17,9 +17,9 @@ from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import TRANSACTION_COMMIT, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from failback.protocol.errors import StoreError
 from failback.protocol.message import BatchElement, MessageExt, decode_record, pack_host
-from tests.support.crashing_files import Change, CrashingFiles
-from tests.support.polling import until
-from tests.support.store_kit import (
+from tests.support.common.polling import until
+from tests.support.store.crashing_files import Change, CrashingFiles
+from tests.support.store.store_kit import (
     BORN_HOST,
     Clock,
     kill,

@@ -11,9 +11,9 @@ import pytest
 from failback.broker.store.log.results import ServiceNotAvailable
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.errors import StoreError
-from tests.support.crashing_files import Change, CrashingFiles
-from tests.support.polling import until
-from tests.support.store_kit import (
+from tests.support.common.polling import until
+from tests.support.store.crashing_files import Change, CrashingFiles
+from tests.support.store.store_kit import (
     assert_queues_agree_with_log,
     kill,
     open_store,

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from failback.broker.store.writing.late_work import LateWork
-from tests.support.polling import until
+from tests.support.common.polling import until
 
 pytestmark = pytest.mark.unit
 

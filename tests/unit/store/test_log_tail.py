@@ -15,7 +15,7 @@ from failback.broker.store.log.tail import (
     record_offsets,
 )
 from failback.broker.store.message_store import MessageStore
-from tests.support.store_kit import kill, open_store, put_all
+from tests.support.store.store_kit import kill, open_store, put_all
 
 pytestmark = pytest.mark.unit
 

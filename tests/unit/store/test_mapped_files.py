@@ -12,7 +12,7 @@ import pytest
 from failback.broker.store.log.files import OsFiles
 from failback.broker.store.log.mapped_file import MappedFileQueue, OpenFiles
 from failback.protocol.errors import StoreError
-from tests.support.store_kit import assert_queues_agree_with_log, open_store, put_all
+from tests.support.store.store_kit import assert_queues_agree_with_log, open_store, put_all
 
 pytestmark = pytest.mark.unit
 

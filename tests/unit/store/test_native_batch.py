@@ -19,8 +19,8 @@ from failback.broker.store.log.results import AppendedBatch, MessageIllegal
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import BatchElement, decode_batch, encode_batch, pack_host
-from tests.support.crashing_files import CrashingFiles
-from tests.support.store_kit import (
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.store_kit import (
     BORN_HOST,
     STORE_HOST,
     Clock,

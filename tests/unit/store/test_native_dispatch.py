@@ -17,10 +17,10 @@ from failback.broker.store.message_store import MessageStore
 from failback.broker.store.queues.consume_queue import ENTRY
 from failback.broker.store.writing.dispatch import Dispatcher
 from failback.protocol.codes import SCHEDULE_TOPIC
-from tests.support.crashing_files import CrashingFiles
-from tests.support.odd_logs import ROOT, SIZES, mutated, some_log
-from tests.support.store_kit import Clock, open_store, put
-from tests.support.without_kernels import in_python
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.damaged_logs import ROOT, SIZES, mutated, some_log
+from tests.support.store.store_kit import Clock, open_store, put
+from tests.support.store.without_kernels import in_python
 
 pytestmark = [
     pytest.mark.unit,

@@ -25,8 +25,8 @@ from failback.broker.store.index.index_keys import (
     split_packed,
 )
 from failback.broker.store.log.files import OsFileHandle
-from tests.support.crashing_files import CrashingFiles
-from tests.support.odd_logs import mutated, some_log
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.damaged_logs import mutated, some_log
 
 pytestmark = [
     pytest.mark.unit,

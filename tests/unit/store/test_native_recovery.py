@@ -13,10 +13,10 @@ from failback.broker.native import kernels
 from failback.broker.store.upkeep.recovery import _good_records
 from failback.broker.store.writing.dispatch import Dispatcher
 from failback.protocol.errors import CorruptStore
-from tests.support.crashing_files import Change, CrashingFiles
-from tests.support.odd_logs import ROOT, SIZES, V6, mutated, some_log
-from tests.support.store_kit import BORN_HOST, Clock, make_store, open_store, put
-from tests.support.without_kernels import in_python
+from tests.support.store.crashing_files import Change, CrashingFiles
+from tests.support.store.damaged_logs import ROOT, SIZES, V6, mutated, some_log
+from tests.support.store.store_kit import BORN_HOST, Clock, make_store, open_store, put
+from tests.support.store.without_kernels import in_python
 
 pytestmark = [
     pytest.mark.unit,

@@ -12,8 +12,8 @@ from failback.broker.store.message_store import MessageStore
 from failback.broker.store.writing.dispatch import Dispatcher
 from failback.protocol.codes import SCHEDULE_TOPIC
 from failback.protocol.message import pack_host
-from tests.support.crashing_files import CrashingFiles
-from tests.support.store_kit import BORN_HOST, Clock, open_store, put
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.store_kit import BORN_HOST, Clock, open_store, put
 
 pytestmark = pytest.mark.unit
 

@@ -27,8 +27,8 @@ from failback.protocol.message import (
     pack_host,
     tags_code,
 )
-from tests.support.crashing_files import Change, CrashingFiles
-from tests.support.store_kit import (
+from tests.support.store.crashing_files import Change, CrashingFiles
+from tests.support.store.store_kit import (
     BORN_HOST,
     Clock,
     assert_queues_agree_with_log,

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.broker.store.message_store import MessageStore
-from tests.support.crashing_files import CrashingFiles
-from tests.support.store_kit import (
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.store_kit import (
     Clock,
     assert_queues_agree_with_log,
     kill,

@@ -11,9 +11,9 @@ from typing import Any, Final
 import pytest
 
 from failback.broker.store.log.results import GetStatus
-from tests.support.crash_scenario import Life, check_configs
-from tests.support.crashing_files import CrashingFiles
-from tests.support.store_kit import (
+from tests.support.store.crash_scenario import Life, check_configs
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.store_kit import (
     Clock,
     assert_queues_agree_with_log,
     kill,

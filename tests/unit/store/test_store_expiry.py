@@ -12,8 +12,8 @@ from failback.broker.store.log.files import disk_ratio
 from failback.broker.store.log.results import GetStatus, ServiceNotAvailable
 from failback.broker.store.message_store import MessageStore
 from failback.broker.store.upkeep.expiry import MOST_FILES_PER_ROUND, Expiry, local_hour
-from tests.support.crashing_files import CrashingFiles
-from tests.support.store_kit import (
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.store_kit import (
     Clock,
     assert_queues_agree_with_log,
     log_messages,

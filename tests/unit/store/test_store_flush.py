@@ -17,9 +17,9 @@ from failback.broker.store.log.commit_log import flush_is_due
 from failback.broker.store.log.results import ServiceNotAvailable
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.errors import StoreError
-from tests.support.crashing_files import Change, CrashingFiles
-from tests.support.polling import until
-from tests.support.store_kit import Clock, open_store, put, put_all
+from tests.support.common.polling import until
+from tests.support.store.crashing_files import Change, CrashingFiles
+from tests.support.store.store_kit import Clock, open_store, put, put_all
 
 pytestmark = pytest.mark.unit
 

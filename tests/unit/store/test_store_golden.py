@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.crashing_files import CrashingFiles
-from tests.support.store_kit import Clock, make_store, open_store, put, put_all
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.store_kit import Clock, make_store, open_store, put, put_all
 
 pytestmark = pytest.mark.unit
 

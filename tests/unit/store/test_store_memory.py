@@ -18,8 +18,8 @@ from failback.broker.store.log.files import OsFileHandle, OsFiles
 from failback.broker.store.log.results import GetStatus
 from failback.broker.store.message_store import MessageStore
 from failback.broker.store.queues.consume_queue import _valid_bytes
-from tests.support.crashing_files import CrashingFiles
-from tests.support.store_kit import (
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.store_kit import (
     Clock,
     assert_queues_agree_with_log,
     kill,

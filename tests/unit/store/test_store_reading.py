@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from failback.broker.store.log.results import GetResult, GetStatus
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.message import decode_records, tags_code
-from tests.support.crashing_files import CrashingFiles
-from tests.support.store_kit import Clock, open_store, put, put_all
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.store_kit import Clock, open_store, put, put_all
 
 pytestmark = pytest.mark.unit
 

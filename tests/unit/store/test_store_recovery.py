@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.errors import CorruptStore, StoreError
-from tests.support.crashing_files import CrashingFiles
-from tests.support.store_kit import (
+from tests.support.store.crashing_files import CrashingFiles
+from tests.support.store.store_kit import (
     Clock,
     assert_queues_agree_with_log,
     kill,

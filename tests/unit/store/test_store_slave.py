@@ -13,9 +13,9 @@ from failback.broker.store.log.results import GetStatus, WriteFailed
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import SCHEDULE_TOPIC
 from failback.protocol.errors import StoreError
-from tests.support.crashing_files import Change, CrashingFiles
-from tests.support.polling import until
-from tests.support.store_kit import (
+from tests.support.common.polling import until
+from tests.support.store.crashing_files import Change, CrashingFiles
+from tests.support.store.store_kit import (
     Clock,
     assert_queues_agree_with_log,
     kill,

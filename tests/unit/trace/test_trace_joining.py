@@ -10,7 +10,7 @@ import pytest
 
 from failback.analytics.trace.deliveries import handlings_of
 from failback.analytics.trace.pages import Pages
-from tests.support.trace_builder import (
+from tests.support.analytics.trace_builder import (
     START_MS,
     TraceBuilder,
     after,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.analytics.trace.records import Body, TraceRecord, decode_body
-from tests.support.trace_builder import (
+from tests.support.analytics.trace_builder import (
     START_MS,
     after,
     before,

@@ -17,8 +17,8 @@ from failback.analytics.errors import ReportInputError
 from failback.analytics.report import report as reports
 from failback.analytics.report.report import read_report, report
 from failback.analytics.trace.pages import Pages, Place
-from tests.support.run_builder import RunBuilder
-from tests.support.trace_builder import TraceBuilder, made_id, pub, record
+from tests.support.analytics.run_builder import RunBuilder
+from tests.support.analytics.trace_builder import TraceBuilder, made_id, pub, record
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import pytest
 from failback.analytics.predict.faults import FaultPlan, Start, Stop
 from failback.analytics.predict.prediction import draw
 from failback.analytics.predict.settings import Settings
-from tests.support.timer_simulation import Lab, quantiles
+from tests.unit.analytics.predict.timer_simulation import Lab, quantiles
 
 pytestmark = pytest.mark.unit
 

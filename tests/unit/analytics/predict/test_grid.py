@@ -10,7 +10,7 @@ import pytest
 from failback.analytics.report.measures.forecast import grid_cells
 from failback.chaos.experiment.schedule import plan_run
 from failback.chaos.experiment.spec import parse_experiment
-from tests.support.predictor_grid import (
+from tests.support.analytics.predictor_grid import (
     ALL_CELLS,
     FAULTS,
     KEPT,
@@ -24,7 +24,7 @@ from tests.support.predictor_grid import (
     summary,
     table,
 )
-from tests.support.processes import ROOT
+from tests.support.processes.child_process import ROOT
 
 SETTING = SETTINGS[0]
 NONE_LATE = dict.fromkeys(FAULTS, 0)

@@ -15,9 +15,9 @@ from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingConnectError
 from failback.protocol.headers import from_ext
 from failback.protocol.route import MessageQueue, OffsetWrapper, SubscriptionGroupConfig
-from tests.support.golden import golden_bodies
-from tests.support.ports import free_port
-from tests.support.remoting_peer import RemotingPeer
+from tests.support.common.protocol_golden import golden_bodies
+from tests.support.net.ports import free_port
+from tests.support.net.remoting_peer import RemotingPeer
 
 pytestmark = pytest.mark.unit
 

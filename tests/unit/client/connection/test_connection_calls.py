@@ -15,9 +15,9 @@ from failback.protocol.errors import (
     RemotingSendError,
     RemotingTimeout,
 )
-from tests.support.polling import until
-from tests.support.ports import free_port
-from tests.support.remoting_peer import Answer, RemotingPeer
+from tests.support.common.polling import until
+from tests.support.net.ports import free_port
+from tests.support.net.remoting_peer import Answer, RemotingPeer
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from failback.client.remoting.port_owner import _unpack, describe_listen_failure, port_owner
-from tests.support.ports import free_port
+from tests.support.net.ports import free_port
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.experiment_world import NOW, World, experiment, summary
+from tests.support.operator.experiment_world import NOW, World, experiment, summary
 
 pytestmark = pytest.mark.unit
 

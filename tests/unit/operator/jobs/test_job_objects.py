@@ -25,7 +25,7 @@ from failback.operator.render.report_jobs import (
     spark_submit_arguments,
 )
 from failback.operator.schema.decoding import decode
-from tests.support.experiment_world import experiment
+from tests.support.operator.experiment_world import experiment
 
 pytestmark = pytest.mark.unit
 

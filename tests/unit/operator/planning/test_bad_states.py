@@ -20,8 +20,8 @@ from failback.operator.planning.plan.types import (
     Plan,
     SetConfig,
 )
-from tests.support.planning_run import CONTEXT, Run, steady
-from tests.support.planning_world import World
+from tests.support.operator.planning_run import CONTEXT, Run, steady
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

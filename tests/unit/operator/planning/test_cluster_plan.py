@@ -13,8 +13,8 @@ from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.plan.encoding import find_condition
 from failback.operator.planning.plan.types import Apply, LabelPod, Plan
-from tests.support.planning_run import CONTEXT, Run, steady
-from tests.support.planning_world import World
+from tests.support.operator.planning_run import CONTEXT, Run, steady
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

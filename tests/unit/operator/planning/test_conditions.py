@@ -16,8 +16,8 @@ from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Broker, ObservedCluster, Route
 from failback.operator.planning.plan.types import Operation
 from failback.operator.render.objects import render_cluster
-from tests.support.planning_run import CONTEXT, steady
-from tests.support.planning_world import World
+from tests.support.operator.planning_run import CONTEXT, steady
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

@@ -19,7 +19,7 @@ from failback.operator.planning.plan.encoding import (
     to_time,
 )
 from failback.operator.planning.plan.types import Operation
-from tests.support.merge_patch import merged
+from tests.support.operator.merge_patch import merged
 
 pytestmark = pytest.mark.unit
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from failback.operator.planning.plan.encoding import find_condition
-from tests.support.planning_run import Run, steady
-from tests.support.planning_world import World
+from tests.support.operator.planning_run import Run, steady
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

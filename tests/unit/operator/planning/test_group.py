@@ -11,7 +11,7 @@ from failback.operator.planning.metadata.group import plan_group
 from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.plan.encoding import find_condition, to_time
 from failback.operator.planning.plan.types import DeleteGroup, Plan, PutGroup
-from tests.support.observed_tables import address, cluster_of, member, seen
+from tests.support.operator.observed_tables import address, cluster_of, member, seen
 
 pytestmark = pytest.mark.unit
 

@@ -11,7 +11,7 @@ from failback.operator.planning.plan.children import finished, plan_children
 from failback.operator.planning.plan.memory import Desired, Memory
 from failback.operator.planning.plan.types import Apply, Shape
 from failback.operator.render.context import Context, kubernetes_context
-from tests.support.planning_world import World
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from failback.operator.planning.plan.encoding import find_condition
 from failback.operator.planning.plan.types import Apply, Plan
 from failback.operator.render.nameserver import addresses
 from failback.operator.render.objects import render_name_server
-from tests.support.planning_run import CONTEXT
+from tests.support.operator.planning_run import CONTEXT
 
 pytestmark = pytest.mark.unit
 

@@ -13,8 +13,8 @@ from failback.operator.planning.plan.types import (
     SetConfig,
     TakeLease,
 )
-from tests.support.planning_run import Run
-from tests.support.planning_world import Refused, World
+from tests.support.operator.planning_run import Run
+from tests.support.operator.planning_world import Refused, World
 
 pytestmark = pytest.mark.unit
 

@@ -20,8 +20,8 @@ from failback.operator.planning.observed.observed import (
 )
 from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state.predicates import PREDICATES, evaluate
-from tests.support.planning_run import Run
-from tests.support.planning_world import World
+from tests.support.operator.planning_run import Run
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

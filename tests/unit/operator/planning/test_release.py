@@ -14,8 +14,8 @@ from failback.operator.planning.plan.children import by_key, finished
 from failback.operator.planning.plan.types import Apply
 from failback.operator.render.context import Context, kubernetes_context
 from failback.operator.render.objects import render_name_server
-from tests.support.planning_run import CONTEXT, Run, steady
-from tests.support.planning_world import World
+from tests.support.operator.planning_run import CONTEXT, Run, steady
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

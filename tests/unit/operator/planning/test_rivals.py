@@ -9,7 +9,7 @@ import pytest
 from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.observed.rivals import SECONDS, Rival
 from failback.operator.planning.plan.encoding import find_condition
-from tests.support.planning_run import CONTEXT, steady
+from tests.support.operator.planning_run import CONTEXT, steady
 
 pytestmark = pytest.mark.unit
 

@@ -14,8 +14,8 @@ from failback.operator.planning.plan.encoding import operation_from_status
 from failback.operator.planning.plan.types import Operation, Shape
 from failback.operator.planning.state.present import master_member, master_of
 from failback.operator.render.objects import render_cluster
-from tests.support.planning_run import CONTEXT, steady
-from tests.support.planning_world import World
+from tests.support.operator.planning_run import CONTEXT, steady
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

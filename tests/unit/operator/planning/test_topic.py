@@ -12,7 +12,7 @@ from failback.operator.planning.metadata.topic import plan_topic
 from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.plan.encoding import find_condition, to_time
 from failback.operator.planning.plan.types import DeleteTopic, Plan, PutKv, PutTopic
-from tests.support.observed_tables import NAME_SERVERS, address, cluster_of, member, seen
+from tests.support.operator.observed_tables import NAME_SERVERS, address, cluster_of, member, seen
 
 pytestmark = pytest.mark.unit
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.planning_run import Run, steady
-from tests.support.planning_world import World
+from tests.support.operator.planning_run import Run, steady
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

@@ -17,8 +17,8 @@ from failback.operator.planning.observed.observed import Member, ObservedCluster
 from failback.operator.planning.operations import OPERATIONS, roll
 from failback.operator.planning.plan.types import Evict, Plan
 from failback.operator.planning.state.predicates import evaluate
-from tests.support.planning_run import CONTEXT, Run, disruptions, steady
-from tests.support.planning_world import World
+from tests.support.operator.planning_run import CONTEXT, Run, disruptions, steady
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

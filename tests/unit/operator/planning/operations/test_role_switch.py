@@ -14,7 +14,7 @@ from failback.operator.planning.operations import role_switch
 from failback.operator.planning.operations.switching import snapshot
 from failback.operator.planning.plan.encoding import from_time, operation_from_status
 from failback.operator.planning.plan.types import SaveSnapshot
-from tests.support.switch_world import TOPIC_GROUP, SwitchWorld, delivered, is_over, roles
+from tests.support.operator.switch_world import TOPIC_GROUP, SwitchWorld, delivered, is_over, roles
 
 pytestmark = pytest.mark.unit
 

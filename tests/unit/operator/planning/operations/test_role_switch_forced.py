@@ -8,7 +8,7 @@ import pytest
 
 from failback.operator.planning.operations import role_switch
 from failback.operator.planning.plan.encoding import to_time
-from tests.support.switch_world import SwitchWorld, delivered, roles
+from tests.support.operator.switch_world import SwitchWorld, delivered, roles
 
 pytestmark = pytest.mark.unit
 

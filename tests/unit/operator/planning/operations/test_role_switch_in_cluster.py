@@ -9,7 +9,7 @@ import pytest
 from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.operations import role_switch
 from failback.operator.planning.plan.encoding import find_condition
-from tests.support.switch_world import SwitchWorld, roles
+from tests.support.operator.switch_world import SwitchWorld, roles
 
 pytestmark = pytest.mark.unit
 

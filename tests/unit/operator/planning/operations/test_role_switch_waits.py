@@ -10,7 +10,7 @@ import pytest
 from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.plan.encoding import operation_to_status
 from failback.operator.planning.plan.types import Operation
-from tests.support.switch_world import SwitchWorld, delivered, roles
+from tests.support.operator.switch_world import SwitchWorld, delivered, roles
 
 pytestmark = pytest.mark.unit
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.switch_world import SwitchWorld, delivered, roles
+from tests.support.operator.switch_world import SwitchWorld, delivered, roles
 
 pytestmark = pytest.mark.unit
 

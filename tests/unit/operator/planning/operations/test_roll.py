@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from failback.operator.planning.plan.types import Event, Evict, SetConfig
-from tests.support.planning_run import Run, steady
-from tests.support.planning_world import World
+from tests.support.operator.planning_run import Run, steady
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

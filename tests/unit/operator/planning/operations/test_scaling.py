@@ -8,8 +8,8 @@ import pytest
 
 from failback.operator.planning.operations import scale_down
 from failback.operator.planning.plan.types import Delete, PutGroup, PutTopic, SetConfig
-from tests.support.planning_run import Run, steady
-from tests.support.planning_world import World
+from tests.support.operator.planning_run import Run, steady
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

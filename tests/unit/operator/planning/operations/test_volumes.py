@@ -15,8 +15,8 @@ from failback.operator.planning.plan.types import (
     ResizeClaim,
     TakeLease,
 )
-from tests.support.planning_run import Run, steady
-from tests.support.planning_world import World
+from tests.support.operator.planning_run import Run, steady
+from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,51 @@
+"""A cluster of either engine for one test, and Java programs on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.java.apache import Broker, Engine, NameServer, java_program
+from tests.support.processes.child_process import TestProcess
+
+
+class Lab:
+    """Makes name servers, brokers and Java programs, each in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._nodes: list[NameServer | Broker] = []
+        self._programs: list[TestProcess] = []
+
+    def namesrv(self, engine: Engine = "failback") -> NameServer:
+        """Return a running name server."""
+        node = NameServer(engine, self.folder / f"ns{len(self._nodes)}")
+        self._nodes.append(node)
+        node.start()
+        return node
+
+    def broker(self, engine: Engine, namesrv: NameServer, **settings: object) -> Broker:
+        """Return a broker, not started; ``settings`` are fields of :class:`Broker`."""
+        folder = self.folder / f"broker{len(self._nodes)}"
+        node = Broker(engine, folder, namesrv.address, **settings)  # type: ignore[arg-type]
+        self._nodes.append(node)
+        return node
+
+    def program(self, program: str, namesrv: NameServer, **options: object) -> TestProcess:
+        """Return a running Java program of ours."""
+        properties = options.pop("properties", None)
+        process = java_program(
+            self.folder / f"{program.lower()}{len(self._programs)}",
+            program,
+            properties=properties,  # type: ignore[arg-type]
+            namesrv=options.pop("address", namesrv.address),
+            **options,
+        )
+        self._programs.append(process)
+        process.start()
+        return process
+
+    def dispose(self) -> None:
+        for process in self._programs:
+            process.dispose()
+        for node in reversed(self._nodes):
+            node.process.dispose()

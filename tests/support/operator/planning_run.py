@@ -1,0 +1,181 @@
+"""Passes of the operator over a :class:`World`, as ``carry_out`` does them, stopped at will."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from failback.operator.planning.cluster.cluster import plan_cluster
+from failback.operator.planning.observed.observed import ObservedCluster
+from failback.operator.planning.plan.encoding import difference, operation_from_status
+from failback.operator.planning.plan.memory import Memory
+from failback.operator.planning.plan.types import Plan, SetConfig
+from failback.operator.render.context import Context, kubernetes_context
+from tests.support.operator.merge_patch import merged
+from tests.support.operator.planning_world import Refused, World
+
+CONTEXT = kubernetes_context("shop", "0.1.0")
+MAX_PASSES = 3000
+
+
+class Crashed(Exception):
+    """The operator was ended here."""
+
+
+@functools.cache
+def _steady(spec: str) -> World:
+    world = World(**json.loads(spec))
+    Run(world).until_steady()
+    world.log.clear()
+    world.events.clear()
+    return world
+
+
+def steady(**spec: Any) -> World:
+    """Return a cluster of this spec that has come to rest, with nothing in its log."""
+    return copy.deepcopy(_steady(json.dumps(spec, sort_keys=True)))
+
+
+class Run:
+    """The operator's passes. Everything it remembers is the status in the world.
+
+    Args:
+        crashes: Numbers of writes after which the operator dies; a new one goes on.
+        late: Of each pass in turn: how many passes old its observation is.
+        context: Of the operator; another release has another.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        *,
+        crashes: Collection[int] = (),
+        late: Sequence[int] = (),
+        context: Context = CONTEXT,
+    ) -> None:
+        self.world = world
+        self.context = context
+        self.crashes = crashes
+        self.late = late
+        self.seen: list[ObservedCluster] = []
+        self.writes = 0
+        self.memory = Memory()
+        self.passes = 0
+        self.plans: list[Plan] = []
+        self.steps: list[str] = []
+        """``Type/Step`` of the running operation, as it changed."""
+        self.check: Callable[[Plan], None] = lambda plan: None
+
+    def one_pass(self) -> Plan:
+        """Observe, plan, carry out, write the status. A crash ends the pass, not the run."""
+        world = self.world
+        observed = self._observe()
+        plan = plan_cluster(
+            world.cluster, world.status, observed, self.context, world.now, self.memory
+        )
+        self.passes += 1
+        self.plans.append(plan)
+        self.check(plan)
+        try:
+            self._carry_out(plan)
+        except Crashed:
+            return plan
+        finally:
+            self._note()
+        return plan
+
+    def _observe(self) -> ObservedCluster:
+        self.seen.append(self.world.observe())
+        age = self.late[self.passes] if self.passes < len(self.late) else 0
+        return self.seen[max(0, len(self.seen) - 1 - age)]
+
+    def _carry_out(self, plan: Plan) -> None:
+        world = self.world
+        if plan.operation_first:
+            self._patch(_operation(world.status), _operation(plan.status))
+        world.events += plan.events
+        for action in plan.actions:
+            self._write()
+            try:
+                world.carry_out(action)
+            except Refused:
+                break  # what comes after it is left out; the status is written all the same
+            self._written()
+        self._patch(world.status, plan.status)
+
+    def _patch(self, have: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+        """Write the difference, if there is one, as the server takes it."""
+        patch = difference(have, wanted)
+        if patch:
+            self._write()
+            self.world.status = merged(self.world.status, json.loads(json.dumps(patch)))
+            self._written()
+
+    def _write(self) -> None:
+        self.writes += 1
+
+    def _written(self) -> None:
+        if self.writes in self.crashes:
+            self.memory = Memory()
+            self.world.begin_to_look()
+            raise Crashed
+
+    def _note(self) -> None:
+        operation = operation_from_status(self.world.status)
+        step = "" if operation is None else f"{operation.type}/{operation.step}"
+        if step and (not self.steps or self.steps[-1] != step):
+            self.steps.append(step)
+
+    def until_steady(self) -> Run:
+        """Pass and tick until nothing is left to do; fails when that never comes."""
+        quiet = 0
+        while quiet < 3:
+            assert self.passes < MAX_PASSES, f"no end in sight: {self.steps[-6:]}"
+            before = self.world.status
+            plan = self.one_pass()
+            same = not plan.actions and before == self.world.status
+            quiet = quiet + 1 if same and plan.wake_after is None else 0
+            self.world.tick(_pause(plan, same))
+        return self
+
+    def until(self, reached: Callable[[], bool]) -> Run:
+        """Pass and tick until a condition holds."""
+        while not reached():
+            assert self.passes < MAX_PASSES, f"never came: {self.steps[-6:]}"
+            before = self.world.status
+            plan = self.one_pass()
+            self.world.tick(_pause(plan, not plan.actions and before == self.world.status))
+        return self
+
+    def for_passes(self, count: int) -> Run:
+        """Pass and tick so many times."""
+        for _ in range(count):
+            self.world.tick(_pause(self.one_pass(), same=False))
+        return self
+
+    def at_step(self, step: str) -> bool:
+        """Tell whether the running operation is at ``Type/Step``."""
+        operation = operation_from_status(self.world.status)
+        return operation is not None and f"{operation.type}/{operation.step}" == step
+
+
+def _pause(plan: Plan, same: bool) -> float:
+    """Return the seconds until the next pass: as planned, longer while everything only waits."""
+    return 10.0 if same else min(plan.wake_after or 5.0, 5.0) + 0.2
+
+
+def _operation(status: Mapping[str, Any]) -> dict[str, Any]:
+    found = status.get("currentOperation")
+    return {} if found is None else {"currentOperation": found}
+
+
+def disruptions(plan: Plan) -> int:
+    """Return how many actions of a plan take something away: at most one is allowed."""
+    kinds = [type(action).__name__ for action in plan.actions]
+    closing = [
+        a for a in plan.actions if isinstance(a, SetConfig) and "brokerPermission" in a.values
+    ]
+    return sum(kind in ("Evict", "DeletePod") for kind in kinds) + len(closing)
