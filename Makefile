@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools
 ARGS ?=
 
-.PHONY: help demo test soak lint format bench images clean setup setup-test setup-bench \
+.PHONY: help demo test soak lint format map bench images clean setup setup-test setup-bench \
         test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
 help:
@@ -17,6 +17,7 @@ help:
 	@echo "make images      the container images, with docker, podman or buildah (ARGS=broker builds one)"
 	@echo "make soak        the full counts: SIGKILLs, crash points, property examples"
 	@echo "make lint        ruff, mypy --strict, import contracts;  make format rewrites"
+	@echo "make map         rooms, levels, arrows and circles of each package; draws docs/map.svg"
 	@echo "make clean       remove the virtual environment and build products"
 
 setup:
@@ -56,6 +57,9 @@ lint: setup-test
 format: setup-test
 	@$(BIN)/ruff check --fix $(SRC)
 	@$(BIN)/ruff format $(SRC)
+
+map: setup-test
+	@$(BIN)/python tools/module_map.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

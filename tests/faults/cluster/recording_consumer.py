@@ -1,8 +1,9 @@
 """A consumer of the workload whose handler also keeps notes behind the consume log's back.
 
 ``python -m tests.faults.cluster.recording_consumer NOTES consume ...``: the arguments after NOTES
-are those of ``failback workload``. The handler appends ``b TOPIC QUEUE OFFSET`` to NOTES before anything
-else and ``e TOPIC QUEUE OFFSET`` at its very end, one ``write`` to an ``O_APPEND`` file each.
+are those of ``failback workload``. The handler appends ``b TOPIC QUEUE OFFSET`` to NOTES before
+anything else and ``e TOPIC QUEUE OFFSET`` at its very end, one ``write`` to an ``O_APPEND`` file
+each.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 A test that kills hundreds of brokers would otherwise spend its time importing. The child is a real
 process of its own, running the same ``main``; it is killed by a real signal.
 
-Run as ``python -m tests.faults.store.fork_server``. It reads ``conf<TAB>log`` lines, answers
-``pid N``, and says ``dead N STATUS`` for each that ended. It ends, with its children, when its input does.
+Run as ``python -m tests.faults.store.fork_server``. It reads ``conf<TAB>log`` lines, answers ``pid
+N``, and says ``dead N STATUS`` for each that ended. It ends, with its children, when its input
+does.
 """
 
 from __future__ import annotations

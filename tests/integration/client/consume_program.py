@@ -1,8 +1,8 @@
 """A consumer as a process of its own, for tests that kill it.
 
 ``python -m tests.integration.client.consume_program NAMESRV TIME_SCALE GROUP TOPIC FOLDER
-HANDLER_MS``: writes its consume log to FOLDER, and every message also to ``FOLDER/handled``, from within the handler and
-behind the log's back. Prints ``ready`` after the start.
+HANDLER_MS``: writes its consume log to FOLDER, and every message also to ``FOLDER/handled``, from
+within the handler and behind the log's back. Prints ``ready`` after the start.
 """
 
 from __future__ import annotations
