@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, ParamSpec
 
-from failback.client.instance.clock import Clock
+from failback.client.clock import Clock
 
 P = ParamSpec("P")
 Address = tuple[str, int]

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Self
 
+from failback.client.clock import REAL_CLOCK, Clock
 from failback.client.consumelog.hook import NO_HOOK, ConsumeHook
 from failback.client.consumer.consume_service import ConcurrentConsumeService
 from failback.client.consumer.context import ConsumerContext, ConsumerState
@@ -35,7 +36,6 @@ from failback.client.consumer.rebalance import Rebalancer
 from failback.client.consumer.send_back import SendBack
 from failback.client.consumer.strategies import STRATEGIES, Strategy
 from failback.client.errors import ClientError, NotRunning
-from failback.client.instance.clock import REAL_CLOCK, Clock
 from failback.client.instance.identity import client_id_of
 from failback.client.instance.instance import CLIENT_MANAGER, ClientManager, MQClientInstance
 from failback.client.model import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from failback.client.clock import Clock
 from failback.client.consumelog.hook import ConsumeHook
-from failback.client.instance.clock import Clock
 from failback.client.instance.instance import MQClientInstance
 from failback.client.model import ConsumeFrom, MessageModel, Subscription
 from failback.client.remoting.settings import ClientSettings

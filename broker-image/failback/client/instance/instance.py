@@ -18,10 +18,10 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
+from failback.client.clock import REAL_CLOCK, Clock
 from failback.client.consumelog.hook import NO_HOOK, ConsumeHook
 from failback.client.errors import ClientError, RouteQueryFailed
 from failback.client.instance.broker_requests import answer_request
-from failback.client.instance.clock import REAL_CLOCK, Clock
 from failback.client.instance.identity import ip_of
 from failback.client.instance.member import ConsumerMember
 from failback.client.instance.route_table import (

@@ -15,9 +15,9 @@ import random
 from collections.abc import Sequence
 from typing import Self
 
+from failback.client.clock import REAL_CLOCK, Clock
 from failback.client.consumelog.hook import NO_HOOK, ConsumeHook
 from failback.client.errors import NotRunning, RouteNotFound
-from failback.client.instance.clock import REAL_CLOCK, Clock
 from failback.client.instance.identity import client_id_of
 from failback.client.instance.instance import CLIENT_MANAGER, ClientManager, MQClientInstance
 from failback.client.model import Message, SendResult, check_group

@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from failback.client.clock import Clock
 from failback.client.consumelog.hook import ConsumeHook, ProduceRecord
 from failback.client.errors import (
     BrokerUnknown,
@@ -30,7 +31,8 @@ from failback.client.model import (
     SendStatus,
     check_message,
 )
-from failback.client.remoting.api import CALL_ERRORS
+from failback.client.remoting.api import CALL_ERRORS, ClientApi
+from failback.client.remoting.settings import ClientSettings
 from failback.client.sending.publish import LatencyFaults, PublishInfo, SendCounter
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import (
@@ -44,15 +46,12 @@ from failback.protocol.headers import SendMessageRequestHeader, SendMessageRespo
 from failback.protocol.message import (
     UNIQ_KEY,
     BatchElement,
+    UniqKeyGenerator,
     deflate_body,
     encode_batch,
     encode_properties,
 )
 from failback.protocol.route import MessageQueue
-
-if TYPE_CHECKING:
-    from failback.client.instance.instance import MQClientInstance
-    from failback.client.remoting.settings import ClientSettings
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +68,31 @@ RETRY_CODES: Final = frozenset(
 """Answers after which another queue is tried. SYSTEM_BUSY is not among them."""
 
 QueueSelector = Callable[[Sequence[MessageQueue], Message], MessageQueue]
+
+
+class Masters(Protocol):
+    """The addresses that an instance knows."""
+
+    def find_publish(self, broker_name: str) -> FoundBroker | None: ...
+
+
+class SendingInstance(Protocol):
+    """What a sender needs of the instance that it sends over."""
+
+    @property
+    def api(self) -> ClientApi: ...
+    @property
+    def brokers(self) -> Masters: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def time_scale(self) -> float: ...
+    @property
+    def uniq_keys(self) -> UniqKeyGenerator: ...
+
+    async def refresh_route(
+        self, topic: str, *, trigger: str, use_default: bool = False
+    ) -> bool: ...
 
 
 class _Payload(NamedTuple):
@@ -91,7 +115,7 @@ class Sender:
     def __init__(
         self,
         group: str,
-        instance: MQClientInstance,
+        instance: SendingInstance,
         settings: ClientSettings,
         hook: ConsumeHook,
         rng: random.Random,
