@@ -1,1 +1,5 @@
-"""The broker: store, replication, offsets and the request processors of one process."""
+"""The broker: one asyncio process that stores, replicates and serves messages as 4.9.8 does.
+
+``startup.controller`` puts the parts together; ``processors`` answer requests. Nothing here
+knows the operator, the harness or the analytics.
+"""

@@ -1,1 +1,4 @@
-"""The asyncio client: producer, push consumer, admin calls and the consume-log hook."""
+"""The asyncio client: producer, push consumer, admin client, consume log.
+
+Every server and tool of this distribution may import it; it knows none of them.
+"""

@@ -1,5 +1,4 @@
-"""The wire of RocketMQ 4.9: frames, commands, headers, messages and JSON bodies. Pure.
+"""The wire of RocketMQ 4.9: frames, commands, headers, messages, JSON bodies. Pure.
 
-Nothing here opens a socket, reads a clock or logs; broker, name server, client and the
-tools share it. Reference: Apache RocketMQ 4.9.8.
+Nothing here opens a socket, reads a clock or logs. Reference: Apache RocketMQ 4.9.8.
 """

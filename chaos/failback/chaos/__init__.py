@@ -1,4 +1,8 @@
-"""Fault injection that can be proved, on top of Chaos Toolkit."""
+"""The harness: fault injection on top of Chaos Toolkit, with a proof for every fault.
+
+It knows the cluster through its wire and the runtime's control socket; it imports neither the
+broker nor the operator.
+"""
 
 from __future__ import annotations
 

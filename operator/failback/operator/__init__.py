@@ -1,1 +1,5 @@
-"""Custom resources of Failback: models, rendering, planning, and the local runtime."""
+"""The operator of Failback's custom resources, and the local runtime of the same resources.
+
+``planning`` decides and ``render`` makes objects, both pure; ``controller`` runs them against
+Kubernetes, ``local`` against processes of one machine.
+"""

@@ -1,6 +1,5 @@
-"""``failback dashboard``: clusters, offsets, runs and experiments on one page, for people on duty.
+"""``failback dashboard``: clusters, offsets, runs and experiments as pages and as JSON.
 
-One process, one poller, many readers: :mod:`poller` asks runtimes, brokers and run folders once a
-second and publishes what changed; pages and the JSON API only read what it saw last. What is shown
-of a run comes from its report, through the same figure functions as ``report.html``.
+One ``poller`` asks; ``views`` make documents of what it saw; ``http`` serves them. No page asks a
+broker.
 """

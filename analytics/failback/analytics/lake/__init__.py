@@ -1,4 +1,4 @@
-"""The lake: stores, files, catalogue, conversion, compaction and repair.
+"""The lake: its store, files, catalogue, conversion, compaction and repair.
 
-What a run is does not matter here.
+Nothing here knows what a run or a cause is.
 """

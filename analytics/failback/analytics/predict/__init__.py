@@ -1,9 +1,7 @@
-"""``failback predict``: how much a fault would repeat, from settings and rates.
+"""``failback predict``: how much a fault would repeat, from settings and rates. Pure.
 
-:func:`predict` draws the phases of all timers (Monte-Carlo, seeded) and gives median, 90 % band,
-mean, the closed worst case and the split by cause; :func:`rank_knobs` says which setting would
-save how much; :func:`exposure` what a kill would cost at this very moment. Everything here is
-pure: files are read by :mod:`failback.cli.predict`.
+``prediction`` is the entry, ``keys`` the table of settings. Files are read by
+``failback.cli.predict``.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What the collector and the dashboard share as web servers."""
+"""What the collector and the dashboard share as web servers: tokens, problem documents, serving."""

@@ -1,4 +1,4 @@
-"""Connected producers and consumers, and what the broker asks them.
+"""Connected producers and consumers, and the requests that the broker sends to them.
 
 Requests that clients send are answered in ``processors``.
 """

@@ -1,4 +1,5 @@
-"""What a broker does with other members: registration, the slave's copies of tables, hand-back.
+"""What a broker exchanges with name servers and with the other members of its pair: metadata.
 
-The transfer of the commit log is in ``ha``.
+Registration, the slave's copies of its master's tables, and the hand-back of offsets are here. The
+commit log is copied in ``ha``.
 """

@@ -1,4 +1,4 @@
-"""``broker.conf``: its text, keys and values, the broker's identity and the scale of its timers.
+"""``broker.conf``: its text, its keys and their values, the broker's identity, the time scale.
 
 Nothing here opens a store or a socket.
 """

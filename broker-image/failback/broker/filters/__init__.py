@@ -1,1 +1,4 @@
-"""What a subscription lets through: tags, SQL92, and the record of consumers' filters."""
+"""What a subscription lets through: tag hashes, SQL92 expressions, the record of each filter.
+
+Messages are read through them in ``store.reading``.
+"""

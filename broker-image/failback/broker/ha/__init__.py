@@ -1,1 +1,4 @@
-"""Commit log replication between a master and its slaves."""
+"""Replication of the commit log between a master and its slaves.
+
+Tables and offsets are copied in ``cluster``; records become queue entries in ``store.writing``.
+"""

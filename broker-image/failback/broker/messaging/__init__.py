@@ -1,4 +1,4 @@
-"""Rules of a message on its way: admission of topics, delay levels, half messages.
+"""What becomes of a message before it is stored: its topic, its delay, its transaction.
 
 Requests and answers are in ``processors``, files in ``store``.
 """

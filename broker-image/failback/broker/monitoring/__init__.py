@@ -1,4 +1,4 @@
-"""What a broker tells of itself: statistics, metrics, runtime information, health.
+"""What a broker reports of itself: statistics, metrics, runtime information, health.
 
 Nothing here changes what a broker does.
 """

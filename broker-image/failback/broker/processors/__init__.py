@@ -1,1 +1,5 @@
-"""Request processors: each turns one kind of request into its answer, without touching sockets."""
+"""Request processors: each turns one kind of request into its answer.
+
+``compose`` builds them all. Nothing here touches a socket (``remoting`` does) or a file
+(``store`` and ``metadata`` do).
+"""

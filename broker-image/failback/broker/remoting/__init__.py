@@ -1,4 +1,4 @@
-"""The broker's server: its port, its connections, and the answers that wait to be written.
+"""The broker's server: its ports, its connections, and the bytes of send answers.
 
 What an answer says is decided in ``processors``.
 """

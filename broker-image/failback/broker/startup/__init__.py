@@ -1,4 +1,4 @@
 """Builds a broker of its parts, runs them, and stops them in order.
 
-This package imports all others; nothing imports it but ``__main__``.
+This package imports all others; only ``__main__`` imports it.
 """

@@ -1,1 +1,4 @@
-"""The message store of one broker, on RocketMQ 4.9's disk format. Entry: ``message_store``."""
+"""The message store of one broker, on the disk format of RocketMQ 4.9.
+
+``message_store`` is the entry. Nothing here knows requests, clients or replication.
+"""

@@ -1,7 +1,5 @@
-"""The consume log: what every client, recorder and scanner writes, and how it becomes Parquet.
+"""The consume log: the rows that every client writes, and their way into Parquet.
 
-``schema`` names the tables, ``writer`` stores rows so that SIGKILL loses none, ``reader`` reads
-them back, ``ship`` seals finished files into a lake on the same host, ``upload`` sends them to a
-collector, ``beside`` runs either in a process of its own. Only ``lake_files`` and the schema's
-Arrow side import pyarrow, and only when called, so a client process stays light.
+``schema`` names the tables, ``hook`` and ``writer`` store rows so that SIGKILL takes none, and
+``upload`` ships finished files. A client process never imports pyarrow.
 """

@@ -1,4 +1,4 @@
-"""Sending one message: the choice of a queue, attempts, latency faults and the body.
+"""Sending one message: the choice of a queue, the attempts, the body.
 
 A producer group's life (start, heartbeat, transaction state) is not in here.
 """

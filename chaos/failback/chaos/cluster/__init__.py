@@ -1,4 +1,4 @@
-"""What a cluster looks like to the harness: members, processes, facts, and the calls that ask.
+"""What a cluster looks like to the harness: members, processes, roles, and the calls that ask.
 
-Nothing here changes a cluster.
+Nothing here changes a cluster, except the contract in ``target``.
 """

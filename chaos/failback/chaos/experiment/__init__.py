@@ -1,1 +1,4 @@
-"""What the YAML of an experiment allows, and the Chaos Toolkit experiment made of it. Pure."""
+"""The experiment file: its fields, the fault catalogue, the schedule, the generated experiment.
+
+Pure but for reading the file; nothing is injected here.
+"""

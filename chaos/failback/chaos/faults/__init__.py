@@ -1,1 +1,4 @@
-"""Each fault: what it does, how it is proved, and how it is undone."""
+"""The faults: what each does, how its effect is proved, how it is undone, who is hit.
+
+How a member is reached is in ``targets``.
+"""

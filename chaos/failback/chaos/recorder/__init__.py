@@ -1,1 +1,4 @@
-"""What is written down during a run: faults, samples, and the steps that prove a fault."""
+"""What a run writes down: witnesses, samplers, and the proof steps of every fault.
+
+Nothing here injects anything.
+"""

@@ -1,4 +1,4 @@
-"""Where members run: processes of the local runtime, pods of Kubernetes.
+"""Where members run: processes of the local runtime, or pods of Kubernetes.
 
 What is done to a member is decided in ``faults``.
 """

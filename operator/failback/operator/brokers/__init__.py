@@ -1,4 +1,4 @@
-"""Asking brokers and name servers: their answers, the routes they told, their figures.
+"""Questions to brokers and name servers: the newest answers, remembered routes, figures.
 
 What follows from an answer is decided in ``planning``.
 """

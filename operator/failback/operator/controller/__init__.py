@@ -1,4 +1,4 @@
-"""The kopf handlers and the passes they start: observe, decide, carry out, repeat.
+"""The kopf handlers and the passes they start: observe, plan, carry out, write the status.
 
-Decisions are made in ``planning``; here is what a pass does and in which order.
+Here is what a pass does and in which order; what it decides is in ``planning``.
 """

@@ -1,1 +1,4 @@
-"""What is known of engine versions: configuration keys and how they change, and version quirks."""
+"""Facts about engine versions, as data: how each configuration key changes, and quirks.
+
+No other module compares versions.
+"""

@@ -1,4 +1,4 @@
-"""The API server: requests, leases, events, the store of observed objects, the chart's hooks.
+"""The API server: requests, the Lease, events, the store of watched objects, the chart's hooks.
 
 Nothing here knows what a broker is.
 """

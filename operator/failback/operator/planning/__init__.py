@@ -1,1 +1,4 @@
-"""What to do next for every kind: pure functions from what is observed to actions and a status."""
+"""What a resource needs next: pure functions from an observation to actions and a status.
+
+Nothing here asks a broker or the API server; ``controller`` observes and carries out.
+"""

@@ -1,1 +1,1 @@
-"""The operator's process: start, stop, health."""
+"""The operator's process: its start, its graceful stop, its health endpoints."""

@@ -1,1 +1,4 @@
-"""Rendering: custom resources to Kubernetes objects. Pure; one module per child object."""
+"""Custom resources rendered to Kubernetes objects, one module per child object. Pure.
+
+Both runtimes use the same objects: Kubernetes applies them, ``local`` executes them.
+"""

@@ -1,1 +1,4 @@
-"""From a file or an object to a typed resource: loading, decoding, rules, CEL and CRDs."""
+"""From a file or an object to a checked resource: loading, decoding, rules, CEL, CRDs.
+
+The fields themselves are in ``kinds``.
+"""

@@ -1,1 +1,4 @@
-"""Numbers in arrays: intervals, columns, thinning, hashes."""
+"""Arithmetic on numpy arrays: intervals, columns and joins, thinning, hashes. Pure.
+
+Nothing here knows messages or groups.
+"""

@@ -1,1 +1,4 @@
-"""Which cause a duplicate has. Pure."""
+"""Which cause a duplicate has, and what was known about its offset. Pure.
+
+Which deliveries are duplicates is found before, in ``counting`` and ``engines.candidates``.
+"""

@@ -1,1 +1,4 @@
-"""What is counted per queue and group before causes are asked for. Pure."""
+"""Normalising rows, and counting per queue and group. Pure.
+
+Nothing here asks for causes.
+"""

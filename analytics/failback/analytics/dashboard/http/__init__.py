@@ -1,1 +1,4 @@
-"""The dashboard's routes, pages, access and documents."""
+"""The dashboard's routes, pages, access control and OpenAPI documents.
+
+What a page shows is made in ``views``.
+"""

@@ -1,1 +1,4 @@
-"""What the dashboard reads: clusters, runs, a collector."""
+"""What the dashboard reads: brokers, runtimes, custom resources, run folders, a collector.
+
+Nothing here is written anywhere.
+"""

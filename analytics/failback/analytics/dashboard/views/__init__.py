@@ -1,1 +1,1 @@
-"""What a page shows, made from what was read. Pure."""
+"""The documents behind pages and API, made of what the poller read. No I/O but in ``stories``."""

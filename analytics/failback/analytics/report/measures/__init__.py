@@ -1,4 +1,7 @@
-"""Figures per group and queue, from result tables. Integers in, ratios at the very end. Pure."""
+"""Figures per group and queue, from result tables. Pure.
+
+Integers go in; ratios are formed at the very end.
+"""
 
 from failback.analytics.report.measures.groups import group_figures, totals_of
 from failback.analytics.report.measures.lookups import (

@@ -1,1 +1,1 @@
-"""The report as a page: figures, tables and HTML, made from the document."""
+"""The report as a page: plots, tables and HTML, made of ``report.json`` and its points only."""

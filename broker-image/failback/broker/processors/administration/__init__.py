@@ -1,1 +1,4 @@
-"""Requests of operators and tools: tables, cleaning, inspection, access, queries."""
+"""Requests of operators and tools: topics, groups, configuration, inspection, cleaning, queries.
+
+No producer or consumer sends any of them in its normal work.
+"""

@@ -1,1 +1,4 @@
-"""Requests of consumers but for pulls: heartbeats, offsets, queue locks, progress."""
+"""Requests of consumers other than pulls: heartbeats, offsets, queue locks, progress.
+
+The tables behind them are in ``clients`` and ``metadata``.
+"""

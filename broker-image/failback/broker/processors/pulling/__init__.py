@@ -1,1 +1,4 @@
-"""Pull requests: the answer, where a slave is suggested, and pulls that are held."""
+"""Pull requests: the answer, the broker that is suggested for the next pull, and held pulls.
+
+What a queue holds is read by ``store.reading``.
+"""

@@ -1,1 +1,4 @@
-"""The index file: keys and their hashes, its format, questions, and the files in order."""
+"""The index of keys: its file format, its hashes, its row of files, and looking a key up.
+
+Nothing of it is on the append path.
+"""

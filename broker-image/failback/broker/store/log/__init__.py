@@ -1,4 +1,4 @@
-"""The commit log and its mapped files, records, the tail, the checkpoint.
+"""The commit log: mapped files, records, the tail, the checkpoint.
 
-Nothing here knows consume queues.
+Nothing here knows consume queues or the index.
 """

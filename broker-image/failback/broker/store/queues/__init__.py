@@ -1,1 +1,4 @@
-"""Consume queues: their entries, the table of all queues, and the writer of entries."""
+"""Consume queues: the format of an entry, the table of all queues, the late writer of entries.
+
+Which entries are made is decided in ``store.writing``.
+"""

@@ -1,1 +1,4 @@
-"""Reading messages by queue and offset, with and without a filter."""
+"""Reading messages by queue and offset, with and without a filter, and offsets by time.
+
+Nothing here changes the store.
+"""

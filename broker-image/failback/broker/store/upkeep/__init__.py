@@ -1,1 +1,4 @@
-"""What keeps a store sound: opening, recovery, flushing, expiry."""
+"""What keeps a store sound: opening, recovery, flushing, expiry.
+
+Nothing here stores a message.
+"""

@@ -1,1 +1,4 @@
-"""Appending records, and dispatching them to queues and index."""
+"""Appending records to the log, and dispatching them to consume queues and index.
+
+Nothing here syncs; ``store.upkeep.flush`` does.
+"""

@@ -1,4 +1,4 @@
-"""The shipper: seals finished hot files into Parquet, in a lake beside or through a collector.
+"""The shipper: seals finished hot files into Parquet, in a local lake or through a collector.
 
-The client process itself never imports this package: shipping runs in a process of its own.
+It runs in a process of its own; a client process imports at most ``beside``.
 """

@@ -1,1 +1,1 @@
-"""Faults on clusters that run on Kubernetes: the target, its guards and its lease."""
+"""A cluster on Kubernetes as a target: its members, exec into containers, guards, the Lease."""

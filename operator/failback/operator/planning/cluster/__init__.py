@@ -1,1 +1,4 @@
-"""One BrokerCluster: what its pass decides, its conditions, warnings and status."""
+"""One BrokerCluster: the plan of its pass, its conditions, warnings and status.
+
+The running operation of a cluster is in ``planning.operations``.
+"""

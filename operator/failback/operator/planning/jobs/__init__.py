@@ -1,1 +1,4 @@
-"""Experiments and reports: what their Jobs are, and what their results say. Pure."""
+"""ChaosExperiment and ReconsumptionReport: which Job is due, and what its result says.
+
+The Jobs themselves are rendered in ``render``.
+"""

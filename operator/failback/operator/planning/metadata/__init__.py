@@ -1,1 +1,4 @@
-"""Topics and groups: what is to be done on which master."""
+"""Topic and SubscriptionGroup: what is to be written to which master.
+
+Nothing is ever written to a slave: it copies its master's tables.
+"""

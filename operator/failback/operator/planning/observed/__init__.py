@@ -1,1 +1,4 @@
-"""What a pass has seen of the world, as values."""
+"""What a pass has observed, as values, and facts that follow from it.
+
+``None`` is "unknown", and nothing is destroyed because of it.
+"""

@@ -1,4 +1,7 @@
-"""The operations of a cluster: their order, which begins next, which gives way."""
+"""The operations of a cluster: one module each, their priorities, and the choice of the next.
+
+At most one runs at a time; its step stands in ``status.currentOperation``.
+"""
 
 from __future__ import annotations
 

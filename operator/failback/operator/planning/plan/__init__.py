@@ -1,1 +1,4 @@
-"""What a pass asks for, as values, and how it is written down."""
+"""What a pass asks for, as values: actions, drift of children, and the encoding of a status.
+
+Nothing here decides; the kinds' plans do.
+"""

@@ -1,1 +1,4 @@
-"""The RoleSwitch resource: its own status, beside the operation that switches."""
+"""The RoleSwitch resource: its status and its end.
+
+The switch itself is an operation of the cluster, in ``planning.operations.role_switch``.
+"""

@@ -1,1 +1,4 @@
-"""The present state of a cluster, read from its status and its members."""
+"""The current state of a cluster, read from its objects and its members.
+
+What should be is in ``planning.cluster``.
+"""

@@ -1,4 +1,7 @@
-"""Builds the inputs of :mod:`figures` from ``report.json`` and the points of a run. Pure."""
+"""The inputs of figures, from ``report.json`` and the points of a run. Pure.
+
+The figures are drawn in ``page.figures``.
+"""
 
 from failback.analytics.report.measures.point_rows import (
     Point,

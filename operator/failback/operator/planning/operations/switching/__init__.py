@@ -1,1 +1,4 @@
-"""The parts of a RoleSwitch: what is asked, what is seen of the pair, one function per step."""
+"""The steps of the RoleSwitch operation, the checks before it, and its offset snapshot.
+
+Their order is in ``planning.operations.role_switch``.
+"""
