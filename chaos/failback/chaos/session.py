@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.lease import Lease
 from failback.chaos.cluster.target import Injection, Target
 from failback.chaos.cluster.view import ClusterView, Member, Stamp
-from failback.chaos.cluster.wire import now
 from failback.chaos.errors import Aborted
 from failback.chaos.experiment.schedule import Schedule
 from failback.chaos.experiment.spec import ChaosExperiment, ResolvedArm

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from failback.chaos import session as sessions
-from failback.chaos.cluster.wire import now
+from failback.chaos.cluster.clock import now
 from failback.chaos.experiment.schedule import plan_run
 from failback.chaos.experiment.spec import load_experiment
 from failback.chaos.recorder.recorder import Recorder

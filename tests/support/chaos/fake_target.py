@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Deadline, FileStat, Injection
 from failback.chaos.cluster.view import (
     ClusterView,
@@ -19,7 +20,6 @@ from failback.chaos.cluster.view import (
     SignalReceipt,
     StopReceipt,
 )
-from failback.chaos.cluster.wire import now
 from failback.chaos.errors import GuardRefused, TargetError
 from failback.chaos.experiment.catalogue import CATALOGUE
 

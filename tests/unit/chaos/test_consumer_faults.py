@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import SignalReceipt
-from failback.chaos.cluster.wire import now
 from failback.chaos.faults import consumer_faults
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Deadline, Target
 from failback.chaos.cluster.view import DeathRecord, ProcessIdentity
-from failback.chaos.cluster.wire import now
 from failback.chaos.errors import TargetError
 from tests.support.chaos.fake_target import FakeTarget
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import DeathRecord, ProcessIdentity, Stamp
-from failback.chaos.cluster.wire import now
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.recorder.milestones import SLAVE_SYNCED
 from failback.chaos.recorder.witness import (

@@ -11,8 +11,8 @@ import select
 import signal
 from pathlib import Path
 
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import ProcessState, SignalReceipt
-from failback.chaos.cluster.wire import now
 from failback.chaos.errors import TargetError
 
 _TICKS_FIELD = 19  # starttime, counted from the state field that follows the command's ")"

@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from failback.chaos.cluster.view import Stamp
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import (
@@ -33,11 +32,6 @@ FOUND: Final = 0
 NOT_FOUND: Final = 19
 RETRY_IMMEDIATELY: Final = 20
 OFFSET_MOVED: Final = 21
-
-
-def now() -> Stamp:
-    """Both clocks, read next to each other."""
-    return Stamp(time.time_ns(), time.monotonic_ns())
 
 
 def split_address(address: str) -> tuple[str, int]:

@@ -13,12 +13,12 @@ import signal
 import time
 from typing import Any, Final
 
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import Member, ProcessIdentity, Role, Stamp
-from failback.chaos.cluster.wire import now
 from failback.chaos.errors import TargetError
 from failback.chaos.experiment.catalogue import parse_rung
 from failback.chaos.failpoints import crash_point
-from failback.chaos.faults import proof as ladder
+from failback.chaos.faults import proof
 from failback.chaos.faults.victims import Mode, Selector, choose
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.recorder.milestones import HEALED
@@ -122,16 +122,16 @@ def kill_broker(session: Session, record: FaultRecord, down_seconds: float | Non
 def kill_and_hold(session: Session, record: FaultRecord) -> None:
     """SIGKILL a broker and keep it down: K1 to K6. Nobody releases it yet."""
     member, identity = victim_of(record)
-    before = ladder.offset_file_time(session, member)
+    before = proof.offset_file_time(session, member)
     record.undo = session.ledger.add(RELEASE, {"pod": member.pod}, record.fid)
     crash_point("ledger-written")
     session.rec.open_fault(record)
     session.target.hold(member, record.undo)
     crash_point("held")
     _signal(session, record, signal.SIGKILL)
-    ladder.prove_death(session, record, member, identity, signal.SIGKILL, EFFECT_SECONDS)
-    ladder.prove_shutdown_code(session, record, member, must_run=False, file_before=before)
-    ladder.prove_gone(session, record, member)
+    proof.prove_death(session, record, member, identity, signal.SIGKILL, EFFECT_SECONDS)
+    proof.prove_shutdown_code(session, record, member, must_run=False, file_before=before)
+    proof.prove_gone(session, record, member)
 
 
 def terminate_broker(
@@ -150,13 +150,13 @@ def terminate_broker(
     crash_point("held")
     _signal(session, record, signal.SIGTERM)
     try:
-        ladder.prove_death(session, record, member, identity, signal.SIGTERM, grace_seconds)
+        proof.prove_death(session, record, member, identity, signal.SIGTERM, grace_seconds)
     except TargetError:
         record.doubt(f"{member.pod} did not stop within {grace_seconds:g} s and was killed")
         session.target.signal(identity, signal.SIGKILL)
-        ladder.prove_death(session, record, member, identity, signal.SIGKILL, EFFECT_SECONDS)
-    ladder.prove_shutdown_code(session, record, member, must_run=True, file_before=None)
-    ladder.prove_gone(session, record, member)
+        proof.prove_death(session, record, member, identity, signal.SIGKILL, EFFECT_SECONDS)
+    proof.prove_shutdown_code(session, record, member, must_run=True, file_before=None)
+    proof.prove_gone(session, record, member)
     finish_effect(session, record, "TERM")
     if restart:
         assert record.issued is not None
@@ -176,12 +176,12 @@ def pause_broker(session: Session, record: FaultRecord, duration_seconds: float)
     _signal(session, record, signal.SIGSTOP)
     assert record.issued is not None
     resume_at = record.issued[0].mono_ns + round(session.scaled(duration_seconds) * 1e9)
-    ladder.prove_stopped(session, record, identity)
+    proof.prove_stopped(session, record, identity)
     session.rec.later(
         lambda: time.monotonic_ns() >= resume_at or session.in_rollback,
         lambda: resume(session, record),
     )
-    ladder.prove_silence(record, member, resume_at)
+    proof.prove_silence(record, member, resume_at)
     finish_effect(session, record, "PAUSE")
 
 

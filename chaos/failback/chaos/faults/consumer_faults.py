@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from failback.chaos.cluster.wire import now
+from failback.chaos.cluster.clock import now
 from failback.chaos.experiment.catalogue import parse_rung
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults

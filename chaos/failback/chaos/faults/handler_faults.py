@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from failback.chaos.cluster.wire import now
+from failback.chaos.cluster.clock import now
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
 from failback.chaos.recorder.fault_record import FaultRecord

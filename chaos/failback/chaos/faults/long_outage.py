@@ -11,7 +11,7 @@ import signal
 import time
 
 from failback.chaos.errors import TargetError
-from failback.chaos.faults import broker_faults as faults
+from failback.chaos.faults import broker_faults
 from failback.chaos.faults.consumer_faults import (
     choose_members,
     end_consumers,
@@ -38,17 +38,17 @@ def long_outage(
     Returns:
         The record of the consumers' end; ``None`` when they stay.
     """
-    faults.kill_and_hold(session, record)
-    faults.finish_effect(session, record, "KILL")
-    member, _ = faults.victim_of(record)
+    broker_faults.kill_and_hold(session, record)
+    broker_faults.finish_effect(session, record, "KILL")
+    member, _ = broker_faults.victim_of(record)
     assert record.issued is not None
     issued = record.issued[0].mono_ns
     if not stop_owners:
-        faults.release_later(session, record, member, issued, down_seconds)
+        broker_faults.release_later(session, record, member, issued, down_seconds)
         return None
     stop_at = issued + round(session.scaled(down_seconds - return_after_stop_seconds) * 1e9)
     session.sleep_until(stop_at)
-    if faults.wait_served(session, record.fid, group, min_served) is None:
+    if broker_faults.wait_served(session, record.fid, group, min_served) is None:
         served = session.rec.served(record.fid, group)
         raise TargetError(record.fid, f"the slave served {served} messages to {group}")
     members = choose_members(session, group, "all", 0)
@@ -56,7 +56,9 @@ def long_outage(
         session, f"{record.fid}-consumers", f"group={group} mode=all", members, stop_at
     )
     end_consumers(session, owners, members, signal.SIGTERM)
-    faults.release_later(session, record, member, time.monotonic_ns(), return_after_stop_seconds)
+    broker_faults.release_later(
+        session, record, member, time.monotonic_ns(), return_after_stop_seconds
+    )
     start_ns = round(session.scaled(start_owners_seconds) * 1e9)
     board = session.rec.board
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from failback.chaos.cluster.wire import now
+from failback.chaos.cluster.clock import now
 from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
 from failback.chaos.recorder.fault_record import FaultRecord

@@ -17,15 +17,14 @@ from failback.chaos.cluster.view import Member
 from failback.chaos.cluster.wire import parse_offset_table, split_offset_key
 from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
-from failback.chaos.faults import broker_faults as faults
-from failback.chaos.faults import proof as ladder
+from failback.chaos.faults import broker_faults, proof
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.recorder.latest_samples import Offsets
 from failback.chaos.run_folder.undo_ledger import RESTORE_FILES
 from failback.chaos.session import Session
 from failback.protocol.errors import FailbackError
 
-FILES: Final = (ladder.OFFSET_FILE, f"{ladder.OFFSET_FILE}.bak")
+FILES: Final = (proof.OFFSET_FILE, f"{proof.OFFSET_FILE}.bak")
 
 
 def replace_offset_file(
@@ -41,10 +40,10 @@ def replace_offset_file(
     target = session.target
     if not isinstance(target, StoreWriter):
         raise TargetError(record.fid, f"a {target.kind} target cannot write store files")
-    member, _ = faults.victim_of(record)
+    member, _ = broker_faults.victim_of(record)
     if content == "older" and session.rec.sightings.offsets_at(member.address, 0) is None:
         raise TargetError(record.fid, f"no offset table of {member.pod} was sampled yet")
-    faults.kill_and_hold(session, record)
+    broker_faults.kill_and_hold(session, record)
     saved = {path: _read(session, member, path) for path in FILES}
     undo = session.ledger.add(
         RESTORE_FILES, {"pod": member.pod, "files": _keep(session, record, saved)}, record.fid
@@ -62,7 +61,7 @@ def replace_offset_file(
     shown = {path: _read(session, member, path) for path in FILES}
     record.rungs["FILE"] = shown == wanted
     if shown != wanted:
-        record.doubt(f"{ladder.OFFSET_FILE} of {member.pod} is not what was written")
+        record.doubt(f"{proof.OFFSET_FILE} of {member.pod} is not what was written")
     loaded = _what_it_loads(wanted)
     record.observed["file_entries"] = sum(len(queues) for queues in loaded.values())
     lowered = _lowered(_what_it_loads(saved), loaded)
@@ -73,7 +72,7 @@ def replace_offset_file(
         lambda: session.rec.board.get(record.fid, "accept") is not None,
         lambda: _compare(session, record, member, loaded, undo),
     )
-    faults.finish_effect(session, record, "KILL")
+    broker_faults.finish_effect(session, record, "KILL")
     session.rec.fault_row(
         record,
         "REPLACE_FILE",
@@ -82,7 +81,8 @@ def replace_offset_file(
         detail={"content": content, "bak": bak},
     )
     assert record.issued is not None
-    faults.release_later(session, record, member, record.issued[0].mono_ns, down_seconds or 0.0)
+    issued = record.issued[0].mono_ns
+    broker_faults.release_later(session, record, member, issued, down_seconds or 0.0)
 
 
 def _read(session: Session, member: Member, path: str) -> bytes | None:

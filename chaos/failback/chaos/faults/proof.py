@@ -12,9 +12,10 @@ import socket
 import time
 from typing import Final
 
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Deadline, FileStat
 from failback.chaos.cluster.view import Member, ProcessIdentity, ProcessState
-from failback.chaos.cluster.wire import WireConnection, now, split_address
+from failback.chaos.cluster.wire import WireConnection, split_address
 from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
 from failback.chaos.recorder.fault_record import FaultRecord

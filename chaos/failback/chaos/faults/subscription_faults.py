@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from failback.chaos.cluster.wire import now
+from failback.chaos.cluster.clock import now
 from failback.chaos.errors import TargetError
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults

@@ -6,9 +6,10 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Target
 from failback.chaos.cluster.view import Member, ProcessIdentity, Stamp
-from failback.chaos.cluster.wire import WireConnection, now
+from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.recorder.fault_log import FaultLog
 from failback.chaos.recorder.fault_record import FaultRecord, reference
 from failback.chaos.recorder.latest_samples import Offsets, Sightings

@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Target
 from failback.chaos.cluster.view import ClusterView, DeathRecord, Stamp
-from failback.chaos.cluster.wire import now
 from failback.chaos.errors import Aborted
 from failback.chaos.recorder.fault_log import FaultLog
 from failback.chaos.recorder.fault_record import FaultRecord

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from failback.chaos.cluster.broker_facts import boot_time
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Target
 from failback.chaos.cluster.view import Member, Stamp
-from failback.chaos.cluster.wire import WireConnection, now, parse_offset_table, split_offset_key
+from failback.chaos.cluster.wire import WireConnection, parse_offset_table, split_offset_key
 from failback.chaos.recorder.witness import Listener, OffsetEvent, QueueEvent, RowWriter, Watcher
 from failback.protocol.errors import FailbackError, ProtocolError
 

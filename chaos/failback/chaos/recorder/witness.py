@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from failback.chaos.cluster.broker_facts import boot_time
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import Stamp
-from failback.chaos.cluster.wire import WireConnection, now
+from failback.chaos.cluster.wire import WireConnection
 from failback.protocol.errors import FailbackError, RemotingError, RemotingTimeout
 
 logger = logging.getLogger(__name__)

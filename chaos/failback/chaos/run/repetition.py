@@ -21,9 +21,9 @@ from chaoslib.types import Schedule as HypothesisSchedule
 from chaoslib.types import Strategy
 
 from failback.chaos import session as sessions
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.lease import Lease
 from failback.chaos.cluster.target import Target
-from failback.chaos.cluster.wire import now
 from failback.chaos.errors import ExitCode, TargetError
 from failback.chaos.experiment.generate import generate, to_json, validate
 from failback.chaos.experiment.schedule import plan_run, run_id

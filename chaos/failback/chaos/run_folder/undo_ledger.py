@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from failback.chaos.cluster.wire import now
+from failback.chaos.cluster.clock import now
 
 FILE_NAME: Final = "undo.jsonl"
 RELEASE: Final = "release"

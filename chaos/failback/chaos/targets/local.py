@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 from failback.chaos.cluster import processes
 from failback.chaos.cluster.broker_facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Deadline, FileStat, Injection, await_another
 from failback.chaos.cluster.unix_socket import exchange
 from failback.chaos.cluster.view import (
@@ -31,7 +32,6 @@ from failback.chaos.cluster.view import (
     Stamp,
     StopReceipt,
 )
-from failback.chaos.cluster.wire import now
 from failback.chaos.errors import TargetError
 from failback.chaos.experiment.catalogue import CATALOGUE
 from failback.client.files import replace_file, sync_folder

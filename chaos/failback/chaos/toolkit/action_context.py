@@ -9,7 +9,7 @@ from chaoslib.exceptions import ActivityFailed
 from chaoslib.types import Configuration
 
 from failback.chaos import session as sessions
-from failback.chaos.faults import undo as healing
+from failback.chaos.faults.undo import undo_open
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.protocol.errors import FailbackError
@@ -65,7 +65,7 @@ def undo_open_calls(
             for entry in session.ledger.open_entries(faults_only=True)
             if entry.call == call and (pods is None or entry.args.get("pod") in pods)
         ]
-        result = healing.undo_open(
+        result = undo_open(
             session.ledger, session.target, seconds=UNDO_SECONDS, tell=session.progress, only=names
         )
         return {"undone": not result["still_open"], "healed": result}

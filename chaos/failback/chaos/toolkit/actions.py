@@ -15,11 +15,11 @@ from chaoslib.exceptions import ActivityFailed
 from chaoslib.types import Configuration, Secrets
 
 from failback.chaos import session as sessions
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import Role
-from failback.chaos.cluster.wire import now
 from failback.chaos.failpoints import crash_point
-from failback.chaos.faults import broker_faults as faults
-from failback.chaos.faults import undo as healing
+from failback.chaos.faults import broker_faults
+from failback.chaos.faults.undo import undo_open
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.run.drain import drain as drain_groups
 from failback.chaos.run.prepare import await_slaves
@@ -93,7 +93,7 @@ def do_nothing(
     session = session_of(configuration)
 
     def act() -> dict[str, Any]:
-        intended = faults.wait_for_time(session, fid, at_seconds, "")
+        intended = broker_faults.wait_for_time(session, fid, at_seconds, "")
         record = FaultRecord(fid, "none", "nobody", session.schedule.seeds["victims"])
         record.intended_ns = intended
         stamp = now()
@@ -245,7 +245,7 @@ def undo_outstanding(
         return {"undone": [], "still_open": []}
     session.in_rollback = True
     try:
-        return healing.undo_open(
+        return undo_open(
             session.ledger,
             session.target,
             seconds=session.experiment.spec.heal_deadline_seconds,

@@ -8,7 +8,7 @@ from chaoslib.exceptions import ActivityFailed
 from chaoslib.types import Configuration, Secrets
 
 from failback.chaos.cluster.view import Role
-from failback.chaos.faults import broker_faults as faults
+from failback.chaos.faults import broker_faults
 from failback.chaos.faults.long_outage import long_outage as end_on_the_slave
 from failback.chaos.faults.offset_file import replace_offset_file as kill_and_replace
 from failback.chaos.toolkit.action_context import evidence_of, guarded, session_of
@@ -34,11 +34,11 @@ def kill_broker(
     session = session_of(configuration)
 
     def act() -> dict[str, Any]:
-        intended = faults.wait_for_time(session, fid, at_seconds, after)
+        intended = broker_faults.wait_for_time(session, fid, at_seconds, after)
         session.refuse_unsafe("kill")
-        victim = faults.pick(session, pair, role)
-        record = faults.open_record(session, fid, "kill", victim, intended)
-        faults.kill_broker(session, record, down_seconds)
+        victim = broker_faults.pick(session, pair, role)
+        record = broker_faults.open_record(session, fid, "kill", victim, intended)
+        broker_faults.kill_broker(session, record, down_seconds)
         return evidence_of(session, record)
 
     return guarded(act)
@@ -63,11 +63,11 @@ def terminate_broker(
     session = session_of(configuration)
 
     def act() -> dict[str, Any]:
-        intended = faults.wait_for_time(session, fid, at_seconds, after)
+        intended = broker_faults.wait_for_time(session, fid, at_seconds, after)
         session.refuse_unsafe("terminate")
-        victim = faults.pick(session, pair, role)
-        record = faults.open_record(session, fid, "terminate", victim, intended)
-        faults.terminate_broker(session, record, grace_seconds, down_seconds, restart)
+        victim = broker_faults.pick(session, pair, role)
+        record = broker_faults.open_record(session, fid, "terminate", victim, intended)
+        broker_faults.terminate_broker(session, record, grace_seconds, down_seconds, restart)
         return evidence_of(session, record)
 
     return guarded(act)
@@ -87,11 +87,11 @@ def pause_broker(
     session = session_of(configuration)
 
     def act() -> dict[str, Any]:
-        intended = faults.wait_for_time(session, fid, at_seconds, after)
+        intended = broker_faults.wait_for_time(session, fid, at_seconds, after)
         session.refuse_unsafe("pause", duration_seconds)
-        victim = faults.pick(session, pair, role)
-        record = faults.open_record(session, fid, "pause", victim, intended)
-        faults.pause_broker(session, record, duration_seconds)
+        victim = broker_faults.pick(session, pair, role)
+        record = broker_faults.open_record(session, fid, "pause", victim, intended)
+        broker_faults.pause_broker(session, record, duration_seconds)
         return evidence_of(session, record)
 
     return guarded(act)
@@ -121,10 +121,10 @@ def long_outage(
     session = session_of(configuration)
 
     def act() -> dict[str, Any]:
-        intended = faults.wait_for_time(session, fid, at_seconds, after)
+        intended = broker_faults.wait_for_time(session, fid, at_seconds, after)
         session.refuse_unsafe("kill")
-        record = faults.open_record(
-            session, fid, "kill", faults.pick(session, pair, role), intended
+        record = broker_faults.open_record(
+            session, fid, "kill", broker_faults.pick(session, pair, role), intended
         )
         owners = end_on_the_slave(
             session,
@@ -164,10 +164,10 @@ def replace_offset_file(
     session = session_of(configuration)
 
     def act() -> dict[str, Any]:
-        intended = faults.wait_for_time(session, fid, at_seconds, after)
+        intended = broker_faults.wait_for_time(session, fid, at_seconds, after)
         session.refuse_unsafe("replace-offset-file")
-        victim = faults.pick(session, pair, role)
-        record = faults.open_record(session, fid, "replace-offset-file", victim, intended)
+        victim = broker_faults.pick(session, pair, role)
+        record = broker_faults.open_record(session, fid, "replace-offset-file", victim, intended)
         kill_and_replace(
             session,
             record,

@@ -9,8 +9,12 @@ from typing import Any
 from chaoslib.exceptions import ActivityFailed
 from chaoslib.types import Configuration, Secrets
 
-from failback.chaos.faults import broker_faults as faults
-from failback.chaos.faults import consumer_faults, handler_faults, subscription_faults
+from failback.chaos.faults import (
+    broker_faults,
+    consumer_faults,
+    handler_faults,
+    subscription_faults,
+)
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.run_folder.undo_ledger import RESET_HANDLERS, SUBSCRIBE
 from failback.chaos.session import Session
@@ -51,7 +55,7 @@ def restart_consumers(
     session = session_of(configuration)
 
     def act() -> dict[str, Any]:
-        intended = faults.wait_for_time(
+        intended = broker_faults.wait_for_time(
             session, fid, at_seconds, after, group=group, served=min_served
         )
         members = consumer_faults.choose_members(session, group, mode, value)
@@ -97,7 +101,7 @@ def set_handler(
     session = session_of(configuration)
 
     def act() -> dict[str, Any]:
-        intended = faults.wait_for_time(session, fid, at_seconds, after, group=group)
+        intended = broker_faults.wait_for_time(session, fid, at_seconds, after, group=group)
         record = _record_of_all(session, fid, "slow-handler", group, intended)
         knobs = {"delay_ms": delay_ms, "fail_ratio": fail_ratio, "throw_ratio": throw_ratio}
         handler_faults.set_handlers(session, record, group, knobs, duration_seconds)
@@ -141,7 +145,7 @@ def unsubscribe_consumers(
     session = session_of(configuration)
 
     def act() -> dict[str, Any]:
-        intended = faults.wait_for_time(session, fid, at_seconds, after, group=group)
+        intended = broker_faults.wait_for_time(session, fid, at_seconds, after, group=group)
         record = _record_of_all(session, fid, "unsubscribe", group, intended)
         subscription_faults.unsubscribe(session, record, group, duration_seconds)
         return evidence_of(session, record)

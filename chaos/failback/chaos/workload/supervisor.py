@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.chaos.cluster import processes
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import SignalReceipt
-from failback.chaos.cluster.wire import now
 from failback.chaos.errors import TargetError
 from failback.chaos.experiment.model import Workload
 from failback.chaos.experiment.schedule import sub_seed

@@ -10,8 +10,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import DeathRecord, ProcessIdentity, SignalReceipt, Stamp
-from failback.chaos.cluster.wire import now
 from failback.chaos.errors import TargetError
 from failback.chaos.targets.kube import init, shell
 from failback.chaos.targets.kube.api import ExecResult, KubeApi

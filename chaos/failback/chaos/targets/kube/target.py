@@ -18,6 +18,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 from failback.chaos.cluster.broker_facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
+from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Deadline, FileStat, Injection, await_another
 from failback.chaos.cluster.view import (
     ClusterView,
@@ -30,7 +31,6 @@ from failback.chaos.cluster.view import (
     SignalReceipt,
     StopReceipt,
 )
-from failback.chaos.cluster.wire import now
 from failback.chaos.errors import TargetError
 from failback.chaos.experiment.catalogue import CATALOGUE
 from failback.chaos.targets.kube import guards
