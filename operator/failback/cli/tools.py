@@ -56,12 +56,12 @@ def remove_finalizers(
     ] = "",
 ) -> None:
     """Stop the operator and free its custom resources: before it is uninstalled."""
-    from failback.operator.kubernetes import helm_hooks as release
+    from failback.operator.kubernetes import helm_hooks
 
-    api = release.api_client()
+    api = helm_hooks.api_client()
     if stop:
-        release.stop_deployment(api, *_namespaced(stop), say)
-    count = release.remove_finalizers(api, namespace or [], say)
+        helm_hooks.stop_deployment(api, *_namespaced(stop), say)
+    count = helm_hooks.remove_finalizers(api, namespace or [], say)
     say(f"{count} finalizers removed")
 
 
@@ -71,9 +71,9 @@ def allow_chaos(
     namespace: Annotated[list[str], typer.Option("--namespace", help="May be repeated.")],
 ) -> None:
     """Label namespaces so that experiments may run in them."""
-    from failback.operator.kubernetes import helm_hooks as release
+    from failback.operator.kubernetes import helm_hooks
 
-    release.allow_chaos(release.api_client(), namespace, say)
+    helm_hooks.allow_chaos(helm_hooks.api_client(), namespace, say)
 
 
 def _namespaced(text: str) -> tuple[str, str]:

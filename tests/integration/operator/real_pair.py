@@ -23,7 +23,6 @@ from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import (
     Broker,
-    Member,
     MemberView,
     ObservedCluster,
     Pod,
@@ -32,6 +31,7 @@ from failback.operator.planning.observed.observed import (
 from failback.operator.planning.plan import children
 from failback.operator.planning.plan.types import CommitOffsets, Evict, SetConfig
 from failback.operator.render.context import Context
+from failback.operator.render.shape import Member
 from failback.protocol.errors import FailbackError
 from tests.support.brokers.cluster_processes import BROKER_READY, NAMESRV_READY
 from tests.support.net.ports import free_port_block

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.observed.observed import Broker, Member, MemberView, ObservedCluster
+from failback.operator.planning.observed.observed import Broker, MemberView, ObservedCluster
+from failback.operator.render.shape import Member
 
 Table = Mapping[str, Mapping[str, Any]]
 NAME_SERVERS = ("ns-0:9876", "ns-1:9876")

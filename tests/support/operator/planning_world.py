@@ -24,7 +24,6 @@ from failback.operator.planning.observed.observed import (
     Broker,
     Claim,
     Key,
-    Member,
     MemberView,
     ObservedCluster,
     PairLag,
@@ -33,6 +32,7 @@ from failback.operator.planning.observed.observed import (
 )
 from failback.operator.planning.plan import types
 from failback.operator.planning.plan.encoding import to_time
+from failback.operator.render.shape import Member
 from failback.operator.schema.decoding import decode
 
 SYSTEM_TOPICS = ("TBW102", "SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX")

@@ -25,7 +25,6 @@ from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import (
     Broker,
     Key,
-    Member,
     MemberView,
     ObservedCluster,
     Pod,
@@ -58,6 +57,7 @@ from failback.operator.planning.state import predicates, present
 from failback.operator.render.config import member_name
 from failback.operator.render.context import Context, kubernetes_context
 from failback.operator.render.objects import render_cluster
+from failback.operator.render.shape import Member
 
 START = 1_700_000_000.0
 NAME_SERVERS = ("ns-0:9876", "ns-1:9876")

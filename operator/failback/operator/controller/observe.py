@@ -19,7 +19,6 @@ from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import (
     Broker,
     Key,
-    Member,
     MemberView,
     Object,
     ObservedCluster,
@@ -35,6 +34,7 @@ from failback.operator.render import common
 from failback.operator.render.common import HTTP_PORT
 from failback.operator.render.context import Context
 from failback.operator.render.nameserver import addresses, statefulset_name
+from failback.operator.render.shape import Member
 
 _LEASED: Final = frozenset({"RoleSwitch", "Resync"})
 _NAMES: Final = ("brokerClusterName", "brokerName")

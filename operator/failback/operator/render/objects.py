@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from failback.operator.kinds.base import Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
-from failback.operator.planning.plan.types import Shape
 from failback.operator.render import common
 from failback.operator.render.broker import member_labels, statefulset
 from failback.operator.render.config import (
@@ -32,7 +31,7 @@ from failback.operator.render.nameserver import (
 )
 from failback.operator.render.nameserver import statefulset as name_server_statefulset
 from failback.operator.render.service import broker_service, name_server_services
-from failback.operator.render.shaped import live_values, shaped_cluster, shaped_pair
+from failback.operator.render.shape import Shape, live_values, shaped_cluster, shaped_pair
 
 
 def render_name_server(name_server: NameServer, context: Context) -> list[Object]:

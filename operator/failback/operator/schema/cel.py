@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from failback.operator.kinds.chaos_experiment import ChaosExperimentSpec
-from failback.operator.schema import rule_texts as words
+from failback.operator.schema import rule_texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,17 @@ def _unchanged(field: str) -> str:
 
 
 def _config_rules(kind: str, path: str) -> tuple[Rule, ...]:
-    managed = (
-        f"self.all(k, !(k in {_words(words.MANAGED_BROKER_KEYS)}) && !k.startsWith('storePath'))"
-    )
+    keys = _words(rule_texts.MANAGED_BROKER_KEYS)
+    managed = f"self.all(k, !(k in {keys}) && !k.startsWith('storePath'))"
     return (
-        Rule("BC8", kind, path, managed, words.MANAGED_KEY),
-        Rule("BC9", kind, path, _properties(), words.NO_BROKER_KEY),
+        Rule("BC8", kind, path, managed, rule_texts.MANAGED_KEY),
+        Rule("BC9", kind, path, _properties(), rule_texts.NO_BROKER_KEY),
     )
 
 
 def _properties() -> str:
     return (
-        f"self.all(k, k.matches({_literal(words.PROPERTY_KEY)})"
+        f"self.all(k, k.matches({_literal(rule_texts.PROPERTY_KEY)})"
         " && !self[k].contains('\\n') && !self[k].contains('\\r'))"
     )
 
@@ -67,43 +66,43 @@ def _engine_rule(kind: str) -> Rule:
     text = (
         "self.type == 'failback' ? !has(self.javaOptions)"
         " : (!has(self.rules) || self.rules == 'compat') && has(self.version)"
-        f" && self.version.matches({_literal(words.APACHE_VERSION)})"
+        f" && self.version.matches({_literal(rule_texts.APACHE_VERSION)})"
     )
-    return Rule("EN1", kind, "spec.engine", text, words.ENGINE)
+    return Rule("EN1", kind, "spec.engine", text, rule_texts.ENGINE)
 
 
 def _pod_template_rules(kind: str) -> tuple[Rule, ...]:
     variables = (
         "!has(self.env) || self.env.all(e, !e.name.startsWith('FAILBACK_')"
-        f" && !(e.name in {_words(words.RESERVED_ENVIRONMENT)}))"
+        f" && !(e.name in {_words(rule_texts.RESERVED_ENVIRONMENT)}))"
     )
     prefixes = "self.all(k, !k.startsWith('failback.dev/') && !k.startsWith('app.kubernetes.io/'))"
     at = "spec.podTemplate"
     return (
-        Rule("PT1", kind, at, variables, words.RESERVED_VARIABLE),
-        Rule("PT2", kind, f"{at}.labels", prefixes, words.RESERVED_PREFIX),
-        Rule("PT2", kind, f"{at}.annotations", prefixes, words.RESERVED_PREFIX),
+        Rule("PT1", kind, at, variables, rule_texts.RESERVED_VARIABLE),
+        Rule("PT2", kind, f"{at}.labels", prefixes, rule_texts.RESERVED_PREFIX),
+        Rule("PT2", kind, f"{at}.annotations", prefixes, rule_texts.RESERVED_PREFIX),
     )
 
 
 def _name_rules(kind: str, rule: str) -> tuple[Rule, ...]:
-    short = f"self.metadata.name.size() <= {words.MAX_CLUSTER_NAME}"
+    short = f"self.metadata.name.size() <= {rule_texts.MAX_CLUSTER_NAME}"
     label = "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')"
     return (
-        Rule(rule, kind, "", short, words.TOO_LONG_40),
-        Rule("NM1", kind, "", label, words.NO_DNS_LABEL),
+        Rule(rule, kind, "", short, rule_texts.TOO_LONG_40),
+        Rule("NM1", kind, "", label, rule_texts.NO_DNS_LABEL),
     )
 
 
 def _no_dot(kind: str) -> Rule:
-    return Rule("NM1", kind, "", "!self.metadata.name.contains('.')", words.HAS_DOT)
+    return Rule("NM1", kind, "", "!self.metadata.name.contains('.')", rule_texts.HAS_DOT)
 
 
 def _reference_rules(kind: str, name: str) -> tuple[Rule, ...]:
     same = "self.clusterRef.name == oldSelf.clusterRef.name"
     return (
-        Rule("TP2", kind, "spec", same, words.CLUSTER_REF_FIXED),
-        Rule("TP2", kind, "spec", _unchanged(name), words.immutable(name)),
+        Rule("TP2", kind, "spec", same, rule_texts.CLUSTER_REF_FIXED),
+        Rule("TP2", kind, "spec", _unchanged(name), rule_texts.immutable(name)),
     )
 
 
@@ -122,7 +121,7 @@ def _characters(table: str) -> str:
 _CONFIG_LENGTH: Final = (
     f"{_characters('self.config')} + (has(self.pairOverrides)"
     f" ? self.pairOverrides.map(p, {_characters('p.config')}).sum() : 0)"
-    f" <= {words.MAX_CONFIG_CHARACTERS}"
+    f" <= {rule_texts.MAX_CONFIG_CHARACTERS}"
 )
 _BROKER_CLUSTER: Final = (
     *_name_rules("BrokerCluster", "BC1"),
@@ -131,10 +130,10 @@ _BROKER_CLUSTER: Final = (
         "BrokerCluster",
         "spec",
         "has(self.nameServerRef) != has(self.nameServerAddresses)",
-        words.NAME_SERVERS,
+        rule_texts.NAME_SERVERS,
     ),
     *(
-        Rule("BC3", "BrokerCluster", "spec", _unchanged(field), words.immutable(field))
+        Rule("BC3", "BrokerCluster", "spec", _unchanged(field), rule_texts.immutable(field))
         for field in ("clusterName", "brokerNamePrefix")
     ),
     Rule(
@@ -142,21 +141,21 @@ _BROKER_CLUSTER: Final = (
         "BrokerCluster",
         "spec.storage",
         f"self.type == oldSelf.type && {_unchanged('storageClassName')}",
-        words.STORAGE_FIXED,
+        rule_texts.STORAGE_FIXED,
     ),
     Rule(
         "BC5",
         "BrokerCluster",
         "spec.storage",
         "self.type == 'ephemeral' || quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0",
-        words.NO_SHRINKING,
+        rule_texts.NO_SHRINKING,
     ),
     Rule(
         "BC6",
         "BrokerCluster",
         "spec",
         f"(self.masterRole != 'SYNC_MASTER' || self.slavesPerPair >= 1) && ({_SYNC_OVERRIDES})",
-        words.NEEDS_SLAVE,
+        rule_texts.NEEDS_SLAVE,
     ),
     Rule(
         "BC7",
@@ -164,7 +163,7 @@ _BROKER_CLUSTER: Final = (
         "spec",
         "!has(self.sync) || !has(self.sync.inSyncReplicas)"
         " || self.sync.inSyncReplicas <= self.slavesPerPair + 1",
-        words.TOO_MANY_IN_SYNC,
+        rule_texts.TOO_MANY_IN_SYNC,
     ),
     *_config_rules("BrokerCluster", "spec.config"),
     *_config_rules("BrokerCluster", "spec.pairOverrides[].config"),
@@ -174,7 +173,7 @@ _BROKER_CLUSTER: Final = (
         "spec.pairOverrides[]",
         "!has(self.masterMember) || !has(self.slavesPerPair)"
         " || self.masterMember <= self.slavesPerPair",
-        words.NO_SUCH_MEMBER,
+        rule_texts.NO_SUCH_MEMBER,
     ),
     Rule(
         "BC11",
@@ -182,54 +181,54 @@ _BROKER_CLUSTER: Final = (
         "spec",
         "!has(self.pairOverrides) || self.pairOverrides.all(p, !has(p.masterMember)"
         " || has(p.slavesPerPair) || p.masterMember <= self.slavesPerPair)",
-        words.NO_SUCH_MEMBER,
+        rule_texts.NO_SUCH_MEMBER,
     ),
     Rule(
         "BC12",
         "BrokerCluster",
         "spec.networking",
         "(self.brokerAddress == 'external') == has(self.externalTemplate)",
-        words.EXTERNAL_TEMPLATE,
+        rule_texts.EXTERNAL_TEMPLATE,
     ),
     Rule(
         "BC12",
         "BrokerCluster",
         "spec.networking",
         "self.listenPort == oldSelf.listenPort",
-        words.LISTEN_PORT_FIXED,
+        rule_texts.LISTEN_PORT_FIXED,
     ),
     Rule(
         "BC13",
         "BrokerCluster",
         "spec.lifecycle",
         "self.drainSeconds <= self.terminationGracePeriodSeconds - 10",
-        words.DRAIN_TOO_LONG,
+        rule_texts.DRAIN_TOO_LONG,
     ),
     Rule(
         "BC14",
         "BrokerCluster",
         "spec",
         "self.storage.type == 'ephemeral' || ("
-        f"quantity(self.storage.size).compareTo(quantity('{words.SMALLEST_STORE}')) >= 0"
+        f"quantity(self.storage.size).compareTo(quantity('{rule_texts.SMALLEST_STORE}')) >= 0"
         " && (!has(self.pairOverrides) || self.pairOverrides.all(p, !has(p.storageSize)"
-        f" || quantity(p.storageSize).compareTo(quantity('{words.SMALLEST_STORE}')) >= 0)))",
-        words.STORE_TOO_SMALL,
+        f" || quantity(p.storageSize).compareTo(quantity('{rule_texts.SMALLEST_STORE}')) >= 0)))",
+        rule_texts.STORE_TOO_SMALL,
     ),
-    Rule("BC15", "BrokerCluster", "spec", _CONFIG_LENGTH, words.CONFIG_TOO_LARGE),
+    Rule("BC15", "BrokerCluster", "spec", _CONFIG_LENGTH, rule_texts.CONFIG_TOO_LARGE),
     _engine_rule("BrokerCluster"),
     *_pod_template_rules("BrokerCluster"),
 )
 _NAME_SERVER: Final = (
     *_name_rules("NameServer", "NS1"),
-    Rule("NS1", "NameServer", "spec", "self.port == oldSelf.port", words.PORT_FIXED),
+    Rule("NS1", "NameServer", "spec", "self.port == oldSelf.port", rule_texts.PORT_FIXED),
     Rule(
         "NS2",
         "NameServer",
         "spec.config",
-        f"self.all(k, !(k in {_words(words.MANAGED_NAMESRV_KEYS)}))",
-        words.MANAGED_KEY,
+        f"self.all(k, !(k in {_words(rule_texts.MANAGED_NAMESRV_KEYS)}))",
+        rule_texts.MANAGED_KEY,
     ),
-    Rule("NS2", "NameServer", "spec.config", _properties(), words.NO_NAMESRV_KEY),
+    Rule("NS2", "NameServer", "spec.config", _properties(), rule_texts.NO_NAMESRV_KEY),
     _engine_rule("NameServer"),
     *_pod_template_rules("NameServer"),
 )
@@ -240,29 +239,29 @@ _TOPIC: Final = (
         "Topic",
         "spec",
         "self.readQueueNums >= self.writeQueueNums",
-        words.READS_COVER_WRITES,
+        rule_texts.READS_COVER_WRITES,
     ),
     *_reference_rules("Topic", "topicName"),
     Rule(
         "TP3",
         "Topic",
         "spec",
-        f"!has(self.topicName) || self.topicName.matches({_literal(words.NAME_CHARACTERS)})",
-        words.NO_TOPIC_NAME,
+        f"!has(self.topicName) || self.topicName.matches({_literal(rule_texts.NAME_CHARACTERS)})",
+        rule_texts.NO_TOPIC_NAME,
     ),
     Rule(
         "TP3",
         "Topic",
         "",
         "has(self.spec.topicName) || self.metadata.name.size() <= 127",
-        words.NO_TOPIC_NAME,
+        rule_texts.NO_TOPIC_NAME,
     ),
     Rule(
         "TP3",
         "Topic",
         "spec",
-        f"!has(self.topicName) || !(self.topicName in {_words(words.SYSTEM_TOPICS)})",
-        words.SYSTEM_TOPIC,
+        f"!has(self.topicName) || !(self.topicName in {_words(rule_texts.SYSTEM_TOPICS)})",
+        rule_texts.SYSTEM_TOPIC,
     ),
 )
 _GROUP: Final = (
@@ -273,33 +272,33 @@ _GROUP: Final = (
         "SubscriptionGroup",
         "spec",
         "!has(self.groupName) || self.groupName.size() <= 120",
-        words.GROUP_TOO_LONG,
+        rule_texts.GROUP_TOO_LONG,
     ),
     Rule(
         "SG1",
         "SubscriptionGroup",
         "",
         "has(self.spec.groupName) || self.metadata.name.size() <= 120",
-        words.GROUP_TOO_LONG,
+        rule_texts.GROUP_TOO_LONG,
     ),
     Rule(
         "SG3",
         "SubscriptionGroup",
         "spec",
-        f"!has(self.groupName) || self.groupName.matches({_literal(words.NAME_CHARACTERS)})",
-        words.NO_GROUP_NAME,
+        f"!has(self.groupName) || self.groupName.matches({_literal(rule_texts.NAME_CHARACTERS)})",
+        rule_texts.NO_GROUP_NAME,
     ),
     Rule(
         "SG2",
         "SubscriptionGroup",
         "spec",
         "self.deletionPolicy == 'Delete' || !self.removeOffsets",
-        words.OFFSETS_KEPT,
+        rule_texts.OFFSETS_KEPT,
     ),
 )
 _ROLE_SWITCH: Final = (
     _no_dot("RoleSwitch"),
-    Rule("ON1", "RoleSwitch", "spec", "self == oldSelf", words.ONE_SHOT),
+    Rule("ON1", "RoleSwitch", "spec", "self == oldSelf", rule_texts.ONE_SHOT),
 )
 
 
@@ -316,7 +315,7 @@ def _target_rules() -> tuple[Rule, ...]:
         " || has(self.value))"
     )
     return tuple(
-        Rule("CX2", "ChaosExperiment", f"{path}.target", text, words.TARGET)
+        Rule("CX2", "ChaosExperiment", f"{path}.target", text, rule_texts.TARGET)
         for path in ("spec.faults[]", "spec.arms[].faults[]")
     )
 
@@ -327,43 +326,43 @@ _CHAOS_EXPERIMENT: Final = (
         "CX4",
         "ChaosExperiment",
         "",
-        f"self.metadata.name.size() <= {words.MAX_EXPERIMENT_NAME}",
-        words.TOO_LONG_63,
+        f"self.metadata.name.size() <= {rule_texts.MAX_EXPERIMENT_NAME}",
+        rule_texts.TOO_LONG_63,
     ),
-    Rule("CX1", "ChaosExperiment", "spec", _only_abort_changes(), words.ONLY_ABORT),
+    Rule("CX1", "ChaosExperiment", "spec", _only_abort_changes(), rule_texts.ONLY_ABORT),
     *_target_rules(),
     Rule(
         "CX3",
         "ChaosExperiment",
         "spec",
         "!has(self.faults) || self.faults.all(f, self.faults.exists_one(g, g.id == f.id))",
-        words.FAULT_IDS,
+        rule_texts.FAULT_IDS,
     ),
     Rule(
         "CX5",
         "ChaosExperiment",
         "spec",
         "double(self.timeScale) >= 0.05 && double(self.timeScale) <= 1.0",
-        words.TIME_SCALE,
+        rule_texts.TIME_SCALE,
     ),
     *_config_rules("ChaosExperiment", "spec.arms[].brokerConfig"),
 )
 _REPORT: Final = (
     _no_dot("ReconsumptionReport"),
-    Rule("ON1", "ReconsumptionReport", "spec", "self == oldSelf", words.ONE_SHOT),
+    Rule("ON1", "ReconsumptionReport", "spec", "self == oldSelf", rule_texts.ONE_SHOT),
     Rule(
         "RR1",
         "ReconsumptionReport",
         "spec",
         "has(self.experimentRef) != has(self.inputs)",
-        words.REPORT_INPUT,
+        rule_texts.REPORT_INPUT,
     ),
     Rule(
         "RR2",
         "ReconsumptionReport",
         "spec.inputs",
         "has(self.claimName) != has(self.uri)",
-        words.ONE_INPUT,
+        rule_texts.ONE_INPUT,
     ),
 )
 RULES: Final[tuple[Rule, ...]] = (

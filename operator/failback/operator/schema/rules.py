@@ -24,11 +24,11 @@ from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.kinds.role_switch import RoleSwitch
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
-from failback.operator.schema import rule_texts as words
+from failback.operator.schema import rule_texts
 
-_PROPERTY_KEY: Final = re.compile(words.PROPERTY_KEY)
-_APACHE_VERSION: Final = re.compile(words.APACHE_VERSION)
-_NAME: Final = re.compile(words.NAME_CHARACTERS)
+_PROPERTY_KEY: Final = re.compile(rule_texts.PROPERTY_KEY)
+_APACHE_VERSION: Final = re.compile(rule_texts.APACHE_VERSION)
+_NAME: Final = re.compile(rule_texts.NAME_CHARACTERS)
 _DNS_LABEL: Final = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 _SOME: Final = ("fixed", "fixed-percent", "random-max-percent")
 _OneShot = RoleSwitch | ReconsumptionReport | ChaosExperiment
@@ -65,54 +65,54 @@ def violations(new: Resource, old: Resource | None = None) -> list[Violation]:
 
 
 def _named(metadata: Metadata, rule: str) -> Iterator[Violation]:
-    if len(metadata.name) > words.MAX_CLUSTER_NAME:
+    if len(metadata.name) > rule_texts.MAX_CLUSTER_NAME:
         yield Violation(
-            rule, "", words.TOO_LONG_40, "metadata.name", "is longer than 40 characters"
+            rule, "", rule_texts.TOO_LONG_40, "metadata.name", "is longer than 40 characters"
         )
     if not _DNS_LABEL.match(metadata.name):
-        yield Violation("NM1", "", words.NO_DNS_LABEL, "metadata.name")
+        yield Violation("NM1", "", rule_texts.NO_DNS_LABEL, "metadata.name")
 
 
 def _undotted(metadata: Metadata) -> Iterator[Violation]:
     if "." in metadata.name:
-        yield Violation("NM1", "", words.HAS_DOT, "metadata.name")
+        yield Violation("NM1", "", rule_texts.HAS_DOT, "metadata.name")
 
 
 def _broker_cluster(cluster: BrokerCluster) -> Iterator[Violation]:
     spec = cluster.spec
     yield from _named(cluster.metadata, "BC1")
     if (spec.name_server_ref is None) == (spec.name_server_addresses is None):
-        yield Violation("BC2", "spec", words.NAME_SERVERS, "spec.nameServerRef")
+        yield Violation("BC2", "spec", rule_texts.NAME_SERVERS, "spec.nameServerRef")
     if spec.master_role == "SYNC_MASTER" and spec.slaves_per_pair < 1:
-        yield Violation("BC6", "spec", words.NEEDS_SLAVE, "spec.masterRole")
+        yield Violation("BC6", "spec", rule_texts.NEEDS_SLAVE, "spec.masterRole")
     in_sync = spec.sync.in_sync_replicas
     if in_sync is not None and in_sync > spec.slaves_per_pair + 1:
-        yield Violation("BC7", "spec", words.TOO_MANY_IN_SYNC, "spec.sync.inSyncReplicas")
+        yield Violation("BC7", "spec", rule_texts.TOO_MANY_IN_SYNC, "spec.sync.inSyncReplicas")
     yield from _broker_config("spec.config", spec.config)
     yield from _pair_overrides(spec)
-    if _config_characters(spec) > words.MAX_CONFIG_CHARACTERS:
-        yield Violation("BC15", "spec", words.CONFIG_TOO_LARGE, "spec.pairOverrides")
+    if _config_characters(spec) > rule_texts.MAX_CONFIG_CHARACTERS:
+        yield Violation("BC15", "spec", rule_texts.CONFIG_TOO_LARGE, "spec.pairOverrides")
     yield from _engine(spec.engine)
     yield from _pod_template(spec.pod_template)
     yield from _storage(spec)
     networking = spec.networking
     if (networking.broker_address == "external") == (networking.external_template is None):
-        yield Violation("BC12", "spec.networking", words.EXTERNAL_TEMPLATE)
+        yield Violation("BC12", "spec.networking", rule_texts.EXTERNAL_TEMPLATE)
     if spec.lifecycle.drain_seconds > spec.lifecycle.termination_grace_period_seconds - 10:
         yield Violation(
-            "BC13", "spec.lifecycle", words.DRAIN_TOO_LONG, "spec.lifecycle.drainSeconds"
+            "BC13", "spec.lifecycle", rule_texts.DRAIN_TOO_LONG, "spec.lifecycle.drainSeconds"
         )
 
 
 def _broker_config(path: str, config: Mapping[str, str]) -> Iterator[Violation]:
     for key, value in config.items():
         at = f"{path}.{key}"
-        managed = key in words.MANAGED_BROKER_KEYS or key.startswith("storePath")
+        managed = key in rule_texts.MANAGED_BROKER_KEYS or key.startswith("storePath")
         unreadable = not _is_property(key, value)
         if managed:
-            yield Violation("BC8", path, words.MANAGED_KEY, at)
+            yield Violation("BC8", path, rule_texts.MANAGED_KEY, at)
         if unreadable:
-            yield Violation("BC9", path, words.NO_BROKER_KEY, at)
+            yield Violation("BC9", path, rule_texts.NO_BROKER_KEY, at)
         if managed or unreadable or key not in config_keys():
             continue
         if problem := config_keys()[key].problem(value):
@@ -141,10 +141,10 @@ def _pair_overrides(spec: BrokerClusterSpec) -> Iterator[Violation]:
         if override.master_member > slaves:
             own = override.slaves_per_pair is not None
             rule, at = ("BC10", path) if own else ("BC11", "spec")
-            problem = f"{words.NO_SUCH_MEMBER}: the pair has members 0 to {slaves}"
-            yield Violation(rule, at, words.NO_SUCH_MEMBER, f"{path}.masterMember", problem)
+            problem = f"{rule_texts.NO_SUCH_MEMBER}: the pair has members 0 to {slaves}"
+            yield Violation(rule, at, rule_texts.NO_SUCH_MEMBER, f"{path}.masterMember", problem)
         if (override.master_role or spec.master_role) == "SYNC_MASTER" and slaves < 1:
-            yield Violation("BC6", "spec", words.NEEDS_SLAVE, f"{path}.masterRole")
+            yield Violation("BC6", "spec", rule_texts.NEEDS_SLAVE, f"{path}.masterRole")
         yield from _broker_config(f"{path}.config", override.config)
 
 
@@ -153,56 +153,61 @@ def _engine(engine: Engine) -> Iterator[Violation]:
     if engine.type == "failback":
         if engine.java_options is not None:
             detail = "javaOptions is for engine apache"
-            yield Violation("EN1", path, words.ENGINE, f"{path}.javaOptions", detail)
+            yield Violation("EN1", path, rule_texts.ENGINE, f"{path}.javaOptions", detail)
         return
     if engine.rules not in (None, "compat"):
-        yield Violation("EN1", path, words.ENGINE, f"{path}.rules", "rules is for engine failback")
+        yield Violation(
+            "EN1", path, rule_texts.ENGINE, f"{path}.rules", "rules is for engine failback"
+        )
     if engine.version is None or not _APACHE_VERSION.match(engine.version):
         detail = "apache needs version 4.9.x or 5.x.y"
-        yield Violation("EN1", path, words.ENGINE, f"{path}.version", detail)
+        yield Violation("EN1", path, rule_texts.ENGINE, f"{path}.version", detail)
 
 
 def _pod_template(template: PodTemplate) -> Iterator[Violation]:
     at = "spec.podTemplate"
     for position, variable in enumerate(template.env):
-        if variable.name.startswith("FAILBACK_") or variable.name in words.RESERVED_ENVIRONMENT:
+        if (
+            variable.name.startswith("FAILBACK_")
+            or variable.name in rule_texts.RESERVED_ENVIRONMENT
+        ):
             field, detail = f"{at}.env[{position}].name", f"{variable.name} is set by the operator"
-            yield Violation("PT1", at, words.RESERVED_VARIABLE, field, detail)
+            yield Violation("PT1", at, rule_texts.RESERVED_VARIABLE, field, detail)
     for name, table in (("labels", template.labels), ("annotations", template.annotations)):
         for key in table:
             if key.startswith(("failback.dev/", "app.kubernetes.io/")):
                 path = f"{at}.{name}"
-                yield Violation("PT2", path, words.RESERVED_PREFIX, f"{path}.{key}")
+                yield Violation("PT2", path, rule_texts.RESERVED_PREFIX, f"{path}.{key}")
 
 
 def _storage(spec: BrokerClusterSpec) -> Iterator[Violation]:
     if spec.storage.type != "persistent":
         return
-    smallest = parse_quantity(words.SMALLEST_STORE)
+    smallest = parse_quantity(rule_texts.SMALLEST_STORE)
     sizes = [("spec.storage.size", spec.storage.size)]
     for position, override in enumerate(spec.pair_overrides):
         if override.storage_size is not None:
             sizes.append((f"spec.pairOverrides[{position}].storageSize", override.storage_size))
     for field, size in sizes:
         if parse_quantity(size) < smallest:
-            detail = f"must be at least {words.SMALLEST_STORE}"
-            yield Violation("BC14", "spec", words.STORE_TOO_SMALL, field, detail)
+            detail = f"must be at least {rule_texts.SMALLEST_STORE}"
+            yield Violation("BC14", "spec", rule_texts.STORE_TOO_SMALL, field, detail)
 
 
 def _cluster_change(new: BrokerCluster, old: BrokerCluster) -> Iterator[Violation]:
     if new.spec.cluster_name != old.spec.cluster_name:
-        yield Violation("BC3", "spec", words.immutable("clusterName"), "spec.clusterName")
+        yield Violation("BC3", "spec", rule_texts.immutable("clusterName"), "spec.clusterName")
     if new.spec.broker_name_prefix != old.spec.broker_name_prefix:
         field = "spec.brokerNamePrefix"
-        yield Violation("BC3", "spec", words.immutable("brokerNamePrefix"), field)
+        yield Violation("BC3", "spec", rule_texts.immutable("brokerNamePrefix"), field)
     after, before = new.spec.storage, old.spec.storage
     if (after.type, after.storage_class_name) != (before.type, before.storage_class_name):
-        yield Violation("BC4", "spec.storage", words.STORAGE_FIXED)
+        yield Violation("BC4", "spec.storage", rule_texts.STORAGE_FIXED)
     if after.type == "persistent" and parse_quantity(after.size) < parse_quantity(before.size):
-        yield Violation("BC5", "spec.storage", words.NO_SHRINKING, "spec.storage.size")
+        yield Violation("BC5", "spec.storage", rule_texts.NO_SHRINKING, "spec.storage.size")
     if new.spec.networking.listen_port != old.spec.networking.listen_port:
         yield Violation(
-            "BC12", "spec.networking", words.LISTEN_PORT_FIXED, "spec.networking.listenPort"
+            "BC12", "spec.networking", rule_texts.LISTEN_PORT_FIXED, "spec.networking.listenPort"
         )
 
 
@@ -210,45 +215,45 @@ def _name_server(new: NameServer) -> Iterator[Violation]:
     yield from _named(new.metadata, "NS1")
     path = "spec.config"
     for key, value in new.spec.config.items():
-        if key in words.MANAGED_NAMESRV_KEYS:
-            yield Violation("NS2", path, words.MANAGED_KEY, f"{path}.{key}")
+        if key in rule_texts.MANAGED_NAMESRV_KEYS:
+            yield Violation("NS2", path, rule_texts.MANAGED_KEY, f"{path}.{key}")
         if not _is_property(key, value):
-            yield Violation("NS2", path, words.NO_NAMESRV_KEY, f"{path}.{key}")
+            yield Violation("NS2", path, rule_texts.NO_NAMESRV_KEY, f"{path}.{key}")
     yield from _engine(new.spec.engine)
     yield from _pod_template(new.spec.pod_template)
 
 
 def _name_server_change(new: NameServer, old: NameServer) -> Iterator[Violation]:
     if new.spec.port != old.spec.port:
-        yield Violation("NS1", "spec", words.PORT_FIXED, "spec.port")
+        yield Violation("NS1", "spec", rule_texts.PORT_FIXED, "spec.port")
 
 
 def _topic(new: Topic) -> Iterator[Violation]:
     spec = new.spec
     yield from _undotted(new.metadata)
     if spec.read_queue_nums < spec.write_queue_nums:
-        yield Violation("TP1", "spec", words.READS_COVER_WRITES, "spec.readQueueNums")
+        yield Violation("TP1", "spec", rule_texts.READS_COVER_WRITES, "spec.readQueueNums")
     if spec.topic_name is None:
         if len(new.name) > MAX_TOPIC_NAME:
-            yield Violation("TP3", "", words.NO_TOPIC_NAME, "metadata.name")
+            yield Violation("TP3", "", rule_texts.NO_TOPIC_NAME, "metadata.name")
         return
     if not _NAME.match(spec.topic_name):
-        detail = f'{words.NO_TOPIC_NAME}: "{spec.topic_name}"'
-        yield Violation("TP3", "spec", words.NO_TOPIC_NAME, "spec.topicName", detail)
-    if spec.topic_name in words.SYSTEM_TOPICS:
-        detail = f"{spec.topic_name} {words.SYSTEM_TOPIC}"
-        yield Violation("TP3", "spec", words.SYSTEM_TOPIC, "spec.topicName", detail)
+        detail = f'{rule_texts.NO_TOPIC_NAME}: "{spec.topic_name}"'
+        yield Violation("TP3", "spec", rule_texts.NO_TOPIC_NAME, "spec.topicName", detail)
+    if spec.topic_name in rule_texts.SYSTEM_TOPICS:
+        detail = f"{spec.topic_name} {rule_texts.SYSTEM_TOPIC}"
+        yield Violation("TP3", "spec", rule_texts.SYSTEM_TOPIC, "spec.topicName", detail)
 
 
 def _topic_change(new: Topic, old: Topic) -> Iterator[Violation]:
     yield from _reference_change(new.spec.cluster_ref.name, old.spec.cluster_ref.name)
     if new.spec.topic_name != old.spec.topic_name:
-        yield Violation("TP2", "spec", words.immutable("topicName"), "spec.topicName")
+        yield Violation("TP2", "spec", rule_texts.immutable("topicName"), "spec.topicName")
 
 
 def _reference_change(new: str, old: str) -> Iterator[Violation]:
     if new != old:
-        yield Violation("TP2", "spec", words.CLUSTER_REF_FIXED, "spec.clusterRef.name")
+        yield Violation("TP2", "spec", rule_texts.CLUSTER_REF_FIXED, "spec.clusterRef.name")
 
 
 def _group(new: SubscriptionGroup) -> Iterator[Violation]:
@@ -257,18 +262,18 @@ def _group(new: SubscriptionGroup) -> Iterator[Violation]:
     own = spec.group_name is not None
     if len(new.group_name) > MAX_GROUP_NAME:
         path, field = ("spec", "spec.groupName") if own else ("", "metadata.name")
-        yield Violation("SG1", path, words.GROUP_TOO_LONG, field)
+        yield Violation("SG1", path, rule_texts.GROUP_TOO_LONG, field)
     if spec.group_name is not None and not _NAME.match(spec.group_name):
-        detail = f'{words.NO_GROUP_NAME}: "{spec.group_name}"'
-        yield Violation("SG3", "spec", words.NO_GROUP_NAME, "spec.groupName", detail)
+        detail = f'{rule_texts.NO_GROUP_NAME}: "{spec.group_name}"'
+        yield Violation("SG3", "spec", rule_texts.NO_GROUP_NAME, "spec.groupName", detail)
     if spec.remove_offsets and spec.deletion_policy != "Delete":
-        yield Violation("SG2", "spec", words.OFFSETS_KEPT, "spec.removeOffsets")
+        yield Violation("SG2", "spec", rule_texts.OFFSETS_KEPT, "spec.removeOffsets")
 
 
 def _group_change(new: SubscriptionGroup, old: SubscriptionGroup) -> Iterator[Violation]:
     yield from _reference_change(new.spec.cluster_ref.name, old.spec.cluster_ref.name)
     if new.spec.group_name != old.spec.group_name:
-        yield Violation("TP2", "spec", words.immutable("groupName"), "spec.groupName")
+        yield Violation("TP2", "spec", rule_texts.immutable("groupName"), "spec.groupName")
 
 
 def _role_switch(new: RoleSwitch) -> Iterator[Violation]:
@@ -283,16 +288,16 @@ def _as_json(resource: _OneShot) -> dict[str, str]:
 
 def _one_shot(new: _OneShot, old: _OneShot) -> Iterator[Violation]:
     if _as_json(new) != _as_json(old):
-        yield Violation("ON1", "spec", words.ONE_SHOT)
+        yield Violation("ON1", "spec", rule_texts.ONE_SHOT)
 
 
 def _chaos_experiment(new: ChaosExperiment) -> Iterator[Violation]:
     spec = new.spec
     yield from _undotted(new.metadata)
-    if len(new.name) > words.MAX_EXPERIMENT_NAME:
-        yield Violation("CX4", "", words.TOO_LONG_63, "metadata.name")
+    if len(new.name) > rule_texts.MAX_EXPERIMENT_NAME:
+        yield Violation("CX4", "", rule_texts.TOO_LONG_63, "metadata.name")
     if not 0.05 <= float(spec.time_scale) <= 1:
-        yield Violation("CX5", "spec", words.TIME_SCALE, "spec.timeScale")
+        yield Violation("CX5", "spec", rule_texts.TIME_SCALE, "spec.timeScale")
     yield from _fault_targets("spec.faults", spec.faults)
     yield from _twice("spec.faults", "id", (fault.id for fault in spec.faults), "CX3")
     yield from _twice("spec.arms", "name", (arm.name for arm in spec.arms))
@@ -309,7 +314,7 @@ def _fault_targets(path: str, faults: Iterable[Fault]) -> Iterator[Violation]:
         target, at = fault.target, f"{path}[{position}].target"
         both = target.pair is not None and target.pair_selector is not None
         if both or (target.mode in _SOME and target.value is None):
-            yield Violation("CX2", at, words.TARGET)
+            yield Violation("CX2", at, rule_texts.TARGET)
 
 
 def _twice(
@@ -323,7 +328,7 @@ def _twice(
             if rule == "schema":
                 yield Violation(rule, at, detail)
             else:
-                yield Violation(rule, "spec", words.FAULT_IDS, at, detail)
+                yield Violation(rule, "spec", rule_texts.FAULT_IDS, at, detail)
         seen.add(name)
 
 
@@ -332,16 +337,16 @@ def _experiment_change(new: ChaosExperiment, old: ChaosExperiment) -> Iterator[V
     changed = [field for field in after if field != "abort" and after[field] != before[field]]
     if changed or (old.spec.abort and not new.spec.abort):
         field = f"spec.{changed[0] if changed else 'abort'}"
-        yield Violation("CX1", "spec", words.ONLY_ABORT, field)
+        yield Violation("CX1", "spec", rule_texts.ONLY_ABORT, field)
 
 
 def _report(new: ReconsumptionReport) -> Iterator[Violation]:
     spec = new.spec
     yield from _undotted(new.metadata)
     if (spec.experiment_ref is None) == (spec.inputs is None):
-        yield Violation("RR1", "spec", words.REPORT_INPUT, "spec.experimentRef")
+        yield Violation("RR1", "spec", rule_texts.REPORT_INPUT, "spec.experimentRef")
     if spec.inputs is not None and (spec.inputs.claim_name is None) == (spec.inputs.uri is None):
-        yield Violation("RR2", "spec.inputs", words.ONE_INPUT)
+        yield Violation("RR2", "spec.inputs", rule_texts.ONE_INPUT)
 
 
 _Create = Callable[[Any], Iterator[Violation]]

@@ -9,8 +9,9 @@ import pytest
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.plan.children import finished, plan_children
 from failback.operator.planning.plan.memory import Desired, Memory
-from failback.operator.planning.plan.types import Apply, Shape
+from failback.operator.planning.plan.types import Apply
 from failback.operator.render.context import Context, kubernetes_context
+from failback.operator.render.shape import Shape
 from tests.support.operator.planning_world import World
 
 pytestmark = pytest.mark.unit

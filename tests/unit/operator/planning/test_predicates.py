@@ -12,7 +12,6 @@ import pytest
 from failback.operator.planning.observed.observed import (
     Broker,
     Claim,
-    Member,
     MemberView,
     ObservedCluster,
     Pod,
@@ -20,6 +19,7 @@ from failback.operator.planning.observed.observed import (
 )
 from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state.predicates import PREDICATES, evaluate
+from failback.operator.render.shape import Member
 from tests.support.operator.planning_run import Run
 from tests.support.operator.planning_world import World
 

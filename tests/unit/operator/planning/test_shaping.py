@@ -11,9 +11,10 @@ import pytest
 from failback.operator.planning.cluster.shaping import shape_of
 from failback.operator.planning.observed import facts
 from failback.operator.planning.plan.encoding import operation_from_status
-from failback.operator.planning.plan.types import Operation, Shape
+from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state.present import master_member, master_of
 from failback.operator.render.objects import render_cluster
+from failback.operator.render.shape import Shape
 from tests.support.operator.planning_run import CONTEXT, steady
 from tests.support.operator.planning_world import World
 

@@ -42,13 +42,13 @@ from failback.operator.planning.plan.types import (
     Operation,
     Plan,
     SetPodCondition,
-    Shape,
 )
 from failback.operator.planning.state import instants
 from failback.operator.render import common
 from failback.operator.render.broker import REGISTERED_GATE
 from failback.operator.render.context import Context
 from failback.operator.render.objects import render_cluster
+from failback.operator.render.shape import Shape
 from failback.operator.schema.rules import violations
 
 PAUSE: Final = "failback.dev/pause-reconciliation"

@@ -14,9 +14,10 @@ from typing import Any
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning import operations
 from failback.operator.planning.observed.observed import ObservedCluster
-from failback.operator.planning.plan.types import Operation, Shape
+from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state import live_keys
 from failback.operator.planning.state.present import base_shape
+from failback.operator.render.shape import Shape
 
 
 def shape_of(

@@ -9,15 +9,10 @@ from typing import Any
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import (
-    Key,
-    Member,
-    MemberView,
-    Object,
-    ObservedCluster,
-)
-from failback.operator.planning.plan.types import Operation, Shape
+from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
+from failback.operator.planning.plan.types import Operation
 from failback.operator.render.config import member_name, pod_name
+from failback.operator.render.shape import Member, Shape
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.subscription_group import SubscriptionGroup
-from failback.operator.planning.metadata import items as metadata
+from failback.operator.planning.metadata import items
 from failback.operator.planning.metadata.items import Item, OnPair, Work
 from failback.operator.planning.metadata.on_masters import Ways, plan_item, to_write
 from failback.operator.planning.metadata.topic import why_ignored
@@ -71,7 +71,7 @@ def _work(
 ) -> Work:
     written = to_write(item, pairs, observed.refused)
     puts = tuple(PutGroup(pair.address, dict(item.wanted)) for pair in written)
-    return Work(puts, metadata.put_events(item, written, status))
+    return Work(puts, items.put_events(item, written, status))
 
 
 def _warnings(group: SubscriptionGroup, cluster: BrokerCluster) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.metadata import items as metadata
+from failback.operator.planning.metadata import items
 from failback.operator.planning.metadata.items import Config, Item, OnPair, Work
 from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.plan.types import Action, Plan
@@ -24,7 +24,7 @@ class Ways:
     warnings: Callable[[BrokerCluster], list[tuple[str, str]]]
     """Reasons and messages of the condition Warning."""
     remove: Callable[[list[OnPair]], tuple[Action, ...]]
-    """What deletes the item from pairs, as :func:`metadata.plan_deletion` takes it."""
+    """What deletes the item from pairs, as :func:`items.plan_deletion` takes it."""
 
 
 def plan_item(
@@ -46,24 +46,24 @@ def plan_item(
         deleting: ``metadata.deletionTimestamp`` is set.
     """
     if deleting:
-        return metadata.plan_deletion(item, status, observed, cluster, now, ways.remove)
+        return items.plan_deletion(item, status, observed, cluster, now, ways.remove)
     siblings = observed.topics if item.table == "topics" else observed.groups
-    refusal = metadata.early(item, cluster, siblings)
+    refusal = items.early(item, cluster, siblings)
     if refusal is not None or cluster is None:
         found = [refusal] if refusal is not None else []
-        return metadata.settle(item, status, found, None, Work(), now)
-    pairs = metadata.find_pairs(item, cluster, observed)
+        return items.settle(item, status, found, None, Work(), now)
+    pairs = items.find_pairs(item, cluster, observed)
     work = ways.work(pairs)
     verdicts = [
-        work.unready or metadata.ready(item, pairs, observed.refused),
-        metadata.synced(item, pairs),
-        metadata.warning(item, ways.warnings(cluster)),
+        work.unready or items.ready(item, pairs, observed.refused),
+        items.synced(item, pairs),
+        items.warning(item, ways.warnings(cluster)),
         *work.more,
     ]
     if item.is_paused or not item.is_managed:
         work = Work()
     rows = [_row(item, pair, ways) for pair in pairs]
-    return metadata.settle(item, status, verdicts, rows, work, now)
+    return items.settle(item, status, verdicts, rows, work, now)
 
 
 def to_write(item: Item, pairs: Sequence[OnPair], refused: Mapping[str, str]) -> list[OnPair]:

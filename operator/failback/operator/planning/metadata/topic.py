@@ -12,7 +12,7 @@ from typing import Any, Final
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.topic import Topic
 from failback.operator.planning.cluster.conditions import Verdict
-from failback.operator.planning.metadata import items as metadata
+from failback.operator.planning.metadata import items
 from failback.operator.planning.metadata.items import Item, OnPair, Work
 from failback.operator.planning.metadata.on_masters import Ways, plan_item, to_write
 from failback.operator.planning.observed.observed import Object, ObservedCluster
@@ -93,7 +93,7 @@ def _work(
     unready = None
     if shrinking:
         unready = Verdict("Ready", False, "ShrinkingReads", names(shrinking))
-    events = metadata.put_events(item, written, status)
+    events = items.put_events(item, written, status)
     kv, kv_events = _order(topic, observed, pairs)
     return Work(
         (*puts, *kv), (*events, *kv_events), unready, [_shrinking(shrinking, written, status)]

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from failback.operator.render.shape import Member
+
 Object = Mapping[str, Any]
 """One Kubernetes object, as JSON data."""
 Key = tuple[str, str]
 """Kind and name of an object, in the one namespace of a pass."""
-Member = tuple[int, int]
-"""Pair index and ordinal of a broker."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from failback.operator.planning.operations import (
     scale_down,
     scale_up,
 )
-from failback.operator.planning.plan.types import Advance, Operation, Shape
+from failback.operator.planning.plan.types import Advance, Operation
+from failback.operator.render.shape import Shape
 
 
 class OperationModule(Protocol):

@@ -18,7 +18,7 @@ from typing import Any, Final
 from failback.operator.engines.catalogue import quirk
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import Key, Member, Object, ObservedCluster
+from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
 from failback.operator.planning.operations.turn import Turn, member_label, timed
 from failback.operator.planning.plan import children
 from failback.operator.planning.plan.types import (
@@ -28,12 +28,12 @@ from failback.operator.planning.plan.types import (
     Event,
     Operation,
     SetConfig,
-    Shape,
     operation_id,
 )
 from failback.operator.planning.state import live_keys, predicates, present
 from failback.operator.planning.state.live_keys import PERMISSION, READ
 from failback.operator.render.config import member_name, properties_text
+from failback.operator.render.shape import Member, Shape
 
 TYPE: Final = "LiveConfig"
 PRIORITY: Final = 7

@@ -21,10 +21,10 @@ from failback.operator.planning.plan.types import (
     Event,
     Operation,
     ResizeClaim,
-    Shape,
     operation_id,
 )
 from failback.operator.planning.state import present
+from failback.operator.render.shape import Shape
 
 TYPE: Final = "VolumeResize"
 PRIORITY: Final = 4

@@ -23,11 +23,11 @@ from failback.operator.planning.plan.types import (
     Event,
     Operation,
     ReleaseLease,
-    Shape,
     TakeLease,
     operation_id,
 )
 from failback.operator.planning.state import present
+from failback.operator.render.shape import Shape
 
 TYPE: Final = "Resync"
 PRIORITY: Final = 2

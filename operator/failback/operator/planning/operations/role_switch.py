@@ -41,8 +41,9 @@ from failback.operator.planning.operations.switching.request import (
     step_ended,
 )
 from failback.operator.planning.operations.switching.request import TYPE as TYPE
-from failback.operator.planning.plan.types import Advance, Event, Operation, Shape, TakeLease
+from failback.operator.planning.plan.types import Advance, Event, Operation, TakeLease
 from failback.operator.planning.state import predicates
+from failback.operator.render.shape import Shape
 
 PRIORITY: Final = 1
 ABANDONABLE: Final = False

@@ -34,10 +34,10 @@ from failback.operator.planning.plan.types import (
     Evict,
     Operation,
     PatchMetadata,
-    Shape,
     operation_id,
 )
 from failback.operator.planning.state import predicates, present, restarts
+from failback.operator.render.shape import Shape
 
 TYPE: Final = "Roll"
 PRIORITY: Final = 5

@@ -23,10 +23,10 @@ from failback.operator.planning.plan.types import (
     DeleteTopic,
     Event,
     Operation,
-    Shape,
     operation_id,
 )
 from failback.operator.planning.state import present
+from failback.operator.render.shape import Shape
 
 TYPE: Final = "ScaleDown"
 PRIORITY: Final = 3

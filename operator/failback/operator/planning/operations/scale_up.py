@@ -17,7 +17,6 @@ from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import (
     Broker,
     Key,
-    Member,
     MemberView,
     Object,
     ObservedCluster,
@@ -37,10 +36,10 @@ from failback.operator.planning.plan.types import (
     Operation,
     PutGroup,
     PutTopic,
-    Shape,
     operation_id,
 )
 from failback.operator.planning.state import present
+from failback.operator.render.shape import Member, Shape
 from failback.operator.schema.rule_texts import SYSTEM_TOPICS
 
 TYPE: Final = "ScaleUp"

@@ -15,18 +15,13 @@ from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import (
-    Key,
-    Member,
-    MemberView,
-    Object,
-    ObservedCluster,
-)
+from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
 from failback.operator.planning.plan import children
 from failback.operator.planning.plan.types import Action, Advance, Event, Operation, SetConfig
 from failback.operator.planning.state import predicates, present
 from failback.operator.planning.state.live_keys import PERMISSION
 from failback.operator.render.config import member_name
+from failback.operator.render.shape import Member
 
 OPEN: Final = "6"
 CLOSED: Final = "4"

@@ -12,8 +12,8 @@ from typing import Any
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed.observed import Key, Object
 from failback.operator.planning.plan.sharing import Shared
-from failback.operator.planning.plan.types import Shape
 from failback.operator.render.context import Context
+from failback.operator.render.shape import Shape
 
 Desired = dict[Key, dict[str, Any]]
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from failback.operator.planning.observed.observed import Key, Member, Object
+from failback.operator.planning.observed.observed import Key, Object
+from failback.operator.render.shape import Member
 
 Status = Mapping[str, Any]
 
@@ -303,31 +304,3 @@ class Plan:
     """Seconds until the next pass although nothing happens; ``None`` = the resync period."""
     finish: bool = False
     """The finalizer may go (kinds that act on deletion)."""
-
-
-# --- what is rendered beyond the spec -----------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """How the desired objects deviate from the spec at this moment of the cluster's life."""
-
-    pairs: int
-    """Number of pairs to render: those of the spec and those that are leaving."""
-    slaves: Mapping[int, int] = field(default_factory=dict)
-    """Pair → number of slaves to render, where it differs from the spec."""
-    masters: Mapping[int, int] = field(default_factory=dict)
-    """Pair → master member in force, from the ConfigMaps."""
-    closed: frozenset[int] = frozenset()
-    """Pairs whose master has ``brokerPermission=4``."""
-    stopped: frozenset[Member] = frozenset()
-    """Members whose StatefulSet has no replicas now."""
-    read_forced: frozenset[int] = frozenset()
-    """Pairs whose slaves serve reads whatever the spec says (failover ``SlaveReadOnly``)."""
-    live: Mapping[Member, Mapping[str, str | None]] = field(default_factory=dict)
-    """Live keys that a member's ConfigMap keeps for now, because its turn has not come;
-    ``None`` = the file has no such line yet."""
-    overlay: Mapping[str, str] = field(default_factory=dict)
-    """``config`` of the running experiment's arm, over the cluster's."""
-    engine: Mapping[str, Any] = field(default_factory=dict)
-    """``engine`` of the running experiment's arm, over the cluster's."""

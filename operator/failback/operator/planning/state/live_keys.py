@@ -13,9 +13,8 @@ from typing import Final
 from failback.operator.engines.catalogue import config_keys, same_value
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import Member, ObservedCluster
-from failback.operator.planning.plan.types import Shape
-from failback.operator.render.shaped import shaped_pair
+from failback.operator.planning.observed.observed import ObservedCluster
+from failback.operator.render.shape import Member, Shape, shaped_pair
 
 PERMISSION: Final = "brokerPermission"
 READ: Final = "slaveReadEnable"

@@ -13,15 +13,9 @@ from typing import Any, Final
 from failback.operator.engines.catalogue import quirk
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import (
-    Key,
-    Member,
-    MemberView,
-    Object,
-    ObservedCluster,
-)
-from failback.operator.planning.plan.types import Shape
+from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
 from failback.operator.render.config import member_name
+from failback.operator.render.shape import Member, Shape
 
 FAILOVER_SECONDS: Final = 30.0
 """How long a master must be gone before reads of its slaves are forced."""

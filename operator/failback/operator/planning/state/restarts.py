@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.observed.observed import Member, MemberView, ObservedCluster
+from failback.operator.planning.observed.observed import MemberView, ObservedCluster
 from failback.operator.planning.state import present
+from failback.operator.render.shape import Member
 
 RESTART_MEMBER: Final = "failback.dev/restart-member"
 _HASH: Final = "failback.dev/restart-hash"

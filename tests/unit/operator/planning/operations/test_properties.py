@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.operator.planning.cluster.cluster import plan_cluster
-from failback.operator.planning.observed.observed import Member, ObservedCluster, Route
+from failback.operator.planning.observed.observed import ObservedCluster, Route
 from failback.operator.planning.operations import OPERATIONS, roll
 from failback.operator.planning.plan.types import Evict, Plan
 from failback.operator.planning.state.predicates import evaluate
+from failback.operator.render.shape import Member
 from tests.support.operator.planning_run import CONTEXT, Run, disruptions, steady
 from tests.support.operator.planning_world import World
 

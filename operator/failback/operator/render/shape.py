@@ -1,15 +1,45 @@
-"""The spec as it is rendered at this moment of the cluster's life: spec and :class:`Shape`."""
+"""The shape of a cluster: how the rendered objects deviate from the spec, and the spec with it.
+
+An operation or an experiment deviates from the spec on purpose; rendering takes both.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from failback.operator.kinds.base import Engine
 from failback.operator.kinds.broker_cluster import BrokerCluster, Pair
-from failback.operator.planning.plan.types import Shape
 
 _OF_ANY_ENGINE = ("image_pull_policy", "image_pull_secrets")
+Member = tuple[int, int]
+"""Pair index and ordinal of a broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How the desired objects deviate from the spec at this moment of the cluster's life."""
+
+    pairs: int
+    """Number of pairs to render: those of the spec and those that are leaving."""
+    slaves: Mapping[int, int] = field(default_factory=dict)
+    """Pair → number of slaves to render, where it differs from the spec."""
+    masters: Mapping[int, int] = field(default_factory=dict)
+    """Pair → master member in force, from the ConfigMaps."""
+    closed: frozenset[int] = frozenset()
+    """Pairs whose master has ``brokerPermission=4``."""
+    stopped: frozenset[Member] = frozenset()
+    """Members whose StatefulSet has no replicas now."""
+    read_forced: frozenset[int] = frozenset()
+    """Pairs whose slaves serve reads whatever the spec says (failover ``SlaveReadOnly``)."""
+    live: Mapping[Member, Mapping[str, str | None]] = field(default_factory=dict)
+    """Live keys that a member's ConfigMap keeps for now, because its turn has not come;
+    ``None`` = the file has no such line yet."""
+    overlay: Mapping[str, str] = field(default_factory=dict)
+    """``config`` of the running experiment's arm, over the cluster's."""
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    """``engine`` of the running experiment's arm, over the cluster's."""
 
 
 def shaped_cluster(cluster: BrokerCluster, shape: Shape | None) -> BrokerCluster:
