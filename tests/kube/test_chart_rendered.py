@@ -15,6 +15,8 @@ from tests.support.processes.child_process import ROOT
 pytestmark = pytest.mark.kube
 
 GOLDEN = ROOT / "tests" / "data" / "charts"
+GOLDEN_MODES = ("bare", "default", "everything")
+"""The other modes are asserted by what they switch."""
 ALL = ["get", "list", "watch", "create", "patch", "delete"]
 KINDS = [
     "nameservers",
@@ -64,24 +66,43 @@ NAMESPACES_ALL: Rights = {
 }
 
 
-def deployment(found: list[Object], name: str) -> Object:
-    """The pod of one Deployment."""
-    (one,) = [
-        each for each in found
-        if (each["kind"], each["metadata"]["name"]) == ("Deployment", name)
-    ]  # fmt: skip
-    pod: Object = one["spec"]["template"]["spec"]
-    return pod
-
-
-def rights(found: list[Object], kind: str, name: str, namespace: str | None = None) -> Rights:
-    """Return group and resource → verbs of one role; a rule for named objects is left out."""
-    (role,) = [
+def one(found: list[Object], kind: str, name: str, namespace: str | None = "failback") -> Object:
+    """Return the object of this name; ``None`` is the namespace of what has none."""
+    (item,) = [
         each
         for each in found
         if (each["kind"], each["metadata"]["name"]) == (kind, name)
         and each["metadata"].get("namespace") == namespace
     ]
+    return item
+
+
+def deployment(found: list[Object], name: str) -> Object:
+    """Return the pod of one Deployment."""
+    pod: Object = one(found, "Deployment", name)["spec"]["template"]["spec"]
+    return pod
+
+
+def variables_of(found: list[Object], name: str) -> dict[str, str]:
+    """Return the variables of the first container of one Deployment."""
+    container = deployment(found, name)["containers"][0]
+    return {each["name"]: each.get("value", "") for each in container["env"]}
+
+
+def subjects_of(binding: Object) -> list[tuple[str, str]]:
+    """Return name and namespace of each account that a binding serves."""
+    return [(each["name"], each["namespace"]) for each in binding["subjects"]]
+
+
+def schemes_of(container: Object) -> set[str]:
+    """Return the schemes of a container's three probes."""
+    probes = ("startupProbe", "readinessProbe", "livenessProbe")
+    return {container[probe]["httpGet"].get("scheme", "HTTP") for probe in probes}
+
+
+def rights(found: list[Object], kind: str, name: str, namespace: str | None = None) -> Rights:
+    """Return group and resource → verbs of one role; a rule for named objects is left out."""
+    role = one(found, kind, name, namespace)
     collected: Rights = {}
     for rule in role["rules"]:
         if "resourceNames" in rule:
@@ -101,8 +122,8 @@ def test_lint_finds_nothing(mode: str, tmp_path: Path) -> None:
     assert "0 chart(s) failed" in done.stdout
 
 
-@pytest.mark.parametrize("mode", sorted(MODES))
-def test_each_mode_renders_its_golden_file(mode: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("mode", GOLDEN_MODES)
+def test_a_mode_renders_its_golden_file(mode: str, tmp_path: Path) -> None:
     """FAILBACK_WRITE_GOLDEN=1 writes the files anew; read the difference before committing."""
     text = render(tmp_path, *MODES[mode])
     golden = GOLDEN / f"{mode}.yaml"
@@ -128,6 +149,61 @@ def test_an_operator_of_the_cluster_has_the_same_rights_everywhere(tmp_path: Pat
     assert rights(found, "ClusterRole", name) == {**OPERATOR, **NAMESPACES_ALL}
     roles = [each["metadata"]["name"] for each in found if each["kind"] == "Role"]
     assert "failback-operator" not in roles
+    binding = one(found, "ClusterRoleBinding", name, None)
+    assert subjects_of(binding) == [("failback-operator", "failback")]
+    variables = variables_of(found, "failback-operator")
+    assert variables["FAILBACK_WATCH_CRDS"] == "true"
+    assert variables["FAILBACK_WATCH_NAMESPACES"] == ""
+    uninstall = "failback-uninstall-failback"
+    assert rights(found, "ClusterRole", uninstall, None) == {
+        ("failback.dev", kind): {"list", "patch"} for kind in KINDS
+    }
+    binding = one(found, "ClusterRoleBinding", uninstall, None)
+    assert subjects_of(binding) == [("failback-uninstall", "failback")]
+    words = uninstall_words(found)
+    assert not [word for word in words if word.startswith("--namespace")]
+
+
+def uninstall_words(found: list[Object]) -> list[str]:
+    """Return the arguments of the Job that frees resources of their finalizers."""
+    (job,) = [
+        each for each in found
+        if each["kind"] == "Job" and each["metadata"]["name"].startswith("failback-uninstall")
+    ]  # fmt: skip
+    words: list[str] = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    return words
+
+
+def test_an_operator_of_two_namespaces_has_what_it_needs_in_each(tmp_path: Path) -> None:
+    found = objects(render(tmp_path, *MODES["two-namespaces"]))
+    assert one(found, "Deployment", "failback-operator")["spec"]["replicas"] == 2
+    variables = variables_of(found, "failback-operator")
+    assert variables["FAILBACK_LEADER_ELECTION"] == "true"
+    assert variables["FAILBACK_WATCH_CRDS"] == "true"
+    assert variables["FAILBACK_WATCH_NAMESPACES"] == "shop,stock"
+    leases = {("coordination.k8s.io", "leases"): {"get", "create", "update"}}
+    assert rights(found, "Role", "failback-operator-leader", "failback") == leases
+    leader = one(found, "RoleBinding", "failback-operator-leader")
+    assert subjects_of(leader) == [("failback-operator", "failback")]
+    name = "failback-operator-failback"
+    watched = {("apiextensions.k8s.io", "customresourcedefinitions"): {"list", "watch"}}
+    assert rights(found, "ClusterRole", name) == watched
+    binding = one(found, "ClusterRoleBinding", name, None)
+    assert subjects_of(binding) == [("failback-operator", "failback")]
+    for namespace in ("shop", "stock"):
+        binding = one(found, "RoleBinding", "failback-operator", namespace)
+        assert subjects_of(binding) == [("failback-operator", "failback")]
+        for account in ("failback-chaos", "failback-spark"):
+            one(found, "ServiceAccount", account, namespace)
+            binding = one(found, "RoleBinding", account, namespace)
+            assert subjects_of(binding) == [(account, namespace)]
+        finalizers = "failback-uninstall-finalizers"
+        one(found, "Role", finalizers, namespace)
+        binding = one(found, "RoleBinding", finalizers, namespace)
+        assert subjects_of(binding) == [("failback-uninstall", "failback")]
+    stop, *namespaces = uninstall_words(found)[-3:]
+    assert stop == "--stop=failback/failback-operator"
+    assert namespaces == ["--namespace=shop", "--namespace=stock"]
 
 
 def test_optional_rights_come_with_their_feature(tmp_path: Path) -> None:
@@ -207,7 +283,7 @@ def test_wrong_values_are_refused_by_name(word: str, message: str, tmp_path: Pat
 def test_an_image_without_tag_gets_the_release(tmp_path: Path) -> None:
     found = objects(render(tmp_path, *MODES["everything"]))
     (container,) = deployment(found, "failback-operator")["containers"]
-    variables = {each["name"]: each.get("value") for each in container["env"]}
+    variables = variables_of(found, "failback-operator")
     assert container["image"] == "failback/operator:0.1.0"
     assert variables["FAILBACK_IMAGE_BROKER"] == "registry.example/broker:2"
     assert variables["FAILBACK_IMAGE_CHAOS"] == "failback/chaos:0.1.0"
@@ -219,8 +295,7 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(tmp_path: Path) 
 
     words = ("watchNamespaces={shop,stock}", "resyncSeconds=90", "logFormat=text")
     found = objects(render(tmp_path, *words, "adminTimeoutSeconds=3", "clusterDomain=c.example"))
-    (container,) = deployment(found, "failback-operator")["containers"]
-    settings_ = read_settings({each["name"]: each.get("value", "") for each in container["env"]})
+    settings_ = read_settings(variables_of(found, "failback-operator"))
     assert settings_.namespaces == ("shop", "stock")
     assert (settings_.resync_seconds, settings_.admin_timeout_seconds) == (90.0, 3.0)
     assert (settings_.domain, settings_.log_format) == ("c.example", "text")
@@ -230,8 +305,8 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(tmp_path: Path) 
 
 def test_every_variable_of_the_operator_is_read_somewhere(tmp_path: Path) -> None:
     found = objects(render(tmp_path, *MODES["everything"]))
-    (container,) = deployment(found, "failback-operator")["containers"]
-    written = {each["name"] for each in container["env"] if each["name"].startswith("FAILBACK_")}
+    variables = variables_of(found, "failback-operator")
+    written = {name for name in variables if name.startswith("FAILBACK_")}
     code = "".join(path.read_text() for path in (ROOT / "operator").rglob("*.py"))
     assert {name for name in written if f'"{name}"' not in code} == set()
 
@@ -268,6 +343,16 @@ def test_the_collector_knows_every_option_that_the_chart_gives_it(tmp_path: Path
     assert {each["name"] for each in container["volumeMounts"]} == {
         v["name"] for v in pod["volumes"]
     }
+    assert "--keep-days=30" in given
+    assert container["envFrom"] == [{"secretRef": {"name": "object-store"}}]
+    assert schemes_of(container) == {"HTTPS"}
+    assert one(found, "Deployment", "failback-collector")["spec"]["strategy"]["type"] == "Recreate"
+    one(found, "Secret", "failback-collector-tokens")
+    service = one(found, "Service", "failback-collector")
+    assert [each["port"] for each in service["spec"]["ports"]] == [8095, 8096]
+    (claim,) = [each for each in found if each["kind"] == "PersistentVolumeClaim"]
+    assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    assert claim["spec"]["resources"]["requests"]["storage"] == "20Gi"
 
 
 def test_a_dashboard_reads_every_namespace_that_is_watched_and_no_other(tmp_path: Path) -> None:
@@ -283,13 +368,7 @@ def test_a_dashboard_reads_every_namespace_that_is_watched_and_no_other(tmp_path
     subject = {"kind": "ServiceAccount", "name": account, "namespace": "failback"}
     for namespace in ("shop", "stock"):
         assert rights(found, "Role", account, namespace) == LOOKS
-        (binding,) = [
-            each
-            for each in found
-            if (each["kind"], each["metadata"]["name"]) == ("RoleBinding", account)
-            and each["metadata"]["namespace"] == namespace
-        ]
-        assert binding["subjects"] == [subject]
+        assert one(found, "RoleBinding", account, namespace)["subjects"] == [subject]
     given = pod["containers"][0]["args"]
     shown = [each for each in given if each.startswith("--kube-namespace")]
     assert shown == ["--kube-namespace=shop", "--kube-namespace=stock"]
@@ -326,6 +405,27 @@ def test_the_dashboard_takes_what_the_chart_gives_it(
     assert not mounts[on_scratch[0]], "who logged in is written"
 
 
+def test_a_dashboard_is_reached_through_an_ingress_and_its_certificate(tmp_path: Path) -> None:
+    found = objects(render(tmp_path, *MODES["dashboard"]))
+    ingress = one(found, "Ingress", "failback-dashboard")
+    host = "failback.example.org"
+    assert ingress["metadata"]["annotations"] == {"team": "messaging"}
+    assert ingress["spec"]["ingressClassName"] == "nginx"
+    assert ingress["spec"]["tls"] == [{"hosts": [host], "secretName": "ingress-tls"}]
+    (rule,) = ingress["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    backend = {"service": {"name": "failback-dashboard", "port": {"name": "page"}}}
+    assert (rule["host"], path["backend"]) == (host, backend)
+    one(found, "Secret", "failback-dashboard-tokens")
+    pod = deployment(found, "failback-dashboard")
+    (container,) = pod["containers"]
+    assert schemes_of(container) == {"HTTPS"}
+    (runs,) = [each for each in container["volumeMounts"] if each["name"] == "runs"]
+    assert runs["readOnly"] is True
+    (volume,) = [each for each in pod["volumes"] if each["name"] == "runs"]
+    assert volume["persistentVolumeClaim"]["claimName"] == "failback-runs"
+
+
 def test_an_exporter_takes_what_the_chart_gives_it(tmp_path: Path) -> None:
     import typer
 
@@ -344,6 +444,14 @@ def test_an_exporter_takes_what_the_chart_gives_it(tmp_path: Path) -> None:
             told[each] = context.params
         assert container["ports"] == [{"name": "metrics", "containerPort": told[each]["port"]}]
         assert told[each]["host"] == "0.0.0.0"
+        limited = container["resources"].get("limits", {}).get("memory") == "1Gi"
+        assert limited is (each == "billing")
+    service = one(found, "Service", "failback-exporter-orders")
+    assert [port["port"] for port in service["spec"]["ports"]] == [5557]
+    assert service["spec"]["selector"]["failback.dev/exporter"] == "orders"
+    (endpoint,) = one(found, "PodMonitor", "failback-exporters")["spec"]["podMetricsEndpoints"]
+    assert endpoint["interval"] == "15s"
+    assert variables_of(found, "failback-operator")["FAILBACK_POD_MONITORS"] == "true"
     orders, billing = told["orders"], told["billing"]
     assert orders["namesrv"] == "ns-0.example.org:9876;ns-1.example.org:9876"
     assert (orders["interval"], orders["timeout"], orders["clients"]) == (10, 3, True)
@@ -376,11 +484,7 @@ def test_a_dashboard_asks_the_collector_of_the_chart_by_its_certificate(tmp_path
     found = objects(render(tmp_path, *MODES["dashboard"]))
     (container,) = deployment(found, "failback-dashboard")["containers"]
     assert "--collector=https://failback-collector.failback.svc:8095" in container["args"]
-    (service,) = [
-        each
-        for each in found
-        if (each["kind"], each["metadata"]["name"]) == ("Service", "failback-collector")
-    ]
+    service = one(found, "Service", "failback-collector")
     assert 8095 in [each["port"] for each in service["spec"]["ports"]]
     alone = render(tmp_path, "dashboard.enabled=true", "collector.enabled=true")
     assert "--collector" not in alone, "without a token of it there is nothing to see"
@@ -394,8 +498,7 @@ def test_a_proxy_beside_the_dashboard_is_where_the_service_leads(tmp_path: Path)
     pod = deployment(found, "failback-dashboard")
     assert [each["name"] for each in pod["containers"]] == ["dashboard", "oauth2"]
     assert not [each for each in pod["containers"][0]["args"] if "tokens" in each]
-    (service,) = [each for each in found if each["metadata"]["name"] == "failback-dashboard"
-                  and each["kind"] == "Service"]  # fmt: skip
+    service = one(found, "Service", "failback-dashboard")
     assert service["spec"]["ports"][0] == {"name": "page", "port": 8090, "targetPort": 4180}
 
 
