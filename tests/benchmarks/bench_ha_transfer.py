@@ -97,7 +97,7 @@ def run_slave(root: Path, port: int, end: int, pipe: Connection) -> None:
         async with asyncio.timeout(_DEADLINE_SECONDS):
             await complete.wait()
             copied = time.monotonic() - started
-            while store.dispatch_behind_bytes or store.index_behind_bytes:  # noqa: ASYNC110 - no event tells of it
+            while store.dispatch_behind_bytes() or store.index_behind_bytes:  # noqa: ASYNC110 - no event tells of it
                 await asyncio.sleep(0.005)
         pipe.send((copied, time.monotonic() - started, _cpu_seconds() - before))
         shutdown.set()

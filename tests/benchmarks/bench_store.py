@@ -244,7 +244,7 @@ class Bench:
         while (position := slave.max_physical_offset) < master.max_physical_offset:
             slave.append_raw(position, master.read_raw(position, 256 * 1024))
         times.append(time.thread_time())
-        assert slave.dispatch_stuck_at is None  # which dispatches everything
+        assert slave.dispatch_until_stuck() is None  # which dispatches everything
         times.append(time.thread_time())
         while slave.index_behind_bytes:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.005)

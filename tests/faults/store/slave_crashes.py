@@ -189,5 +189,5 @@ def check_slave(life: SlaveLife, files: CrashingFiles, point: int, *, killed: bo
         appended = put(store, topic=topic, queue_id=queue_id, properties=CLUSTER.encode())
         assert appended.queue_offset == offset, (topic, queue_id, appended.queue_offset, offset)
     store.commit_pending()
-    assert store.dispatch_behind_bytes == 0
+    assert store.dispatch_behind_bytes() == 0
     kill(store)

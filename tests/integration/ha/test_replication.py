@@ -95,7 +95,7 @@ async def replicated(master: MessageStore, slave: MessageStore) -> None:
         "the slave to hold the master's log",
         seconds=30,
     )
-    assert slave.dispatch_behind_bytes == 0
+    assert slave.dispatch_behind_bytes() == 0
 
 
 @contextmanager
@@ -180,7 +180,7 @@ async def test_a_slave_that_was_away_too_long_is_left_where_it_is(tmp_path: Path
             (connection,) = source.connections
             seen = connection.transfer_offset
             put(master, range(600, 700))
-            await until(lambda: slave.dispatch_behind_bytes == 0, "nothing to dispatch")
+            await until(lambda: slave.dispatch_behind_bytes() == 0, "nothing to dispatch")
             assert (connection.transfer_offset, seen) == (held, held)
             assert slave.max_physical_offset == held
             assert source.is_slave_ok(held + 1)

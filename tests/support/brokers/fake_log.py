@@ -16,13 +16,19 @@ class FakeLog:
         self.data = bytearray(data)
         self.appends: list[tuple[int, int]] = []
         self.full_at: int | None = None
-        self.dispatch_behind_bytes = 0
-        self.dispatch_stuck_at: int | None = None
+        self.behind_bytes = 0
+        self.stuck_at: int | None = None
         self._listeners: list[Callable[[], None]] = []
 
     @property
     def max_physical_offset(self) -> int:
         return self.start + len(self.data) if self.data else 0
+
+    def dispatch_behind_bytes(self) -> int:
+        return self.behind_bytes
+
+    def dispatch_until_stuck(self) -> int | None:
+        return self.stuck_at
 
     def read_raw(self, physical_offset: int, max_bytes: int) -> memoryview:
         file_end = physical_offset - physical_offset % self.file_bytes + self.file_bytes

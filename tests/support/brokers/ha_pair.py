@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 from failback.broker.ha.config import HaConfig
-from failback.broker.ha.service import HaService, HaStore
+from failback.broker.ha.replicated_store import HaStore
+from failback.broker.ha.service import HaService
 
 FAST = HaConfig(
     role="ASYNC_MASTER",

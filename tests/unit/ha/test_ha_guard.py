@@ -145,7 +145,7 @@ async def test_bytes_of_another_log_are_not_appended_and_not_acknowledged() -> N
 async def test_a_record_that_was_cut_off_is_completed_by_its_own_master_only() -> None:
     whole = records(0, 2)
     log = FakeLog(FILE, data=whole[:150])
-    log.dispatch_behind_bytes = 150 - len(records(0, 1))
+    log.behind_bytes = 150 - len(records(0, 1))
     async with bare_master() as master, guarded_slave(log, master, Judge(None)) as slave:
         side = await master.accept()
         await side.report()
@@ -170,7 +170,7 @@ async def test_a_log_that_stops_making_sense_is_taken_no_further() -> None:
         await side.report()
         side.send(end, more)
         await side.report()
-        log.dispatch_stuck_at = end + len(more)
+        log.stuck_at = end + len(more)
         side.send(end + len(more), b"no record")
         await side.closed()
         await until(lambda: slave.client.refusal, "the refusal")

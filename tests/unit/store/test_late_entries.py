@@ -164,7 +164,7 @@ async def test_a_slave_dispatches_what_several_reads_brought_at_once() -> None:
             slave.append_raw(at, log[at : at + 70])
         assert slave.max_physical_offset == len(log)
         assert files.writes(QUEUES) == []
-        assert slave.dispatch_behind_bytes == 0
+        assert slave.dispatch_behind_bytes() == 0
         assert slave.max_queue_offset("TopicTest", 0) == 4
         assert len(files.writes(QUEUES)) == 1
         assert_queues_agree_with_log(slave)

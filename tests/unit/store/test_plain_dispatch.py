@@ -79,7 +79,7 @@ def test_both_ways_enter_the_same(kinds: list[dict[str, object]], cuts: list[int
             number += 1
     assert entries(short) == entries(long)
     assert places(short) == places(master)
-    assert short.dispatch_behind_bytes == long.dispatch_behind_bytes == 0
+    assert short.dispatch_behind_bytes() == long.dispatch_behind_bytes() == 0
     assert short._dispatcher.store_timestamp == long._dispatcher.store_timestamp
 
 

@@ -72,7 +72,7 @@ def test_a_slave_holds_the_same_log_and_queues_however_frames_cut_it(
             position = slave.max_physical_offset
     assert log_messages(slave) == log_messages(master)
     assert_queues_agree_with_log(slave)
-    assert slave.dispatch_behind_bytes == 0
+    assert slave.dispatch_behind_bytes() == 0
     for topic, queue_id in (("TopicTest", 0), ("Other", 3)):
         ours, theirs = (store.get_message("g", topic, queue_id, 0, 1) for store in (master, slave))
         assert ours == theirs
@@ -83,10 +83,10 @@ def test_an_incomplete_record_waits_for_its_rest() -> None:
     end_of_first = 91 + len("TopicTest") + len("TAGS\x01A")
     for position in range(0, 2 * end_of_first, 2):
         slave.append_raw(position, master.read_raw(position, 2))
-        assert slave.dispatch_stuck_at is None
+        assert slave.dispatch_until_stuck() is None
         whole = int(position + 2 >= end_of_first)
         assert slave.max_queue_offset("TopicTest", 0) == whole
-        assert slave.dispatch_behind_bytes == position + 2 - whole * end_of_first
+        assert slave.dispatch_behind_bytes() == position + 2 - whole * end_of_first
 
 
 def test_an_empty_slave_begins_with_the_file_it_is_given() -> None:
@@ -126,16 +126,16 @@ def test_dispatch_stops_where_the_log_makes_no_sense_while_bytes_are_still_taken
     master, slave = busy_master(), open_slave()
     slave.append_raw(0, master.read_raw(0, 320))
     held = slave.max_queue_offset("TopicTest", 0)
-    assert slave.dispatch_behind_bytes > 0
+    assert slave.dispatch_behind_bytes() > 0
     with caplog.at_level(logging.ERROR):
         for _ in range(10):
             slave.append_raw(slave.max_physical_offset, b"\xee" * 60)
     assert slave.max_physical_offset == 920
     assert slave.max_queue_offset("TopicTest", 0) == held
-    stuck_at = slave.dispatch_stuck_at
+    stuck_at = slave.dispatch_until_stuck()
     assert stuck_at is not None
     assert len([r for r in caplog.records if f"physical_offset={stuck_at}" in r.message]) == 1
-    assert slave.dispatch_behind_bytes == 920 - stuck_at
+    assert slave.dispatch_behind_bytes() == 920 - stuck_at
 
 
 def test_a_record_whose_parts_do_not_add_up_is_skipped() -> None:
@@ -143,7 +143,7 @@ def test_a_record_whose_parts_do_not_add_up_is_skipped() -> None:
     data = bytearray(master.read_raw(0, 1024))
     data[87] += 1  # the body's length of the first record
     slave.append_raw(0, bytes(data))
-    assert slave.dispatch_stuck_at is None
+    assert slave.dispatch_until_stuck() is None
     assert slave.min_queue_offset("TopicTest", 0) == 1
 
 
@@ -182,7 +182,7 @@ def test_an_offset_that_no_queue_has_makes_no_file(given: int, first: bool) -> N
     slave.close()
     again = open_slave(files)
     assert again.max_queue_offset("TopicTest", 0) == (2 if first else 1)
-    assert again.dispatch_behind_bytes == 0
+    assert again.dispatch_behind_bytes() == 0
 
 
 def test_a_delayed_message_of_an_impossible_time_is_due_at_the_last_one() -> None:
@@ -214,8 +214,8 @@ async def test_an_error_of_dispatch_is_told_once_and_copying_goes_on(
         slave.append_raw(0, bytes(data[:150]))
         await until(lambda: told in caplog.text, "the report")
         slave.append_raw(150, bytes(data[150:]))
-        assert slave.dispatch_stuck_at == 0
-    assert (slave.max_physical_offset, slave.dispatch_behind_bytes) == (303, 303)
+        assert slave.dispatch_until_stuck() == 0
+    assert (slave.max_physical_offset, slave.dispatch_behind_bytes()) == (303, 303)
     assert caplog.text.count(told) == caplog.text.count("RuntimeError: our mistake") == 1
 
 

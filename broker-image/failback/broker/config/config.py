@@ -23,7 +23,7 @@ from typing import Any, Final
 from failback.broker.config.config_file import read_properties
 from failback.broker.config.config_keys import FIXED_AT_START, NOT_OFFERED, OLD_SPELLINGS
 from failback.broker.config.config_text import parse, to_text
-from failback.broker.config.identity import first_local_address
+from failback.broker.config.local_address import first_local_address
 from failback.broker.config.time_scale import TimeScale
 from failback.protocol.errors import ConfigError
 

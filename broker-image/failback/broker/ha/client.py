@@ -24,7 +24,7 @@ from failback.protocol.errors import FailbackError, StoreError
 
 if TYPE_CHECKING:
     from failback.broker.ha.config import HaConfig
-    from failback.broker.ha.service import HaStore
+    from failback.broker.ha.replicated_store import HaStore
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +137,7 @@ class _MasterConnection(asyncio.BufferedProtocol):
             return
         self._store.append_raw(*taken)
         self.appended_bytes += len(taken[1])
-        stuck_at = self._store.dispatch_stuck_at
+        stuck_at = self._store.dispatch_until_stuck()
         if stuck_at is not None:
             raise _NotOurLog(Refusal(stuck_at, "Corrupt", "what the master sent is no record"))
 
@@ -168,8 +168,8 @@ class _NotOurLog(Exception):
 
 
 def _join_of(store: HaStore, config: HaConfig) -> JoinCheck:
-    _ = store.dispatch_stuck_at  # dispatches what came: only the beginning of a record is left
-    end, behind = store.max_physical_offset, store.dispatch_behind_bytes
+    store.dispatch_until_stuck()  # what is left is only the beginning of a record
+    end, behind = store.max_physical_offset, store.dispatch_behind_bytes()
     rest = bytes(store.read_raw(end - behind, behind))
     return JoinCheck(end - behind if end else None, rest, config.mapped_file_bytes)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from failback.broker.ha.stream import ReportReader, encode_frame_header, start_position
 
 if TYPE_CHECKING:
-    from failback.broker.ha.service import HaService
+    from failback.broker.ha.config import HaConfig
+    from failback.broker.ha.replicated_store import HaStore
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +22,20 @@ _TICK_SECONDS: Final = 0.005
 """The finest a timer is re-armed, so that rounding cannot make it spin."""
 
 
+class HaMaster(Protocol):
+    """What a connection needs of the service that accepted it."""
+
+    store: HaStore
+    config: HaConfig
+    refused_reports: int
+
+    def connection_opened(self, connection: HaConnection, /) -> None: ...
+
+    def connection_closed(self, connection: HaConnection, error: Exception | None, /) -> None: ...
+
+    def acknowledged(self, offset: int, /) -> None: ...
+
+
 class HaConnection(asyncio.Protocol):
     """Sends the commit log from where the slave asked, and takes its acknowledgements.
 
@@ -29,7 +44,7 @@ class HaConnection(asyncio.Protocol):
     was written for ``heartbeat_ms``. Silence for ``housekeeping_ms`` ends it.
     """
 
-    def __init__(self, service: HaService) -> None:
+    def __init__(self, service: HaMaster) -> None:
         self._service = service
         self._reports = ReportReader()
         self._transport: asyncio.Transport | None = None

@@ -47,7 +47,7 @@ def judge_of(
     first_differences: dict[tuple[str, int], int] = {}  # by master and own end: found only once
 
     async def judge(ha_address: str) -> Refusal | None:
-        stuck_at, end = store.dispatch_stuck_at, store.max_physical_offset
+        stuck_at, end = store.dispatch_until_stuck(), store.max_physical_offset
         if stuck_at is not None:
             return Refusal(stuck_at, "Corrupt", "this log has no record there")
         if end == 0:

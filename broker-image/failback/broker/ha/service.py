@@ -10,43 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
 from failback.broker.ha.client import HaClient
 from failback.broker.ha.config import HaConfig
 from failback.broker.ha.connection import HaConnection
+from failback.broker.ha.replicated_store import HaStore
 
 logger = logging.getLogger(__name__)
-
-__all__ = ["HaConfig", "HaService", "HaStore"]
-
-
-class HaStore(Protocol):
-    """What replication needs of a message store; offsets are bytes in the commit log."""
-
-    @property
-    def max_physical_offset(self) -> int:
-        """End of the log: the physical offset of the next byte."""
-
-    @property
-    def dispatch_behind_bytes(self) -> int:
-        """How much of the log is not dispatched (slave): at least the beginning of a record."""
-
-    @property
-    def dispatch_stuck_at(self) -> int | None:
-        """Where the log stopped making sense (slave); ``None`` while it does.
-
-        Dispatches all that came.
-        """
-
-    def read_raw(self, physical_offset: int, max_bytes: int, /) -> memoryview:
-        """Bytes at ``physical_offset``, within one file; empty where the log has none."""
-
-    def append_raw(self, physical_offset: int, data: bytes | memoryview, /) -> None:
-        """Append bytes of one file at the log's end and dispatch them (slave)."""
-
-    def add_append_listener(self, listener: Callable[[], None], /) -> None:
-        """Call ``listener`` after every append."""
 
 
 class HaService:

@@ -113,7 +113,7 @@ class BrokerCollector(Collector):
             (START_TIME, self._boot_ms / 1000),
             (STORAGE, store.max_physical_offset - max(0, store.min_physical_offset)),
             (FLUSH_BEHIND, max(0, store.max_physical_offset - store.flushed_offset)),
-            (DISPATCH_BEHIND, store.dispatch_behind_bytes),
+            (DISPATCH_BEHIND, store.dispatch_behind_bytes()),
             (PRODUCERS, sum(map(len, self._producers.groups.values()))),
             (CONSUMERS, sum(len(group.members) for group in self._consumers.groups.values())),
             (PERSIST_AGE, self._persist_age_seconds()),

@@ -115,7 +115,7 @@ def _store(sources: RuntimeSources) -> dict[str, str]:
         "commitLogDirCapacity": capacity_text(commit_log),
         "earliestMessageTimeStamp": str(store.earliest_log_time()),
         "dispatchMaxBuffer": "0",
-        "dispatchBehindBytes": str(store.dispatch_behind_bytes),
+        "dispatchBehindBytes": str(store.dispatch_behind_bytes()),
         "pageCacheLockTimeMills": "0",
         "remainTransientStoreBufferNumbs": str(_NO_POOL),
         "remainHowManyDataToFlush": f"{bytes_text(unflushed)}",

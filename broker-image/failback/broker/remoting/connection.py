@@ -10,14 +10,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from failback.protocol.errors import ProtocolError, StoreError
 from failback.protocol.frames import LENGTH_BYTES, PREFIX
 from failback.protocol.message import pack_host
-
-if TYPE_CHECKING:
-    from failback.broker.remoting.server import RemotingServer
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +23,20 @@ HIGH_WATER_BYTES: Final = 1024 * 1024
 MAX_UNREAD_BYTES: Final = 8 * 1024 * 1024
 """Answers a peer may leave unread before its own requests are no longer read."""
 MAX_DEFERRED_PULLS: Final = 256
+
+
+class ConnectionServer(Protocol):
+    """What a connection needs of the server that accepted it."""
+
+    def opened(self, connection: BrokerConnection, /) -> None: ...
+
+    def lost(self, connection: BrokerConnection, /) -> None: ...
+
+    def received(self, connection: BrokerConnection, data: bytes, /) -> int: ...
+
+    def mark(self, connection: BrokerConnection, /) -> None: ...
+
+    def drained(self, connection: BrokerConnection, /) -> None: ...
 
 
 class BrokerConnection(asyncio.Protocol):
@@ -51,7 +62,7 @@ class BrokerConnection(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, server: RemotingServer, *, is_fast_port: bool) -> None:
+    def __init__(self, server: ConnectionServer, *, is_fast_port: bool) -> None:
         self._server = server
         self.is_fast_port = is_fast_port
         self._chunks: list[bytes] = []

@@ -39,7 +39,7 @@ from failback.broker.store.log.checkpoint import StoreCheckpoint
 from failback.broker.store.log.commit_log import CommitLog
 from failback.broker.store.log.files import TEMPORARY_PREFIX, FileHandle, Files
 from failback.broker.store.log.mapped_file import OpenFiles
-from failback.broker.store.upkeep.flush import sync_files
+from failback.broker.store.log.syncing import sync_files
 
 logger = logging.getLogger(__name__)
 

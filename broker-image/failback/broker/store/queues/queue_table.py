@@ -89,7 +89,6 @@ class QueueTable:
     def __len__(self) -> int:
         return len(self._queues)
 
-    @property
     def max_physical_offset(self) -> int:
         """End of the last record that any queue holds."""
         return max((queue.max_physical_offset for queue in self), default=0)

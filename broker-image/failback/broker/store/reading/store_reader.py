@@ -204,9 +204,8 @@ class StoreReader:
         """Everything before this physical offset is durable."""
         return self._log.flushed_offset
 
-    @property
     def dispatch_behind_bytes(self) -> int:
-        """Log bytes whose records are not in the queues yet."""
+        """Dispatch what is due; return how many log bytes have no entries in the queues yet."""
         self._dispatch_due()
         return self._log.tail - self._dispatcher.position
 
@@ -215,9 +214,8 @@ class StoreReader:
         """Log bytes whose records are not found by their keys yet."""
         return self._dispatcher.position - self._index.position
 
-    @property
-    def dispatch_stuck_at(self) -> int | None:
-        """Where a slave's log stopped making sense; see Dispatcher. Dispatches all that came."""
+    def dispatch_until_stuck(self) -> int | None:
+        """Dispatch all that came; return where a slave's log stops making sense, else ``None``."""
         self._dispatch_all()
         return self._dispatcher.stuck_at
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from failback.broker.store.config import ENTRY_BYTES, StoreConfig
 from failback.broker.store.log.files import Files
-from failback.broker.store.upkeep.flush import sync_files
+from failback.broker.store.log.syncing import sync_files
 
 if TYPE_CHECKING:
     from failback.broker.store.log.commit_log import CommitLog

@@ -22,6 +22,7 @@ from failback.broker.store.config import StoreConfig
 from failback.broker.store.log.checkpoint import StoreCheckpoint
 from failback.broker.store.log.commit_log import CommitLog, flush_is_due
 from failback.broker.store.log.files import Files
+from failback.broker.store.log.syncing import sync_files
 from failback.broker.store.queues.consume_queue import ConsumeQueue
 from failback.broker.store.queues.queue_table import QueueTable
 from failback.protocol.errors import StoreError
@@ -30,19 +31,6 @@ logger = logging.getLogger(__name__)
 
 _UNWAITED_SYNC_SECONDS: Final = 0.010
 """SYNC_FLUSH: how soon records that nobody waits for are synced (4.9.8 looks every 10 ms)."""
-
-
-def sync_files(files: Files, paths: Sequence[Path]) -> None:
-    """Make everything written to ``paths`` durable; a file that is gone needs nothing."""
-    for path in paths:
-        try:
-            handle = files.open(path)
-        except FileNotFoundError:
-            continue
-        try:
-            handle.sync()
-        finally:
-            handle.close()
 
 
 class SyncThread:

@@ -83,13 +83,13 @@ class StoreOpening:
         scan.run(first, report)
         self.dispatcher.write_touched()
         self.dispatcher.store_timestamp = scan.last_timestamp
-        if self.queues.max_physical_offset >= self.log.tail:
+        if self.queues.max_physical_offset() >= self.log.tail:
             self.queues.truncate(self.log.tail)
         report.dropped_entries = sum(max(end - queue.max_offset, 0) for queue, end in ends)
 
     def _dispatch_the_rest(self, report: RecoveryReport) -> None:
         """Enter the records behind the last one that any queue has."""
-        held = min(self.queues.max_physical_offset, self.log.tail)
+        held = min(self.queues.max_physical_offset(), self.log.tail)
         self.dispatcher.position = max(held, self.log.min_offset, 0)
         report.dispatched = self.dispatcher.catch_up()
         stopped, log = self.dispatcher.position, self.log
