@@ -2,20 +2,24 @@
 
 One operator with exactly the chart's Role lives through all that needs a right; what it asked of
 the API server is in the audit log. Each right is then taken from a copy of the Role, and the API
-server refuses the same request. What an operator does that lacks one is in
-``test_least_privilege_each``.
+server refuses the same request. Another operator lacks some rights at first, names them, and goes
+on once it has them.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
+from functools import reduce
 from typing import Any
 
 import pytest
 
 from failback.operator.render.broker import REGISTERED_GATE
+from tests.kube.foreign_broker import ForeignBroker
+from tests.kube.optional_kinds import OPTIONAL, SETTINGS, names_of, optional_kinds
 from tests.kube.test_experiment_mission import report_of
 from tests.support.chaos.kube_cluster import allow, chaos_account, experiment_text
 from tests.support.common.polling import wait_until
@@ -24,7 +28,6 @@ from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.kube_lab.proxy import MisbehavingProxy
-from tests.support.operator.foreign_broker import ForeignBroker
 from tests.support.operator.operator_process import (
     OperatorProcess,
     chart_rules,
@@ -32,17 +35,12 @@ from tests.support.operator.operator_process import (
     is_true,
     operator_identity,
 )
-from tests.support.operator.optional_kinds import OPTIONAL, SETTINGS, names_of, optional_kinds
+from tests.support.operator.resources import resource
 from tests.support.operator.rights import Right, asked, rights_of, without
 
 pytestmark = pytest.mark.kube
 
-OWN = "failback.dev/v1alpha1"
 SCALE = {"failbackTimeScale": "0.1"}
-
-
-def resource(kind: str, name: str, **spec: Any) -> Object:
-    return {"apiVersion": OWN, "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
 def resources() -> list[Object]:
@@ -261,6 +259,77 @@ def _a_foreign_registration_opens_the_gate(namespace: Namespace) -> None:
     """Register in the place of a broker that this machine can't run: its pod's gate opens."""
     with ForeignBroker(namespace, "old"):
         namespace.api.wait("Pod", "old-0-0-0", is_true(REGISTERED_GATE))
+
+
+LACKING: tuple[Right, ...] = (
+    ("", "services", "create"),
+    ("", "namespaces", "get"),
+    ("failback.dev", "topics", "patch"),
+)
+"""One right for each way in which the operator names what it lacks: condition, message, log."""
+
+
+def test_an_operator_names_the_rights_that_it_lacks_and_goes_on_when_it_has_them(
+    namespace: Namespace,
+) -> None:
+    namespace.pretend_pods()
+    api, given = namespace.api, chart_rules(namespace)
+    less = reduce(without, LACKING, given)
+    assert rights_of(given) - rights_of(less) == set(LACKING)
+    running = OperatorProcess(
+        namespace, namespace.identity("op", less), FAILBACK_RESYNC_SECONDS="2"
+    )
+    allow(namespace)
+    try:
+        running.start()
+        running.wait_until_ready()
+        api.create(resource("NameServer", "main", replicas=1))
+        servers = {"nameServerRef": {"name": "main"}}
+        api.create(resource("BrokerCluster", "demo", **servers, slavesPerPair=0))
+        api.create(resource("Topic", "paid", clusterRef={"name": "demo"}))
+        api.create(json.loads(experiment_text([KILL], namespace)))
+        api.wait("NameServer", "main", _says("Ready", "ApplyFailed", " services"), seconds=120)
+        unread = f"the labels of namespace {namespace.name} can't be read"
+        api.wait("ChaosExperiment", "lab", _says("Injected", "", unread), seconds=120)
+        wait_until(lambda: _refused(running, "services"), "the refusals in the metrics", 60)
+        wait_until(lambda: _logged(running, "topics"), "the refused finalizer in the log", 60)
+        assert api.find("Service", "main-ns") is None
+        api.patch("Role", "op", {"rules": given})
+        wait_until(lambda: api.find("Service", "main-ns"), "the name server's Service", 240)
+        api.wait("Topic", "paid", lambda item: item["metadata"].get("finalizers"), seconds=240)
+        api.wait(
+            "ChaosExperiment",
+            "lab",
+            lambda item: unread not in condition_of(item, "Injected").get("message", ""),
+            seconds=240,
+        )
+    finally:
+        running.process.dispose()
+
+
+def _says(kind: str, reason: str, text: str) -> Any:
+    """Return a predicate: a condition has this reason (any if empty) and its message this text."""
+
+    def holds(item: Object) -> bool:
+        found = condition_of(item, kind)
+        return found.get("reason", "").startswith(reason) and text in found.get("message", "")
+
+    return holds
+
+
+def _refused(running: OperatorProcess, plural: str) -> bool:
+    """Tell whether the operator's metrics count a refusal for a resource."""
+    found = re.findall(r"api_requests_total{(.*)} (\S+)", running.get("/metrics"))
+    wanted = (f'resource="{plural}"', 'code="403"')
+    return any(float(number) and all(w in labels for w in wanted) for labels, number in found)
+
+
+def _logged(running: OperatorProcess, plural: str) -> bool:
+    """Tell whether the log shows that a patch of a resource was refused."""
+    return any(
+        "PATCH" in line and f"/{plural}/" in line and "APIForbiddenError" in line
+        for line in running.process.errors().splitlines()
+    )
 
 
 def _each_is_refused_without(namespace: Namespace, given: list[Object], rights: set[Right]) -> None:
