@@ -200,6 +200,8 @@ def map_rooms(graph: Graph, package: str) -> RoomMap:
                 folders.add(room)
     imports = []
     for each in graph.imports:
+        if each.importer.endswith(".__main__"):
+            continue
         importer, imported = room_of(package, each.importer), room_of(package, each.imported)
         if importer is not None and imported is not None and importer != imported:
             arrows[importer].add(imported)

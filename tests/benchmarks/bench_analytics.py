@@ -30,8 +30,8 @@ from pyspark.sql import SparkSession
 
 from failback.analytics.analysis.engines.spark import why_not
 from failback.analytics.collector.decode import decode
-from failback.analytics.collector.ids import SegmentId
 from failback.analytics.collector.settings import Limits
+from failback.analytics.lake.segment_ids import SegmentId
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM, parquet_bytes
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
 from tests.benchmarks.analytics.bench import Entry, Lap, machine, race, session_for

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from failback.analytics.analysis.analysis import Analysis
 from failback.analytics.analysis.engines.local import LocalEngine
 from failback.analytics.analysis.engines.spark import SparkEngine, why_not
+from failback.analytics.analysis.results import Analysis
 from failback.analytics.errors import ReportInputError
 from failback.analytics.report import report as reports
 from failback.analytics.report.report import read_report, report, report_many

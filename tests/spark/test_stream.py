@@ -26,7 +26,7 @@ from failback.analytics.jobs import report as jobs_report
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.store import open_store
 from failback.analytics.report.report import read_report, report
-from failback.analytics.run.run_folder import read_run_folder
+from failback.analytics.run.folder_reading import read_run_folder
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.spark.spark_session import two_threads
 from tests.support.analytics.histories import random_history

@@ -101,8 +101,7 @@ def dashboard(
     import logging
 
     from failback.analytics.dashboard.serve import serve
-    from failback.analytics.dashboard.settings import DashboardSettings
-    from failback.analytics.dashboard.sources.ingest import CollectorAddress
+    from failback.analytics.dashboard.settings import CollectorAddress, DashboardSettings
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     folder, local = runs.absolute(), open_root(root).path

@@ -16,7 +16,7 @@ from failback.cli.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from failback.analytics.analysis.causes.lineage import Lineage
+    from failback.analytics.analysis.lineage import Lineage
     from failback.analytics.run.history import GroupQueue, History
     from failback.analytics.run.run_source import RunSource
     from failback.cli.offset_now import Standing
@@ -85,17 +85,17 @@ def _source(run: str, lake: str) -> RunSource:
 def _recorded(
     source: RunSource, name: str, group: str, topic: str, queue: int, broker: str, at: str
 ) -> dict[str, Any]:
-    from failback.analytics.analysis.causes.lineage import lineage
-    from failback.analytics.run.history import read_history
+    from failback.analytics.analysis.lineage import lineage
+    from failback.analytics.run.history_reading import read_history
 
     history = read_history(source.folder, source.lake)
     key = _chosen(history, group, topic, queue, broker)
     until = _instant(at, source.folder.zero_wall_ns)
-    return _document(lineage(history, key, until), name)
+    return _document(lineage(history, source.lake, key, until), name)
 
 
 def _chosen(history: History, group: str, topic: str, queue: int, broker: str) -> GroupQueue:
-    from failback.analytics.analysis.causes.lineage import queues_named
+    from failback.analytics.analysis.lineage import queues_named
 
     found = queues_named(history, group, topic, queue)
     kept = [key for key in found if broker in ("", key.broker)]

@@ -99,7 +99,7 @@ def _time(option: str, text: str) -> int | None:
 def _run_id(text: str) -> str:
     import re
 
-    from failback.analytics.collector.ids import RUN_PATTERN
+    from failback.analytics.lake.segment_ids import RUN_PATTERN
 
     if not re.fullmatch(RUN_PATTERN, text):
         problem = f'must be letters, digits, "-", "_" and single dots, got "{text}"'

@@ -27,7 +27,7 @@ from failback.analytics.analysis.engines.passes import ATTEMPT_COLUMNS
 from failback.analytics.lake.lake import Lake, open_lake
 from failback.analytics.report.document import build_report
 from failback.analytics.run.definitions import DEFAULT
-from failback.analytics.run.run_folder import read_run_folder
+from failback.analytics.run.folder_reading import read_run_folder
 from failback.client.consumelog.schema import TABLES
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def read(folder: Path, _: SparkSession | None) -> Answer:
     lake = _lake(folder)
     sends = {*partials.PRODUCE_COLUMNS, *ATTEMPT_COLUMNS}
     columns = {
-        "deliver": deliver_columns(lake, DEFAULT, full=True),
+        "deliver": deliver_columns(DEFAULT, foreign=lake.has_foreign, full=True),
         "produce": sorted(sends),
         "pull": partials.PULL_COLUMNS,
         "commit": partials.COMMIT_COLUMNS,

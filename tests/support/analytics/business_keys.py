@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from failback.analytics.analysis.analysis import Analysis
+from failback.analytics.analysis.results import Analysis
 from tests.support.analytics.bad_input import clean
 from tests.support.analytics.run_builder import RunBuilder, merged
 

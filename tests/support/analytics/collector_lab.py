@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.collector.decode import UPLOAD_KEY
 from failback.analytics.lake.catalogue import Catalogue, Entry
+from failback.analytics.lake.segment_ids import UPLOAD_KEY
 from failback.analytics.web.tokens import digest_of, new_token
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import SCHEMA_ID

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from failback.analytics.analysis.analysis import analyse
 from failback.analytics.analysis.engines.local import LocalEngine
 from failback.analytics.lake.lake import open_lake
-from failback.analytics.run.run_folder import read_run_folder
+from failback.analytics.run.folder_reading import read_run_folder
 
 
 def batch_totals(folder: Path) -> dict[tuple[Any, ...], tuple[int, ...]]:

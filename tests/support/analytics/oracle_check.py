@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from failback.analytics.analysis.analysis import Analysis
+from failback.analytics.analysis.results import Analysis
 from failback.analytics.report.measures import (
     Figures,
     group_figures,

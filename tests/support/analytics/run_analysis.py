@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from failback.analytics.analysis.analysis import Analysis, analyse
+from failback.analytics.analysis.analysis import analyse
 from failback.analytics.analysis.engines.base import Engine
 from failback.analytics.analysis.engines.local import LocalEngine
+from failback.analytics.analysis.results import Analysis
 from failback.analytics.lake.lake import Lake, open_lake
 from failback.analytics.run.definitions import DEFAULT, Definitions
-from failback.analytics.run.run_folder import read_run_folder
+from failback.analytics.run.folder_reading import read_run_folder
 
 MakeEngine = Callable[[Lake], Engine]
 

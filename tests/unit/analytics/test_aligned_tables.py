@@ -9,7 +9,7 @@ import pytest
 
 from failback.analytics.jobs.normalise import align_table
 from failback.analytics.lake.store import open_store
-from failback.analytics.run.history import read_history
+from failback.analytics.run.history_reading import read_history
 from failback.analytics.run.run_source import source_at
 from tests.support.analytics.cases import c2
 from tests.support.analytics.run_builder import MS

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.analysis.causes.lineage import COMMIT, Lineage, lineage, queues_named
+from failback.analytics.analysis.lineage import COMMIT, Lineage, lineage, queues_named
 from failback.analytics.lake.lake import open_lake
-from failback.analytics.run.history import GroupQueue, read_history
-from failback.analytics.run.run_folder import read_run_folder
+from failback.analytics.run.folder_reading import read_run_folder
+from failback.analytics.run.history import GroupQueue
+from failback.analytics.run.history_reading import read_history
 from failback.client.admin.offset_places import ANSWER
 from tests.support.analytics.cases import CASES
 from tests.support.analytics.run_builder import MS, RunBuilder
@@ -22,9 +23,10 @@ END = 10_000 * MS
 
 def story(b: RunBuilder, folder: Path, until: int = END) -> Lineage:
     run = read_run_folder(b.write(folder / "r"))
-    history = read_history(run, open_lake(run.lake, run.run_id))
+    lake = open_lake(run.lake, run.run_id)
+    history = read_history(run, lake)
     assert queues_named(history, "g", "T", 0) == [QUEUE]
-    return lineage(history, QUEUE, until)
+    return lineage(history, lake, QUEUE, until)
 
 
 def chain(found: Lineage) -> list[tuple[str, int | None, int]]:

@@ -15,7 +15,7 @@ from failback.analytics.analysis.arrays.intervals import layers
 from failback.analytics.analysis.counting.live import QueueState
 from failback.analytics.jobs import stream
 from failback.analytics.lake.lake import open_lake
-from failback.analytics.run.run_folder import read_run_folder
+from failback.analytics.run.folder_reading import read_run_folder
 from tests.support.analytics.histories import random_history
 from tests.support.analytics.live_totals import batch_totals
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from failback.analytics.analysis.analysis import Analysis
+from failback.analytics.analysis.results import Analysis
 from failback.analytics.jobs.reconsume import result_tables
 from failback.analytics.report.document import build_report
 from tests.support.analytics.bad_input import clean

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from failback.analytics.collector import store as store_module
-from failback.analytics.collector.ids import SegmentId
 from failback.analytics.collector.settings import CollectorSettings
 from failback.analytics.collector.store import Store
 from failback.analytics.jobs.lake import main
@@ -19,6 +18,7 @@ from failback.analytics.lake.catalogue import (
     append_line,
 )
 from failback.analytics.lake.fsck import check_run
+from failback.analytics.lake.segment_ids import SegmentId
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.gaps import missing_ranges
 from failback.client.consumelog.upload.ship import Shipper

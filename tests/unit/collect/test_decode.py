@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from failback.analytics.collector.decode import UPLOAD_KEY, decode, unpacked_bytes
-from failback.analytics.collector.ids import SegmentId
+from failback.analytics.collector.decode import decode, unpacked_bytes
 from failback.analytics.collector.settings import Limits
+from failback.analytics.lake.segment_ids import UPLOAD_KEY, SegmentId
 from failback.analytics.web.problems import Problem
 from failback.client.consumelog.reader import Head, HotLog
 from failback.client.consumelog.schema import TABLES, arrow_schema

@@ -15,8 +15,8 @@ import pytest
 
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.serve import make_app
-from failback.analytics.dashboard.settings import DashboardSettings
-from failback.analytics.dashboard.sources.ingest import CollectorAddress, IngestReader, processes
+from failback.analytics.dashboard.settings import CollectorAddress, DashboardSettings
+from failback.analytics.dashboard.sources.ingest import IngestReader, processes
 from failback.analytics.dashboard.views.paging import encode
 from failback.protocol.errors import ConfigError
 

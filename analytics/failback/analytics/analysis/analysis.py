@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -19,61 +19,26 @@ import pyarrow.compute as pc
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.arrays.memory import give_back
 from failback.analytics.analysis.causes import coverage
-from failback.analytics.analysis.causes.attribution import as_defined, attributed
+from failback.analytics.analysis.causes.attribution import as_defined, attributed, unattributed
 from failback.analytics.analysis.causes.classify import CauseInputs
-from failback.analytics.analysis.causes.coverage import Distance, Progress
 from failback.analytics.analysis.causes.windows import (
-    Redelivered,
-    Window,
     redelivered_of,
     windows_of,
 )
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.counting.partials import Context, Outage, Phase, context_of
-from failback.analytics.analysis.engines.base import Engine, Forbidden, StageA
+from failback.analytics.analysis.engines.base import Engine, Forbidden
+from failback.analytics.analysis.results import PHASE_FAMILIES, Analysis
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.definitions import BUSINESS_KEY
 from failback.analytics.run.epochs import Queue
-from failback.analytics.run.history import (
-    FaultStep,
-    History,
-    add_events,
-    read_history,
-    row_id,
-    starts,
-)
+from failback.analytics.run.history import FaultStep, History, row_id
+from failback.analytics.run.history_reading import add_events, read_history, starts
 from failback.analytics.run.run_folder import RunFolder
-from failback.analytics.trace import evidence
+from failback.analytics.run.trace_source import is_trace
 
 QUIET_NS: Final = 5_000_000_000
 """A send counts as recovered when no failing one starts within this time after it."""
-
-
-@dataclass(slots=True)
-class Analysis:
-    """All result tables of a run. Integers only; ratios and seconds are the report's."""
-
-    folder: RunFolder
-    lake: Lake
-    history: History
-    context: Context
-    stage_a: StageA
-    progress: Progress
-    repeats: pa.Table
-    """``tables.CLASSIFIED`` plus ``inherited``, ``partial_view``, ``fid``, ``a_no``."""
-    order: pa.Table
-    resumed: Mapping[int, int]
-    """Per outage the end of the first lasting good send, ns after run zero."""
-    phase_rows: Mapping[tuple[int, str], str]
-    """Per (outage, phase) the row that gave it its instant: ``table/process number/seq``."""
-    failed_after: Mapping[int, bool]
-    """Per outage whether any send failed after it."""
-    distances: Sequence[Distance]
-    """Per assignment."""
-    redelivered: Mapping[int, Redelivered]
-    """Per assignment, of those that delivered something again."""
-    windows: Sequence[Window]
-    timings: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +80,8 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
         links=links,
     )
     classified = engine.stage_b(context, twice, _twice(stage_a.depths, "copy"), inputs)
-    if evidence.is_trace(folder.run):
-        classified = evidence.unattributed(classified)
+    if is_trace(folder.run):
+        classified = unattributed(classified)
     order = engine.order(context, folder.ordered_topics, classified)
     clock.lap("stage_b")
     repeats = attributed(history, as_defined(classified, folder.definitions), links)
@@ -163,15 +128,6 @@ class _Clock:
         now = time.monotonic()
         self.laps[name] = round(now - self._last, 3)
         self._last = now
-
-
-PHASE_FAMILIES: Final = {
-    "last_old_route_use": "old_route",
-    "first_pull_on_slave": "first_slave_pull",
-    "first_send_ok": "first_send",
-    "first_pull_on_master": "first_master_pull",
-}
-"""Phases of a recovery that sends and pulls tell, and where stage A keeps their instants."""
 
 
 def phases_found(values: Mapping[str, pa.Table]) -> list[Phase]:

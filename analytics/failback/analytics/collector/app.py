@@ -19,13 +19,37 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from failback.analytics.collector import openapi as doc
-from failback.analytics.collector.ids import SegmentId
 from failback.analytics.collector.metrics import CollectorMetrics
+from failback.analytics.collector.openapi import (
+    CLOSE_BODY,
+    MAX_JSON_BYTES,
+    SEGMENT_BODY,
+    Alive,
+    Backlog,
+    BodyHash,
+    Closed,
+    Cursor,
+    FromIndex,
+    IndexText,
+    PageSize,
+    ProcCursor,
+    ProcessDocument,
+    ProcessPage,
+    ProcName,
+    RunDocument,
+    RunName,
+    RunPage,
+    SchemaId,
+    Stored,
+    StoreDocument,
+    TableName,
+    document_of,
+)
 from failback.analytics.collector.pressure import UploadBudget
 from failback.analytics.collector.settings import CollectorSettings
 from failback.analytics.collector.store import STORED, Store, sha256_of
-from failback.analytics.web.problems import MEDIA_TYPE, Problem
+from failback.analytics.lake.segment_ids import SegmentId
+from failback.analytics.web.problems import MEDIA_TYPE, Problem, problems
 from failback.analytics.web.tokens import TokenEntry, TokenFile
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
 
@@ -134,7 +158,7 @@ def create_app(collector: Collector) -> FastAPI:
     _segment_routes(app, collector)
     _run_routes(app, collector)
     _own_routes(app, collector)
-    app.openapi = partial(doc.document_of, app)  # type: ignore[method-assign]
+    app.openapi = partial(document_of, app)  # type: ignore[method-assign]
     return app
 
 
@@ -142,108 +166,109 @@ def _segment_routes(app: FastAPI, collector: Collector) -> None:
     @app.post(
         "/v1/segments/{run}/{proc}/{index}/{table}",
         status_code=201,
-        response_model=doc.Stored,
-        responses={200: {"model": doc.Stored, "description": "Known, with the same content"},
-                   **doc.problems(*_UPLOAD_PROBLEMS)},
-        openapi_extra={"requestBody": doc.SEGMENT_BODY},
+        response_model=Stored,
+        responses={200: {"model": Stored, "description": "Known, with the same content"},
+                   **problems(*_UPLOAD_PROBLEMS)},
+        openapi_extra={"requestBody": SEGMENT_BODY},
     )  # fmt: skip
     async def store_segment(
         request: Request,
         response: Response,
         token: Token,
-        run: doc.RunName,
-        proc: doc.ProcName,
-        index: doc.IndexText,
-        table: doc.TableName,
-        sha256: doc.BodyHash,
-        schema: doc.SchemaId,
-        backlog: doc.Backlog = 0,
-    ) -> doc.Stored:
+        run: RunName,
+        proc: ProcName,
+        index: IndexText,
+        table: TableName,
+        sha256: BodyHash,
+        schema: SchemaId,
+        backlog: Backlog = 0,
+    ) -> Stored:
         """Store one segment. Repeating it changes nothing."""
         _may_add(token, run)
         named = SegmentId(run, proc, int(index), table)
         result = await collector.upload(request, named, sha256, backlog)
         response.status_code = 201 if result == STORED else 200
-        return doc.Stored(id=str(named), result=result)
+        return Stored(id=str(named), result=result)
 
 
 def _run_routes(app: FastAPI, collector: Collector) -> None:
     store = collector.store
 
-    @app.get("/v1/runs", responses=doc.problems(*_NO_TOKEN))
-    async def list_runs(
-        token: Token, cursor: doc.Cursor = "", limit: doc.PageSize = 100
-    ) -> doc.RunPage:
+    @app.get("/v1/runs", responses=problems(*_NO_TOKEN))
+    async def list_runs(token: Token, cursor: Cursor = "", limit: PageSize = 100) -> RunPage:
         """The runs of the lake, by name."""
         _may_look(token)
-        return doc.RunPage(**await collector.blocking(store.page_of_runs, cursor, limit))
+        return RunPage(**await collector.blocking(store.page_of_runs, cursor, limit))
 
-    @app.get("/v1/runs/{run}", responses=doc.problems(*_NO_TOKEN, "not-found"))
-    async def show_run(token: Token, run: doc.RunName) -> doc.RunDocument:
+    @app.get("/v1/runs/{run}", responses=problems(*_NO_TOKEN, "not-found"))
+    async def show_run(token: Token, run: RunName) -> RunDocument:
         """One run."""
         _may_look(token, run)
         found = await collector.blocking(store.describe, run)
         if found is None:
             raise Problem("not-found", f"there is nothing of run {run}")
-        return doc.RunDocument(**found)
+        return RunDocument(**found)
 
-    @app.get("/v1/runs/{run}/procs", responses=doc.problems(*_NO_TOKEN, "not-found"))
+    @app.get("/v1/runs/{run}/procs", responses=problems(*_NO_TOKEN, "not-found"))
     async def list_processes(
-        token: Token, run: doc.RunName, cursor: doc.ProcCursor = -1, limit: doc.PageSize = 100
-    ) -> doc.ProcessPage:
+        token: Token,
+        run: RunName,
+        cursor: ProcCursor = -1,
+        limit: PageSize = 100,
+    ) -> ProcessPage:
         """What was received of each process of a run."""
         _may_look(token, run)
         found = await collector.blocking(store.procs_of, run, cursor, limit)
         if found is None:
             raise Problem("not-found", f"there is nothing of run {run}")
-        return doc.ProcessPage(**found)
+        return ProcessPage(**found)
 
-    @app.get("/v1/runs/{run}/procs/{proc}", responses=doc.problems(*_NO_TOKEN))
+    @app.get("/v1/runs/{run}/procs/{proc}", responses=problems(*_NO_TOKEN))
     async def show_process(
         token: Token,
-        run: doc.RunName,
-        proc: doc.ProcName,
-        from_index: doc.FromIndex = 0,
-    ) -> doc.ProcessDocument:
+        run: RunName,
+        proc: ProcName,
+        from_index: FromIndex = 0,
+    ) -> ProcessDocument:
         """What is stored of one process: where a shipper goes on."""
         _may_look(token, run)
         found = await collector.blocking(store.stored_of, run, proc, from_index)
-        return doc.ProcessDocument(**found)
+        return ProcessDocument(**found)
 
     @app.post(
         "/v1/runs/{run}/close",
-        responses=doc.problems(*_CLOSE_PROBLEMS),
-        openapi_extra={"requestBody": doc.CLOSE_BODY},
+        responses=problems(*_CLOSE_PROBLEMS),
+        openapi_extra={"requestBody": CLOSE_BODY},
     )
-    async def close_run(request: Request, token: Token, run: doc.RunName) -> doc.Closed:
+    async def close_run(request: Request, token: Token, run: RunName) -> Closed:
         """Say how far each process got. A run with gaps stays open."""
         _may_add(token, run)
-        body = await _read_body(request, doc.MAX_JSON_BYTES, collector.settings.upload_seconds)
+        body = await _read_body(request, MAX_JSON_BYTES, collector.settings.upload_seconds)
         gaps = await collector.blocking(store.close_run, run, _last_seqs(body))
         if gaps:
             label = collector.metrics.run_label(run)
             collector.metrics.gaps.labels(label).inc(len(gaps))
             what = f"{len(gaps)} ranges of records of run {run} are missing"
             raise Problem("gaps", what, extra={"gaps": gaps})
-        return doc.Closed(gaps=[])
+        return Closed(gaps=[])
 
 
 def _own_routes(app: FastAPI, collector: Collector) -> None:
-    @app.get("/v1/store", responses=doc.problems(*_NO_TOKEN[:2]))
-    async def show_store(token: Token) -> doc.StoreDocument:
+    @app.get("/v1/store", responses=problems(*_NO_TOKEN[:2]))
+    async def show_store(token: Token) -> StoreDocument:
         """Where the lake is, and how full."""
         _may_look(token)
-        return doc.StoreDocument(**await collector.blocking(collector.store.describe_store))
+        return StoreDocument(**await collector.blocking(collector.store.describe_store))
 
-    async def alive() -> doc.Alive:
+    async def alive() -> Alive:
         """The process answers."""
-        return doc.Alive(status="ok")
+        return Alive(status="ok")
 
     app.get("/livez", name="livez")(alive)
     app.get("/healthz", name="healthz")(alive)
 
-    @app.get("/readyz", responses=doc.problems("not-ready"))
-    async def ready() -> doc.Alive:
+    @app.get("/readyz", responses=problems("not-ready"))
+    async def ready() -> Alive:
         """Segments are taken."""
         try:
             collector.store.check_room()
@@ -251,13 +276,13 @@ def _own_routes(app: FastAPI, collector: Collector) -> None:
             raise Problem("not-ready", error.detail) from error
         except OSError as error:
             raise Problem("not-ready", str(error)) from error
-        return doc.Alive(status="ok")
+        return Alive(status="ok")
 
     @app.get(
         "/metrics",
         response_class=Response,
         responses={200: {"content": {CONTENT_TYPE_LATEST: {"schema": {"type": "string"}}}},
-                   **doc.problems(*_NO_TOKEN[:2])},
+                   **problems(*_NO_TOKEN[:2])},
     )  # fmt: skip
     async def metrics(token: Token) -> Response:
         """Metrics in Prometheus' text format."""
@@ -265,11 +290,11 @@ def _own_routes(app: FastAPI, collector: Collector) -> None:
         text = await collector.blocking(generate_latest, collector.metrics.registry)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/openapi.json", responses=doc.problems(*_NO_TOKEN[:2]))
+    @app.get("/json", responses=problems(*_NO_TOKEN[:2]))
     async def openapi(token: Token) -> dict[str, Any]:
         """This document."""
         _may_look(token)
-        return doc.document_of(app)
+        return document_of(app)
 
 
 def _refusals(app: FastAPI, metrics: CollectorMetrics) -> None:

@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from failback.analytics.collector.ids import SegmentId, SegmentNote, read_note
 from failback.analytics.collector.settings import Limits
 from failback.analytics.collector.stream_sizes import BadStream, StreamSizes, stream_sizes
 from failback.analytics.lake.lake import plain_type, schema_major
+from failback.analytics.lake.segment_ids import UPLOAD_KEY, SegmentId, SegmentNote
 from failback.analytics.web.problems import Problem
 from failback.client.consumelog.schema import SCHEMA_ID, SCHEMA_KEY, arrow_schema
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM
 from failback.client.consumelog.upload.segments import SEGMENT_KEY
 
-UPLOAD_KEY: Final = "failback.upload_sha256"
-"""Where a file of the lake keeps the hash of the upload that it was made from."""
 _BATCH_ROWS: Final = 1 << 16
 
 
@@ -177,3 +176,23 @@ def _check_rows(table: pa.Table, note: SegmentNote) -> None:
     seqs = pc.min_max(table.column("seq")).as_py()
     if seqs["min"] < note.seq_lo or seqs["max"] > note.seq_hi:
         raise Problem("bad-segment", "column seq is outside what the metadata says")
+
+
+def read_note(text: bytes, named: SegmentId) -> SegmentNote:
+    """Read the note and check it against the name.
+
+    Raises:
+        Problem: It is no note, or it is about another segment.
+    """
+    try:
+        note = msgspec.json.decode(text, type=SegmentNote)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Problem("bad-segment", f"metadata failback.segment: {error}") from error
+    for name, wanted in (("run", named.run), ("proc", named.proc), ("index", named.index)):
+        found = getattr(note, name)
+        if found != wanted:
+            what = f"metadata says {name} {found!r}, the segment's name {wanted!r}"
+            raise Problem("bad-segment", what)
+    if note.seq_lo > note.seq_hi or note.records > note.seq_hi - note.seq_lo + 1:
+        raise Problem("bad-segment", "metadata counts more records than its seqs allow")
+    return note

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Header, Path, Query
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from failback.analytics.collector.ids import (
+from failback.analytics.lake.segment_ids import (
     INDEX_PATTERN,
     PROC_PATTERN,
     RUN_CHARS,
@@ -17,7 +16,6 @@ from failback.analytics.collector.ids import (
     SHA256_PATTERN,
     TABLE_PATTERN,
 )
-from failback.analytics.web.problems import KINDS, MEDIA_TYPE
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
 
 RunName = Annotated[str, Path(pattern=RUN_PATTERN, max_length=RUN_CHARS, description="The run.")]
@@ -171,26 +169,6 @@ class Alive(BaseModel):
     """The answer of the probes."""
 
     status: str
-
-
-def problems(
-    *names: str, kinds: Mapping[str, tuple[int, str]] = KINDS
-) -> dict[int | str, dict[str, Any]]:
-    """The declaration of these refusals, for ``responses=``."""
-    declared: dict[int | str, dict[str, Any]] = {}
-    for name in names:
-        status, title = kinds[name]
-        known = declared.get(status)
-        text = f"{known['description']}; {title} ({name})" if known else f"{title} ({name})"
-        declared[status] = {
-            "description": text,
-            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
-        }
-        if name in {"busy", "store-full"}:
-            declared[status]["headers"] = {
-                "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}
-            }
-    return declared
 
 
 _PROBLEM: Final[dict[str, Any]] = {

@@ -27,8 +27,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.collector.decode import UPLOAD_KEY, Decoded, decode, unpacked_bytes
-from failback.analytics.collector.ids import SegmentId
+from failback.analytics.collector.decode import Decoded, decode, unpacked_bytes
 from failback.analytics.collector.listing import Listing
 from failback.analytics.collector.memory_gate import MemoryGate
 from failback.analytics.collector.run_documents import procs_document, run_document
@@ -44,6 +43,7 @@ from failback.analytics.lake.catalogue import (
     mark_name,
 )
 from failback.analytics.lake.fsck import check_run, entry_of
+from failback.analytics.lake.segment_ids import UPLOAD_KEY, SegmentId
 from failback.analytics.lake.store import open_store
 from failback.analytics.web.problems import Problem
 from failback.client.consumelog.upload.lake_files import parquet_bytes

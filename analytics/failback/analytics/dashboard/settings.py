@@ -6,10 +6,13 @@ import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
-from failback.analytics.dashboard.sources.ingest import CollectorAddress
-from failback.analytics.exporter.server import check_address
+from failback.analytics.web.web_server import check_address
+from failback.client.consumelog.upload.collector_client import CollectorClient
 from failback.protocol.errors import ConfigError
+
+_ANSWER_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,24 @@ class Scenario:
     """The command line for the values of ``options``; raises ``ConfigError`` for a bad one."""
     options: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     """Name: (what it is, default)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectorAddress:
+    """One collector, and how to speak to it."""
+
+    url: str
+    token_file: Path | None = None
+    ca_file: Path | None = None
+
+    def client(self) -> CollectorClient:
+        """A client of the caller's own. Raises ``ConfigError``."""
+        return CollectorClient(
+            self.url,
+            token_file=self.token_file,
+            ca_file=self.ca_file,
+            timeout_seconds=_ANSWER_SECONDS,
+        )
 
 
 @dataclass(frozen=True, slots=True)

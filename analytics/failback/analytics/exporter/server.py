@@ -19,6 +19,7 @@ from failback.analytics.exporter.figures import Figures, figures_of
 from failback.analytics.exporter.history import History
 from failback.analytics.exporter.runs import RunWatch
 from failback.analytics.exporter.survey import Survey, Surveyor
+from failback.analytics.web.web_server import check_address
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.protocol.errors import ConfigError
 
@@ -55,17 +56,6 @@ class ExporterSettings:
             raise ConfigError("--port", f"must be 0 to 65535, got {self.port}")
         if self.runs is not None and not self.runs.is_dir():
             raise ConfigError("--runs", f"{self.runs}: no such folder")
-
-
-def check_address(address: str) -> None:
-    """Refuse what is no ``host:port``.
-
-    Raises:
-        ConfigError: Names the option.
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ConfigError("--namesrv", f'must be host:port, got "{address}"')
 
 
 def offset_file(text: str) -> tuple[tuple[str, int], Path]:

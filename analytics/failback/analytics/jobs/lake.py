@@ -21,7 +21,7 @@ from failback.analytics.lake.compact import MIB, StoredCatalogue, compact_run
 from failback.analytics.lake.convert import convert
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.store import LakeStore, open_store
-from failback.analytics.run.run_folder import read_run_folder
+from failback.analytics.run.folder_reading import read_run_folder
 from failback.analytics.run.run_source import put_documents
 
 

@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.counting.normalise import (
+    END_COLUMNS,
     Dropped,
     Ends,
     deliver_columns,
     normalise,
-    read_ends,
 )
 from failback.analytics.analysis.counting.partials import Context, Rows, context_of
 from failback.analytics.analysis.engines.spark import SparkEngine, check_reach, session, why_not
@@ -34,7 +34,8 @@ from failback.analytics.errors import EngineUnavailable
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.epochs import Queue
-from failback.analytics.run.history import History, add_events, read_history, starts
+from failback.analytics.run.history import History
+from failback.analytics.run.history_reading import add_events, read_history, starts
 from failback.analytics.run.run_source import RunSource, source_in_lake
 from failback.client.consumelog.schema import TABLES
 from failback.client.consumelog.upload.lake_files import parquet_bytes
@@ -66,10 +67,10 @@ def _run(options: argparse.Namespace) -> int:
     check_reach(options.master, [source.lake.store, out])
     with session(options.master, [out]) as spark:
         history, context = context_in(source, SparkEngine(source.lake, spark))
-        ends = read_ends(source.lake)
+        ends = Ends.of(source.lake.read("deliver_end", END_COLUMNS))
         rows = Pass(
             "deliver",
-            deliver_columns(source.lake, context.definitions, full=True),
+            deliver_columns(context.definitions, foreign=source.lake.has_foreign, full=True),
             lambda chunk: aligned_deliveries(chunk, context, ends),
         )
         found = mapped(spark, source.lake, [rows], ALIGNED)

@@ -21,9 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from failback.analytics.analysis.analysis import Analysis, analyse
+from failback.analytics.analysis.analysis import analyse
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.engines.spark import SparkEngine, check_reach, session, why_not
+from failback.analytics.analysis.results import Analysis
 from failback.analytics.errors import EngineUnavailable
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.lake.store import LakeStore, open_store

@@ -18,11 +18,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.collector.decode import UPLOAD_KEY
 from failback.analytics.errors import ReportInputError
 from failback.analytics.lake.catalogue import CLOSED, EXPIRED, Entry, catalogue_name, mark_name
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.lake import SEGMENTS_KEY, segments_in
+from failback.analytics.lake.segment_ids import UPLOAD_KEY
 from failback.analytics.lake.store import Found, LakeStore
 from failback.client.consumelog.schema import SCHEMA_KEY
 from failback.client.consumelog.upload.lake_files import ROW_GROUP_ROWS, ZSTD_LEVEL, lake_order

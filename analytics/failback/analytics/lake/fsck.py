@@ -15,10 +15,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.collector.decode import UPLOAD_KEY
-from failback.analytics.collector.ids import SegmentId, SegmentNote
 from failback.analytics.lake.catalogue import Entry
 from failback.analytics.lake.lake import segments_in, shadowed
+from failback.analytics.lake.segment_ids import UPLOAD_KEY, SegmentId, SegmentNote
 from failback.analytics.lake.store import Found, LakeStore
 
 logger = logging.getLogger(__name__)

@@ -9,12 +9,12 @@ lack of data.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from failback.analytics.report.measures import NS, Figures, Row
 from failback.analytics.report.measures.bounds import handover_sums
-from failback.analytics.trace import evidence
+from failback.analytics.run.trace_source import is_trace
 
 PASS: Final = "Pass"
 FAIL: Final = "Fail"
@@ -34,6 +34,14 @@ _OPERATORS: Final = {
     "==": lambda seen, value: seen == value,
     "between": lambda seen, value: value[0] <= seen <= value[1],
 }
+
+_NOT_IN_TRACES: Final[dict[str, tuple[str, str]]] = {
+    "drained": ("NO_DRAIN", "a trace says what was handled, not what was left over"),
+    "no_loss": ("NO_DRAIN", "a handling without a trace looks like a lost message"),
+    "no_client_bug": ("RECORDER_GAP", "a trace doesn't tell one holding of a queue from the next"),
+    "resume_points": ("RECORDER_GAP", "a trace has no start offsets"),
+}
+"""Checks that need rows which a trace does not have: reason code and words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +98,7 @@ def run_checks(figures: Figures, report: Row) -> list[Check]:
         *_finished(figures),
         *(_expectation(number, wish, report) for number, wish in enumerate(_wishes(figures))),
     ]
-    return (
-        evidence.without_inputs(found) if evidence.is_trace(figures.analysis.folder.run) else found
-    )
+    return _without_inputs(found) if is_trace(figures.analysis.folder.run) else found
 
 
 def _fault_honest(figures: Figures, report: Row) -> Check:
@@ -293,7 +299,7 @@ def _traffic(figures: Figures, report: Row) -> Check:
     for group in report["groups"]:
         if not group["delivered"]:
             problems.append(f"group {group['group']} handled no message")
-        elif evidence.is_trace(figures.analysis.folder.run):
+        elif is_trace(figures.analysis.folder.run):
             continue  # a trace has no assignments of any group
         elif not any(a.key.grp == group["group"] for a in figures.analysis.history.assignments):
             problems.append(f"group {group['group']} has no assignment")
@@ -431,3 +437,16 @@ def _entry(rows: list[Any], part: str) -> Any:
         if isinstance(row, Mapping) and part in (row.get("group"), row.get("fid"), row.get("id")):
             return row
     return None
+
+
+def _without_inputs(checks: Sequence[Check]) -> list[Check]:
+    """The checks, with those that a trace can't answer Inconclusive; what was found stays Fail."""
+    found = []
+    for check in checks:
+        missing = _NOT_IN_TRACES.get(check.id)
+        if missing is not None and check.value != "Fail":
+            code, why = missing
+            found.append(replace(check, value="Inconclusive", observed=None, code=code, detail=why))
+        else:
+            found.append(check)
+    return found

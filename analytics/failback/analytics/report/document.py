@@ -16,11 +16,10 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.analysis.analysis import Analysis
 from failback.analytics.analysis.arrays.intervals import NUMBER_BITS, VALUE_BITS
 from failback.analytics.analysis.causes.labels import report_group
 from failback.analytics.analysis.counting import tables
-from failback.analytics.lake.lake import Lake
+from failback.analytics.analysis.results import Analysis, LakeRead
 from failback.analytics.report import checks, measures, summary
 from failback.analytics.report.measures import (
     NS,
@@ -176,7 +175,7 @@ def _evidence(analysis: Analysis) -> Row:
     }
 
 
-def _gaps(folder: RunFolder, lake: Lake) -> list[Row]:
+def _gaps(folder: RunFolder, lake: LakeRead) -> list[Row]:
     """Processes whose records do not add up to their highest seq, by their segments' ranges."""
     last = {int(proc): int(seq) for proc, seq in (folder.closed.get("procs") or {}).items()}
     records: dict[int, int] = {}

@@ -20,14 +20,13 @@ from failback.analytics.lake.catalogue import CHANGED, CLOSED, mark_name
 from failback.analytics.lake.lake import Lake, open_lake
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.definitions import Wanted
+from failback.analytics.run.folder_reading import read_run_folder, segments_contradicted
 from failback.analytics.run.run_folder import (
     CLOSED_SCHEMA,
     RUN_SCHEMA,
     Evidence,
     RunFolder,
     groups_of,
-    read_run_folder,
-    segments_contradicted,
 )
 
 

@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.run.run_folder import CLOSED_SCHEMA, RUN_SCHEMA
+from failback.analytics.run.trace_source import SOURCE
 from failback.analytics.trace import tables
 from failback.analytics.trace.clocks import ClientClock, client_clocks
 from failback.analytics.trace.deliveries import Counts, handlings_of, processes_of, sends_of
-from failback.analytics.trace.evidence import MAX_NAMED, SOURCE
 from failback.analytics.trace.pages import DAMAGED, Pages, Place
 from failback.analytics.trace.placing import place
 from failback.client.consumelog.upload.lake_files import write_parquet
@@ -31,6 +31,8 @@ from failback.client.consumelog.upload.segments import lake_path
 from failback.client.files import replace_file
 
 MANIFEST_SCHEMA: Final = "failback.manifest/1"
+MAX_NAMED: Final = 20
+"""Unreadable records that ``closed.json`` names one by one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,3 +77,23 @@ class Problem(Exception):
         if self.status == 401:
             headers["WWW-Authenticate"] = "Bearer"
         return headers
+
+
+def problems(
+    *names: str, kinds: Mapping[str, tuple[int, str]] = KINDS
+) -> dict[int | str, dict[str, Any]]:
+    """The declaration of these refusals, for ``responses=``."""
+    declared: dict[int | str, dict[str, Any]] = {}
+    for name in names:
+        status, title = kinds[name]
+        known = declared.get(status)
+        text = f"{known['description']}; {title} ({name})" if known else f"{title} ({name})"
+        declared[status] = {
+            "description": text,
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+        }
+        if name in {"busy", "store-full"}:
+            declared[status]["headers"] = {
+                "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds to wait."}
+            }
+    return declared

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from failback.analytics.collector.ids import RUN_CHARS, RUN_PATTERN
+from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
 from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)

@@ -116,3 +116,14 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
 def _not_listening(host: str, port: int, error: OSError | OverflowError) -> str:
     """Why, in one sentence; ``OverflowError`` is a port beyond all."""
     return f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}"
+
+
+def check_address(address: str) -> None:
+    """Refuse what is no ``host:port``.
+
+    Raises:
+        ConfigError: Names the option.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ConfigError("--namesrv", f'must be host:port, got "{address}"')

@@ -157,3 +157,16 @@ def _handling_of(back: Row, rows: Sequence[Row]) -> Row | None:
         and (back["omid"] is None or row["omid"] == back["omid"])
     ]
     return max(found, key=lambda row: (row["bt"], row["did"]), default=None)
+
+
+def unattributed(classified: pa.Table) -> pa.Table:
+    """Classified deliveries (``tables.CLASSIFIED``) with every cause null.
+
+    Commits and assignments alone prove a cause of a copy delivered again, send-backs one in a retry
+    topic, and all attempts, the failed ones too, one of a message stored twice. The brokers'
+    offsets do not make up for them: an offset above a copy proves that it was committed, not that
+    this was before the queue was taken again, and just that tells a rollback from an overlap.
+    """
+    at = classified.schema.get_field_index("cause")
+    nothing = pa.nulls(classified.num_rows, pa.utf8())
+    return classified.set_column(at, "cause", nothing)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.arrays.xxh64 import surrogates
 from failback.analytics.analysis.counting.partials import Context, Rows
-from failback.analytics.lake.lake import Lake
 from failback.analytics.run.definitions import BUSINESS_KEY, LID, Definitions
 from failback.analytics.run.epochs import FOREVER, Queue
 from failback.client.consumelog.schema import DELIVER_STATUSES
@@ -24,6 +23,7 @@ BASE_COLUMNS: Final = (
 )  # fmt: skip
 FULL_COLUMNS: Final = (*BASE_COLUMNS, "proc_no", "omid", "rt", "okey")
 FOREIGN_COLUMNS: Final = ("ukey", "keys", "omid")
+END_COLUMNS: Final = ("host", "did", "et", "status")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,17 @@ class Ends:
     status: list[str]
     host: list[str | None]
 
+    @classmethod
+    def of(cls, rows: pa.Table) -> Ends:
+        """All ``deliver_end`` rows of a run; a handful per rotation of a process's log."""
+        table = rows.sort_by("did")
+        return cls(
+            did=np.asarray(table.column("did").to_numpy(), np.int64),
+            et=np.asarray(table.column("et").to_numpy(), np.int64),
+            status=table.column("status").to_pylist(),
+            host=table.column("host").to_pylist(),
+        )
+
 
 @dataclass(slots=True)
 class Dropped:
@@ -45,21 +56,16 @@ class Dropped:
     unknown_status: int = 0
 
 
-def read_ends(lake: Lake) -> Ends:
-    """All ``deliver_end`` rows of a run; a handful per rotation of a process's log."""
-    table = lake.read("deliver_end", ("host", "did", "et", "status")).sort_by("did")
-    return Ends(
-        did=np.asarray(table.column("did").to_numpy(), np.int64),
-        et=np.asarray(table.column("et").to_numpy(), np.int64),
-        status=table.column("status").to_pylist(),
-        host=table.column("host").to_pylist(),
-    )
+def deliver_columns(definitions: Definitions, *, foreign: bool, full: bool) -> list[str]:
+    """The columns of ``deliver`` that :func:`normalise` reads.
 
-
-def deliver_columns(lake: Lake, definitions: Definitions, *, full: bool) -> list[str]:
-    """The columns stage N needs: text keys only where a message is known by one of them."""
+    Args:
+        definitions: What makes two messages the same.
+        foreign: Some messages have no LAB_ID; they are known by a text key.
+        full: With the columns that classifying needs.
+    """
     names = list(FULL_COLUMNS if full else BASE_COLUMNS)
-    if definitions.key == LID and not lake.has_foreign:
+    if definitions.key == LID and not foreign:
         return names
     return [*names, *(name for name in FOREIGN_COLUMNS if name not in names)]
 

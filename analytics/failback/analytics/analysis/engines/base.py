@@ -10,23 +10,8 @@ import pyarrow as pa
 
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.causes.classify import CauseInputs
-from failback.analytics.analysis.counting.normalise import Dropped
 from failback.analytics.analysis.counting.partials import Context, Phase
-
-
-@dataclass(frozen=True, slots=True)
-class StageA:
-    """Histories of everything, added up: one table per family."""
-
-    depths: Mapping[str, pa.Table]
-    """``tables.DEPTHS`` of the interval families."""
-    values: Mapping[str, pa.Table]
-    """``tables.VALUES`` of the value families."""
-    dropped: Dropped
-    orphan_ends: int
-    """End records without a begin anywhere."""
-    runs: int
-    """Interval rows before they were added up; small beside the rows when histories are dense."""
+from failback.analytics.analysis.results import StageA
 
 
 @dataclass(frozen=True, slots=True)

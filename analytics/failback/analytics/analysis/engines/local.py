@@ -14,15 +14,15 @@ from failback.analytics.analysis.causes.business_keys import joined_links, links
 from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
 from failback.analytics.analysis.counting import partials, tables
 from failback.analytics.analysis.counting.normalise import (
+    END_COLUMNS,
     Dropped,
     Ends,
     deliver_columns,
     normalise,
-    read_ends,
 )
 from failback.analytics.analysis.counting.partials import Context, Phase
 from failback.analytics.analysis.engines import passes
-from failback.analytics.analysis.engines.base import Forbidden, StageA
+from failback.analytics.analysis.engines.base import Forbidden
 from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent
 from failback.analytics.analysis.engines.joins import (
     interval_sets,
@@ -30,6 +30,7 @@ from failback.analytics.analysis.engines.joins import (
     join_values,
     produced_of,
 )
+from failback.analytics.analysis.results import StageA
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.definitions import BUSINESS_KEY
 
@@ -46,7 +47,7 @@ class LocalEngine:
     @property
     def _late_ends(self) -> Ends:
         if self._ends is None:
-            self._ends = read_ends(self._lake)
+            self._ends = Ends.of(self._lake.read("deliver_end", END_COLUMNS))
         return self._ends
 
     def known(self, boots: Mapping[str, Sequence[int]]) -> pa.Table:
@@ -78,7 +79,7 @@ class LocalEngine:
 
     def deliveries(self, context: Context, dropped: Dropped) -> Iterable[pa.Table]:
         """Normalised deliveries, chunk by chunk, without what only stage B needs."""
-        columns = deliver_columns(self._lake, context.definitions, full=False)
+        columns = deliver_columns(context.definitions, foreign=self._lake.has_foreign, full=False)
         for chunk in self._lake.chunks("deliver", columns):
             yield normalise(chunk, context, self._late_ends, dropped)
 
@@ -120,7 +121,7 @@ class LocalEngine:
         if not repeated:
             return tables.CLASSIFIED.empty_table()
         candidates = Candidates(repeated, context, self._late_ends)
-        columns = deliver_columns(self._lake, context.definitions, full=True)
+        columns = deliver_columns(context.definitions, foreign=self._lake.has_foreign, full=True)
         found = [
             candidates.of(chunk)
             for chunk in self._lake.chunks("deliver", columns, wanted=candidates.may_be_in)

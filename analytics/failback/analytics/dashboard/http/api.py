@@ -8,7 +8,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from failback.analytics.dashboard.http import documents as doc
 from failback.analytics.dashboard.http.context import (
     Operator,
     Parts,
@@ -16,6 +15,33 @@ from failback.analytics.dashboard.http.context import (
     Shared,
     json_body,
     readable,
+)
+from failback.analytics.dashboard.http.documents import (
+    Accepted,
+    ClusterName,
+    ClusterPage,
+    Cursor,
+    ExperimentList,
+    FigureList,
+    FigureName,
+    Limit,
+    MessageName,
+    OffsetPage,
+    PairList,
+    PredictBody,
+    QueueId,
+    RunName,
+    RunPage,
+    RunQuery,
+    ScenarioName,
+    StartBody,
+    Story,
+    Text,
+    Theme,
+    WindowPage,
+    body_of,
+    document_of,
+    refusals,
 )
 from failback.analytics.dashboard.http.ingest_routes import api_routes
 from failback.analytics.dashboard.problems import DashboardProblem
@@ -45,19 +71,19 @@ def routes(app: FastAPI) -> None:
     api_routes(router)
     app.include_router(router)
 
-    @app.get("/api/openapi.json", responses=doc.refusals())
+    @app.get("/api/openapi.json", responses=refusals())
     async def openapi(_: Reader) -> Json:
         """This document."""
-        return doc.document_of(app)
+        return document_of(app)
 
 
 def _cluster_routes(router: APIRouter) -> None:
-    @router.get("/clusters", responses=doc.refusals())
-    async def clusters(_: Reader, shared: Parts) -> doc.ClusterPage:
+    @router.get("/clusters", responses=refusals())
+    async def clusters(_: Reader, shared: Parts) -> ClusterPage:
         """Every cluster with its pairs, roles, lags, ages and exposures."""
         state = shared.state
         found = state.cluster_documents()
-        return doc.ClusterPage(
+        return ClusterPage(
             at=rfc3339(state.at_ns),
             at_ns=state.at_ns,
             summary=summary(found),
@@ -65,28 +91,28 @@ def _cluster_routes(router: APIRouter) -> None:
             problems=list(state.problems),
         )
 
-    @router.get("/clusters/{cluster}/pairs", responses=doc.refusals("not-found"))
-    async def pairs(_: Reader, shared: Parts, cluster: doc.ClusterName) -> doc.PairList:
+    @router.get("/clusters/{cluster}/pairs", responses=refusals("not-found"))
+    async def pairs(_: Reader, shared: Parts, cluster: ClusterName) -> PairList:
         """The pairs of one cluster."""
         for each in shared.state.cluster_documents():
             if each["cluster"] == cluster:
-                return doc.PairList(cluster=cluster, pairs=each["pairs"])
+                return PairList(cluster=cluster, pairs=each["pairs"])
         raise DashboardProblem("not-found", f"there is no cluster {cluster}")
 
-    @router.get("/offsets", responses=doc.refusals("bad-cursor"))
+    @router.get("/offsets", responses=refusals("bad-cursor"))
     async def offsets(
         _: Reader,
         shared: Parts,
-        group: doc.Text = "",
-        topic: doc.Text = "",
-        cursor: doc.Cursor = "",
-        limit: doc.Limit = 100,
-    ) -> doc.OffsetPage:
+        group: Text = "",
+        topic: Text = "",
+        cursor: Cursor = "",
+        limit: Limit = 100,
+    ) -> OffsetPage:
         """Where each copy of each offset stands; what is at risk comes first."""
         state = shared.state
         rows = state.offset_rows(group, topic)
         found, following = page(rows, _queue_name, cursor, limit)
-        return doc.OffsetPage(
+        return OffsetPage(
             at=rfc3339(state.at_ns),
             at_ns=state.at_ns,
             warnings=state.warnings(),
@@ -94,15 +120,15 @@ def _cluster_routes(router: APIRouter) -> None:
             next=following,
         )
 
-    @router.get("/lineage", responses=doc.refusals("not-found"))
+    @router.get("/lineage", responses=refusals("not-found"))
     async def lineage(
         _: Reader,
         shared: Parts,
-        cluster: doc.Text,
-        broker: doc.Text,
-        group: doc.Text,
-        topic: doc.Text,
-        qid: doc.QueueId,
+        cluster: Text,
+        broker: Text,
+        group: Text,
+        topic: Text,
+        qid: QueueId,
     ) -> Json:
         """The copies of one offset from the client to the slave, and what is safe."""
         return await shared.lineage(cluster, broker, GroupTopic(group, topic), qid)
@@ -114,43 +140,41 @@ def _queue_name(row: Json) -> str:
 
 
 def _run_routes(router: APIRouter) -> None:
-    @router.get("/runs", responses=doc.refusals("bad-cursor"))
+    @router.get("/runs", responses=refusals("bad-cursor"))
     async def runs(
         _: Reader,
         shared: Parts,
-        experiment: doc.Text = "",
-        verdict: doc.Text = "",
-        text: doc.Text = "",
-        cursor: doc.Cursor = "",
-        limit: doc.Limit = 100,
-    ) -> doc.RunPage:
+        experiment: Text = "",
+        verdict: Text = "",
+        text: Text = "",
+        cursor: Cursor = "",
+        limit: Limit = 100,
+    ) -> RunPage:
         """Runs, the newest first. ``verdict`` may also be a state, such as ``running``."""
         entries = chosen(list(shared.state.runs), experiment=experiment, verdict=verdict, text=text)
         found, following = page(entries, lambda each: each.run, cursor, limit)
-        return doc.RunPage(runs=[each.document() for each in found], next=following)
+        return RunPage(runs=[each.document() for each in found], next=following)
 
-    @router.get("/runs/{run}", responses=doc.refusals("not-found"))
-    async def show(_: Reader, shared: Parts, run: doc.RunName) -> Json:
+    @router.get("/runs/{run}", responses=refusals("not-found"))
+    async def show(_: Reader, shared: Parts, run: RunName) -> Json:
         """One run; while it is going on, its faults and counters."""
         return run_document(shared, shared.run(run))
 
     @router.post(
         "/runs/{run}/abort",
         status_code=202,
-        responses=doc.refusals("cross-site", "not-found", "not-running", "failed"),
+        responses=refusals("cross-site", "not-found", "not-running", "failed"),
     )
-    async def abort(who: Operator, shared: Parts, run: doc.RunName) -> doc.Accepted:
+    async def abort(who: Operator, shared: Parts, run: RunName) -> Accepted:
         """Ask a run to undo what it did and end."""
         entry = shared.run(run)
         await asyncio.to_thread(shared.experiments.abort_run, entry, who.name)
-        return doc.Accepted(run=run, asked="abort")
+        return Accepted(run=run, asked="abort")
 
-    @router.get("/runs/{run}/messages/{message}", responses=doc.refusals("not-found"))
-    async def message(
-        _: Reader, shared: Parts, run: doc.RunName, message: doc.MessageName
-    ) -> doc.Story:
+    @router.get("/runs/{run}/messages/{message}", responses=refusals("not-found"))
+    async def message(_: Reader, shared: Parts, run: RunName, message: MessageName) -> Story:
         """What happened to one message."""
-        return doc.Story(
+        return Story(
             run=run, message=message, steps=await story_of(shared, shared.run(run), message)
         )
 
@@ -158,10 +182,10 @@ def _run_routes(router: APIRouter) -> None:
         "/events",
         response_class=StreamingResponse,
         responses={200: {"content": {EVENT_STREAM: {"schema": {"type": "string"}}}},
-                   **doc.refusals()},
+                   **refusals()},
     )  # fmt: skip
     async def events(
-        request: Request, _: Reader, shared: Parts, run: doc.Text = ""
+        request: Request, _: Reader, shared: Parts, run: Text = ""
     ) -> StreamingResponse:
         """Server-sent events; ``Last-Event-ID`` resumes. Types: phase, fault, counters, offsets,
         fleet, verdict, experiment, ingest; reset, overrun and ping are about the stream itself."""
@@ -208,11 +232,11 @@ async def story_of(shared: Shared, entry: RunEntry, message: str) -> list[Json]:
 
 
 def _report_routes(router: APIRouter) -> None:
-    with_report = doc.refusals("not-found", "no-report", "failed")
+    with_report = refusals("not-found", "no-report", "failed")
 
     @router.get("/runs/{run}/report", responses={**with_report, **_NOT_MODIFIED})
     async def report(
-        request: Request, response: Response, _: Reader, shared: Parts, run: doc.RunName
+        request: Request, response: Response, _: Reader, shared: Parts, run: RunName
     ) -> Json | None:
         """``report.json``."""
         entry = shared.run(run)
@@ -222,10 +246,10 @@ def _report_routes(router: APIRouter) -> None:
         return found
 
     @router.get("/runs/{run}/figures", responses=with_report)
-    async def figures(_: Reader, shared: Parts, run: doc.RunName) -> doc.FigureList:
+    async def figures(_: Reader, shared: Parts, run: RunName) -> FigureList:
         """Names of the figures."""
         made = await shared.figures(shared.run(run))
-        return doc.FigureList(
+        return FigureList(
             figures=[{"name": name, "label": label} for name, (label, _) in made.items()]
         )
 
@@ -239,9 +263,9 @@ def _report_routes(router: APIRouter) -> None:
         request: Request,
         _: Reader,
         shared: Parts,
-        run: doc.RunName,
-        name: doc.FigureName,
-        theme: doc.Theme = "light",
+        run: RunName,
+        name: FigureName,
+        theme: Theme = "light",
     ) -> Response:
         """One figure, as Plotly takes it. ``live`` is that of a run that is going on."""
         entry = shared.run(run)
@@ -266,16 +290,16 @@ def _report_routes(router: APIRouter) -> None:
             headers={"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"},
         )
 
-    @router.get("/runs/{run}/windows", responses=doc.refusals(
+    @router.get("/runs/{run}/windows", responses=refusals(
         "not-found", "no-report", "failed", "bad-cursor"))  # fmt: skip
     async def windows(
         _: Reader,
         shared: Parts,
-        run: doc.RunName,
+        run: RunName,
         queue: Annotated[int | None, Query(ge=0, le=1_000_000)] = None,
-        cursor: doc.Cursor = "",
-        limit: doc.Limit = 100,
-    ) -> doc.WindowPage:
+        cursor: Cursor = "",
+        limit: Limit = 100,
+    ) -> WindowPage:
         """What was consumed again; ``queue`` is a queue's place in the report."""
         report = await shared.report(shared.run(run))
         with readable(shared.run(run)):
@@ -288,10 +312,10 @@ def _report_routes(router: APIRouter) -> None:
             ]  # fmt: skip
         numbered = list(enumerate(rows))
         found, following = page(numbered, lambda each: str(each[0]), cursor, limit)
-        return doc.WindowPage(windows=[row for _, row in found], next=following)
+        return WindowPage(windows=[row for _, row in found], next=following)
 
     @router.get("/compare", responses=with_report)
-    async def compare(_: Reader, shared: Parts, runs: doc.RunQuery) -> Json:
+    async def compare(_: Reader, shared: Parts, runs: RunQuery) -> Json:
         """Runs side by side; the first one's arm is the baseline."""
         return await comparison(shared, runs)
 
@@ -322,39 +346,39 @@ def _is_known(request: Request, response: Response, tag: str) -> bool:
 def _experiment_routes(router: APIRouter) -> None:
     @router.post(
         "/predict",
-        openapi_extra=doc.body_of(doc.PredictBody),
-        responses=doc.refusals("cross-site", "bad-body", "unsupported-type", "too-large"),
+        openapi_extra=body_of(PredictBody),
+        responses=refusals("cross-site", "bad-body", "unsupported-type", "too-large"),
     )
     async def predict(request: Request, _: Reader) -> Json:
         """What a fault would repeat, expected and worst case, and which setting would help."""
-        body = await json_body(request, doc.PredictBody)
+        body = await json_body(request, PredictBody)
         try:
             return await asyncio.to_thread(answer, body.fault, body.settings, body.down_seconds)
         except ConfigError as error:
             raise DashboardProblem("bad-request", str(error)) from error
 
-    @router.get("/experiments", responses=doc.refusals())
-    async def experiments(_: Reader, shared: Parts) -> doc.ExperimentList:
+    @router.get("/experiments", responses=refusals())
+    async def experiments(_: Reader, shared: Parts) -> ExperimentList:
         """What can be started, and how the last start of each is."""
-        return doc.ExperimentList(
+        return ExperimentList(
             experiments=[
                 await asyncio.to_thread(shared.experiments.document, name)
                 for name in shared.experiments.scenarios
             ]
         )
 
-    @router.get("/experiments/{name}", responses=doc.refusals("not-found"))
-    async def experiment(_: Reader, shared: Parts, name: doc.ScenarioName) -> Json:
+    @router.get("/experiments/{name}", responses=refusals("not-found"))
+    async def experiment(_: Reader, shared: Parts, name: ScenarioName) -> Json:
         """One experiment."""
         return await asyncio.to_thread(shared.experiments.document, name)
 
     @router.post("/experiments/{name}/start", status_code=202,
-                 openapi_extra=doc.body_of(doc.StartBody),
-                 responses=doc.refusals("cross-site", "bad-body", "unsupported-type", "too-large",
+                 openapi_extra=body_of(StartBody),
+                 responses=refusals("cross-site", "bad-body", "unsupported-type", "too-large",
                                         "not-found", "already-running", "failed"))  # fmt: skip
-    async def start(request: Request, who: Operator, shared: Parts, name: doc.ScenarioName) -> Json:
+    async def start(request: Request, who: Operator, shared: Parts, name: ScenarioName) -> Json:
         """Start an experiment. It kills brokers and consumers of the clusters it names."""
-        body = await json_body(request, doc.StartBody)
+        body = await json_body(request, StartBody)
         if body.confirm != name:
             raise DashboardProblem("bad-request", f"confirm: must be {name}")
         return await asyncio.to_thread(shared.experiments.start, name, body.options, who.name)
@@ -362,8 +386,8 @@ def _experiment_routes(router: APIRouter) -> None:
     @router.post(
         "/experiments/{name}/abort",
         status_code=202,
-        responses=doc.refusals("cross-site", "not-found", "not-running", "failed"),
+        responses=refusals("cross-site", "not-found", "not-running", "failed"),
     )
-    async def abort(who: Operator, shared: Parts, name: doc.ScenarioName) -> Json:
+    async def abort(who: Operator, shared: Parts, name: ScenarioName) -> Json:
         """Ask an experiment to undo what it did and end."""
         return await asyncio.to_thread(shared.experiments.abort, name, who.name)

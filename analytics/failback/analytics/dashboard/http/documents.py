@@ -9,13 +9,13 @@ from fastapi import FastAPI, Path, Query
 from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
-from failback.analytics.collector.ids import RUN_CHARS, RUN_PATTERN
-from failback.analytics.collector.openapi import problems as declare
 from failback.analytics.dashboard.problems import DASHBOARD_KINDS, DashboardProblem
 from failback.analytics.dashboard.views.paging import CURSOR_CHARS, MOST
 from failback.analytics.dashboard.views.predicting import MOST_DOWN_SECONDS
 from failback.analytics.dashboard.views.stories import MESSAGE_PATTERN
+from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
 from failback.analytics.web.problems import MEDIA_TYPE
+from failback.analytics.web.problems import problems as declare
 
 Json = dict[str, Any]
 NAME_CHARS: Final = 255

@@ -7,8 +7,15 @@ from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI, Request, Response
 
-from failback.analytics.dashboard.http import documents as doc
 from failback.analytics.dashboard.http.context import Parts, Reader, Shared
+from failback.analytics.dashboard.http.documents import (
+    Cursor,
+    IngestPage,
+    Limit,
+    ProcessList,
+    RunName,
+    refusals,
+)
 from failback.analytics.dashboard.http.rendering import link, render
 from failback.analytics.dashboard.sources.runs import rfc3339
 from failback.analytics.dashboard.views.paging import page
@@ -19,31 +26,33 @@ _PROC_ROWS: Final = 200
 
 
 def api_routes(router: APIRouter) -> None:
-    @router.get("/ingest", responses=doc.refusals("bad-cursor"))
+    @router.get("/ingest", responses=refusals("bad-cursor"))
     async def ingest(
-        _: Reader, shared: Parts, cursor: doc.Cursor = "", limit: doc.Limit = 100
-    ) -> doc.IngestPage:
+        _: Reader, shared: Parts, cursor: Cursor = "", limit: Limit = 100
+    ) -> IngestPage:
         """What the collector received, by run; the run that was heard of last comes first."""
         view = shared.poller.ingest
         found, following = page(runs_of(shared), lambda each: each["run"], cursor, limit)
         at_ns = round(view.at * 1e9)
-        return doc.IngestPage(
+        return IngestPage(
             at=rfc3339(at_ns), at_ns=at_ns, **view.document(), runs=found, next=following
         )
 
-    @router.get("/ingest/{run}", responses=doc.refusals("not-found", "bad-cursor", "failed"))
+    @router.get("/ingest/{run}", responses=refusals("not-found", "bad-cursor", "failed"))
     async def received(
-        _: Reader, shared: Parts, run: doc.RunName, cursor: doc.Cursor = "", limit: doc.Limit = 100
-    ) -> doc.ProcessList:
+        _: Reader,
+        shared: Parts,
+        run: RunName,
+        cursor: Cursor = "",
+        limit: Limit = 100,
+    ) -> ProcessList:
         """What the collector received of one run, by process."""
-        return doc.ProcessList(**await shared.processes(run, cursor, limit))
+        return ProcessList(**await shared.processes(run, cursor, limit))
 
 
 def page_routes(app: FastAPI) -> None:
     @app.get("/ingest", include_in_schema=False)
-    async def ingest(
-        request: Request, who: Reader, shared: Parts, cursor: doc.Cursor = ""
-    ) -> Response:
+    async def ingest(request: Request, who: Reader, shared: Parts, cursor: Cursor = "") -> Response:
         view, runs = shared.poller.ingest, runs_of(shared)
         found, following = page(runs, lambda each: each["run"], cursor, _PAGE_ROWS)
         return render(
@@ -57,7 +66,11 @@ def page_routes(app: FastAPI) -> None:
 
     @app.get("/ingest/{run}", include_in_schema=False)
     async def received(
-        request: Request, who: Reader, shared: Parts, run: doc.RunName, cursor: doc.Cursor = ""
+        request: Request,
+        who: Reader,
+        shared: Parts,
+        run: RunName,
+        cursor: Cursor = "",
     ) -> Response:
         found = await shared.processes(run, cursor, _PROC_ROWS)
         known = next((each for each in runs_of(shared) if each["run"] == run), None)

@@ -11,7 +11,6 @@ from urllib.parse import urlencode
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
-from failback.analytics.dashboard.http import documents as doc
 from failback.analytics.dashboard.http.access import Identity
 from failback.analytics.dashboard.http.api import comparison, run_document, story_of
 from failback.analytics.dashboard.http.context import (
@@ -20,6 +19,13 @@ from failback.analytics.dashboard.http.context import (
     Reader,
     Shared,
     readable,
+)
+from failback.analytics.dashboard.http.documents import (
+    Cursor,
+    MessageName,
+    RunName,
+    ScenarioName,
+    Text,
 )
 from failback.analytics.dashboard.http.ingest_routes import page_routes
 from failback.analytics.dashboard.http.rendering import link, render
@@ -74,7 +80,7 @@ def _cluster_pages(app: FastAPI) -> None:
     @app.get("/offsets", include_in_schema=False)
     async def offsets(
         request: Request, who: Reader, shared: Parts,
-        group: doc.Text = "", topic: doc.Text = "", cursor: doc.Cursor = "",
+        group: Text = "", topic: Text = "", cursor: Cursor = "",
     ) -> Response:  # fmt: skip
         state = shared.state
         rows = state.offset_rows(group, topic)
@@ -131,8 +137,8 @@ def _run_pages(app: FastAPI) -> None:
     @app.get("/runs", include_in_schema=False)
     async def runs(
         request: Request, who: Reader, shared: Parts,
-        experiment: doc.Text = "", verdict: doc.Text = "", text: doc.Text = "",
-        cursor: doc.Cursor = "",
+        experiment: Text = "", verdict: Text = "", text: Text = "",
+        cursor: Cursor = "",
     ) -> Response:  # fmt: skip
         everything = list(shared.state.runs)
         entries = chosen(everything, experiment=experiment, verdict=verdict, text=text)
@@ -151,7 +157,7 @@ def _run_pages(app: FastAPI) -> None:
         )  # fmt: skip
 
     @app.get("/runs/{run}", include_in_schema=False)
-    async def run_page(request: Request, who: Reader, shared: Parts, run: doc.RunName) -> Response:
+    async def run_page(request: Request, who: Reader, shared: Parts, run: RunName) -> Response:
         entry = shared.run(run)
         document = run_document(shared, entry)
         try:
@@ -180,7 +186,7 @@ def _run_pages(app: FastAPI) -> None:
 
     @app.get("/runs/{run}/queues/{number}", include_in_schema=False)
     async def queue_page(
-        request: Request, who: Reader, shared: Parts, run: doc.RunName, number: int
+        request: Request, who: Reader, shared: Parts, run: RunName, number: int
     ) -> Response:
         entry = shared.run(run)
         report = await shared.report(entry)
@@ -203,7 +209,11 @@ def _run_pages(app: FastAPI) -> None:
 
     @app.get("/runs/{run}/messages/{message}", include_in_schema=False)
     async def message_page(
-        request: Request, who: Reader, shared: Parts, run: doc.RunName, message: doc.MessageName
+        request: Request,
+        who: Reader,
+        shared: Parts,
+        run: RunName,
+        message: MessageName,
     ) -> Response:
         entry = shared.run(run)
         steps = await story_of(shared, entry, message)
@@ -246,13 +256,13 @@ def _experiment_pages(app: FastAPI) -> None:
 
     @app.get("/experiments/{name}", include_in_schema=False)
     async def experiment(
-        request: Request, who: Reader, shared: Parts, name: doc.ScenarioName
+        request: Request, who: Reader, shared: Parts, name: ScenarioName
     ) -> Response:
         return _experiment_page(request, who, shared, name)
 
     @app.post("/experiments/{name}/start", include_in_schema=False)
     async def start(
-        request: Request, who: FormOperator, shared: Parts, name: doc.ScenarioName
+        request: Request, who: FormOperator, shared: Parts, name: ScenarioName
     ) -> Response:
         fields = await form_fields(request)
         shared.access.check_csrf(request, who, fields.pop("csrf", ""))
@@ -272,7 +282,7 @@ def _experiment_pages(app: FastAPI) -> None:
 
     @app.post("/experiments/{name}/abort", include_in_schema=False)
     async def abort(
-        request: Request, who: FormOperator, shared: Parts, name: doc.ScenarioName
+        request: Request, who: FormOperator, shared: Parts, name: ScenarioName
     ) -> Response:
         fields = await form_fields(request)
         shared.access.check_csrf(request, who, fields.get("csrf", ""))
@@ -281,7 +291,7 @@ def _experiment_pages(app: FastAPI) -> None:
 
     @app.post("/runs/{run}/abort", include_in_schema=False)
     async def abort_run(
-        request: Request, who: FormOperator, shared: Parts, run: doc.RunName
+        request: Request, who: FormOperator, shared: Parts, run: RunName
     ) -> Response:
         fields = await form_fields(request)
         shared.access.check_csrf(request, who, fields.get("csrf", ""))

@@ -8,36 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from failback.analytics.dashboard.problems import DashboardProblem
+from failback.analytics.dashboard.settings import CollectorAddress
 from failback.analytics.dashboard.sources.runs import rfc3339
 from failback.client.consumelog.upload.collector_client import CollectorAway, CollectorClient
 
 Json = dict[str, Any]
 MOST_RUNS: Final = 2_000
 _PAGE: Final = 500
-_ANSWER_SECONDS: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class CollectorAddress:
-    """One collector, and how to speak to it."""
-
-    url: str
-    token_file: Path | None = None
-    ca_file: Path | None = None
-
-    def client(self) -> CollectorClient:
-        """A client of the caller's own. Raises ``ConfigError``."""
-        return CollectorClient(
-            self.url,
-            token_file=self.token_file,
-            ca_file=self.ca_file,
-            timeout_seconds=_ANSWER_SECONDS,
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from failback.analytics.collector.ids import RUN_CHARS, RUN_PATTERN
+from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
 from failback.analytics.report.page.figure_data import Point, points_of
 from failback.analytics.run.run_lock import is_held
 

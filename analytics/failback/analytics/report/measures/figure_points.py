@@ -63,10 +63,8 @@ def _routes(figures: Figures) -> Iterator[Point]:
     """When name servers showed another route, and when clients took one over."""
     shown: dict[int, set[str]] = defaultdict(set)
     taken: dict[int, set[int]] = defaultdict(set)
-    history = figures.analysis.history
-    columns = ("host", "proc_no", "mono_ns", "before", "after", "trigger")
-    for row in history.lake.read("route", columns).to_pylist():
-        second = (row["mono_ns"] + history.clocks.shift_of(row["host"])) // NS
+    for row in figures.analysis.history.routes:
+        second = row["mono_ns"] // NS
         if row["before"] is None:
             continue  # the first one that was seen is no change
         if row["trigger"].startswith(WITNESS):

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.analysis.analysis import Analysis
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.counting import tables
+from failback.analytics.analysis.results import Analysis
 from failback.analytics.report.measures.curves import Curve, curves_of, held_curves_of
 from failback.analytics.report.measures.dups import Dups
 from failback.analytics.report.measures.numbers import Row

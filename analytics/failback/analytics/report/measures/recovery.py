@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from failback.analytics.analysis.analysis import PHASE_FAMILIES
 from failback.analytics.analysis.counting.partials import Outage
+from failback.analytics.analysis.results import PHASE_FAMILIES
 from failback.analytics.report.measures import Figures, Row, millis, quantile
 from failback.analytics.run.history import FaultStep
 

@@ -20,20 +20,21 @@ from failback.analytics.analysis.causes.business_keys import joined_links, links
 from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
 from failback.analytics.analysis.counting import partials, tables
 from failback.analytics.analysis.counting.normalise import (
+    END_COLUMNS,
     Dropped,
     Ends,
     deliver_columns,
     normalise,
-    read_ends,
 )
 from failback.analytics.analysis.counting.partials import Context, Phase
 from failback.analytics.analysis.engines import passes
-from failback.analytics.analysis.engines.base import Forbidden, StageA
+from failback.analytics.analysis.engines.base import Forbidden
 from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent
 from failback.analytics.analysis.engines.joins import interval_sets, produced_of
 from failback.analytics.analysis.engines.spark import blocks
 from failback.analytics.analysis.engines.spark.joining import joined_depths, joined_values
 from failback.analytics.analysis.engines.spark.tasks import Pass, ddl_of, mapped, take_unreadable
+from failback.analytics.analysis.results import StageA
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.definitions import BUSINESS_KEY
 
@@ -57,7 +58,7 @@ class SparkEngine:
     @property
     def _late_ends(self) -> Ends:
         if self._ends is None:
-            self._ends = read_ends(self._lake)
+            self._ends = Ends.of(self._lake.read("deliver_end", END_COLUMNS))
         return self._ends
 
     def _partials(self, *each: Pass) -> DataFrame:
@@ -79,7 +80,7 @@ class SparkEngine:
         found = self._partials(
             Pass(
                 "deliver",
-                deliver_columns(self._lake, context.definitions, full=False),
+                deliver_columns(context.definitions, foreign=self._lake.has_foreign, full=False),
                 lambda chunk: _deliver_partials(chunk, context, ends),
             ),
             *(
@@ -134,7 +135,7 @@ class SparkEngine:
         repeated = interval_sets(messages, "grp", "n1")
         rows = Pass(
             "deliver",
-            deliver_columns(self._lake, context.definitions, full=False),
+            deliver_columns(context.definitions, foreign=self._lake.has_foreign, full=False),
             lambda chunk: links_of(normalise(chunk, context, ends, Dropped()), repeated),
         )
         found = mapped(self._spark, self._lake, [rows], tables.LINKS).distinct().toArrow()
@@ -149,7 +150,7 @@ class SparkEngine:
         rows = max(map(deliveries_of, (messages, copies)))
         found = Candidates(repeated, context, self._late_ends)
         parts = max(self._spark.sparkContext.defaultParallelism, -(-rows // PART_ROWS))
-        columns = deliver_columns(self._lake, context.definitions, full=True)
+        columns = deliver_columns(context.definitions, foreign=self._lake.has_foreign, full=True)
         chosen = Pass(
             "deliver",
             columns,

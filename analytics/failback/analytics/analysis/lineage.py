@@ -1,4 +1,4 @@
-"""The story of one consumer offset: who held which value when, and where it went down. Pure.
+"""The story of one consumer offset: who held which value when, and where it went down.
 
 An offset lives in a chain: client memory, commit, the master's table, its file, the slave's table,
 and the answer that the next owner of the queue starts from. :func:`lineage` puts what the run
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.counting.partials import TAKEN_RESULTS
+from failback.analytics.lake.lake import Lake
 from failback.analytics.run.history import DOWN_KINDS, GroupQueue, History, row_id
 from failback.client.admin.offset_places import ANSWER, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE
 
@@ -63,15 +64,15 @@ class Lineage:
     """Places of the chain that the run recorded nothing of."""
 
 
-def lineage(history: History, queue: GroupQueue, t: int) -> Lineage:
+def lineage(history: History, lake: Lake, queue: GroupQueue, t: int) -> Lineage:
     """What became of the offset of ``queue`` until ``t``, ns after run zero."""
     found = [
-        *_commits(_rows(history, "commit", queue, "t", t)),
-        *_samples(_rows(history, "broker_offset_sample", queue, "t", t)),
+        *_commits(_rows(history, lake, "commit", queue, "t", t)),
+        *_samples(_rows(history, lake, "broker_offset_sample", queue, "t", t)),
         *_lives(history, queue, t),
     ]
     found.sort(key=lambda step: (step.t, step.row))
-    steps = _with_answers(found, _answers(history, queue, t))
+    steps = _with_answers(found, _answers(history, lake, queue, t))
     known = [s.offset for s in _since_reset(steps) if s.offset is not None and s.place != ANSWER]
     fallen = [step for step in steps if step.fell]
     answers = [step for step in fallen if step.place == ANSWER]
@@ -96,11 +97,11 @@ def queues_named(history: History, group: str, topic: str, qid: int) -> list[Gro
 
 
 def _rows(
-    history: History, table: str, queue: GroupQueue, time: str, until: int
+    history: History, lake: Lake, table: str, queue: GroupQueue, time: str, until: int
 ) -> list[dict[str, Any]]:
     """Rows of the queue up to an instant, aligned, oldest first."""
     found = []
-    for chunk in history.lake.chunks(table):
+    for chunk in lake.chunks(table):
         of_queue = pc.and_(
             pc.equal(chunk.column("qid"), queue.qid),
             pc.and_(
@@ -204,8 +205,8 @@ def _lives(history: History, queue: GroupQueue, t: int) -> list[Step]:
     ]
 
 
-def _answers(history: History, queue: GroupQueue, t: int) -> list[tuple[Any, str]]:
-    rows = {(row["inc"], row["pqe"]): _id("assign", row) for row in history.lake.records("assign")}
+def _answers(history: History, lake: Lake, queue: GroupQueue, t: int) -> list[tuple[Any, str]]:
+    rows = {(row["inc"], row["pqe"]): _id("assign", row) for row in lake.records("assign")}
     return [
         (a, rows.get((a.inc, a.pqe), "assign"))
         for a in history.assignments

@@ -1,4 +1,4 @@
-"""The name of a segment, and what its metadata must say about it. Pure."""
+"""The name of a segment, and the note about it in its metadata. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 import msgspec
 
-from failback.analytics.web.problems import Problem
 from failback.client.consumelog.schema import TABLES
 from failback.client.consumelog.upload.segments import lake_path
 
@@ -18,6 +17,8 @@ PROC_PATTERN: Final = r"^[0-9a-f]{32}$"
 INDEX_PATTERN: Final = r"^[0-9]{8}$"
 TABLE_PATTERN: Final = "^(" + "|".join(TABLES) + ")$"
 SHA256_PATTERN: Final = r"^[0-9a-f]{64}$"
+UPLOAD_KEY: Final = "failback.upload_sha256"
+"""Where a file of the lake keeps the hash of the upload that it was made from."""
 
 _Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
 _Number = Annotated[int, msgspec.Meta(ge=0, lt=(1 << 23))]  # a did is proc_no << 40
@@ -54,23 +55,3 @@ class SegmentNote(msgspec.Struct, frozen=True):
     rows: _Count
     records: _Count
     torn: _Count
-
-
-def read_note(text: bytes, named: SegmentId) -> SegmentNote:
-    """Read the note and check it against the name.
-
-    Raises:
-        Problem: It is no note, or it is about another segment.
-    """
-    try:
-        note = msgspec.json.decode(text, type=SegmentNote)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Problem("bad-segment", f"metadata failback.segment: {error}") from error
-    for name, wanted in (("run", named.run), ("proc", named.proc), ("index", named.index)):
-        found = getattr(note, name)
-        if found != wanted:
-            what = f"metadata says {name} {found!r}, the segment's name {wanted!r}"
-            raise Problem("bad-segment", what)
-    if note.seq_lo > note.seq_hi or note.records > note.seq_hi - note.seq_lo + 1:
-        raise Problem("bad-segment", "metadata counts more records than its seqs allow")
-    return note

@@ -1,0 +1,88 @@
+"""The result tables of a run: what an analysis hands to a report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from failback.analytics.analysis.causes.coverage import Distance, Progress
+from failback.analytics.analysis.causes.windows import Redelivered, Window
+from failback.analytics.analysis.counting.normalise import Dropped
+from failback.analytics.analysis.counting.partials import Context
+from failback.analytics.run.history import History
+from failback.analytics.run.run_folder import RunFolder
+
+PHASE_FAMILIES: Final = {
+    "last_old_route_use": "old_route",
+    "first_pull_on_slave": "first_slave_pull",
+    "first_send_ok": "first_send",
+    "first_pull_on_master": "first_master_pull",
+}
+"""Phases of a recovery that sends and pulls tell, and where stage A keeps their instants."""
+
+
+class LakeRead(Protocol):
+    """The lake that an analysis read, as far as a report tells of it."""
+
+    @property
+    def parts(self) -> Mapping[str, Sequence[Any]]:
+        """Files by table; each has ``name``, ``rows`` and ``size``."""
+
+    @property
+    def unreadable(self) -> Sequence[str]:
+        """Files that could not be read."""
+
+    @property
+    def filled(self) -> Mapping[str, Sequence[str]]:
+        """Nullable columns that some file of a table lacks."""
+
+    def rows(self, table: str) -> int:
+        """Rows of a table."""
+
+    def segments(self) -> Sequence[Mapping[str, Any]]:
+        """The notes of all segments."""
+
+
+@dataclass(frozen=True, slots=True)
+class StageA:
+    """Histories of everything, added up: one table per family."""
+
+    depths: Mapping[str, pa.Table]
+    """``tables.DEPTHS`` of the interval families."""
+    values: Mapping[str, pa.Table]
+    """``tables.VALUES`` of the value families."""
+    dropped: Dropped
+    orphan_ends: int
+    """End records without a begin anywhere."""
+    runs: int
+    """Interval rows before they were added up; small beside the rows when histories are dense."""
+
+
+@dataclass(slots=True)
+class Analysis:
+    """All result tables of a run. Integers only; ratios and seconds are the report's."""
+
+    folder: RunFolder
+    lake: LakeRead
+    history: History
+    context: Context
+    stage_a: StageA
+    progress: Progress
+    repeats: pa.Table
+    """``tables.CLASSIFIED`` plus ``inherited``, ``partial_view``, ``fid``, ``a_no``."""
+    order: pa.Table
+    resumed: Mapping[int, int]
+    """Per outage the end of the first lasting good send, ns after run zero."""
+    phase_rows: Mapping[tuple[int, str], str]
+    """Per (outage, phase) the row that gave it its instant: ``table/process number/seq``."""
+    failed_after: Mapping[int, bool]
+    """Per outage whether any send failed after it."""
+    distances: Sequence[Distance]
+    """Per assignment."""
+    redelivered: Mapping[int, Redelivered]
+    """Per assignment, of those that delivered something again."""
+    windows: Sequence[Window]
+    timings: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,316 @@
+"""Reads the small tables of a run into a :class:`History`, and finds truncation events."""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from failback.analytics.lake.lake import Lake
+from failback.analytics.run.align import Clocks, clocks_of
+from failback.analytics.run.epochs import Queue, QueueEvents, Start, find_events
+from failback.analytics.run.history import (
+    DOWN_KINDS,
+    UNKNOWN,
+    Assignment,
+    FaultStep,
+    GroupQueue,
+    History,
+    Incarnation,
+    OffsetSample,
+    Reset,
+    Row,
+    row_id,
+)
+from failback.analytics.run.run_folder import RunFolder
+from failback.client.consumelog.schema import ASSIGN_SOURCES, END_REASONS
+
+_ROUTE_COLUMNS: Final = ("host", "proc_no", "mono_ns", "before", "after", "trigger")
+
+
+def read_history(folder: RunFolder, lake: Lake) -> History:
+    """Read the small tables; truncation events are added by :func:`add_events`."""
+    clocks = clocks_of(lake.records("clock"), folder.zero_mono_ns)
+    faults = sorted(
+        (_fault_step(row, clocks) for row in lake.records("fault")), key=lambda step: step.t
+    )
+    offset_rows = _aligned(lake.records("broker_offset_sample"), clocks, "t")
+    queue_rows = _aligned(lake.records("broker_queue_sample"), clocks, "t")
+    history = History(
+        folder=folder,
+        clocks=clocks,
+        faults=faults,
+        incarnations=_incarnations(faults, [*offset_rows, *queue_rows]),
+        assignments=[],
+        samples={},
+        polls=_polls(offset_rows),
+        queue_samples=queue_rows,
+        sendbacks=_aligned(lake.records("sendback"), clocks, "t0", "t1"),
+        rebalances=_aligned(lake.records("rebalance"), clocks, "t"),
+        routes=_aligned(lake.read("route", _ROUTE_COLUMNS).to_pylist(), clocks, "mono_ns"),
+        resets={},
+    )
+    history.samples = _samples(offset_rows)
+    history.sendbacks = [
+        {**row, "grp": history.group_name(row["grp"], row["client_id"])}
+        for row in history.sendbacks
+    ]
+    history.resets = _resets(history, lake)
+    history.assignments = _assignments(history, lake)
+    return history
+
+
+def add_events(
+    history: History, known: Mapping[tuple[Queue, int], int]
+) -> dict[Queue, QueueEvents]:
+    """Set the truncation events from what was ``known`` before each start (see :func:`starts`).
+
+    A queue only grows while its master lives: of samples of one instant the smallest is the first.
+    """
+    began = starts(history)
+    first_max: dict[tuple[Queue, int], int] = {}
+    for row in sorted(history.queue_samples, key=lambda row: (row["t"], row["max"])):
+        if row["bid"] == 0 and row["binc"] is not None:
+            queue = Queue(row["broker"], row["ptopic"], row["qid"])
+            first_max.setdefault((queue, row["binc"]), row["max"])
+    highest = dict(known)
+    for row in history.queue_samples:
+        if row["bid"] != 0:
+            continue
+        queue = Queue(row["broker"], row["ptopic"], row["qid"])
+        for start in began:
+            if (
+                start.broker == queue.broker
+                and row["t"] < start.t_ns
+                and row["binc"] != start.boot_ms
+            ):
+                at = (queue, start.boot_ms)
+                highest[at] = max(highest.get(at, 0), row["max"])
+    history.events = find_events(began, first_max, highest)
+    return history.events
+
+
+def starts(history: History) -> list[Start]:
+    """Incarnations of masters that began inside the run: where a log may have become shorter."""
+    found = []
+    for lives in history.incarnations.values():
+        found += [
+            Start(life.broker, life.boot_ms, life.first_seen) for life in lives[1:] if life.bid == 0
+        ]
+    return sorted(found, key=lambda start: start.boot_ms)
+
+
+def _aligned(rows: list[dict[str, Any]], clocks: Clocks, *times: str) -> list[dict[str, Any]]:
+    for row in rows:
+        shift = clocks.shift_of(row["host"])
+        for name in times:
+            if row[name] is not None:
+                row[name] += shift
+    return rows
+
+
+def _fault_step(row: Mapping[str, Any], clocks: Clocks) -> FaultStep:
+    shift = clocks.shift_of(row["host"])
+    moved = {
+        name: None if row[name] is None else row[name] + shift
+        for name in ("intended", "issued", "issued_end", "observed")
+    }
+    kept: Row = {name: row[name] for name in FaultStep.__slots__}
+    return FaultStep(**{**kept, **moved})
+
+
+def _incarnations(
+    faults: Sequence[FaultStep], samples: Iterable[Mapping[str, Any]]
+) -> dict[str, list[Incarnation]]:
+    """Lives per address: begun at ACCEPT or the first sample, ended where a witness saw it gone."""
+    seen: dict[tuple[str, int], tuple[int, int, str, int]] = {}
+
+    def note(addr: str, boot_ms: int, t: int, broker: str, bid: int) -> None:
+        first, last, *_ = seen.get((addr, boot_ms), (t, t))
+        seen[addr, boot_ms] = (min(first, t), max(last, t), broker, bid)
+
+    for row in samples:
+        if row["binc"] is not None:
+            note(row["addr"], row["binc"], row["t"], row["broker"], row["bid"])
+    for step in faults:
+        if step.addr and step.boot_ms is not None and step.kind == "ACCEPT":
+            note(step.addr, step.boot_ms, step.t, step.broker or "", step.bid or 0)
+    lives: dict[str, list[Incarnation]] = defaultdict(list)
+    for (addr, boot_ms), (first, _, broker, bid) in sorted(seen.items(), key=lambda item: item[1]):
+        lives[addr].append(Incarnation(addr, broker, bid, boot_ms, first, None))
+    return {addr: _with_ends(addr, found, seen, faults) for addr, found in lives.items()}
+
+
+def _with_ends(
+    addr: str,
+    lives: list[Incarnation],
+    seen: Mapping[tuple[str, int], tuple[int, int, str, int]],
+    faults: Sequence[FaultStep],
+) -> list[Incarnation]:
+    ended = []
+    for at, life in enumerate(lives):
+        following = lives[at + 1].first_seen if at + 1 < len(lives) else None
+        gone = [
+            step.t
+            for step in faults
+            if step.kind in DOWN_KINDS
+            and step.addr == addr
+            and step.t >= life.first_seen
+            and (following is None or step.t < following)
+        ]
+        until = max(gone) if gone else None
+        if until is None and following is not None:
+            until = seen[addr, life.boot_ms][1] + 1  # nobody saw it go: its last sample
+        ended.append(replace(life, until=until))
+    return ended
+
+
+def _polls(
+    rows: Iterable[Mapping[str, Any]],
+) -> dict[tuple[str, str], list[tuple[int, int | None]]]:
+    found: dict[tuple[str, str], set[tuple[int, int | None]]] = defaultdict(set)
+    for row in rows:
+        found[row["addr"], row["source"]].add((row["t"], row["binc"]))
+    return {key: sorted(polls, key=lambda poll: poll[0]) for key, polls in found.items()}
+
+
+def _samples(
+    rows: Iterable[Mapping[str, Any]],
+) -> dict[tuple[GroupQueue, str, int], list[OffsetSample]]:
+    found: dict[tuple[GroupQueue, str, int], list[OffsetSample]] = defaultdict(list)
+    for row in rows:
+        if row["qid"] >= 0:  # -1 only says how many entries the table had
+            key = GroupQueue(row["grp"], row["broker"], row["ptopic"], row["qid"])
+            sample = OffsetSample(
+                row["t"], row["off"], row["binc"], row["addr"], row["broker"], row["bid"],
+                row_id("broker_offset_sample", row["proc_no"], row["seq"]),
+            )  # fmt: skip
+            found[key, row["source"], row["bid"]].append(sample)
+    return {key: sorted(samples) for key, samples in sorted(found.items())}
+
+
+def _resets(history: History, lake: Lake) -> dict[GroupQueue, list[Reset]]:
+    found: dict[GroupQueue, list[Reset]] = defaultdict(list)
+    columns = ("host", "proc_no", "seq", "grp", "client_id", "broker", "ptopic", "qid", "off",
+               "kind", "t")  # fmt: skip
+    for chunk in lake.chunks("commit", columns):
+        kinds = chunk.column("kind").to_pylist()
+        for at in [index for index, kind in enumerate(kinds) if kind == "ADMIN_RESET"]:
+            row = chunk.slice(at, 1).to_pylist()[0]
+            grp = history.group_name(row["grp"], row["client_id"])
+            key = GroupQueue(grp, row["broker"], row["ptopic"], row["qid"])
+            t = row["t"] + history.clocks.shift_of(row["host"])
+            name = row_id("commit", row["proc_no"], row["seq"])
+            found[key].append(Reset(t, row["off"], name))
+    return {key: sorted(resets) for key, resets in found.items()}
+
+
+def _assignments(history: History, lake: Lake) -> list[Assignment]:
+    ends = {
+        (row["proc_no"], row["pqe"]): row
+        for row in _aligned(lake.records("assign_end"), history.clocks, "end_t")
+    }
+    exits = history.folder.exits()
+    found: dict[tuple[GroupQueue, int, int], Assignment] = {}
+    for row in _aligned(lake.records("assign"), history.clocks, "t", "end_t"):
+        end = ends.get((row["proc_no"], row["pqe"]))
+        if row["end_t"] is None and end is not None:
+            row["end_t"], row["end_reason"] = end["end_t"], end["end_reason"]
+        if row["end_t"] is None and row["proc_no"] in exits:
+            row["end_t"], row["end_reason"] = max(exits[row["proc_no"]], row["t"]), "CRASH"
+        for name, known in (("src", ASSIGN_SOURCES), ("end_reason", END_REASONS)):
+            if row[name] is not None and row[name] not in known:
+                row[name] = UNKNOWN
+                history.unknown_names[f"assign.{name}"] += 1
+        assignment = _assignment(history, row)
+        found.setdefault(assignment.holder, assignment)
+    ordered = sorted(found.values(), key=lambda a: (a.key, a.t, a.inc, a.pqe))
+    return _marked(history, ordered)
+
+
+def _assignment(history: History, row: Mapping[str, Any]) -> Assignment:
+    key = GroupQueue(
+        history.group_name(row["grp"], row["client_id"]), row["broker"], row["ptopic"], row["qid"]
+    )
+    binc = row["src_binc"]
+    if binc is None and row["src_addr"] is not None:
+        binc = history.incarnation_at(row["src_addr"], row["t"])
+        history.binc_unknown += binc is None
+    assignment = Assignment(
+        key=key,
+        inc=row["inc"],
+        pqe=row["pqe"],
+        t=row["t"],
+        start_off=row["start_off"],
+        src=row["src"],
+        src_addr=row["src_addr"],
+        src_bid=row["src_bid"],
+        src_binc=binc,
+        read_code=row["read_code"],
+        branch=row["branch"],
+        client_id=row["client_id"],
+        end_t=row["end_t"],
+        end_reason=row["end_reason"],
+    )
+    if (
+        assignment.src == "STORE"
+        and assignment.start_off <= 0
+        and _had_no_entry(history, row, binc)
+    ):
+        return replace(assignment, src="NO_ENTRY")
+    return assignment
+
+
+def _had_no_entry(history: History, row: Mapping[str, Any], binc: int | None) -> bool:
+    """Whether the last look into the answering table, before the answer, found no entry."""
+    polls = [
+        t
+        for t, found in history.polls.get((row["src_addr"], "code43"), ())
+        if t <= row["t"] and found == binc
+    ]
+    if not polls or row["src_bid"] is None:
+        return False
+    key = GroupQueue(row["grp"], row["broker"], row["ptopic"], row["qid"])
+    samples = history.samples.get((key, "code43", row["src_bid"]), ())
+    return not any(s.t == polls[-1] and s.addr == row["src_addr"] for s in samples)
+
+
+def _marked(history: History, assignments: list[Assignment]) -> list[Assignment]:
+    """Mark what was taken on a partial view: fewer members seen than were alive."""
+    seen: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+    for row in history.rebalances:
+        if row["members"]:
+            seen[row["grp"], row["inc"]].append((row["t"], len(row["members"])))
+    for runs in seen.values():
+        runs.sort()
+    lives = _member_lives(history, assignments)
+    marked = []
+    for taken in assignments:
+        runs = seen.get((taken.key.grp, taken.inc), [])
+        at = bisect.bisect_right(runs, (taken.t, 1 << 30)) - 1
+        alive = {
+            client
+            for client, first, end in lives.get(taken.key.grp, ())
+            if first <= taken.t and (end is None or end > taken.t)
+        }
+        marked.append(replace(taken, partial_view=at >= 0 and runs[at][1] < len(alive)))
+    return marked
+
+
+def _member_lives(
+    history: History, assignments: Iterable[Assignment]
+) -> dict[str, list[tuple[str, int, int | None]]]:
+    """Per group the clients with their first assignment and the end of their last, if they left."""
+    mine: dict[tuple[str, str, int], list[Assignment]] = defaultdict(list)
+    for assignment in assignments:
+        if assignment.client_id is not None:
+            mine[assignment.key.grp, assignment.client_id, assignment.inc].append(assignment)
+    exits = history.folder.exits()
+    lives: dict[str, list[tuple[str, int, int | None]]] = defaultdict(list)
+    for (group, client, inc), taken in mine.items():
+        last = max(taken, key=lambda a: a.t)
+        gone = last.end_t if last.end_reason in ("SHUTDOWN", "UNSUBSCRIBE", "CRASH") else None
+        lives[group].append((client, min(a.t for a in taken), gone or exits.get(inc)))
+    return lives

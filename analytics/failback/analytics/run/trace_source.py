@@ -1,0 +1,18 @@
+"""Whether a run was made from a trace. Pure.
+
+A trace has no assignments, no commits and no send-backs, so no rule that names a cause has its
+inputs. A handling that is absent proves nothing: its trace may have been dropped. A report from a
+trace therefore never passes; its counts of repeats stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+SOURCE: Final = "trace"
+
+
+def is_trace(run: Mapping[str, Any]) -> bool:
+    """Whether a run (``run.json``) was made from a trace."""
+    return run.get("source") == SOURCE
