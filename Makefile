@@ -7,12 +7,16 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools
 ARGS ?=
 
-.PHONY: help demo test soak lint format map bench images clean setup setup-test setup-bench \
-        test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
+TIERS := unit integration faults java spark e2e images
+
+.PHONY: help demo test test-all soak lint format map bench images clean \
+        setup setup-test setup-kube setup-bench test-kube $(TIERS:%=test-%)
 
 help:
 	@echo "make demo        kill a master under load, with and without a consumer handover; report (ARGS=--quick, ARGS='--engine apache')"
-	@echo "make test        lint and every test tier;  make test-unit|integration|faults|java|spark|e2e|kube|images runs one"
+	@echo "make test        lint, all unit tests and a sample of every other tier, in about 12 minutes"
+	@echo "make test-all    lint and every test (ARGS=--rest: what 'make test' left)"
+	@echo "make test-TIER   unit|integration|faults|java|spark|e2e|kube|images, whole (ARGS='-k name', ARGS=tests/kube/test_crds.py)"
 	@echo "make bench       figures, as ratios against the opponent in the same run;  make bench-operator, bench-broker ... one"
 	@echo "make images      the container images, with docker, podman or buildah (ARGS=broker builds one)"
 	@echo "make soak        the full counts: SIGKILLs, crash points, property examples"
@@ -26,6 +30,10 @@ setup:
 setup-test:
 	@$(PYTHON) tools/setup.py test --venv $(VENV)
 
+# Without Spark, a browser and the linters.
+setup-kube:
+	@$(PYTHON) tools/setup.py kube --venv $(VENV)
+
 # Of a Python that was built with optimisation, as in the images, even if $(PYTHON) was not.
 setup-bench:
 	@$(PYTHON) tools/setup.py bench --venv $(BENCH_VENV)
@@ -34,10 +42,16 @@ demo: setup
 	@$(BIN)/failback demo $(ARGS)
 
 test: setup-test
+	@$(BIN)/python tools/run_tests.py --sample
+
+test-all: setup-test
 	@$(BIN)/python tools/run_tests.py $(ARGS)
 
-test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images: setup-test
-	@$(BIN)/python tools/run_tests.py --only $(subst test-,,$@) $(ARGS)
+$(TIERS:%=test-%): setup-test
+	@$(BIN)/python tools/run_tests.py --only $(@:test-%=%) $(ARGS)
+
+test-kube: setup-kube
+	@$(BIN)/python tools/run_tests.py --only kube $(ARGS)
 
 soak: setup-test
 	@$(PYTEST) tests -m soak -s $(ARGS)

@@ -1,18 +1,30 @@
-"""Rules for every test: a required tool that is missing fails the test instead of skipping it."""
+"""Rules for every test.
+
+The folder under tests/ is a test's tier and its marker. A required tool that is missing fails the
+test instead of skipping it.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from pluggy import Result
 
+TESTS = Path(__file__).parent
 REQUIRE_ALL = os.environ.get("FAILBACK_REQUIRE") == "all"
 
 settings.register_profile("machines-are-noisy", deadline=None)
 settings.load_profile("machines-are-noisy")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(item.path.relative_to(TESTS).parts[0])
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -1,13 +1,18 @@
-"""Run the checks and test tiers in order and end with one summary: what ``make test`` does.
+"""Run the checks and test tiers in order and end with one table.
 
-Every tier runs even when an earlier one failed, so that one run shows everything; the exit code is
-1 if any failed. ``--only TIER`` runs one. With ``FAILBACK_REQUIRE=all`` a skip for a missing tool
-is a failure (tests/conftest.py). The Kubernetes control plane, whose first build takes long, is
-built in the background from the beginning and awaited before the tier that needs it.
+    make test                 lint, all of unit, and of every other tier what is marked `sample`
+    make test-all             everything; with ARGS=--rest what `make test` left
+    make test-TIER ARGS="…"   one tier; ARGS go to pytest (`-k name`, or a path below tests/)
+
+A tier is a folder of tests. Every tier runs even when an earlier one failed, so that one run shows
+everything; the exit code is 1 if any failed. With ``FAILBACK_REQUIRE=all`` a skip for a missing
+tool is a failure (tests/conftest.py). ``make test`` selects tests of the Kubernetes API server
+only where that is built; ``--rest`` therefore runs the whole tier. A build starts in the
+background with the first tier.
 
 Tiers on real processes share a noisy machine. If few of their tests fail, those run once more, one
-after the other; the summary names each that passed only then. They are faults to look into, and no
-reason to hold everything else back. A test that fails twice has failed.
+after the other. What passes only then is UNSTEADY: the table is followed by its first failure, and
+tests/unsteady.md lists it until it is mended. A test that fails twice has failed.
 """
 
 from __future__ import annotations
@@ -15,62 +20,66 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from contextlib import ExitStack
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 SOURCES = ["operator", "broker-image", "chaos", "analytics", "tests", "tools"]
-NOT_SOAK = "not soak"
-BUILD_SECONDS = 40 * 60
-"""How long the tier ``kube`` waits for the control plane's build."""
+
+sys.path.insert(0, str(ROOT))
+from tools import setup_kube  # noqa: E402 - a script sees tools/ only
 
 Command = list[str]
 
-
-def pytest(marker: str, *arguments: str) -> Command:
-    expression = f"{marker} and {NOT_SOAK}"
-    return [sys.executable, "-m", "pytest", "tests", "-q", "-m", expression, *arguments]
-
-
-PURE = [
-    *("env", "FAILBACK_PURE=1", sys.executable, "-m", "pytest", "-q", "-n", "2"),
-    *("-m", NOT_SOAK, "--ignore-glob=*test_native_*", "tests/unit/store", "tests/unit/broker"),
+LINT: list[Command] = [
+    [str(BIN / "ruff"), "check", *SOURCES],
+    [str(BIN / "ruff"), "format", "--check", *SOURCES],
+    [sys.executable, "-m", "mypy"],
+    [str(BIN / "lint-imports")],
 ]
-"""The broker as it is without a C compiler."""
+PURE = [
+    *("tests/unit/store/test_index_files.py", "tests/unit/store/test_index_service.py"),
+    *("tests/unit/store/test_plain_dispatch.py", "tests/unit/store/test_store_append.py"),
+    *("tests/unit/store/test_store_golden.py", "tests/unit/store/test_store_reading.py"),
+    *("tests/unit/store/test_store_records.py", "tests/unit/store/test_store_recovery.py"),
+    *("tests/unit/broker/test_pull_requests.py", "tests/unit/broker/test_pull_serving.py"),
+    *("tests/unit/broker/test_send_requests.py", "tests/unit/broker/test_waiting_answers.py"),
+]
+"""What runs once more without kernels: every module that has a twin in C, on its Python side."""
 
-BY_FILE = ("-n", "2", "--dist", "loadfile")
-"""For tiers that wait more than they work: two files at a time."""
 
-TIERS: dict[str, list[Command]] = {
-    "lint": [
-        [str(BIN / "ruff"), "check", *SOURCES],
-        [str(BIN / "ruff"), "format", "--check", *SOURCES],
-        [sys.executable, "-m", "mypy"],
-        [sys.executable, "-m", "mypy", "tests", "tools"],
-        [str(BIN / "lint-imports")],
-    ],
-    "java-setup": [[sys.executable, "tools/setup_java.py"]],
-    "unit": [pytest("unit", "-n", "2"), PURE],
-    "integration": [pytest("integration", "-n", "2")],
-    "faults": [pytest("faults", *BY_FILE)],
-    "java": [pytest("java", *BY_FILE)],
-    "spark": [pytest("spark")],
-    "e2e": [pytest("e2e")],
-    "kube-setup": [[sys.executable, "tools/setup_kube.py"]],
-    "kube": [pytest("kube", "-n", "3", "--dist", "loadfile")],
-    "images": [pytest("images", "-s")],
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """How the tests of one folder run."""
+
+    workers: int
+    dist: str = "loadfile"
+    needs: str = ""
+    """A script of tools/ that fetches what the tests need."""
+    again: bool = True
+    """Whether few failures are tried once more."""
+
+
+TIERS = {
+    "unit": Tier(2, "load", again=False),
+    "integration": Tier(2),
+    "faults": Tier(2, needs="setup_java.py"),
+    "java": Tier(2, needs="setup_java.py"),
+    "spark": Tier(1, again=False),
+    "e2e": Tier(1, needs="setup_java.py"),
+    "kube": Tier(3, needs="setup_kube.py"),
+    "images": Tier(1, again=False),
 }
-NEEDS = {"java": ["java-setup"], "e2e": ["java-setup"], "kube": ["kube-setup"]}
-IN_BACKGROUND = "kube-setup"
-TRIED_AGAIN = ("integration", "faults", "java", "e2e", "kube")
+PARTS = {"all": "", "sample": " and sample", "rest": " and not sample"}
+"""Part of a tier and what its tests are selected by; sample and rest are all."""
 FEW = 3
 """A tier with more failures than these is broken, not unlucky."""
 FAILED_TESTS = Path(".pytest_cache/v/cache/lastfailed")
@@ -81,119 +90,150 @@ class Result:
     """How a tier ended."""
 
     passed: bool
-    seconds: float
-    unsteady: list[str] = field(default_factory=list)
-    """Tests that failed, and passed when they ran again alone."""
+    seconds: float = 0.0
+    unsteady: dict[str, str] = field(default_factory=dict)
+    """Tests that failed and then passed when they ran again alone, with their first failure."""
 
 
-class Background:
-    """A tier that runs beside the others, at low priority, with its output in a file."""
-
-    def __init__(self, name: str) -> None:
-        self._output = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by close()
-        [command] = TIERS[name]
-        nice = ["nice", "-n", "10"] if shutil.which("nice") else []
-        self._process = subprocess.Popen(
-            [*nice, *command],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-
-    def wait(self, seconds: float) -> bool:
-        """Wait for its end, show what it said, and return whether it succeeded in time."""
-        try:
-            passed = self._process.wait(seconds) == 0
-        except subprocess.TimeoutExpired:
-            print(f"not ready after {seconds / 60:.0f} minutes: given up", flush=True)
-            passed = False
-        self._output.seek(0)
-        print(self._output.read(), end="", flush=True)
-        return passed
-
-    def close(self) -> None:
-        """End it, and what it started, if it still runs."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGTERM)
-            self._process.wait()
-        self._output.close()
+def pytest(name: str, part: str = "all", arguments: Sequence[str] = ()) -> Command:
+    """Return the command of a part of a tier; paths among the arguments stand for its folder."""
+    tier = TIERS[name]
+    paths = [] if any(word.startswith("tests/") for word in arguments) else [f"tests/{name}"]
+    spread = ["-n", str(tier.workers), "--dist", tier.dist] if tier.workers > 1 else []
+    marker = f"not soak{PARTS[part]}"
+    return [sys.executable, "-m", "pytest", *paths, "-q", *spread, "-m", marker, *arguments]
 
 
-def run_tier(name: str) -> Result:
-    started = time.monotonic()
-    passed, unsteady = True, list[str]()
-    for command in TIERS[name]:
-        if name in TRIED_AGAIN:
-            done, found = run_with_second_try(name, command, ROOT)
-            passed, unsteady = passed and done, unsteady + found
-        else:
-            passed &= run(name, command, ROOT)
-    return Result(passed, time.monotonic() - started, unsteady)
-
-
-def run(name: str, command: Command, folder: Path) -> bool:
+def run(name: str, command: Command, folder: Path = ROOT) -> bool:
     shown = " ".join([Path(command[0]).name, *command[1:]])
     print(f"\n=== {name}: {shown}", flush=True)
     return subprocess.run(command, cwd=folder, check=False).returncode == 0
 
 
-def run_with_second_try(name: str, command: Command, folder: Path) -> tuple[bool, list[str]]:
-    """Run pytest, and what failed once more if that is little.
-
-    Returns:
-        Whether all passed in the end, and the tests that did so only the second time.
-    """
-    record = folder / FAILED_TESTS
+def run_with_second_try(name: str, command: Command, folder: Path = ROOT) -> Result:
+    """Run pytest, and what failed once more if that is little."""
+    record, report = folder / FAILED_TESTS, folder / ".pytest_cache" / "first.xml"
     record.unlink(missing_ok=True)
-    if run(name, command, folder):
-        return True, []
+    if run(name, [*command, f"--junit-xml={report}"], folder):
+        return Result(True)
     failed = sorted(json.loads(record.read_text())) if record.exists() else []
     if not 0 < len(failed) <= FEW:
-        return False, []
-    again = run(f"{name}, once more", [*command[:3], "-q", *failed], folder)
-    return again, failed if again else []
+        return Result(False)
+    failures = first_failures(report)
+    if not run(f"{name}, once more", [*command[:3], "-q", *failed], folder):
+        return Result(False)
+    return Result(True, unsteady={test: failures.get(dotted(test), "") for test in failed})
 
 
-def await_tier(name: str, background: Background) -> Result:
+def first_failures(report: Path) -> dict[str, str]:
+    """Return the text of every failure in a JUnit report, by :func:`dotted` name."""
+    return {
+        f"{case.get('classname')}.{case.get('name')}": bad.text or ""
+        for case in ElementTree.parse(report).iter("testcase")
+        for bad in (*case.findall("error"), *case.findall("failure"))
+    }
+
+
+def dotted(test: str) -> str:
+    """Return the name that a JUnit report has for ``folder/test_file.py::Class::test[1/2]``."""
+    place, bracket, parameters = test.partition("[")
+    names = place.replace(".py::", ".").replace("::", ".").replace("/", ".")
+    return f"{names}{bracket}{parameters}"
+
+
+def run_tier(name: str, part: str, arguments: Sequence[str]) -> Result:
     started = time.monotonic()
-    print(f"\n=== {name}: waiting for what was started in the background", flush=True)
-    passed = background.wait(BUILD_SECONDS)
-    return Result(passed, time.monotonic() - started)
+    if name == "lint":
+        passed = [run(name, command) for command in LINT]
+        result = Result(all(passed))
+    elif TIERS[name].again:
+        result = run_with_second_try(name, pytest(name, part, arguments))
+    else:
+        result = Result(run(name, pytest(name, part, arguments)))
+        if name == "unit" and not arguments:
+            pure = ["env", "FAILBACK_PURE=1", *pytest(name, part, PURE)]
+            result = Result(run("unit without kernels", pure) and result.passed)
+    return Result(result.passed, time.monotonic() - started, result.unsteady)
 
 
-def run_tiers(names: list[str]) -> dict[str, Result]:
-    """Run the tiers in order."""
+def part_of(name: str, part: str) -> str:
+    """Return the part of a tier that runs in a part of the whole."""
+    return "all" if (name, part) in (("unit", "sample"), ("kube", "rest")) else part
+
+
+def run_tiers(names: Sequence[str], part: str, arguments: Sequence[str]) -> dict[str, Result]:
+    """Run the tiers in order, each after the set-up that it needs, which runs once."""
     results: dict[str, Result] = {}
-    with ExitStack() as stack:
-        background = None
-        if IN_BACKGROUND in names:
-            background = Background(IN_BACKGROUND)
-            stack.callback(background.close)
-        for name in names:
-            if name == IN_BACKGROUND and background is not None:
-                results[name] = await_tier(name, background)
-            elif IN_BACKGROUND in NEEDS.get(name, []) and not results[IN_BACKGROUND].passed:
-                print(f"\n=== {name}: not run, because {IN_BACKGROUND} failed", flush=True)
-                results[name] = Result(False, 0.0)
-            else:
-                results[name] = run_tier(name)
+    for name in names:
+        needed = "" if name == "lint" else TIERS[name].needs
+        if needed and needed not in results:
+            started = time.monotonic()
+            passed = run(needed, [sys.executable, f"tools/{needed}"])
+            results[needed] = Result(passed, time.monotonic() - started)
+        if needed and not results[needed].passed:
+            print(f"\n=== {name}: not run, because {needed} failed", flush=True)
+            results[name] = Result(False)
+        else:
+            results[name] = run_tier(name, part_of(name, part), arguments)
     return results
 
 
+@contextmanager
+def building_server() -> Iterator[None]:
+    """Build the Kubernetes API server meanwhile, at low priority; its tier waits for it."""
+    process = subprocess.Popen(
+        ["nice", "-n", "10", sys.executable, "tools/setup_kube.py"],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait()
+
+
+def table(results: dict[str, Result]) -> str:
+    """Return one line for each tier, and the first failure of each unsteady test."""
+    lines = [
+        f"{name:14} {'passed' if result.passed else 'FAILED':8} {result.seconds:7.0f} s"
+        for name, result in results.items()
+    ]
+    for name, result in results.items():
+        for test, failure in result.unsteady.items():
+            lines += [f"UNSTEADY: {name}: {test} passed when it ran again; first failure:", failure]
+    return "\n".join(lines) + "\n"
+
+
+def tiers_of(part: str) -> list[str]:
+    """Return the tiers that a whole run consists of."""
+    if part == "all":
+        return ["lint", *TIERS]
+    if part == "rest":
+        return [name for name in TIERS if name != "unit"]
+    missing = () if setup_kube.is_ready() else ("kube",)
+    return ["lint", *(name for name in TIERS if name not in missing)]
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=sorted(TIERS), help="run this tier alone")
-    options = parser.parse_args()
-    names = [*NEEDS.get(options.only, []), options.only] if options.only else list(TIERS)
-    results = run_tiers(names)
-    print("\n=== summary")
-    for name, result in results.items():
-        print(f"{name:12} {'passed' if result.passed else 'FAILED':8} {result.seconds:7.0f} s")
-    for name, result in results.items():
-        for test in result.unsteady:
-            print(f"UNSTEADY: {name}: {test} failed, and passed when it ran again")
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--only", choices=["lint", *TIERS], help="run this tier alone")
+    halves = parser.add_mutually_exclusive_group()
+    halves.add_argument("--sample", dest="part", action="store_const", const="sample")
+    halves.add_argument("--rest", dest="part", action="store_const", const="rest")
+    options, arguments = parser.parse_known_args()
+    part = options.part or "all"
+    names = [options.only] if options.only else tiers_of(part)
+    ahead = "kube" in names[1:] and not setup_kube.is_ready()
+    with building_server() if ahead else nullcontext():
+        results = run_tiers(names, part, arguments)
+    shown = table(results)
+    print(f"\n=== summary ({part})\n{shown}", end="", flush=True)
+    if kept := os.environ.get("FAILBACK_SUMMARY"):
+        with Path(kept).open("a") as file:
+            file.write(f"=== {part}\n{shown}")
     return 0 if all(result.passed for result in results.values()) else 1
 
 

@@ -1,4 +1,4 @@
-"""Set up what a tier needs on this machine, once: ``python tools/setup.py demo|test|bench``.
+"""Set up what a tier needs on this machine, once: ``python tools/setup.py TIER``.
 
 Uses the standard library only, because it runs before anything is installed. A stamp in the
 virtual environment names the inputs that it was made from, so that a second call returns at once.
@@ -21,7 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MINIMUM_PYTHON = (3, 11)
 MINIMUM_JAVA = 17
-EXTRAS = {"demo": "all", "test": "dev", "bench": "dev"}
+EXTRAS = {"demo": "all", "test": "dev", "bench": "dev", "kube": "test-kube"}
+LARGEST = "test"
+"""What it installs serves the tiers demo and kube as well."""
 _WAIT_FOR_APT = ("-o", "DPkg::Lock::Timeout=600")  # another set-up may be installing
 
 
@@ -148,8 +150,8 @@ def set_up(tier: str, venv: Path) -> None:
         started = time.monotonic()
         make_venv(tier, venv)
         stamp.write_text(wanted)
-        if tier == "test":  # the larger set serves the demo as well
-            (venv / ".failback-demo").write_text(fingerprint("demo"))
+        for smaller in ("demo", "kube") if tier == LARGEST else ():
+            (venv / f".failback-{smaller}").write_text(fingerprint(smaller))
         say(f"Python packages ready after {time.monotonic() - started:.0f} s")
     build_native(venv)
     need_java()

@@ -121,12 +121,23 @@ def _go_environment() -> dict[str, str]:
     return {"CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly"}
 
 
-def server_path(go: str) -> Path:
-    """Return where the executable is or will be: named after all that it is made from."""
+def server_name() -> str:
+    """Return what the executable's name begins with: a hash of all that it is made from."""
     digest = hashlib.sha256(" ".join(BUILD_FLAGS).encode())
     for name in ("go.mod", "go.sum", "main.go"):
         digest.update((MODULE / name).read_bytes())
-    return cache_folder() / f"kubetest-{digest.hexdigest()[:16]}-{go_version(go)}"
+    return f"kubetest-{digest.hexdigest()[:16]}"
+
+
+def server_path(go: str) -> Path:
+    """Return where the executable is or will be."""
+    return cache_folder() / f"{server_name()}-{go_version(go)}"
+
+
+def is_ready() -> bool:
+    """Tell whether everything is there, without fetching or building anything."""
+    built = any(cache_folder().glob(f"{server_name()}-go*"))
+    return built and _has_tools(tool_folder()) and bool(shutil.which("etcd"))
 
 
 def build_server() -> Path:

@@ -15,7 +15,7 @@ from tests.e2e.demo_run import ARMS, Demo, run_command
 from tests.support.dashboard.browser import check_page, offline_page
 from tests.support.processes.leftovers import processes_of
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.sample
 
 
 def test_it_passes_and_its_table_says_what_the_reports_say(demo: Demo) -> None:

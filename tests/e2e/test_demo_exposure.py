@@ -14,6 +14,7 @@ from tests.e2e.exposure_watch import Look, watched_runs
 pytestmark = pytest.mark.e2e
 
 
+@pytest.mark.sample
 def test_exposure_before_the_kill_and_duplicates_after_it_agree(
     watched_demo: tuple[Demo, Sequence[Look]],
 ) -> None:
@@ -24,6 +25,7 @@ def test_exposure_before_the_kill_and_duplicates_after_it_agree(
     found.check(lower=1 / 10, upper=3)
 
 
+@pytest.mark.sample
 def test_a_member_that_stays_is_exposed_too_and_asks_nobody(
     watched_demo: tuple[Demo, Sequence[Look]],
 ) -> None:
@@ -34,6 +36,7 @@ def test_a_member_that_stays_is_exposed_too_and_asks_nobody(
     assert found.observed == 0
 
 
+@pytest.mark.sample
 def test_what_is_at_risk_while_the_master_is_away_comes_again(
     watched_demo: tuple[Demo, Sequence[Look]],
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.e2e.demo_run import ARMS, Demo, run_command
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.sample
 
 
 def predicted(demo: Demo, arm: str) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from tests.support.java.apache import server_home
 from tests.support.processes.leftovers import processes_of
 
 
-@pytest.mark.java
 @pytest.mark.soak
 def test_apache_gets_the_same_verdicts(tmp_path: Path) -> None:
     server_home()  # fetched, or the test is skipped with the reason

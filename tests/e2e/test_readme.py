@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.demo_run import run_command
 from tests.support.processes.child_process import ROOT
 
-pytestmark = pytest.mark.e2e
+pytestmark = pytest.mark.sample
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 

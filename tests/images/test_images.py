@@ -251,6 +251,7 @@ def write(container: Container, name: str, **properties: object) -> None:
     os.chown(path, USER, USER)
 
 
+@pytest.mark.sample
 def test_an_unknown_target_is_refused() -> None:
     done = subprocess.run(
         ["python3", "tools/build_images.py", "brokers"],

@@ -94,6 +94,7 @@ async def dispatched(admin: AdminClient, addr: str, topic: str, queue_id: int, c
     raise AssertionError(f"{topic} queue {queue_id} never reached {count}")
 
 
+@pytest.mark.sample
 async def test_apache_stores_what_we_send_and_we_read_it_back(
     admin: AdminClient, broker: Broker
 ) -> None:

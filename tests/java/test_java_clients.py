@@ -31,6 +31,7 @@ def delivered(consumer: TestProcess) -> set[int]:
     return {got.number for got in got_by(consumer)}
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("with_slave", [False, True])
 def test_clients_go_on_through_kill_and_restart_of_the_master(lab: Lab, with_slave: bool) -> None:
     ns = lab.namesrv()

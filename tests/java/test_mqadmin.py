@@ -56,6 +56,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         cluster.close()
 
 
+@pytest.mark.sample
 def test_cluster_list_shows_both_brokers(cluster: Cluster) -> None:
     rows = cluster.admin("clusterList").rows
     assert [row[:5] for row in rows] == [

@@ -122,6 +122,7 @@ def test_lint_finds_nothing(mode: str, tmp_path: Path) -> None:
     assert "0 chart(s) failed" in done.stdout
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("mode", GOLDEN_MODES)
 def test_a_mode_renders_its_golden_file(mode: str, tmp_path: Path) -> None:
     """FAILBACK_WRITE_GOLDEN=1 writes the files anew; read the difference before committing."""

@@ -30,6 +30,7 @@ def document(kind: str, name: str = "sample", **spec: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_definition_is_served_as_it_was_written(control_plane: ControlPlane, kind: str) -> None:
     name = f"{plural_of(kind)}.failback.dev"

@@ -49,6 +49,7 @@ def master(target: KubernetesTarget) -> Member:
     return found
 
 
+@pytest.mark.sample
 def test_a_kill_is_proved_a_hold_keeps_the_broker_down_and_a_release_brings_it_back(
     target: KubernetesTarget, namespace: Namespace
 ) -> None:

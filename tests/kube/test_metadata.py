@@ -68,6 +68,7 @@ async def groups_of(pair: QuickPair, member: int) -> dict[str, SubscriptionGroup
         return dict((await admin.all_groups(pair.address(member))).subscription_group_table)
 
 
+@pytest.mark.sample
 async def test_a_topic_goes_to_the_master_and_its_copy_is_shown(pair: QuickPair) -> None:
     pair.api.create(
         resource("Topic", "paid", **CLUSTER, topicName="PAID", readQueueNums=6, writeQueueNums=4)

@@ -71,6 +71,7 @@ def wait_ready(namespace: Namespace, *kinds: str) -> Object:
     return namespace.api.wait("BrokerCluster", "orders", holds, seconds=120)
 
 
+@pytest.mark.sample
 def test_a_cluster_becomes_ready_and_then_nothing_is_written(
     namespace: Namespace, node: NodeProcess, control_plane: ControlPlane
 ) -> None:

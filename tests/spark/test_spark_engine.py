@@ -88,6 +88,7 @@ def test_the_oracle_agrees(everything: tuple[Analysis, Analysis, Oracle]) -> Non
     assert_agrees(on_spark, oracle)
 
 
+@pytest.mark.sample
 def test_both_engines_give_equal_tables(everything: tuple[Analysis, Analysis, Oracle]) -> None:
     local, on_spark, _ = everything
     assert_equal_tables(local, on_spark)

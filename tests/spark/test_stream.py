@@ -145,6 +145,7 @@ def read_aligned(out: Path, table: str, run: str) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.sample
 def test_a_result_becomes_the_report_of_the_run(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -25,6 +25,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield cluster
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("run", QUICK, ids=str)
 def test_a_sample_gets_the_label_of_what_was_done(
     shared: LocalCluster, run: CauseRun, tmp_path: Path

@@ -72,6 +72,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample
 def test_every_fail_point_is_tried() -> None:
     tried = [getattr(case, "values", case)[0] for case in CASES]
     assert set(tried) == set(POINTS)

@@ -31,6 +31,7 @@ def ticks_of(child: subprocess.Popen[bytes]) -> int:
     return ticks
 
 
+@pytest.mark.sample
 def test_a_process_is_stopped_and_continued(child: subprocess.Popen[bytes]) -> None:
     ticks = ticks_of(child)
     processes.send_signal(child.pid, ticks, signal.SIGSTOP)

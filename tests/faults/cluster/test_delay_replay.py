@@ -61,6 +61,7 @@ def persisted(broker: Broker) -> dict[int, int]:
     return DelayOffsetTable.from_json(file.read_bytes()).offset_table if file.exists() else {}
 
 
+@pytest.mark.sample
 async def test_what_was_delivered_since_the_last_persist_is_delivered_again(lab: Lab) -> None:
     ns = lab.namesrv()
     broker = lab.broker("failback", ns, settings=SETTINGS)

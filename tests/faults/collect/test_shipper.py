@@ -93,6 +93,7 @@ def test_nothing_is_lost_while_the_collector_is_away(tmp_path: Path) -> None:
         lab.process.dispose()
 
 
+@pytest.mark.sample
 @pytest.mark.faults
 def test_a_collector_that_is_killed_under_a_shipper_has_each_segment_once(tmp_path: Path) -> None:
     hot = tmp_path / "hot"

@@ -186,6 +186,7 @@ async def fuzz_slave(folder: Path, random: Random, count: int) -> Counter[str]:
     return outcomes
 
 
+@pytest.mark.sample
 @pytest.mark.faults
 async def test_a_broker_goes_on_serving(tmp_path: Path) -> None:
     print("\n", await fuzz_broker(tmp_path, Random(1), 2_000))

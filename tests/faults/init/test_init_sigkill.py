@@ -54,6 +54,7 @@ def test_every_kill_is_recorded_whenever_it_comes(lab: InitLab) -> None:
     assert {death["signal"] for death in lab.deaths()} == {9}
 
 
+@pytest.mark.sample
 def test_a_killed_init_takes_its_child_along(lab: InitLab) -> None:
     instants = random.Random(SEED)
     for _ in range(KILLS):

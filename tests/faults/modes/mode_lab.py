@@ -42,15 +42,9 @@ from tests.support.common.polling import SCALE as PATIENCE
 from tests.support.java.apache import Broker, Engine, NameServer
 from tests.support.java.java_lab import Lab
 
-ENGINES = [
-    pytest.param("failback", marks=pytest.mark.faults),
-    pytest.param("apache", marks=pytest.mark.java),
-]
-"""For tests that take seconds on either engine. Apache's run in the tier that has Java."""
-ENGINES_SLOW = [
-    pytest.param("failback", marks=pytest.mark.faults),
-    pytest.param("apache", marks=[pytest.mark.java, pytest.mark.soak]),
-]
+ENGINES = ["failback", "apache"]
+"""For tests that take seconds on either engine."""
+ENGINES_SLOW = ["failback", pytest.param("apache", marks=pytest.mark.soak)]
 """For tests that wait for several of Apache's real periods."""
 
 _NAMES = itertools.count(1)

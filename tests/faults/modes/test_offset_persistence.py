@@ -30,6 +30,7 @@ from tests.support.processes.child_process import ROOT, TestProcess
 GROUP = "billing"
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("lab", ENGINES, indirect=True)
 async def test_commits_since_the_last_persist_come_again(lab: ModeLab) -> None:
     master = lab.node()

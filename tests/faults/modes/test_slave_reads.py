@@ -208,6 +208,7 @@ def test_a_consumer_that_runs_through_repeats_nothing(outage: Outage) -> None:
     assert committed == end
 
 
+@pytest.mark.sample
 def test_a_slave_serves_reads_and_nothing_else(outage: Outage) -> None:
     left, _ = outage.leaving
     found = left.hook.of("pull", result="FOUND", broker_id=1)

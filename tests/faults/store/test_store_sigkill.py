@@ -44,6 +44,7 @@ while True:
 """
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("flush", ["flush", "no flush"])
 def test_a_killed_writer_loses_nothing_it_reported(tmp_path: Path, flush: str) -> None:
     rng = random.Random(7)

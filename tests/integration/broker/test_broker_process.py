@@ -101,6 +101,7 @@ def http(port: int, path: str, method: str = "GET") -> tuple[int, str]:
 # --- serving ------------------------------------------------------------------------------------
 
 
+@pytest.mark.sample
 async def test_it_registers_serves_and_is_found_by_the_route(cluster: Cluster) -> None:
     ns = cluster.name_server()
     broker = cluster.broker(ns.address)
@@ -249,6 +250,7 @@ async def test_a_synchronous_master_waits_for_its_slave(cluster: Cluster) -> Non
         assert len(await everything(client, master)) == count + 1
 
 
+@pytest.mark.sample
 async def test_a_slave_copies_metadata_and_serves_alone(cluster: Cluster) -> None:
     ns = cluster.name_server()
     master = cluster.broker(ns.address)
@@ -301,6 +303,7 @@ async def test_what_was_committed_after_the_last_persist_dies_with_the_process(
         assert await admin.query_offset(broker.address, "CG", "TopicTest", 0) == 5
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 async def test_kill_9_loses_no_acknowledged_message(cluster: Cluster, flush: str) -> None:
     broker = cluster.broker(settings={"flushDiskType": flush})

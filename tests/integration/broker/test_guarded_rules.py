@@ -55,6 +55,7 @@ async def test_the_rules_decide_what_is_left_of_an_outage(
         await outage.reaches(outage.slave, 3)
 
 
+@pytest.mark.sample
 async def test_what_was_saved_is_counted(lab: Lab) -> None:
     ns = lab.namesrv()
     port = free_port()

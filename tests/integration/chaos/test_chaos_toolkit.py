@@ -99,6 +99,7 @@ def run(tmp_path: Path) -> Run:
     return run_it
 
 
+@pytest.mark.sample
 def test_a_failed_action_alone_stops_nothing(run: Run) -> None:
     assert run("fail") == ["completed", False, ["next", "rollback"]]
 

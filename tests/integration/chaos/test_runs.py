@@ -67,6 +67,7 @@ def test_a_consumer_that_stays_re_consumes_nothing(cluster: LocalCluster, tmp_pa
     )
 
 
+@pytest.mark.sample
 def test_a_handover_re_consumes_exactly_what_the_master_never_heard_of(
     cluster: LocalCluster, tmp_path: Path
 ) -> None:

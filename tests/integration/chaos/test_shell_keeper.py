@@ -58,6 +58,7 @@ def ticks_of(process: subprocess.Popen[bytes]) -> int:
     return found
 
 
+@pytest.mark.sample
 def test_the_process_that_is_meant_is_killed(
     interpreter: list[str], broker: subprocess.Popen[bytes]
 ) -> None:

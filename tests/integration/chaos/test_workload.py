@@ -99,6 +99,7 @@ def workload(
     workload.close()
 
 
+@pytest.mark.sample
 def test_what_is_sent_is_logged_and_carries_its_identity(workload: Workload) -> None:
     out = workload.produce(200, "--queues", "4")
     sent = workload.rows("produce")

@@ -99,6 +99,7 @@ def master(tmp_path: Path) -> Iterator[Checker]:
         yield Checker(tmp_path, cluster.namesrv_addr)
 
 
+@pytest.mark.sample
 def test_the_beginning_of_the_masters_log_is_verified(master: Checker, tmp_path: Path) -> None:
     write_log(tmp_path / "slave", range(80))
     code, verdict = master.run()

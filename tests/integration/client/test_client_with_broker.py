@@ -112,6 +112,7 @@ async def test_what_is_sent_is_consumed_once_and_committed(cluster: ClusterProce
     assert sum((await stored_offsets(cluster)).values()) == 211
 
 
+@pytest.mark.sample
 async def test_two_members_share_and_the_second_takes_over(cluster: ClusterProcesses) -> None:
     await create_topic(cluster)
     first, second = Handled(), Handled()
@@ -140,6 +141,7 @@ def _of_topic(member: PushConsumer) -> set[MessageQueue]:
     return {queue for queue in member.held_queues if queue.topic == TOPIC}
 
 
+@pytest.mark.sample
 async def test_one_member_goes_on_from_memory_over_a_broker_killed_and_restarted(
     cluster: ClusterProcesses, tmp_path: Path
 ) -> None:

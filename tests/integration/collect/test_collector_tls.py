@@ -41,6 +41,7 @@ def client_of(lab: CollectorLab, trusted: Path | None = None) -> CollectorClient
     )
 
 
+@pytest.mark.sample
 def test_segments_travel_over_tls_to_who_trusts_the_certificate(
     certificate: tuple[Path, Path], tmp_path: Path
 ) -> None:

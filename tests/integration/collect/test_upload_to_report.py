@@ -61,6 +61,7 @@ def ship(hot: Path, lab: CollectorLab) -> None:
     client.close()
 
 
+@pytest.mark.sample
 def test_the_report_is_the_same_and_a_contradiction_makes_it_inconclusive(tmp_path: Path) -> None:
     write_run(tmp_path / "hot")
     shutil.copytree(tmp_path / "hot", tmp_path / "copy")

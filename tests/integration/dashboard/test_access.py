@@ -41,6 +41,7 @@ def csrf_of(lab: DashboardLab, cookie: dict[str, str]) -> str:
     return found[1]
 
 
+@pytest.mark.sample
 def test_a_session_begins_with_a_token_and_ends_with_it(lab: DashboardLab) -> None:
     refused = log_in(lab, "nonsense")
     assert (refused.status, "set-cookie" in refused.headers) == (401, False)

@@ -100,6 +100,7 @@ def test_a_name_server_that_is_not_there_is_said_once(silent: Exporter) -> None:
     assert silent.process.stop() == 0
 
 
+@pytest.mark.sample
 def test_a_broker_is_up_until_it_is_killed(tmp_path: Path) -> None:
     namesrv = NameServer("failback", tmp_path / "namesrv")
     broker = Broker("failback", tmp_path / "broker", namesrv.address)

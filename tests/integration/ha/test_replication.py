@@ -104,6 +104,7 @@ def pair(tmp_path: Path) -> Iterator[tuple[MessageStore, MessageStore]]:
         yield master, slave
 
 
+@pytest.mark.sample
 async def test_a_slave_that_was_there_from_the_start_has_every_byte(tmp_path: Path) -> None:
     with pair(tmp_path) as (master, slave):
         async with running(master, HA) as source, running(slave, slave_of(source, HA)):

@@ -89,6 +89,7 @@ def answers(data: bytes) -> list[RemotingCommand]:
     return [RemotingCommand.from_frame(frame) for frame in iter(reader.next_frame, None)]
 
 
+@pytest.mark.sample
 async def test_one_read_of_64_sends_is_one_write_to_the_log_and_one_to_the_socket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

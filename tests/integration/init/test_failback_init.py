@@ -83,6 +83,7 @@ def test_the_child_has_default_signals_and_a_group_of_its_own(lab: InitLab) -> N
     assert fields["NSpgid"] == fields["Pid"]
 
 
+@pytest.mark.sample
 def test_kill_signals_the_child_and_says_when(lab: InitLab) -> None:
     process = lab.start(*SLEEP)
     child = lab.child()

@@ -73,6 +73,7 @@ async def test_a_failing_init_container_is_repeated_and_named(tmp_path: Path) ->
         assert seen.deaths == []
 
 
+@pytest.mark.sample
 async def test_a_death_leaves_its_wait_status_and_the_pod_restarts(
     tmp_path: Path,
 ) -> None:

@@ -98,6 +98,7 @@ def member(root: Path, ordinal: int) -> dict[str, Any]:
     return members(call(Root(root), "view"))[ordinal]
 
 
+@pytest.mark.sample
 def test_a_pair_comes_up_serves_its_topic_and_goes_without_a_trace(root: Path) -> None:
     view = up(root)
     master, slave = members(view)

@@ -228,6 +228,7 @@ async def test_sigterm_stops_in_order_and_key_values_are_there_again(
         assert await admin.kv_list(namesrv.addr, "ns") == {"k": "v"}
 
 
+@pytest.mark.sample
 async def test_a_killed_name_server_has_its_key_values_and_learns_its_routes_anew(
     namesrv: NamesrvProcess,
 ) -> None:

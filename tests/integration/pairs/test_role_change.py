@@ -50,6 +50,7 @@ def in_file(broker: Broker, name: str) -> str:
     return path.read_text() if path.exists() else ""
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize("rules", ["compat", "guarded"])
 async def test_a_slave_becomes_the_master_with_all_it_copied(lab: Lab, rules: str) -> None:
     ns = lab.namesrv()

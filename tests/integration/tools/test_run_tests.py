@@ -1,22 +1,24 @@
-"""The second try of a test tier, with real pytest runs over folders of their own."""
+"""The runner of the tiers: what it selects, and its second try, with real runs of pytest."""
 
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-pytestmark = pytest.mark.integration
-
+TESTS = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "pytest", "tests", "-q"]
 PASSES = "def test_steady():\n    pass\n"
 UNSTEADY = """
 import pathlib
+import pytest
 
-def test_unsteady():
+@pytest.mark.parametrize("which", ["a/b.c"])
+def test_unsteady(which):
     mark = pathlib.Path(__file__).with_name("seen")
     before = mark.exists()
     mark.touch()
@@ -46,22 +48,30 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_what_passes_is_not_run_again(runner: ModuleType, folder: Path) -> None:
-    assert runner.run_with_second_try("kube", COMMAND, folder) == (True, [])
+    result = runner.run_with_second_try("kube", COMMAND, folder)
+    assert (result.passed, result.unsteady) == (True, {})
 
 
-def test_what_fails_once_is_named(
+@pytest.mark.sample
+def test_what_fails_once_is_named_with_its_failure(
     runner: ModuleType, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "tests" / "test_unsteady.py").write_text(UNSTEADY)
-    named = ["tests/test_unsteady.py::test_unsteady"]
-    assert runner.run_with_second_try("kube", COMMAND, folder) == (True, named)
+    named = "tests/test_unsteady.py::test_unsteady[a/b.c]"
+    result = runner.run_with_second_try("kube", COMMAND, folder)
+    assert result.passed
+    assert list(result.unsteady) == [named]
     assert "1 failed, 1 passed" in (printed := capfd.readouterr().out)
     assert "kube, once more" in printed
+    lines = runner.table({"kube": result}).splitlines()
+    assert lines[0].split()[:2] == ["kube", "passed"]
+    assert lines[1] == f"UNSTEADY: kube: {named} passed when it ran again; first failure:"
+    assert any("assert before" in line for line in lines[2:])
 
 
 def test_what_fails_twice_has_failed(runner: ModuleType, folder: Path) -> None:
     (folder / "tests" / "test_wrong.py").write_text("def test_wrong():\n    assert False\n")
-    assert runner.run_with_second_try("kube", COMMAND, folder) == (False, [])
+    assert not runner.run_with_second_try("kube", COMMAND, folder).passed
 
 
 def test_many_failures_are_not_tried_again(runner: ModuleType, folder: Path) -> None:
@@ -69,10 +79,60 @@ def test_many_failures_are_not_tried_again(runner: ModuleType, folder: Path) -> 
         (folder / "tests" / f"test_{number}.py").write_text(
             UNSTEADY.replace('"seen"', f'"seen-{number}"')
         )
-    assert runner.run_with_second_try("kube", COMMAND, folder) == (False, [])
+    assert not runner.run_with_second_try("kube", COMMAND, folder).passed
 
 
 def test_a_run_that_collects_nothing_has_failed(runner: ModuleType, folder: Path) -> None:
     (folder / "tests" / "test_broken.py").write_text("import nothing_of_this_name\n")
     (folder / "tests" / "test_steady.py").unlink()
-    assert runner.run_with_second_try("kube", COMMAND, folder) == (False, [])
+    assert not runner.run_with_second_try("kube", COMMAND, folder).passed
+
+
+def test_the_sample_and_the_rest_are_all(runner: ModuleType) -> None:
+    """Of one tier, collected for real; the expressions are the same for every tier."""
+    found = {part: collected(runner.pytest("images", part)) for part in runner.PARTS}
+    assert found["sample"] & found["rest"] == set()
+    assert found["sample"] | found["rest"] == found["all"]
+    assert found["sample"]
+    assert found["rest"]
+
+
+def test_every_tier_runs_wholly_in_the_two_halves(runner: ModuleType) -> None:
+    for name in runner.TIERS:
+        halves = {
+            runner.part_of(name, part)
+            for part in ("sample", "rest")
+            if name in runner.tiers_of(part) or (name, part) == ("kube", "sample")
+        }
+        assert "all" in halves or halves == {"sample", "rest"}, name
+
+
+def test_every_folder_with_tests_is_a_tier(runner: ModuleType) -> None:
+    folders = {path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")}
+    assert folders == set(runner.TIERS)
+
+
+def test_the_server_is_not_selected_where_it_is_not_built(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner.setup_kube, "is_ready", lambda: False)
+    assert set(runner.tiers_of("all")) - set(runner.tiers_of("sample")) == {"kube"}
+
+
+def test_arguments_go_to_pytest_and_a_path_takes_the_folders_place(runner: ModuleType) -> None:
+    assert "tests/kube" in runner.pytest("kube", "all", ["-k", "crds"])
+    command = runner.pytest("kube", "all", ["tests/kube/test_crds.py"])
+    assert "tests/kube" not in command
+    assert command[-1] == "tests/kube/test_crds.py"
+
+
+def test_pure_modules_exist(runner: ModuleType) -> None:
+    assert [path for path in runner.PURE if not (TESTS.parent / path).exists()] == []
+
+
+def collected(command: list[str]) -> set[str]:
+    """Return the names of the tests that a command selects."""
+    done = subprocess.run(
+        [*command, "--collect-only"], cwd=TESTS.parent, capture_output=True, text=True, check=True
+    )
+    return {line for line in done.stdout.splitlines() if "::" in line}

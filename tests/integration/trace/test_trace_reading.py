@@ -172,6 +172,7 @@ async def test_only_traces_of_the_time_that_was_asked_for(lab: Lab, tmp_path: Pa
         assert (await ingest(there.request(tmp_path / "run", span=span))).deliveries == 4
 
 
+@pytest.mark.sample
 async def test_a_slave_is_read_while_the_master_is_dead(lab: Lab, tmp_path: Path) -> None:
     async with traced(lab) as there:
         for number in range(12):
