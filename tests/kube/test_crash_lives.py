@@ -7,10 +7,9 @@ disturbs; then their ends are compared.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 
 import pytest
 
@@ -87,11 +86,9 @@ def namespace_behind_proxy(
 
 
 @contextmanager
-def undisturbed(
-    control_plane: ControlPlane, wait_scale: float = WAIT_SCALE, scripts: Scripts = SCRIPTS
-) -> Iterator[Lived]:
+def undisturbed(control_plane: ControlPlane, wait_scale: float = WAIT_SCALE) -> Iterator[Lived]:
     """Prepare a life that nobody disturbs."""
-    with misbehaving(control_plane, scripts, wait_scale) as lived:
+    with misbehaving(control_plane, SCRIPTS, wait_scale) as lived:
         yield lived
 
 
@@ -112,17 +109,9 @@ def misbehaving(
         )
         try:
             running.start()
-            life = Life(namespace, scripts, unattended=partial(without_operator, running))
-            yield Lived(life, proxy, running)
+            yield Lived(Life(namespace, scripts), proxy, running)
         finally:
             running.process.dispose()
-
-
-def without_operator(running: OperatorProcess, work: Callable[[], object]) -> None:
-    """Do something after the operator has ended and before it begins again."""
-    running.process.stop()
-    work()
-    running.start()
 
 
 @contextmanager
@@ -133,19 +122,16 @@ def killed(
     share: float,
     most: int,
     wait_scale: float = WAIT_SCALE,
-    scripts: Scripts = SCRIPTS,
-    pairs: Sequence[str] = PAIRS,
 ) -> Iterator[tuple[Lived, OperatorKiller, MastersWatch]]:
     """Prepare a life whose operator is killed, with the masters of pairs watched."""
     with namespace_behind_proxy(control_plane) as (namespace, proxy):
-        life = Life(namespace, scripts)
+        life = Life(namespace)
         killer = OperatorKiller(life, proxy, seed=seed, share=share, most=most)
-        life.unattended = killer.reinstall
         identity = operator_identity(namespace, server=proxy.url)
         victim = killer.operator(namespace, identity, wait_scale)
         try:
             victim.start()
-            with MastersWatch(namespace.name, pairs) as masters:
+            with MastersWatch(namespace.name, PAIRS) as masters:
                 yield Lived(life, proxy, disturb=killer.revive), killer, masters
         finally:
             killer.close()

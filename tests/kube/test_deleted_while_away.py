@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from failback.operator.kubernetes.helm_hooks import FINALIZER
+from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import OperatorProcess, is_true, operator_identity
@@ -13,6 +15,34 @@ from tests.support.operator.resources import resource
 pytestmark = pytest.mark.kube
 
 CLUSTER = {"clusterRef": {"name": "orders"}}
+
+
+async def test_finalizers_that_an_uninstall_took_are_put_back(
+    namespace: Namespace, node: NodeProcess
+) -> None:
+    running = OperatorProcess(namespace, operator_identity(namespace), **QUICK)
+    pair = QuickPair(namespace)
+    things = (("Topic", "kept"), ("SubscriptionGroup", "kept"))
+    try:
+        running.start()
+        pair.create()
+        pair.wait_settled()
+        for kind, name in things:
+            pair.api.create(resource(kind, name, **CLUSTER))
+            pair.api.wait(kind, name, _has_finalizer)
+        running.process.kill()
+        for kind, name in things:
+            pair.api.patch(kind, name, {"metadata": {"finalizers": []}})
+            assert not _has_finalizer(pair.api.get(kind, name))
+        running.start()
+        for kind, name in things:
+            pair.api.wait(kind, name, _has_finalizer, seconds=120)
+    finally:
+        running.process.dispose()
+
+
+def _has_finalizer(item: Object) -> bool:
+    return FINALIZER in item["metadata"].get("finalizers", ())
 
 
 async def test_what_was_deleted_meanwhile_is_ended(namespace: Namespace, node: NodeProcess) -> None:

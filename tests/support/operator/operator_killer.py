@@ -8,7 +8,6 @@ import socket
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.support.kube_lab.namespaces import Identity, Namespace
@@ -95,14 +94,6 @@ class OperatorKiller:
             assert self._dead, self._victim.process.errors()[-4000:]
             self._dead = False
             self._victim.start()
-
-    def reinstall(self, meanwhile: Callable[[], object]) -> None:
-        """Do something while no operator runs; :meth:`revive` starts the next one."""
-        with self._lock:
-            assert self._victim is not None
-            self._victim.process.dispose()
-            self._dead = True
-            meanwhile()
 
     def close(self) -> None:
         """Kill nobody any more."""

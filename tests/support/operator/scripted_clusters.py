@@ -14,7 +14,6 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -53,12 +52,6 @@ class Change:
     name: str
     make: Callable[[Namespace, str], object]
     is_done: Callable[[Namespace, str], bool] = lambda namespace, cluster: True
-    is_settled: Callable[[Namespace, str], bool] | None = None
-    """In the place of :func:`is_settled`."""
-    look: Callable[[Namespace, str], dict[str, Any]] | None = None
-    """In the place of :func:`snapshot`."""
-    unattended: bool = False
-    """It is made while no operator runs."""
 
 
 def cluster_manifest(name: str, **spec: Any) -> Object:
@@ -173,8 +166,6 @@ class Life:
     clusters_of: dict[str, str] = field(default_factory=dict)
     """Address of a pod → its cluster."""
     seconds: dict[tuple[str, str], float] = field(default_factory=dict)
-    unattended: Callable[[Callable[[], object]], object] = lambda work: work()
-    """Does something while no operator runs."""
 
     def __post_init__(self) -> None:
         self._progress = {cluster: _Progress() for cluster in self.scripts}
@@ -225,12 +216,11 @@ class Life:
 
     def _look(self, cluster: str, progress: _Progress) -> None:
         change = self.scripts[cluster][progress.at]
-        settled, look = change.is_settled or is_settled, change.look or snapshot
-        if not (settled(self.namespace, cluster) and change.is_done(self.namespace, cluster)):
+        if not (is_settled(self.namespace, cluster) and change.is_done(self.namespace, cluster)):
             progress.candidate = None
             return
         try:
-            found = look(self.namespace, cluster)
+            found = snapshot(self.namespace, cluster)
         except Unsettled:
             progress.candidate = None
             return
@@ -248,12 +238,7 @@ class Life:
         progress.candidate = None
         if progress.at == len(self.scripts[cluster]):
             return
-        change = self.scripts[cluster][progress.at]
-        make = partial(change.make, self.namespace, cluster)
-        if change.unattended:
-            self.unattended(make)
-        else:
-            make()
+        self.scripts[cluster][progress.at].make(self.namespace, cluster)
 
 
 # --- what there is ------------------------------------------------------------------------------

@@ -51,15 +51,21 @@ def test_one_job_after_the_other_and_the_results_of_all() -> None:
     assert [reason for reason, _ in world.events] == ["ExperimentStarted", "ExperimentFinished"]
 
 
-def test_an_operator_that_dies_after_every_write_gets_to_the_job() -> None:
+@pytest.mark.parametrize("writes_per_life", [1, 2])
+def test_an_operator_that_dies_again_and_again_gets_to_the_end(writes_per_life: int) -> None:
     world = World(experiment())
-    world.writes_per_life = 1
+    world.writes_per_life = writes_per_life
     world.run()
     assert world.applied == [
         ("PersistentVolumeClaim", "failback-runs"),
         ("ConfigMap", "fbx-kill"),
-        ("Job", "fbx-kill-stay-0"),
+        ("Job", STAY),
     ]
+    for job in (STAY, HANDOVER):
+        world.end(job, summary())
+        world.run()
+    assert world.status["phase"] == "Completed"
+    assert [name for kind, name in world.applied if kind == "Job"] == [STAY, HANDOVER]
 
 
 def test_settings_that_somebody_changed_are_put_right_before_a_job() -> None:

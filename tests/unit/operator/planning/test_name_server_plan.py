@@ -170,3 +170,65 @@ def test_a_broken_rule_is_told_once() -> None:
     assert reason(found) == "InvalidSpec"
     assert len(found.events) == 1
     assert plan(wanted, dict(found.status), observed(2)).events == ()
+
+
+class Life:
+    """One NameServer and its objects; pods follow the StatefulSet and are ready ten seconds later.
+
+    An operator may end after so many of its writes in one pass: the actions, then the status.
+    """
+
+    def __init__(self, replicas: int) -> None:
+        self.now = NOW
+        self.status = settled(replicas)
+        self.standing = replicas
+        self.born = dict.fromkeys(range(replicas), NOW - 3600)
+        self.writes = 0
+
+    def look(self) -> ObservedNameServer:
+        """Return what is seen now; a pod answers once it is ready."""
+        ready = {index: self.now - born >= 10 for index, born in self.born.items()}
+        pods = {index: Pod(f"main-ns-{index}", f"u-{index}", ready=ready[index]) for index in ready}
+        names = addresses(name_server(self.standing), CONTEXT)
+        answers = {address: ready.get(index, False) for index, address in enumerate(names)}
+        return observed(self.standing, pods=pods, answers=answers)
+
+    def live(self, replicas: int, dies_after: int | None = None) -> None:
+        """Make passes until nothing moves; the operator ends once, after a number of writes."""
+        rest = 0
+        while rest < 4:
+            found = plan(name_server(replicas), self.status, self.look(), self.now)
+            moved = bool(found.actions) or dict(found.status) != self.status
+            for number in replicas_applied(found):
+                self.write()
+                self.standing = number
+                self.born = {i: self.born.get(i, self.now) for i in range(number)}
+                if self.writes == dies_after:
+                    break
+            else:
+                if moved:
+                    self.write()
+                    self.status = dict(found.status)
+            self.check()
+            rest = 0 if moved else rest + 1
+            self.now += SHRINK_SECONDS / 3
+
+    def write(self) -> None:
+        self.writes += 1
+
+    def check(self) -> None:
+        """No address is announced whose pod is gone."""
+        assert len(self.status["addresses"]) <= len(self.born)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 1), (2, 3), (3, 1)])
+def test_an_operator_that_dies_after_any_write_ends_the_same(before: int, after: int) -> None:
+    undisturbed = Life(before)
+    undisturbed.live(after)
+    assert undisturbed.standing == len(undisturbed.status["addresses"]) == after
+    assert undisturbed.writes >= 2
+    for write in range(1, undisturbed.writes + 1):
+        life = Life(before)
+        life.live(after, dies_after=write)
+        assert life.standing == after
+        assert life.status["addresses"] == undisturbed.status["addresses"]

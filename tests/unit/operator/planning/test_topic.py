@@ -391,6 +391,11 @@ def test_name_servers_are_told_even_if_masters_have_forgotten_it_already() -> No
     assert found.actions == (DeleteTopic("PAID", (), NAME_SERVERS, "orders"),)
 
 
+def test_an_ordered_topic_that_masters_have_forgotten_leaves_no_order_behind() -> None:
+    found = plan(deleted(deletionPolicy="Delete", order=True), pair_with({}), deleting=True)
+    assert [type(each) for each in found.actions] == [DeleteTopic, PutKv]
+
+
 def test_deletion_waits_a_minute_for_a_master_and_then_gives_up() -> None:
     observed = seen(member(0, 0, master=True, answers=False))
     going = deleted(deletionPolicy="Delete")

@@ -18,6 +18,7 @@ from tests.support.operator.planning_world import World
 pytestmark = pytest.mark.unit
 
 TOPIC = {"topicName": "ORDER_PAID", "perm": 6}
+IMAGE = {"type": "failback", "image": "failback/broker:another"}
 
 
 def _roll(world: World) -> None:
@@ -60,6 +61,7 @@ def _drift(world: World) -> None:
 
 SCENARIOS: dict[str, tuple[dict[str, Any], Callable[[World], None]]] = {
     "roll": ({}, _roll),
+    "image": ({}, lambda world: world.edit(engine=IMAGE)),
     "live": ({}, _live),
     "up": ({}, _up),
     "down": ({"pairs": 2}, _down),
