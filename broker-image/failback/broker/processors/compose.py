@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
 
 from failback.broker.clients.client_calls import ClientCalls
+from failback.broker.clients.client_manager import ConsumerManager, ProducerManager
+from failback.broker.cluster.registration import Registration
 from failback.broker.config.config import BrokerConfig
+from failback.broker.config.identity import BrokerIdentity
+from failback.broker.filters.consumer_filters import ConsumerFilterManager
+from failback.broker.ha.service import HaService
 from failback.broker.messaging.topic_admission import TopicAdmission
 from failback.broker.messaging.transactions.check import TransactionCheck
 from failback.broker.messaging.transactions.half_messages import HalfMessages
-from failback.broker.metadata.topics import system_topic_names
+from failback.broker.metadata.delay_offsets import DelayOffsets
+from failback.broker.metadata.groups import SubscriptionGroupManager
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.topics import TopicConfigManager
+from failback.broker.monitoring.health_endpoints import BrokerPhase
+from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.monitoring.stats_counts import stats_counts
 from failback.broker.monitoring.stats_items import StatsItems
-from failback.broker.processors.administration import access
+from failback.broker.processors.administration.access import AccessProcessor
 from failback.broker.processors.administration.admin import AdminProcessor
 from failback.broker.processors.administration.cleaning import CleaningProcessor
 from failback.broker.processors.administration.inspection import InspectionProcessor
@@ -26,197 +37,117 @@ from failback.broker.processors.consumers.consumption import ConsumptionProcesso
 from failback.broker.processors.consumers.group_offsets import GroupOffsetProcessor
 from failback.broker.processors.consumers.locks import LockProcessor
 from failback.broker.processors.consumers.offsets import OffsetProcessor
+from failback.broker.processors.consumers.progress import GroupProgress
 from failback.broker.processors.consumers.queue_locks import LOCK_LIVE_MS, QueueLocks
 from failback.broker.processors.pulling.pull import PullProcessor
+from failback.broker.processors.registry import Handled, handled_by, register
 from failback.broker.processors.sending.durability import DurabilityGate
 from failback.broker.processors.sending.end_transaction import EndTransactionProcessor
 from failback.broker.processors.sending.reply import ReplyProcessor
 from failback.broker.processors.sending.send import SendProcessor
 from failback.broker.processors.sending.send_back import SendBackProcessor
+from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.server import RemotingServer
+from failback.broker.store.message_store import MessageStore
 
-if TYPE_CHECKING:
-    from failback.broker.cluster.registration import Registration
-    from failback.broker.config.identity import BrokerIdentity
-    from failback.broker.filters.consumer_filters import ConsumerFilterManager
-    from failback.broker.ha.service import HaService
-    from failback.broker.metadata.delay_offsets import DelayOffsets
-    from failback.broker.metadata.groups import SubscriptionGroupManager
-    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
-    from failback.broker.metadata.topics import TopicConfigManager
-    from failback.broker.monitoring.health_endpoints import BrokerPhase
-    from failback.broker.monitoring.statistics import BrokerStatistics
-    from failback.broker.remoting.server import RemotingServer
-    from failback.broker.store.message_store import MessageStore
+_Part = TypeVar("_Part")
+
+OTHER_PROCESSORS: Final[tuple[type, ...]] = (
+    AccessProcessor,
+    AdminProcessor,
+    CleaningProcessor,
+    ClientRequestProcessor,
+    ConsumptionProcessor,
+    EndTransactionProcessor,
+    GroupOffsetProcessor,
+    InspectionProcessor,
+    LockProcessor,
+    OffsetProcessor,
+    QueryProcessor,
+    QueueMetaProcessor,
+    ReplyProcessor,
+    SendBackProcessor,
+)
+PROCESSORS: Final = (SendProcessor, PullProcessor, ClientProcessor, *OTHER_PROCESSORS)
 
 
-@dataclass(frozen=True)
-class Tables:
-    """A broker's metadata."""
+def handled_codes() -> Iterator[tuple[type, Handled]]:
+    """Yield every request code that a broker answers, with its processor."""
+    for processor in PROCESSORS:
+        for handled in handled_by(processor):
+            yield processor, handled
 
+
+@dataclass(kw_only=True)
+class Parts:
+    """What a broker is made of: an argument of a processor gets the part of the same name."""
+
+    config: BrokerConfig
+    identity: BrokerIdentity
+    server: RemotingServer
+    store: MessageStore
+    ha: HaService
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     delay_offsets: DelayOffsets
     filters: ConsumerFilterManager
+    statistics: BrokerStatistics
+    phase: BrokerPhase
+    registrar: Registration
+    on_config_change: Callable[[set[str]], None]
+    runtime_table: Callable[[], dict[str, str]]
+    clock: Callable[[], float]
+    clock_ms: Callable[[], int]
 
+    # What several processors share is built once, from the parts above.
+    clients: ClientProcessor = field(init=False)
+    consumers: ConsumerManager[BrokerConnection] = field(init=False)
+    producers: ProducerManager[BrokerConnection] = field(init=False)
+    calls: ClientCalls = field(init=False)
+    admission: TopicAdmission = field(init=False)
+    gate: DurabilityGate = field(init=False)
+    halves: HalfMessages = field(init=False)
+    transaction_check: TransactionCheck = field(init=False)
+    stats_items: StatsItems = field(init=False)
+    locks: QueueLocks = field(init=False)
+    progress: GroupProgress = field(init=False)
+    commit: Callable[[], None] = field(init=False)
 
-class Processors:
-    """All processors, registered with the server, and what they share."""
-
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        identity: BrokerIdentity,
-        server: RemotingServer,
-        store: MessageStore,
-        ha: HaService,
-        tables: Tables,
-        statistics: BrokerStatistics,
-        phase: BrokerPhase,
-        registrar: Registration,
-        on_config_change: Callable[[set[str]], None],
-        runtime_info: Callable[[], dict[str, str]],
-        clock: Callable[[], float],
-        clock_ms: Callable[[], int],
-    ) -> None:
-        topics, groups, offsets = tables.topics, tables.groups, tables.offsets
-        self.clients = ClientProcessor(
-            config=config,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            filters=tables.filters,
-            clock_ms=clock_ms,
-        )
-        consumers, producers = self.clients.consumers, self.clients.producers
+    def __post_init__(self) -> None:
+        self.clients = self.build(ClientProcessor)
+        self.consumers, self.producers = self.clients.consumers, self.clients.producers
         self.calls = ClientCalls()
-        server.on_response = self.calls.answered
-        self.admission = TopicAdmission(
-            config=config, topics=topics, groups=groups, clock_ms=clock_ms
+        self.admission = self.build(TopicAdmission)
+        self.gate = self.build(DurabilityGate)
+        self.halves = HalfMessages(
+            self.store,
+            self.topics,
+            store_host=self.identity.store_host,
+            clock_ms=self.clock_ms,
+            on_append=self.server.note_append,
         )
-        self.gate = DurabilityGate(config=config, store=store, ha=ha, clock=clock)
-        halves = HalfMessages(
-            store,
-            topics,
-            store_host=identity.store_host,
-            clock_ms=clock_ms,
-            on_append=server.note_append,
-        )
-        self.send = SendProcessor(
-            config=config,
-            identity=identity,
-            server=server,
-            store=store,
-            admission=self.admission,
-            gate=self.gate,
-            statistics=statistics,
-            phase=phase,
-            halves=halves,
-        )
-        EndTransactionProcessor(identity=identity, halves=halves).register(server)
-        self.transaction_check = TransactionCheck(
-            config=config,
-            store=store,
-            offsets=offsets,
-            producers=producers,
-            halves=halves,
-            commit=server.commit_now,
-            clock_ms=clock_ms,
-        )
-        self.pull = PullProcessor(
-            config=config,
-            identity=identity,
-            server=server,
-            store=store,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            consumers=consumers,
-            statistics=statistics,
-            clock=clock,
-            clock_ms=clock_ms,
-        )
-        admin = AdminProcessor(
-            config=config,
-            identity=identity,
-            store=store,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            registrar=registrar,
-            on_config_change=on_config_change,
-            clock_ms=clock_ms,
-        )
+        self.commit = self.server.commit_now
+        self.transaction_check = self.build(TransactionCheck)
         self.stats_items = StatsItems(
-            lambda: stats_counts(identity.cluster_name, self.admission, statistics), clock_ms
+            lambda: stats_counts(self.identity.cluster_name, self.admission, self.statistics),
+            self.clock_ms,
         )
-        self.send.register(server)
-        self.pull.register(server)
-        self.clients.register(server)
-        admin.register(server)
-        OffsetProcessor(
-            identity=identity,
-            store=store,
-            topics=topics,
-            offsets=offsets,
-            delay_offsets=tables.delay_offsets,
-            consumers=consumers,
-        ).register(server)
-        QueueMetaProcessor(store).register(server)
-        QueryProcessor(config=config, store=store).register(server)
-        LockProcessor(QueueLocks(config.time_scale.ms(LOCK_LIVE_MS)), clock_ms).register(server)
-        InspectionProcessor(
-            identity=identity,
-            store=store,
-            topics=topics,
-            offsets=offsets,
-            consumers=consumers,
-            producers=producers,
-            statistics=statistics,
-            stats_items=self.stats_items,
-            runtime_info=runtime_info,
-            system_topics=lambda: system_topic_names(config),
-        ).register(server)
-        SendBackProcessor(
-            config=config,
-            server=server,
-            store=store,
-            topics=topics,
-            groups=groups,
-            statistics=statistics,
-        ).register(server)
-        ConsumptionProcessor(
-            identity=identity,
-            store=store,
-            topics=topics,
-            groups=groups,
-            offsets=offsets,
-            consumers=consumers,
-            filters=tables.filters,
-            statistics=statistics,
-            clock_ms=clock_ms,
-        ).register(server)
-        GroupOffsetProcessor(
-            store=store, topics=topics, offsets=offsets, consumers=consumers
-        ).register(server)
-        ClientRequestProcessor(
-            identity=identity,
-            store=store,
-            consumers=consumers,
-            calls=self.calls,
-            scale=config.time_scale,
-        ).register(server)
-        CleaningProcessor(config=config, store=store, topics=topics).register(server)
-        ReplyProcessor(
-            config=config,
-            identity=identity,
-            server=server,
-            store=store,
-            admission=self.admission,
-            producers=producers,
-            calls=self.calls,
-            statistics=statistics,
-            clock_ms=clock_ms,
-        ).register(server)
-        access.register(server)
+        self.locks = QueueLocks(self.config.time_scale.ms(LOCK_LIVE_MS))
+        self.progress = self.build(GroupProgress)
+
+    def build(self, part: type[_Part]) -> _Part:
+        """Make a part of those that the arguments of its constructor name."""
+        return part(**{name: getattr(self, name) for name in inspect.signature(part).parameters})
+
+
+def register_processors(parts: Parts) -> tuple[SendProcessor, PullProcessor]:
+    """Build every processor and register it with the server; return those of the hot path."""
+    server = parts.server
+    server.on_response = parts.calls.answered
+    send, pull = parts.build(SendProcessor), parts.build(PullProcessor)
+    send.register_hot_path(server)
+    pull.register_hot_path(server)
+    for each in (send, pull, parts.clients, *map(parts.build, OTHER_PROCESSORS)):
+        register(server, each)
+    return send, pull

@@ -40,7 +40,7 @@ from failback.broker.monitoring.metrics import BrokerCollector, render
 from failback.broker.monitoring.runtime_info import RuntimeSources, runtime_info
 from failback.broker.monitoring.statistics import GROUP_SAMPLE_MS, SAMPLE_MS, BrokerStatistics
 from failback.broker.monitoring.stats_items import PERIOD_MS as STATS_PERIOD_MS
-from failback.broker.processors.compose import Processors, Tables
+from failback.broker.processors.compose import Parts, register_processors
 from failback.broker.processors.consumers.client import SCAN_PERIOD_MS
 from failback.broker.processors.pulling.pull import HOLD_PASS_MS
 from failback.broker.remoting.connection import BrokerConnection
@@ -139,26 +139,29 @@ class BrokerController:
 
     def _compose_processors(self, clock: Callable[[], float]) -> None:
         config, identity, server, store = self.config, self.identity, self.server, self.store
-        processors = Processors(
+        parts = Parts(
             config=config,
             identity=identity,
             server=server,
             store=store,
             ha=self.ha,
-            tables=Tables(self.topics, self.groups, self.offsets, self.delay_offsets, self.filters),
+            topics=self.topics,
+            groups=self.groups,
+            offsets=self.offsets,
+            delay_offsets=self.delay_offsets,
+            filters=self.filters,
             statistics=self.statistics,
             phase=self.phase,
             registrar=self.registration,
             on_config_change=self._config_changed,
-            runtime_info=self._runtime_info,
+            runtime_table=self._runtime_info,
             clock=clock,
             clock_ms=wall_ms,
         )
-        self.clients, self.gate = processors.clients, processors.gate
-        self.admission, self.calls = processors.admission, processors.calls
-        self.stats_items = processors.stats_items
-        self.send, self.pull = processors.send, processors.pull
-        self.transaction_check = processors.transaction_check
+        self.clients, self.gate = parts.clients, parts.gate
+        self.admission, self.calls = parts.admission, parts.calls
+        self.stats_items, self.transaction_check = parts.stats_items, parts.transaction_check
+        self.send, self.pull = register_processors(parts)
         collector = BrokerCollector(
             config=config,
             identity=identity,

@@ -8,14 +8,13 @@ Source: AdminBrokerProcessor, apache/rocketmq 4.9.8.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.server import Answer
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
-
-if TYPE_CHECKING:
-    from failback.broker.remoting.server import RemotingServer
 
 REMARK: Final = "this broker does not authenticate requests: it has no access control to change"
 _CODES: Final = {
@@ -28,10 +27,12 @@ _CODES: Final = {
 }
 
 
-def register(server: RemotingServer) -> None:
-    for code in _CODES:
-        server.handle(code, refuse)
+class AccessProcessor:
+    """Refuses."""
 
-
-def refuse(_connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
-    return request.response(_CODES[RequestCode(request.code)], REMARK)
+    @handles(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG)
+    @handles(RequestCode.DELETE_ACL_CONFIG)
+    @handles(RequestCode.GET_BROKER_CLUSTER_ACL_INFO)
+    @handles(RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG)
+    def refuse(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
+        return request.response(_CODES[RequestCode(request.code)], REMARK)

@@ -7,16 +7,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import javaproperties
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.identity import BrokerIdentity
 from failback.broker.messaging.send_rules import SendRefused, check_topic_name
+from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.json_config import persist_json_config
-from failback.broker.metadata.topics import system_topic_names
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.topics import TopicConfigManager, system_topic_names
+from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.server import Answer
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError, ProtocolError
@@ -24,16 +30,8 @@ from failback.protocol.headers import (
     CreateTopicRequestHeader,
     DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
-    from_ext,
 )
 from failback.protocol.route import DataVersion, SubscriptionGroupConfig, TopicConfig
-
-if TYPE_CHECKING:
-    from failback.broker.metadata.groups import SubscriptionGroupManager
-    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
-    from failback.broker.metadata.topics import TopicConfigManager
-    from failback.broker.remoting.server import RemotingServer
-    from failback.broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -46,51 +44,33 @@ class Registrar(Protocol):
     async def register_all(self, *, oneway: bool = False) -> None: ...
 
 
+@dataclass(slots=True)
 class AdminProcessor:
     """Changes what the broker has and how it is set."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        identity: BrokerIdentity,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
-        registrar: Registrar,
-        on_config_change: Callable[[set[str]], None],
-        clock_ms: Callable[[], int],
-    ) -> None:
-        self._config = config
-        self._identity = identity
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._registrar = registrar
-        self._on_config_change = on_config_change
-        self._clock_ms = clock_ms
-        self._system_topics = system_topic_names(config)
-        self.config_version = DataVersion(clock_ms(), 0)
+    config: BrokerConfig
+    identity: BrokerIdentity
+    store: MessageStore
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    registrar: Registrar
+    on_config_change: Callable[[set[str]], None]
+    clock_ms: Callable[[], int]
+    config_version: DataVersion = field(init=False)
+    system_topics: set[str] = field(init=False)
 
-    def register(self, server: RemotingServer) -> None:
-        server.handle(RequestCode.UPDATE_AND_CREATE_TOPIC, self.update_topic)
-        server.handle(RequestCode.DELETE_TOPIC_IN_BROKER, self.delete_topic)
-        server.handle(RequestCode.GET_ALL_TOPIC_CONFIG, self.all_topics)
-        server.handle(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, self.update_group)
-        server.handle(RequestCode.DELETE_SUBSCRIPTIONGROUP, self.delete_group)
-        server.handle(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, self.all_groups)
-        server.handle(RequestCode.UPDATE_BROKER_CONFIG, self.update_config)
-        server.handle(RequestCode.GET_BROKER_CONFIG, self.get_config)
+    def __post_init__(self) -> None:
+        self.config_version = DataVersion(self.clock_ms(), 0)
+        self.system_topics = system_topic_names(self.config)
 
     # --- topics ----------------------------------------------------------------------------
 
+    @handles(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader)
     def update_topic(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+        self, header: CreateTopicRequestHeader, request: RemotingCommand
+    ) -> Answer | Awaitable[Answer]:
         """Create or change a topic; name servers know it before this is answered."""
-        header = from_ext(CreateTopicRequestHeader, request.ext_fields)
         refusal = self._refuse_change(header.topic)
         if refusal is not None:
             return request.response(ResponseCode.SYSTEM_ERROR, refusal)
@@ -102,118 +82,113 @@ class AdminProcessor:
             topic_filter_type=header.topic_filter_type or "SINGLE_TAG",
             topic_sys_flag=header.topic_sys_flag or 0,
         )
-        self._topics.update(topic)
+        self.topics.update(topic)
         return self._registered(request, topic)
 
     async def _registered(self, request: RemotingCommand, topic: TopicConfig) -> RemotingCommand:
-        await self._registrar.register_topic(topic)
+        await self.registrar.register_topic(topic)
         return request.response(ResponseCode.SUCCESS)
 
     def _refuse_change(self, topic: str) -> str | None:
-        if self._identity.is_slave:
+        if self.identity.is_slave:
             return "a slave takes its topics from its master: change them there"
         try:
             check_topic_name(topic)
         except SendRefused as refused:
             return refused.remark
-        if topic in self._system_topics:
+        if topic in self.system_topics:
             return f"The topic[{topic}] is conflict with system topic."
         return None
 
-    def delete_topic(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
-        header = from_ext(DeleteTopicRequestHeader, request.ext_fields)
+    @handles(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader)
+    def delete_topic(self, header: DeleteTopicRequestHeader, request: RemotingCommand) -> Answer:
         refusal = self._refuse_change(header.topic)
         if refusal is not None:
             return request.response(ResponseCode.SYSTEM_ERROR, refusal)
-        self._topics.delete(header.topic)
-        self._store.delete_topic(header.topic)
+        self.topics.delete(header.topic)
+        self.store.delete_topic(header.topic)
         return request.response(ResponseCode.SUCCESS)
 
-    def all_topics(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
-        body = self._topics.to_wrapper().to_json()
+    @handles(RequestCode.GET_ALL_TOPIC_CONFIG)
+    def all_topics(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
+        body = self.topics.to_wrapper().to_json()
         return request.response(ResponseCode.SUCCESS, ext={}, body=body)
 
     # --- groups ----------------------------------------------------------------------------
 
-    def update_group(
-        self, connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
-        if self._identity.is_slave:
+    @handles(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
+    def update_group(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
+        if self.identity.is_slave:
             remark = "a slave takes its groups from its master: change them there"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
         logger.info("group configuration from %s", connection.address)
-        self._groups.update(SubscriptionGroupConfig.from_json(request.body))
+        self.groups.update(SubscriptionGroupConfig.from_json(request.body))
         return request.response(ResponseCode.SUCCESS)
 
+    @handles(RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequestHeader)
     def delete_group(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
-        if self._identity.is_slave:
+        self, header: DeleteSubscriptionGroupRequestHeader, request: RemotingCommand
+    ) -> Answer:
+        if self.identity.is_slave:
             remark = "a slave takes its groups from its master: change them there"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
-        header = from_ext(DeleteSubscriptionGroupRequestHeader, request.ext_fields)
-        self._groups.delete(header.group_name)
+        self.groups.delete(header.group_name)
         if header.wants_offsets_removed():
-            self._offsets.remove_group(header.group_name)
+            self.offsets.remove_group(header.group_name)
         return request.response(ResponseCode.SUCCESS)
 
-    def all_groups(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
-        body = self._groups.to_wrapper().to_json()
+    @handles(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+    def all_groups(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
+        body = self.groups.to_wrapper().to_json()
         return request.response(ResponseCode.SUCCESS, body=body)
 
     # --- configuration ---------------------------------------------------------------------
 
+    @handles(RequestCode.UPDATE_BROKER_CONFIG)
     def update_config(
         self, connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand | Awaitable[RemotingCommand]:
+    ) -> Answer | Awaitable[Answer]:
         """Apply settings to the running broker and write all of them to its file."""
         try:
             wanted = javaproperties.loads(request.body.decode())
         except ValueError as error:  # covers a body that is no UTF-8
             remark = f"the settings are no properties text: {error}"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
-        black_list = set(self._config.config_black_list.split(";"))
+        black_list = set(self.config.config_black_list.split(";"))
         refused = sorted(black_list & wanted.keys())
         if refused:
             remark = f"Can not update config in black list: {', '.join(refused)}."
             return request.response(ResponseCode.NO_PERMISSION, remark)
         try:
-            changed = self._config.apply(wanted)
+            changed = self.config.apply(wanted)
         except ConfigError as error:
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
         logger.info("settings from %s: changed %s", connection.address, sorted(changed))
-        self.config_version = self.config_version.next(self._clock_ms())
+        self.config_version = self.config_version.next(self.clock_ms())
         self._rewrite_file()
-        self._on_config_change(changed)
+        self.on_config_change(changed)
         if "brokerPermission" in changed:
             # Name servers ignore a registration under a version they know.
-            self._topics.data_version = self._topics.data_version.next(self._clock_ms())
+            self.topics.data_version = self.topics.data_version.next(self.clock_ms())
             return self._reregistered(request)
         return request.response(ResponseCode.SUCCESS)
 
     async def _reregistered(self, request: RemotingCommand) -> RemotingCommand:
-        await self._registrar.register_all()
+        await self.registrar.register_all()
         return request.response(ResponseCode.SUCCESS)
 
     def _rewrite_file(self) -> None:
-        file = self._config.file
+        file = self.config.file
         if file is None:
             return
-        text = javaproperties.dumps(self._config.to_properties(), timestamp=False)
+        text = javaproperties.dumps(self.config.to_properties(), timestamp=False)
         try:
             persist_json_config(file, text)
         except OSError as error:
             raise ProtocolError(f"applied, but {file} could not be written: {error}") from error
 
-    def get_config(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
-        lines = [f"{key}={value}\n" for key, value in self._config.to_properties().items()]
+    @handles(RequestCode.GET_BROKER_CONFIG)
+    def get_config(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
+        lines = [f"{key}={value}\n" for key, value in self.config.to_properties().items()]
         ext = {"version": self.config_version.to_json().decode()}
         return request.response(ResponseCode.SUCCESS, ext=ext, body="".join(lines).encode())

@@ -4,46 +4,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Final, TypeVar
+from dataclasses import dataclass
+from typing import Final, TypeVar
 
 from failback.broker.config.config import BrokerConfig
-from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.processors.registry import handles
+from failback.broker.remoting.server import Answer
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
     UNIQUE_KEY_QUERY,
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
-    from_ext,
 )
-
-if TYPE_CHECKING:
-    from failback.broker.remoting.server import RemotingServer
-    from failback.broker.store.message_store import MessageStore
 
 _NOT_FOUND: Final = "can not find message, maybe time range not correct"
 _Result = TypeVar("_Result")
 
 
+@dataclass(slots=True)
 class QueryProcessor:
     """Answers with whole records, also on a slave."""
 
-    def __init__(self, *, config: BrokerConfig, store: MessageStore) -> None:
-        self._config = config
-        self._store = store
+    config: BrokerConfig
+    store: MessageStore
 
-    def register(self, server: RemotingServer) -> None:
-        server.handle(RequestCode.QUERY_MESSAGE, self.query)
-
-    async def query(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
+    @handles(RequestCode.QUERY_MESSAGE, QueryMessageRequestHeader)
+    async def query(self, header: QueryMessageRequestHeader, request: RemotingCommand) -> Answer:
         """Answer the newest messages with a key, oldest first; 22 when there is none."""
-        header = from_ext(QueryMessageRequestHeader, request.ext_fields)
         is_unique = (request.ext_fields or {}).get(UNIQUE_KEY_QUERY) == "true"
-        most = self._config.default_query_max_num if is_unique else header.max_num
+        most = self.config.default_query_max_num if is_unique else header.max_num
         found = await _in_steps(
-            self._store.query_message(
+            self.store.query_message(
                 header.topic, header.key, most, header.begin_timestamp, header.end_timestamp
             )
         )

@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
 
 from failback.broker.clients.client_manager import ConsumerManager, Member, ProducerManager
 from failback.broker.config.config import BrokerConfig
+from failback.broker.filters.consumer_filters import ConsumerFilterManager
 from failback.broker.filters.subscription import NO_FILTER, is_tag_type, with_filter
+from failback.broker.metadata.groups import SubscriptionGroupManager
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.topics import TopicConfigManager
+from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.server import Answer
 from failback.protocol.codes import PERM_READ, PERM_WRITE, RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ProtocolError
@@ -32,13 +39,6 @@ from failback.protocol.route import (
     HeartbeatData,
 )
 
-if TYPE_CHECKING:
-    from failback.broker.filters.consumer_filters import ConsumerFilterManager
-    from failback.broker.metadata.groups import SubscriptionGroupManager
-    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
-    from failback.broker.metadata.topics import TopicConfigManager
-    from failback.broker.remoting.server import RemotingServer
-
 logger = logging.getLogger(__name__)
 
 CLIENT_EXPIRY_MS: Final = 120_000
@@ -51,46 +51,36 @@ at the route; the rest is for clients and name servers that are late.
 SCAN_PERIOD_MS: Final = 10_000
 
 
+@dataclass(slots=True)
 class ClientProcessor:
     """Keeps the client tables."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
-        filters: ConsumerFilterManager,
-        clock_ms: Callable[[], int],
-    ) -> None:
-        self._config = config
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._filters = filters
-        self._clock_ms = clock_ms
-        self._registered_ms: int | None = None
-        self._opaque = itertools.count()
-        self.consumers: ConsumerManager[BrokerConnection] = ConsumerManager(self._notify)
-        self.consumers.on_gone = filters.unregister
-        self.producers: ProducerManager[BrokerConnection] = ProducerManager()
+    config: BrokerConfig
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    filters: ConsumerFilterManager
+    clock_ms: Callable[[], int]
+    consumers: ConsumerManager[BrokerConnection] = field(init=False)
+    producers: ProducerManager[BrokerConnection] = field(init=False)
+    _registered_ms: int | None = field(init=False, default=None)
+    _opaque: Iterator[int] = field(init=False, default_factory=itertools.count)
 
-    def register(self, server: RemotingServer) -> None:
-        server.handle(RequestCode.HEART_BEAT, self.heartbeat)
-        server.handle(RequestCode.UNREGISTER_CLIENT, self.unregister)
-        server.handle(RequestCode.GET_CONSUMER_LIST_BY_GROUP, self.consumer_list)
-        server.handle(RequestCode.CHECK_CLIENT_CONFIG, self.check_client_config)
+    def __post_init__(self) -> None:
+        self.consumers = ConsumerManager(self._notify)
+        self.consumers.on_gone = self.filters.unregister
+        self.producers = ProducerManager()
 
     def registered(self) -> None:
         """Name servers have been told of this broker: from now on all clients can find it."""
-        self._registered_ms = self._clock_ms()
+        self._registered_ms = self.clock_ms()
 
-    def heartbeat(self, connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+    @handles(RequestCode.HEART_BEAT)
+    def heartbeat(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
         """Take a client's heartbeat; changes are announced before this one is answered."""
         data = HeartbeatData.from_json(request.body)
         member = Member(
-            connection, data.client_id, request.language, request.version, self._clock_ms()
+            connection, data.client_id, request.language, request.version, self.clock_ms()
         )
         for consumer in data.consumer_data_set:
             self._register_consumer(consumer, member)
@@ -99,9 +89,9 @@ class ClientProcessor:
         return request.response(ResponseCode.SUCCESS)
 
     def _register_consumer(self, consumer: ConsumerData, member: Member[BrokerConnection]) -> None:
-        group = self._groups.find(consumer.group_name)
+        group = self.groups.find(consumer.group_name)
         if group is not None:
-            self._topics.create_in_send_back(
+            self.topics.create_in_send_back(
                 RETRY_PREFIX + consumer.group_name,
                 group.retry_queue_nums,
                 PERM_READ | PERM_WRITE,
@@ -110,23 +100,24 @@ class ClientProcessor:
         notify = group is None or group.notify_consumer_ids_changed_enable
         self.consumers.register(consumer, member, notify=notify)
         name = consumer.group_name
-        self._filters.register(name, self.consumers.groups[name].subscriptions.values())
+        self.filters.register(name, self.consumers.groups[name].subscriptions.values())
 
-    def unregister(self, connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+    @handles(RequestCode.UNREGISTER_CLIENT)
+    def unregister(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
         header = from_ext(UnregisterClientRequestHeader, request.ext_fields)
         if header.producer_group:
             self.producers.unregister(header.producer_group, connection)
         if header.consumer_group:
-            group = self._groups.find(header.consumer_group)
+            group = self.groups.find(header.consumer_group)
             notify = group is None or group.notify_consumer_ids_changed_enable
             self.consumers.unregister(header.consumer_group, connection, notify=notify)
         return request.response(ResponseCode.SUCCESS, ext={})
 
+    @handles(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader)
     def consumer_list(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
+        self, header: GetConsumerListByGroupRequestHeader, request: RemotingCommand
+    ) -> Answer:
         """Answer a group's members; never an empty list, which would stop its clients."""
-        header = from_ext(GetConsumerListByGroupRequestHeader, request.ext_fields)
         if self._is_incomplete(header.consumer_group):
             remark = f"members of {header.consumer_group} may be missing so soon after the start"
             return request.response(ResponseCode.SYSTEM_ERROR, remark, ext={})
@@ -143,23 +134,24 @@ class ClientProcessor:
         A client that gets an error keeps the queues that it has; one that gets a list without the
         others takes theirs.
         """
-        if not self._config.failback_guard_consumer_list:
+        if not self.config.failback_guard_consumer_list:
             return False
-        if not self._offsets.topics_of(group):
+        if not self.offsets.topics_of(group):
             return False
         if self._registered_ms is None:
             return True
-        age_ms = self._clock_ms() - self._registered_ms
-        return age_ms < self._config.time_scale.ms(ABSENT_MS)
+        age_ms = self.clock_ms() - self._registered_ms
+        return age_ms < self.config.time_scale.ms(ABSENT_MS)
 
+    @handles(RequestCode.CHECK_CLIENT_CONFIG)
     def check_client_config(
         self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
+    ) -> Answer:
         """Accept tag subscriptions, refuse expressions that this broker doesn't evaluate."""
         data = CheckClientRequestBody.from_json(request.body).subscription_data
         if is_tag_type(data.expression_type):
             return request.response(ResponseCode.SUCCESS)
-        if not self._config.enable_property_filter:
+        if not self.config.enable_property_filter:
             remark = NO_FILTER + data.expression_type
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
         try:
@@ -177,14 +169,14 @@ class ClientProcessor:
 
     def close_expired(self) -> None:
         """Close connections whose client has not sent a heartbeat for 120 s (scaled)."""
-        horizon = self._clock_ms() - self._config.time_scale.ms(CLIENT_EXPIRY_MS)
+        horizon = self.clock_ms() - self.config.time_scale.ms(CLIENT_EXPIRY_MS)
         for connection in self.consumers.expired(horizon) | self.producers.expired(horizon):
             logger.warning("client at %s closed: no heartbeat", connection.address)
             connection.abort()
 
     def _notify(self, group: str, connections: list[BrokerConnection]) -> None:
         """Tell every member of ``group`` that it should divide the queues anew."""
-        if not self._config.notify_consumer_ids_changed_enable:
+        if not self.config.notify_consumer_ids_changed_enable:
             return
         request = RemotingCommand.request(
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 
 from failback.broker.clients.client_calls import ClientCalls, ClientGone
 from failback.broker.clients.client_manager import ConsumerManager, Member
+from failback.broker.config.config import BrokerConfig
 from failback.broker.config.identity import BrokerIdentity
+from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.server import Answer
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.body import MessageQueue
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
@@ -21,15 +26,9 @@ from failback.protocol.headers import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
-    from_ext,
 )
 from failback.protocol.message import parse_offset_msg_id
 from failback.protocol.stats import GetConsumerStatusBody
-
-if TYPE_CHECKING:
-    from failback.broker.config.time_scale import TimeScale
-    from failback.broker.remoting.server import RemotingServer
-    from failback.broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -39,35 +38,22 @@ _TELLS_STATUS: Final = 28  # V3_0_7_SNAPSHOT
 _TAKES_CALLS: Final = 62  # V3_1_8_SNAPSHOT
 
 
+@dataclass(slots=True)
 class ClientRequestProcessor:
     """Asks members and hands on what they say."""
 
-    def __init__(
-        self,
-        *,
-        identity: BrokerIdentity,
-        store: MessageStore,
-        consumers: ConsumerManager[BrokerConnection],
-        calls: ClientCalls,
-        scale: TimeScale,
-    ) -> None:
-        self._identity = identity
-        self._store = store
-        self._consumers = consumers
-        self._calls = calls
-        self._scale = scale
+    config: BrokerConfig
+    identity: BrokerIdentity
+    store: MessageStore
+    consumers: ConsumerManager[BrokerConnection]
+    calls: ClientCalls
 
-    def register(self, server: RemotingServer) -> None:
-        server.handle(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, self.consumer_status)
-        server.handle(RequestCode.GET_CONSUMER_RUNNING_INFO, self.running_info)
-        server.handle(RequestCode.CONSUME_MESSAGE_DIRECTLY, self.consume_directly)
-
+    @handles(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusRequestHeader)
     async def consumer_status(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
+        self, header: GetConsumerStatusRequestHeader, request: RemotingCommand
+    ) -> Answer:
         """Answer the offsets that each member holds in memory; who does not answer is left out."""
-        header = from_ext(GetConsumerStatusRequestHeader, request.ext_fields)
-        group = self._consumers.groups.get(header.group)
+        group = self.consumers.groups.get(header.group)
         if group is None:
             remark = f"No Any Consumer online in the consumer group: [{header.group}]"
             return request.response(ResponseCode.CONSUMER_NOT_ONLINE, remark)
@@ -93,28 +79,28 @@ class ClientRequestProcessor:
             RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
             GetConsumerStatusRequestHeader(header.topic, header.group),
         )
-        seconds = self._scale.seconds(STATUS_MS)
+        seconds = self.config.time_scale.seconds(STATUS_MS)
         try:
-            answer = await self._calls.call(member.connection, question, seconds)
+            answer = await self.calls.call(member.connection, question, seconds)
             if answer.code == ResponseCode.SUCCESS and answer.body:
                 return GetConsumerStatusBody.from_json(answer.body).message_queue_table
         except (TimeoutError, ClientGone, ProtocolError) as error:
             logger.warning("consumer %s does not tell its offsets: %s", member.client_id, error)
         return None
 
+    @handles(RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader)
     async def running_info(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
-        header = from_ext(GetConsumerRunningInfoRequestHeader, request.ext_fields)
+        self, header: GetConsumerRunningInfoRequestHeader, request: RemotingCommand
+    ) -> Answer:
         return await self._hand_on(request, header.consumer_group, header.client_id, b"")
 
+    @handles(RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyResultRequestHeader)
     async def consume_directly(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
+        self, header: ConsumeMessageDirectlyResultRequestHeader, request: RemotingCommand
+    ) -> Answer:
         """Let one member consume one stored message, out of turn."""
-        header = from_ext(ConsumeMessageDirectlyResultRequestHeader, request.ext_fields)
         physical_offset = parse_offset_msg_id(header.msg_id or "")[2]
-        record = self._store.record_at(physical_offset)
+        record = self.store.record_at(physical_offset)
         if record is None:
             remark = f"can not find message by the offset, {physical_offset}"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
@@ -124,7 +110,7 @@ class ClientRequestProcessor:
         self, request: RemotingCommand, group: str, client_id: str | None, body: bytes
     ) -> RemotingCommand:
         """Ask the member the same, and answer what it answers."""
-        member = self._consumers.find(group, client_id)
+        member = self.consumers.find(group, client_id)
         if member is None:
             remark = f"The Consumer <{group}> <{client_id}> not online"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
@@ -136,11 +122,11 @@ class ClientRequestProcessor:
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
         ext = dict(request.ext_fields or {})
         if request.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
-            ext["brokerName"] = self._identity.broker_name
+            ext["brokerName"] = self.identity.broker_name
         question = RemotingCommand.request(request.code, body=body, ext=ext)
-        seconds = self._scale.seconds(CALL_MS)
+        seconds = self.config.time_scale.seconds(CALL_MS)
         try:
-            answer = await self._calls.call(member.connection, question, seconds)
+            answer = await self.calls.call(member.connection, question, seconds)
         except TimeoutError:
             remark = f"consumer <{group}> <{client_id}> Timeout: no answer within {seconds:g} s"
             return request.response(ResponseCode.CONSUME_MSG_TIMEOUT, remark)

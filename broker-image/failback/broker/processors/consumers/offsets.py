@@ -7,11 +7,19 @@ from __future__ import annotations
 
 import itertools
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
 
 from failback.broker.clients.client_manager import ConsumerManager
 from failback.broker.config.identity import BrokerIdentity
+from failback.broker.metadata.delay_offsets import DelayOffsets
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.topics import TopicConfigManager
+from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.server import Answer
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.fastjson import dumps
@@ -20,16 +28,8 @@ from failback.protocol.headers import (
     QueryConsumerOffsetResponseHeader,
     ResetOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
-    from_ext,
 )
 from failback.protocol.route import MessageQueue, ResetOffsetBody
-
-if TYPE_CHECKING:
-    from failback.broker.metadata.delay_offsets import DelayOffsets
-    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
-    from failback.broker.metadata.topics import TopicConfigManager
-    from failback.broker.remoting.server import RemotingServer
-    from failback.broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -37,43 +37,27 @@ _RESET_BY_BROKER: Final = 28  # V3_0_7_SNAPSHOT: older clients can't be told an 
 NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 
 
+@dataclass(slots=True)
 class OffsetProcessor:
     """Answers where groups stand."""
 
-    def __init__(
-        self,
-        *,
-        identity: BrokerIdentity,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        offsets: ConsumerOffsetManager,
-        delay_offsets: DelayOffsets,
-        consumers: ConsumerManager[BrokerConnection],
-    ) -> None:
-        self._identity = identity
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
-        self._delay_offsets = delay_offsets
-        self._consumers = consumers
-        self._opaque = itertools.count()
+    identity: BrokerIdentity
+    store: MessageStore
+    topics: TopicConfigManager
+    offsets: ConsumerOffsetManager
+    delay_offsets: DelayOffsets
+    consumers: ConsumerManager[BrokerConnection]
+    _opaque: Iterator[int] = field(init=False, default_factory=itertools.count)
 
-    def register(self, server: RemotingServer) -> None:
-        server.handle(RequestCode.QUERY_CONSUMER_OFFSET, self.query)
-        server.handle(RequestCode.UPDATE_CONSUMER_OFFSET, self.update)
-        server.handle(RequestCode.GET_ALL_CONSUMER_OFFSET, self.all_offsets)
-        server.handle(RequestCode.GET_ALL_DELAY_OFFSET, self.all_delay_offsets)
-        server.handle(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, self.reset)
-
-    def query(self, _connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+    @handles(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequestHeader)
+    def query(self, header: QueryConsumerOffsetRequestHeader, request: RemotingCommand) -> Answer:
         """Answer a stored offset, 0 for a young queue, else 22.
 
         A 4.9 client takes *every* code but 0 as "none stored" and jumps to the queue's end, so
         nothing else is ever answered here. A group without an offset starts at 0 on a queue that
         never lost data and whose first record still counts as in memory.
         """
-        header = from_ext(QueryConsumerOffsetRequestHeader, request.ext_fields)
-        offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
+        offset = self.offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset < 0:
             if not self._starts_at_zero(header.topic, header.queue_id):
                 return request.response(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND, ext={})
@@ -83,55 +67,53 @@ class OffsetProcessor:
         )
 
     def _starts_at_zero(self, topic: str, queue_id: int) -> bool:
-        if self._store.min_queue_offset(topic, queue_id) > 0:
+        if self.store.min_queue_offset(topic, queue_id) > 0:
             return False
-        return not self._store.is_on_disk(topic, queue_id, 0)
+        return not self.store.is_on_disk(topic, queue_id, 0)
 
-    def update(self, _connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+    @handles(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader)
+    def update(self, header: UpdateConsumerOffsetRequestHeader, request: RemotingCommand) -> Answer:
         """Store whatever value the client sends."""
-        header = from_ext(UpdateConsumerOffsetRequestHeader, request.ext_fields)
-        self._offsets.commit(
+        self.offsets.commit(
             header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )
         return request.response(ResponseCode.SUCCESS, ext={})
 
-    def all_offsets(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
-        return request.response(ResponseCode.SUCCESS, ext={}, body=self._offsets.to_json())
+    @handles(RequestCode.GET_ALL_CONSUMER_OFFSET)
+    def all_offsets(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
+        return request.response(ResponseCode.SUCCESS, ext={}, body=self.offsets.to_json())
 
-    def all_delay_offsets(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
-        return request.response(ResponseCode.SUCCESS, body=self._delay_offsets.to_json())
+    @handles(RequestCode.GET_ALL_DELAY_OFFSET)
+    def all_delay_offsets(self, _connection: BrokerConnection, request: RemotingCommand) -> Answer:
+        return request.response(ResponseCode.SUCCESS, body=self.delay_offsets.to_json())
 
-    def reset(self, _connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+    @handles(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequestHeader)
+    def reset(self, header: ResetOffsetRequestHeader, request: RemotingCommand) -> Answer:
         """Tell a group's members to go to a time (222). The broker's own table stays as it is."""
-        header = from_ext(ResetOffsetRequestHeader, request.ext_fields)
         topic, group = header.topic, header.group
-        config = self._topics.get(topic)
+        config = self.topics.get(topic)
         if config is None:
             remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={topic}"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
         table = {}
         for queue_id in range(config.write_queue_nums):
-            stored = self._offsets.query(group, topic, queue_id)
+            stored = self.offsets.query(group, topic, queue_id)
             if stored < 0:
                 remark = f"THe consumer group <{group}> not exist"
                 return request.response(ResponseCode.SYSTEM_ERROR, remark)
             target = self._reset_target(topic, queue_id, header.timestamp)
-            queue = MessageQueue(topic, self._identity.broker_name, queue_id)
+            queue = MessageQueue(topic, self.identity.broker_name, queue_id)
             table[queue] = target if header.is_force or target < stored else stored
         answer = self._send_reset(request, header, table)
         if answer.code == ResponseCode.SUCCESS:
             targets = {queue.queue_id: target for queue, target in table.items()}
-            self._offsets.regressions.expect_reset(topic, group, targets)
+            self.offsets.regressions.expect_reset(topic, group, targets)
         return answer
 
     def _reset_target(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         if timestamp_ms == -1:
-            return self._store.max_queue_offset(topic, queue_id)
-        return max(0, self._store.search_offset(topic, queue_id, timestamp_ms))
+            return self.store.max_queue_offset(topic, queue_id)
+        return max(0, self.store.search_offset(topic, queue_id, timestamp_ms))
 
     def _send_reset(
         self,
@@ -139,7 +121,7 @@ class OffsetProcessor:
         header: ResetOffsetRequestHeader,
         table: dict[MessageQueue, int],
     ) -> RemotingCommand:
-        online = self._consumers.groups.get(header.group)
+        online = self.consumers.groups.get(header.group)
         if online is None or not online.members:
             remark = (
                 f"Consumer not online, so can not reset offset, Group: {header.group} "

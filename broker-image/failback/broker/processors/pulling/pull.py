@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -22,12 +21,17 @@ from failback.broker.filters.subscription import (
     is_tag_type,
     parse,
 )
-from failback.broker.metadata.topics import OFFSET_MOVED_TOPIC
+from failback.broker.metadata.groups import SubscriptionGroupManager
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.topics import OFFSET_MOVED_TOPIC, TopicConfigManager
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.processors.pulling.hold_service import HeldPull, PullRequestHoldService
 from failback.broker.processors.pulling.pull_routing import route_pull
+from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.server import RemotingServer
 from failback.broker.store.log.results import GetResult, GetStatus
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import (
     FLAG_ONEWAY,
     FLAG_RESPONSE,
@@ -50,13 +54,6 @@ from failback.protocol.headers import (
 )
 from failback.protocol.message import encode_properties, tags_code
 from failback.protocol.route import MessageQueue, SubscriptionGroupConfig
-
-if TYPE_CHECKING:
-    from failback.broker.metadata.groups import SubscriptionGroupManager
-    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
-    from failback.broker.metadata.topics import TopicConfigManager
-    from failback.broker.remoting.server import RemotingServer
-    from failback.broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -116,9 +113,8 @@ class PullProcessor:
             store.max_queue_offset, self._run_again
         )
 
-    def register(self, server: RemotingServer) -> None:
-        server.handle(RequestCode.PULL_MESSAGE, self.handle, main_port_only=True)
-        server.handle(RequestCode.LITE_PULL_MESSAGE, self.handle, main_port_only=True)
+    def register_hot_path(self, server: RemotingServer) -> None:
+        """Take JSON requests before :meth:`handle`, without its decoding."""
         server.handle_fast(RequestCode.PULL_MESSAGE, self.fast)
 
     # --- two ways in -------------------------------------------------------------------
@@ -140,6 +136,8 @@ class PullProcessor:
         self._serve(Pull(connection, request, envelope.extFields))
         return True
 
+    @handles(RequestCode.PULL_MESSAGE, main_port_only=True)
+    @handles(RequestCode.LITE_PULL_MESSAGE, main_port_only=True)
     def handle(self, connection: BrokerConnection, request: RemotingCommand) -> None:
         """Answer any form of a pull request."""
         if request.is_oneway:

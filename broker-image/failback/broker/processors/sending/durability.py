@@ -6,16 +6,14 @@ Source: CommitLog.submitFlushRequest, submitReplicaRequest, apache/rocketmq 4.9.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from failback.broker.config.config import BrokerConfig
+from failback.broker.ha.service import HaService
 from failback.broker.processors.sending.waiting_answers import WaitingAnswer, WaitingAnswers
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import ResponseCode
-
-if TYPE_CHECKING:
-    from failback.broker.ha.service import HaService
-    from failback.broker.store.message_store import MessageStore
 
 
 class DurabilityGate:

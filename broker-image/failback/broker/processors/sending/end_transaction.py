@@ -6,7 +6,7 @@ Source: EndTransactionProcessor, AdminBrokerProcessor, apache/rocketmq 4.9.8.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from failback.broker.config.identity import BrokerIdentity
 from failback.broker.messaging.transactions.half_messages import (
@@ -15,7 +15,8 @@ from failback.broker.messaging.transactions.half_messages import (
     HalfMessages,
     WrongTransaction,
 )
-from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.processors.registry import handles
+from failback.broker.remoting.server import Answer
 from failback.broker.store.log.results import MessageIllegal, ServiceNotAvailable
 from failback.protocol.codes import (
     TRANSACTION_COMMIT,
@@ -29,34 +30,24 @@ from failback.protocol.errors import StoreError
 from failback.protocol.headers import (
     EndTransactionRequestHeader,
     ResumeCheckHalfMessageRequestHeader,
-    from_ext,
 )
 from failback.protocol.message import parse_offset_msg_id
-
-if TYPE_CHECKING:
-    from failback.broker.remoting.server import RemotingServer
 
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True)
 class EndTransactionProcessor:
     """Commits or rolls back what a half message prepared."""
 
-    def __init__(self, *, identity: BrokerIdentity, halves: HalfMessages) -> None:
-        self._identity = identity
-        self._halves = halves
+    identity: BrokerIdentity
+    halves: HalfMessages
 
-    def register(self, server: RemotingServer) -> None:
-        server.handle(RequestCode.END_TRANSACTION, self.end)
-        server.handle(RequestCode.RESUME_CHECK_HALF_MESSAGE, self.resume_check)
-
-    def end(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand | None:
+    @handles(RequestCode.END_TRANSACTION, EndTransactionRequestHeader)
+    def end(self, header: EndTransactionRequestHeader, request: RemotingCommand) -> Answer:
         """Answer, but not to a transaction whose end its producer does not know yet."""
-        if self._identity.is_slave:
+        if self.identity.is_slave:
             return request.response(ResponseCode.SLAVE_NOT_AVAILABLE)
-        header = from_ext(EndTransactionRequestHeader, request.ext_fields)
         if header.commit_or_rollback == TRANSACTION_NONE:
             logger.warning("transaction of %s has no end yet", header.producer_group)
             return None
@@ -71,25 +62,25 @@ class EndTransactionProcessor:
         return request.response(ResponseCode.SUCCESS)
 
     def _end(self, header: EndTransactionRequestHeader) -> None:
-        half = self._halves.find(
+        half = self.halves.find(
             header.commit_log_offset, header.tran_state_table_offset, header.producer_group
         )
         if header.commit_or_rollback == TRANSACTION_COMMIT:
-            self._halves.commit(half)
-        self._halves.close(half)
+            self.halves.commit(half)
+        self.halves.close(half)
 
+    @handles(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader)
     def resume_check(
-        self, _connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
+        self, header: ResumeCheckHalfMessageRequestHeader, request: RemotingCommand
+    ) -> Answer:
         """Store a half message anew, as if nobody had been asked about it yet."""
-        header = from_ext(ResumeCheckHalfMessageRequestHeader, request.ext_fields)
-        half = self._halves.message_at(parse_offset_msg_id(header.msg_id or "")[2])
+        half = self.halves.message_at(parse_offset_msg_id(header.msg_id or "")[2])
         if half is None:
             remark = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
         half.queue_id = HALF_QUEUE
         try:
-            self._halves.put_back(half, half.properties | {CHECK_TIMES: "0"})
+            self.halves.put_back(half, half.properties | {CHECK_TIMES: "0"})
         except StoreError as error:
             remark = f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. {error}"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)

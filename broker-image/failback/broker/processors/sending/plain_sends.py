@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from types import ModuleType
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from failback.broker.messaging.topic_admission import Target, TopicAdmission
 from failback.broker.monitoring.health_endpoints import BrokerPhase
@@ -20,12 +20,10 @@ from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.processors.sending.durability import DurabilityGate
 from failback.broker.remoting.answers import SendAnswers
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.server import RemotingServer
 from failback.broker.store.index.index_keys import RecordParts
+from failback.broker.store.message_store import MessageStore
 from failback.broker.store.queues.consume_queue import ConsumeQueue
-
-if TYPE_CHECKING:
-    from failback.broker.remoting.server import RemotingServer
-    from failback.broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 
 from failback.broker.clients.client_calls import ClientCalls, ClientGone
 from failback.broker.clients.client_manager import ProducerManager
@@ -16,8 +17,12 @@ from failback.broker.config.config import BrokerConfig
 from failback.broker.config.identity import BrokerIdentity
 from failback.broker.messaging.send_rules import SendRefused
 from failback.broker.messaging.topic_admission import Target, TopicAdmission
+from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.processors.consumers.client_requests import CALL_MS
+from failback.broker.processors.registry import handles
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.server import Answer, RemotingServer
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import StoreError
@@ -36,56 +41,35 @@ from failback.protocol.message import (
     tags_code,
 )
 
-if TYPE_CHECKING:
-    from failback.broker.monitoring.statistics import BrokerStatistics
-    from failback.broker.remoting.server import RemotingServer
-    from failback.broker.store.message_store import MessageStore
-
 logger = logging.getLogger(__name__)
 
 REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
 PUSH_REPLY_TIME: Final = "PUSH_REPLY_TIME"
 
 
+@dataclass(slots=True)
 class ReplyProcessor:
     """Hands replies on, and keeps them where ``storeReplyMessageEnable`` says so."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        identity: BrokerIdentity,
-        server: RemotingServer,
-        store: MessageStore,
-        admission: TopicAdmission,
-        producers: ProducerManager[BrokerConnection],
-        calls: ClientCalls,
-        statistics: BrokerStatistics,
-        clock_ms: Callable[[], int],
-    ) -> None:
-        self._config = config
-        self._identity = identity
-        self._server = server
-        self._store = store
-        self._admission = admission
-        self._producers = producers
-        self._calls = calls
-        self._statistics = statistics
-        self._clock_ms = clock_ms
+    config: BrokerConfig
+    identity: BrokerIdentity
+    server: RemotingServer
+    store: MessageStore
+    admission: TopicAdmission
+    producers: ProducerManager[BrokerConnection]
+    calls: ClientCalls
+    statistics: BrokerStatistics
+    clock_ms: Callable[[], int]
 
-    def register(self, server: RemotingServer) -> None:
-        server.handle(RequestCode.SEND_REPLY_MESSAGE, self.reply)
-        server.handle(RequestCode.SEND_REPLY_MESSAGE_V2, self.reply)
-
-    async def reply(
-        self, connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand:
+    @handles(RequestCode.SEND_REPLY_MESSAGE)
+    @handles(RequestCode.SEND_REPLY_MESSAGE_V2)
+    async def reply(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
         """Push the reply, store it, and answer whether the client that asked has taken it."""
-        region, trace = self._config.region_id, self._config.trace_on
+        region, trace = self.config.region_id, self.config.trace_on
         ext = {"MSG_REGION": region, "TRACE_ON": "true" if trace else "false"}
         header = _header_of(request)
         try:
-            target = self._admission.target_of(connection, header)
+            target = self.admission.target_of(connection, header)
         except SendRefused as refused:
             return request.response(refused.code, refused.remark, ext=ext)
         problem = await self._push(connection, header, request.body)
@@ -93,7 +77,7 @@ class ReplyProcessor:
         if queue_id < 0:
             queue_id = random.randrange(max(target.config.write_queue_nums, 1))
         place = SendMessageResponseHeader("0", queue_id, 0) if problem is None else None
-        if self._config.store_reply_message_enable:
+        if self.config.store_reply_message_enable:
             stored = self._append(connection, header, target, queue_id, request.body)
             place = stored or place
         code = ResponseCode.SUCCESS if problem is None else ResponseCode.SYSTEM_ERROR
@@ -107,10 +91,10 @@ class ReplyProcessor:
         client_id = properties.get(REPLY_TO_CLIENT)
         if client_id is None:
             return f"reply message properties[{REPLY_TO_CLIENT}] is null"
-        member = self._producers.find(client_id)
+        member = self.producers.find(client_id)
         if member is None:
             return f"push reply message fail, channel of <{client_id}> not found."
-        now = self._clock_ms()
+        now = self.clock_ms()
         push = RemotingCommand.request(
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
             ReplyMessageRequestHeader(
@@ -123,7 +107,7 @@ class ReplyProcessor:
                 born_timestamp=header.born_timestamp,
                 flag=header.flag,
                 born_host=connection.address,
-                store_host=self._identity.address,
+                store_host=self.identity.address,
                 store_timestamp=now,
                 properties=encode_properties(properties | {PUSH_REPLY_TIME: str(now)}),
                 reconsume_times=header.reconsume_times,
@@ -131,9 +115,9 @@ class ReplyProcessor:
             ),
             body,
         )
-        seconds = self._config.time_scale.seconds(CALL_MS)
+        seconds = self.config.time_scale.seconds(CALL_MS)
         try:
-            answer = await self._calls.call(member.connection, push, seconds)
+            answer = await self.calls.call(member.connection, push, seconds)
         except (TimeoutError, ClientGone) as error:
             logger.warning("reply to %s not taken: %s", client_id, error or "no answer")
         else:
@@ -153,7 +137,7 @@ class ReplyProcessor:
         """Store the reply as it came; what fails here is only noted, as in the original."""
         properties = header.properties or ""
         try:
-            appended = self._store.append(
+            appended = self.store.append(
                 topic=target.topic,
                 queue_id=queue_id,
                 flag=header.flag,
@@ -172,10 +156,10 @@ class ReplyProcessor:
         size = appended.end_offset - where
         target.messages_in += 1
         target.bytes_in += size
-        self._statistics.put_messages += 1
-        self._statistics.put_bytes += size
-        self._server.note_append()
-        message_id = offset_msg_id(self._identity.store_host, where)
+        self.statistics.put_messages += 1
+        self.statistics.put_bytes += size
+        self.server.note_append()
+        message_id = offset_msg_id(self.identity.store_host, where)
         return SendMessageResponseHeader(message_id, queue_id, appended.queue_offset)
 
 

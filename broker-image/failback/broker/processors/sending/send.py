@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -43,11 +43,14 @@ from failback.broker.messaging.transactions.half_messages import (
 from failback.broker.monitoring.health_endpoints import BrokerPhase
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.native import kernels
+from failback.broker.processors.registry import handles
 from failback.broker.processors.sending.durability import DurabilityGate
 from failback.broker.processors.sending.plain_sends import PlainSends
 from failback.broker.remoting.answers import SendAnswers
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.remoting.server import Answer, RemotingServer
 from failback.broker.store.log.results import MessageIllegal, ServiceNotAvailable
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import (
     BORN_HOST_V6,
     FLAG_ONEWAY,
@@ -67,10 +70,6 @@ from failback.protocol.headers import (
     from_ext,
 )
 from failback.protocol.message import encode_properties, tags_code
-
-if TYPE_CHECKING:
-    from failback.broker.remoting.server import RemotingServer
-    from failback.broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -129,14 +128,12 @@ class SendProcessor:
             self._plain.answers = self._answers
         self._extra = {"MSG_REGION": region, "TRACE_ON": "true" if trace_on else "false"}
 
-    def register(self, server: RemotingServer) -> None:
-        codes = RequestCode
-        for code in (codes.SEND_MESSAGE, codes.SEND_MESSAGE_V2, codes.SEND_BATCH_MESSAGE):
-            server.handle(code, self.handle)
-        server.handle_fast(codes.SEND_MESSAGE_V2, self.fast)
-        server.handle_fast(codes.SEND_BATCH_MESSAGE, self.fast)
+    def register_hot_path(self, server: RemotingServer) -> None:
+        """Take JSON requests before :meth:`handle`, without its decoding."""
+        server.handle_fast(RequestCode.SEND_MESSAGE_V2, self.fast)
+        server.handle_fast(RequestCode.SEND_BATCH_MESSAGE, self.fast)
         if self._plain is not None:
-            server.handle_run(codes.SEND_MESSAGE_V2, self._plain.take)
+            server.handle_run(RequestCode.SEND_MESSAGE_V2, self._plain.take)
 
     # --- two ways in -------------------------------------------------------------------
 
@@ -175,9 +172,10 @@ class SendProcessor:
             self._gate.answer_later(connection, make, (envelope.opaque, *arguments), end_offset)
         return True
 
-    def handle(
-        self, connection: BrokerConnection, request: RemotingCommand
-    ) -> RemotingCommand | None:
+    @handles(RequestCode.SEND_MESSAGE)
+    @handles(RequestCode.SEND_MESSAGE_V2)
+    @handles(RequestCode.SEND_BATCH_MESSAGE)
+    def handle(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
         """Answer any form of a send request."""
         try:
             header: SendHeader

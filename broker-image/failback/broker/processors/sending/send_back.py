@@ -6,19 +6,23 @@ Source: SendMessageProcessor.asyncConsumerSendMsgBack, apache/rocketmq 4.9.8.
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.messaging.delayed import append_copy, waiting_place
 from failback.broker.messaging.send_rules import SendRefused
-from failback.broker.metadata.topics import DLQ_PREFIX, RETRY_PREFIX
+from failback.broker.metadata.groups import SubscriptionGroupManager
+from failback.broker.metadata.topics import DLQ_PREFIX, RETRY_PREFIX, TopicConfigManager
 from failback.broker.monitoring.statistics import BrokerStatistics
-from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.processors.registry import handles
+from failback.broker.remoting.server import Answer, RemotingServer
 from failback.broker.store.log.results import MessageIllegal, ServiceNotAvailable
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import PERM_READ, PERM_WRITE, SCHEDULE_TOPIC, RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import StoreError
-from failback.protocol.headers import ConsumerSendMsgBackRequestHeader, from_ext
+from failback.protocol.headers import ConsumerSendMsgBackRequestHeader
 from failback.protocol.message import (
     DELAY,
     ORIGIN_MESSAGE_ID,
@@ -30,12 +34,6 @@ from failback.protocol.message import (
 )
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 
-if TYPE_CHECKING:
-    from failback.broker.metadata.groups import SubscriptionGroupManager
-    from failback.broker.metadata.topics import TopicConfigManager
-    from failback.broker.remoting.server import RemotingServer
-    from failback.broker.store.message_store import MessageStore
-
 FIRST_LEVEL: Final = 3
 """Delay level of a first retry; each later one waits a level longer."""
 
@@ -43,38 +41,28 @@ _VERSION_WITH_MAX_RECONSUME: Final = 121  # V3_4_9
 _UNIT_SUBSCRIPTION: Final = 2
 
 
+@dataclass(slots=True)
 class SendBackProcessor:
     """Stores copies in ``%RETRY%group``, delayed, or in ``%DLQ%group`` when there were enough."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        server: RemotingServer,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        statistics: BrokerStatistics,
-    ) -> None:
-        self._config = config
-        self._server = server
-        self._store = store
-        self._topics = topics
-        self._groups = groups
-        self._statistics = statistics
+    config: BrokerConfig
+    server: RemotingServer
+    store: MessageStore
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    statistics: BrokerStatistics
 
-    def register(self, server: RemotingServer) -> None:
-        server.handle(RequestCode.CONSUMER_SEND_MSG_BACK, self.send_back)
-
-    def send_back(self, _connection: BrokerConnection, request: RemotingCommand) -> RemotingCommand:
+    @handles(RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequestHeader)
+    def send_back(
+        self, header: ConsumerSendMsgBackRequestHeader, request: RemotingCommand
+    ) -> Answer:
         """Answer without a header; a refused message stays with its consumer, which tries on."""
-        header = from_ext(ConsumerSendMsgBackRequestHeader, request.ext_fields)
         try:
             self._store_copy(header, request.version)
         except SendRefused as refused:
             return request.response(refused.code, refused.remark)
         except StoreError as error:
-            self._statistics.put_failed += 1
+            self.statistics.put_failed += 1
             return request.response(ResponseCode.SYSTEM_ERROR, f"{_status_of(error)}: {error}")
         return request.response(ResponseCode.SUCCESS)
 
@@ -84,12 +72,12 @@ class SendBackProcessor:
         Raises:
             SendRefused, StoreError: Nothing was stored.
         """
-        group = self._groups.find(header.group)
+        group = self.groups.find(header.group)
         if group is None:
             remark = f"subscription group not exist, {header.group}"
             raise SendRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        if not self._config.broker_permission & PERM_WRITE:
-            remark = f"the broker[{self._config.broker_ip1}] sending message is forbidden"
+        if not self.config.broker_permission & PERM_WRITE:
+            remark = f"the broker[{self.config.broker_ip1}] sending message is forbidden"
             raise SendRefused(ResponseCode.NO_PERMISSION, remark)
         if group.retry_queue_nums <= 0:
             return
@@ -112,13 +100,13 @@ class SendBackProcessor:
             properties[DELAY] = str(level)
             queue_id = random.randrange(group.retry_queue_nums)
             self._append(message, retry.topic_name, queue_id, properties)
-        self._statistics.sent_back[f"{properties[RETRY_TOPIC]}@{header.group}"] += 1
+        self.statistics.sent_back[f"{properties[RETRY_TOPIC]}@{header.group}"] += 1
 
     def _topic(self, name: str, queues: int, sys_flag: int) -> TopicConfig:
-        return self._topics.create_in_send_back(name, queues, PERM_READ | PERM_WRITE, sys_flag)
+        return self.topics.create_in_send_back(name, queues, PERM_READ | PERM_WRITE, sys_flag)
 
     def _message_at(self, physical_offset: int) -> MessageExt:
-        record = self._store.record_at(physical_offset) if physical_offset >= 0 else None
+        record = self.store.record_at(physical_offset) if physical_offset >= 0 else None
         if record is None:
             remark = f"look message by offset failed, {physical_offset}"
             raise SendRefused(ResponseCode.SYSTEM_ERROR, remark)
@@ -128,21 +116,21 @@ class SendBackProcessor:
         self, message: MessageExt, topic: str, queue_id: int, properties: dict[str, str]
     ) -> None:
         waiting = waiting_place(
-            encode_properties(properties), topic, queue_id, len(self._store.delays)
+            encode_properties(properties), topic, queue_id, len(self.store.delays)
         )
         if waiting is not None:
             topic, (queue_id, properties) = SCHEDULE_TOPIC, waiting
         appended = append_copy(
-            self._store,
+            self.store,
             message,
             topic=topic,
             queue_id=queue_id,
             properties=properties,
             reconsume_times=message.reconsume_times + 1,
         )
-        self._statistics.put_messages += 1
-        self._statistics.put_bytes += appended.end_offset - appended.physical_offset
-        self._server.note_append()
+        self.statistics.put_messages += 1
+        self.statistics.put_bytes += appended.end_offset - appended.physical_offset
+        self.server.note_append()
 
 
 def _is_over(
