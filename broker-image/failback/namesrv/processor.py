@@ -1,6 +1,6 @@
 """What the name server answers. No I/O but the key-value file and the configuration file.
 
-One method per request code; they return the response, and whatever they raise becomes a
+One method per request code; they return the response, and what they raise becomes a
 response too (:meth:`Processor.process`). Source: DefaultRequestProcessor, apache/rocketmq
 4.9.8.
 """
@@ -180,7 +180,7 @@ class Processor:
             return request.response(ResponseCode.TOPIC_NOT_EXIST, remark)
         if self.config.order_message_enable:
             route.order_topic_conf = self._kv_config.get(ORDER_TOPIC_CONFIG, header.topic)
-        # Integer keys are quoted whatever the version: every reader in use takes them so.
+        # Integer keys are quoted for every version: every reader in use takes them so.
         return _answer_body(request, route)
 
     def _get_cluster_info(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:

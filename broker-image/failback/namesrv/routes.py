@@ -62,14 +62,14 @@ class LiveInfo:
 
 @dataclass(frozen=True, slots=True)
 class RegisterResult:
-    """Told to a slave whose master is registered and live; empty otherwise."""
+    """Answered to a slave whose master is registered and live; empty otherwise."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
 
 
 class RouteInfoManager:
-    """Who serves what. Returned bodies are copies: nobody else holds a table's part."""
+    """Which brokers serve which topics. Returned bodies are copies, no parts of a table."""
 
     def __init__(self, expiry_ms: float = BROKER_EXPIRY_MS) -> None:
         self._expiry_ms = expiry_ms
@@ -157,7 +157,7 @@ class RouteInfoManager:
     def unregister_broker(
         self, cluster: str, broker_name: str, broker_id: int, broker_addr: str
     ) -> None:
-        """Remove one id of a broker name, whatever address it has now."""
+        """Remove one id of a broker name, at any address."""
         self._live.pop(broker_addr, None)
         self._filter_servers.pop(broker_addr, None)
         broker = self._brokers.get(broker_name)

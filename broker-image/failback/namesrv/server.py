@@ -12,9 +12,9 @@ import time
 from collections.abc import Callable
 from typing import Final, cast
 
+from failback.client.http_server import HttpServer, Reply
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.namesrv.config import NamesrvConfig
-from failback.namesrv.health import HealthProtocol
 from failback.namesrv.kv_config import KVConfigManager
 from failback.namesrv.processor import Processor
 from failback.namesrv.routes import BROKER_EXPIRY_MS, RouteInfoManager
@@ -141,20 +141,13 @@ class NameServer:
         self.loop = asyncio.get_running_loop()
         self.kv_config.load()
         config = self._config
-        server = await self._listen(
-            "listenPort", lambda: _Connection(self), config.bind_address, self.port
-        )
+        server = await self._listen(config.bind_address, self.port)
         self.port = server.sockets[0].getsockname()[1]
         scan = asyncio.create_task(self._scan(), name="scan not active brokers")
-        health: asyncio.Server | None = None
+        health = HttpServer({"/livez": _livez, "/readyz": self._readyz})
         try:
             if config.http_port:
-                health = await self._listen(
-                    "failbackHttpPort",
-                    lambda: HealthProtocol(lambda: self.is_ready),
-                    config.http_address,
-                    config.http_port,
-                )
+                await self._listen_for_probes(health, config.http_address, config.http_port)
             self.is_ready = True
             if on_ready is not None:
                 on_ready()
@@ -166,8 +159,7 @@ class NameServer:
             await asyncio.gather(scan, return_exceptions=True)
             server.close()
             await self._close_connections()
-            if health is not None:
-                health.close()
+            await health.close()
 
     def serve(self, command: RemotingCommand, connection: _Connection) -> RemotingCommand | None:
         """Answer one command; answers to nothing are dropped, as we ask nothing."""
@@ -183,13 +175,24 @@ class NameServer:
                     "broker dropped addr=%s: its connection %s is gone", addr, connection
                 )
 
-    async def _listen(
-        self, key: str, factory: Callable[[], asyncio.Protocol], host: str, port: int
-    ) -> asyncio.Server:
+    async def _listen(self, host: str, port: int) -> asyncio.Server:
         try:
-            return await self.loop.create_server(factory, host, port, backlog=1024)
+            return await self.loop.create_server(
+                lambda: _Connection(self), host, port, backlog=1024
+            )
         except OSError as error:
-            raise ConfigError(key, describe_listen_failure(host, port, error)) from error
+            raise ConfigError("listenPort", describe_listen_failure(host, port, error)) from error
+
+    async def _listen_for_probes(self, health: HttpServer, host: str, port: int) -> None:
+        try:
+            await health.listen(host, port)
+        except OSError as error:
+            reason = describe_listen_failure(host, port, error)
+            raise ConfigError("failbackHttpPort", reason) from error
+
+    def _readyz(self, _method: str) -> Reply:
+        """Answer 200 while requests are served."""
+        return Reply(200, b"ok\n") if self.is_ready else Reply(503, b"not ready\n")
 
     async def _wait(self, shutdown: asyncio.Event, scan: asyncio.Task[None]) -> None:
         """Return at shutdown; a scan that ended before has failed, and its error goes up."""
@@ -223,6 +226,11 @@ class NameServer:
         for connection in list(self.connections):
             connection.cut()
         await asyncio.wait(ends)
+
+
+def _livez(_method: str) -> Reply:
+    """Answer 200: the event loop turns, which answering proves."""
+    return Reply(200, b"ok\n")
 
 
 def _monotonic_ms() -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from failback.broker.monitoring.health import JSON, PROMETHEUS, Endpoint, Reply
+from failback.client.http_server import JSON, PROMETHEUS, Endpoint, Reply
 
 RUNNING: Final = "running"
 
@@ -20,7 +20,7 @@ class BrokerPhase:
     name: str = "starting"
     """``starting``, ``recovering`` or ``running``."""
     is_draining: bool = False
-    """Sends are refused with code 14: the broker is being stopped, or was told to drain."""
+    """Sends are refused with code 14: the broker is being stopped, or got a POST to /drainz."""
     is_stopping: bool = False
     fatal: Exception | None = None
     """Why the store takes no more writes."""

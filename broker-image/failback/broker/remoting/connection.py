@@ -114,7 +114,7 @@ class BrokerConnection(asyncio.Protocol):
             logger.warning("connection %s closed: %s", self.address, error)
             self.abort()
             return
-        except StoreError:  # told to everybody by the server, which stops the broker
+        except StoreError:  # logged by the server, which stops the broker
             self.abort()
             return
         if rest < len(data):

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from failback.broker.remoting.connection import BrokerConnection
-from failback.broker.remoting.port_owner import bind_error
+from failback.client.remoting.port_owner import bind_error
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError, FailbackError, ProtocolError, StoreError
@@ -216,7 +216,7 @@ class RemotingServer:
             self._loop.call_soon(self.finish)
 
     def note_append(self) -> None:
-        """Note that the store holds pending records, also when nobody waits for an answer."""
+        """Note that the store holds pending records, also when no answer waits for them."""
         self.uncommitted = True
         if not self._scheduled:
             self._scheduled = True
@@ -287,7 +287,7 @@ class RemotingServer:
             return
         try:
             outcome = handler(connection, request)
-        # One boundary for every processor: whatever goes wrong with one request is told to its
+        # One boundary for every processor: an error of one request is answered to its
         # sender and must not reach the other connections.
         except Exception as error:
             outcome = failure(request, error)

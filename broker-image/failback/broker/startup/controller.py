@@ -34,7 +34,6 @@ from failback.broker.metadata.delay_offsets import DelayOffsets
 from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.topics import TopicConfigManager
-from failback.broker.monitoring.health import HealthServer
 from failback.broker.monitoring.health_endpoints import RUNNING, BrokerPhase, HealthEndpoints
 from failback.broker.monitoring.metrics import BrokerCollector, render
 from failback.broker.monitoring.runtime_info import RuntimeSources, runtime_info
@@ -44,12 +43,13 @@ from failback.broker.processors.compose import Parts, register_processors
 from failback.broker.processors.consumers.client import SCAN_PERIOD_MS
 from failback.broker.processors.pulling.pull import HOLD_PASS_MS
 from failback.broker.remoting.connection import BrokerConnection
-from failback.broker.remoting.port_owner import bind_error
 from failback.broker.remoting.server import RemotingServer
 from failback.broker.startup.scheduler import Scheduler
 from failback.broker.startup.store_settings import apply_live, store_config
 from failback.broker.store.message_store import MessageStore
+from failback.client.http_server import HttpServer
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
+from failback.client.remoting.port_owner import bind_error
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class BrokerController:
         )
         self.cleaning = Scheduler(loop.time, self._scale)
         """Expiry, which takes its time between two files."""
-        self.health = HealthServer(self._endpoints.by_path())
+        self.health = HttpServer(self._endpoints.by_path())
 
     def _compose_processors(self, clock: Callable[[], float]) -> None:
         config, identity, server, store = self.config, self.identity, self.server, self.store
@@ -232,7 +232,11 @@ class BrokerController:
     async def _bind(self) -> None:
         host, port = self.config.failback_bind_address, self.config.listen_port
         if self.config.failback_http_port:
-            await self.health.listen(host, self.config.failback_http_port)
+            http_port = self.config.failback_http_port
+            try:
+                await self.health.listen(host, http_port)
+            except OSError as error:
+                raise bind_error(host, http_port, error, port_key="failbackHttpPort") from error
         await self.server.bind(host, port)
         await self.server.bind(host, port - 2, is_fast_port=True)
 
@@ -250,7 +254,7 @@ class BrokerController:
             raise
 
     async def _take_returned_offsets(self) -> None:
-        """Learn from the slaves what was consumed from them; nobody is served before."""
+        """Take from the slaves what was consumed from them, before any client is served."""
         if self.identity.is_slave or not self.config.failback_guard_returned_offsets:
             return
         self.offsets_raised = await take_returned_offsets(
@@ -262,7 +266,7 @@ class BrokerController:
         )
 
     async def _count_lost_offsets(self) -> None:
-        """For the metrics alone: what comes again because this broker was killed."""
+        """Count for the metrics what is redelivered because this broker was killed."""
         await count_lost_offsets(
             self.outer,
             self.offsets,
@@ -319,7 +323,7 @@ class BrokerController:
                 loops.create_task(self.delays.run())
 
     def _schedule(self) -> None:
-        config, jobs, chores = self.config, self.scheduler, self.housekeeping
+        config, jobs, every = self.config, self.scheduler, self.housekeeping.every
         jobs.every(
             "persist consumer offsets",
             PERSIST_FIRST_DELAY_MS,
@@ -337,19 +341,19 @@ class BrokerController:
         else:
             delay_period_ms = config.flush_delay_offset_interval
             persist = self.delay_offsets.persist
-            chores.every("persist delay offsets", PERSIST_FIRST_DELAY_MS, delay_period_ms, persist)
+            every("persist delay offsets", PERSIST_FIRST_DELAY_MS, delay_period_ms, persist)
             check_ms = config.transaction_check_interval
-            chores.every("check transactions", check_ms, check_ms, self._check_transactions)
-        chores.every("persist filters", FILTERS_MS, FILTERS_MS, self.filters.persist)
+            every("check transactions", check_ms, check_ms, self._check_transactions)
+        every("persist filters", FILTERS_MS, FILTERS_MS, self.filters.persist)
         clean_ms = config.clean_resource_interval
         self.cleaning.every("expire", EXPIRE_FIRST_DELAY_MS, clean_ms, self.store.expire)
         hold_ms = HOLD_PASS_MS if config.long_polling_enable else config.short_polling_time_mills
-        chores.every("held pulls", hold_ms, hold_ms, self.pull.hold_pass)
-        chores.every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)
-        chores.every("statistics", SAMPLE_MS, SAMPLE_MS, self.statistics.sample)
-        chores.every("group rates", GROUP_SAMPLE_MS, GROUP_SAMPLE_MS, self.statistics.sample_groups)
-        chores.every("stats items", 0, STATS_PERIOD_MS, self.stats_items.sample)
-        chores.every("waiting answers", EXPIRE_WAITING_MS, EXPIRE_WAITING_MS, self.gate.expire)
+        every("held pulls", hold_ms, hold_ms, self.pull.hold_pass)
+        every("clients", SCAN_PERIOD_MS, SCAN_PERIOD_MS, self._scan_clients)
+        every("statistics", SAMPLE_MS, SAMPLE_MS, self.statistics.sample)
+        every("group rates", GROUP_SAMPLE_MS, GROUP_SAMPLE_MS, self.statistics.sample_groups)
+        every("stats items", 0, STATS_PERIOD_MS, self.stats_items.sample)
+        every("waiting answers", EXPIRE_WAITING_MS, EXPIRE_WAITING_MS, self.gate.expire)
 
     async def _leave(self) -> None:
         """Stop in order, as far as others are concerned."""
@@ -365,7 +369,7 @@ class BrokerController:
             logger.error("a table could not be written: %s", error)
 
     async def _drain(self) -> None:
-        """Wait until the connected slaves hold the log and nobody waits for an answer."""
+        """Wait until the connected slaves hold the log and all answers are out."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.config.failback_drain_seconds * self._scale.factor
         while self._is_behind() and loop.time() < deadline:  # noqa: ASYNC110 - bytes have no event
@@ -401,7 +405,7 @@ class BrokerController:
         self.pull.hold.drop(connection)
 
     def _registered(self, result: RegisterResult) -> None:
-        """Take what the name server said about the master and the ordered topics."""
+        """Take the master and the ordered topics of a name server's answer."""
         if self.identity.is_slave:
             self.slave_synchronize.set_master_addr(result.master_addr)
             if not self.ha.config.master_address and result.ha_server_addr:

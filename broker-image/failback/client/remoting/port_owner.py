@@ -1,4 +1,4 @@
-"""Who holds a TCP port, for the error message of a server that finds it taken."""
+"""The error for a port that could not be opened: who holds it, and which setting to change."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
+from failback.protocol.errors import ConfigError
+
 _LISTENING: Final = "0A"  # TCP_LISTEN, include/net/tcp_states.h
 
 
@@ -18,6 +20,20 @@ def describe_listen_failure(host: str, port: int, error: OSError) -> str:
     owner = port_owner(host, port) if error.errno == errno.EADDRINUSE else None
     held = f"; it is held by {owner}" if owner else ""
     return f"cannot listen on {host}:{port}: {reason}{held}"
+
+
+def bind_error(host: str, port: int, error: OSError, *, port_key: str) -> ConfigError:
+    """Explain why ``host:port`` could not be opened.
+
+    Names the process that listens there, and the setting to change: ``port_key`` when the port
+    is taken, the address otherwise.
+    """
+    if error.errno == errno.EADDRINUSE:
+        owner = port_owner(host, port) or "a process of another user"
+        return ConfigError(port_key, f"cannot listen on {host}:{port}: it is held by {owner}")
+    is_known = error.errno is not None and error.errno > 0  # name resolution has numbers below 0
+    reason = os.strerror(error.errno) if is_known and error.errno else str(error)
+    return ConfigError("failbackBindAddress", f"cannot listen on {host}:{port}: {reason}")
 
 
 def port_owner(host: str, port: int) -> str | None:

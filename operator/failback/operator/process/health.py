@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from aiohttp import web
-
+from failback.client.http_server import Endpoint, HttpServer, Reply
 from failback.operator.metrics import Metrics
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @asynccontextmanager
@@ -27,34 +24,22 @@ async def serve_health(
         healthy: Returns what is wrong, empty when nothing is.
         ready: The same for readiness.
     """
-    app = web.Application()
-    app.add_routes(
-        [
-            web.get("/healthz", _answer(healthy)),
-            web.get("/readyz", _answer(ready)),
-            web.get("/metrics", _metrics(metrics)),
-        ]
+    server = HttpServer(
+        {
+            "/healthz": _answer(healthy),
+            "/readyz": _answer(ready),
+            "/metrics": lambda _method: Reply(200, metrics.text()),
+        }
     )
-    runner = web.AppRunner(app, access_log=None, handle_signals=False)
-    await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
-        await site.start()
-        yield runner.addresses[0][1]
+        yield await server.listen(host, port)
     finally:
-        await runner.cleanup()
+        await server.close()
 
 
-def _answer(problem: Callable[[], str]) -> Handler:
-    async def answer(_: web.Request) -> web.StreamResponse:
+def _answer(problem: Callable[[], str]) -> Endpoint:
+    def answer(_method: str) -> Reply:
         text = problem()
-        return web.Response(text=text or "ok", status=503 if text else 200)
-
-    return answer
-
-
-def _metrics(metrics: Metrics) -> Handler:
-    async def answer(_: web.Request) -> web.StreamResponse:
-        return web.Response(body=metrics.text(), content_type="text/plain", charset="utf-8")
+        return Reply(503 if text else 200, (text or "ok").encode())
 
     return answer

@@ -8,7 +8,12 @@ import socket
 
 import pytest
 
-from failback.client.remoting.port_owner import _unpack, describe_listen_failure, port_owner
+from failback.client.remoting.port_owner import (
+    _unpack,
+    bind_error,
+    describe_listen_failure,
+    port_owner,
+)
 from tests.support.net.ports import free_port
 
 pytestmark = pytest.mark.unit
@@ -52,3 +57,14 @@ def test_other_failures_name_no_holder() -> None:
     error = OSError(errno.EADDRNOTAVAIL, "no such address")
     message = describe_listen_failure("10.99.99.99", 1, error)
     assert message == "cannot listen on 10.99.99.99:1: Cannot assign requested address"
+
+
+def test_the_broker_s_error_names_what_to_change() -> None:
+    taken = bind_error("127.0.0.1", 1, OSError(errno.EADDRINUSE, "x"), port_key="listenPort")
+    foreign = bind_error("10.9.8.7", 1, OSError(errno.EADDRNOTAVAIL, "x"), port_key="listenPort")
+    nowhere = bind_error("x.invalid", 1, socket.gaierror(-2, "not known"), port_key="listenPort")
+    assert taken.field == "listenPort"
+    assert "held by a process of another user" in str(taken)
+    assert foreign.field == nowhere.field == "failbackBindAddress"
+    assert os.strerror(errno.EADDRNOTAVAIL) in str(foreign)
+    assert "not known" in str(nowhere)

@@ -1,6 +1,6 @@
-"""Health and metrics over HTTP: /livez, /readyz, /drainz, /metrics.
+"""A small HTTP server for probes and scrapers: the health ports of broker, name server, operator.
 
-Just enough HTTP/1.1 for probes and scrapers: one request per connection, no bodies read.
+It speaks just enough HTTP/1.1: one request per connection, no bodies are read.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ import logging
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final, NamedTuple, cast
-
-from failback.broker.remoting.port_owner import bind_error
 
 logger = logging.getLogger(__name__)
 
@@ -32,25 +30,24 @@ Endpoint = Callable[[str], Reply]
 """Takes the method, GET or POST."""
 
 
-class HealthServer:
-    """Serves the endpoints it is given, by path."""
+class HttpServer:
+    """Serves endpoints by path."""
 
     def __init__(self, endpoints: dict[str, Endpoint]) -> None:
         self._endpoints = endpoints
         self._server: asyncio.Server | None = None
         self.connections: set[_HttpConnection] = set()
 
-    async def listen(self, host: str, port: int) -> None:
-        """Serve on ``host:port``.
+    async def listen(self, host: str, port: int) -> int:
+        """Serve on ``host:port``; return the port, which the system chooses for 0.
 
         Raises:
-            ConfigError: The port is taken or the address is not ours.
+            OSError: The port is taken or the address is not ours.
         """
         loop = asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_server(lambda: _HttpConnection(self), host, port)
-        except OSError as error:
-            raise bind_error(host, port, error, port_key="failbackHttpPort") from error
+        self._server = await loop.create_server(lambda: _HttpConnection(self), host, port)
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
 
     async def close(self) -> None:
         if self._server is not None:
@@ -69,14 +66,14 @@ class HealthServer:
             return Reply(HTTPStatus.METHOD_NOT_ALLOWED, b"GET only\n")
         try:
             return endpoint("GET" if method == "HEAD" else method)
-        # A broken endpoint must answer: a probe that hangs restarts the broker.
+        # A broken endpoint must answer: a probe that hangs restarts the process.
         except Exception:
-            logger.exception("health endpoint %s failed", path)
-            return Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"see the broker's log\n")
+            logger.exception("HTTP endpoint %s failed", path)
+            return Reply(HTTPStatus.INTERNAL_SERVER_ERROR, b"see the log\n")
 
 
 class _HttpConnection(asyncio.Protocol):
-    def __init__(self, server: HealthServer) -> None:
+    def __init__(self, server: HttpServer) -> None:
         self._server = server
         self._head = b""
         self._timeout: asyncio.TimerHandle | None = None

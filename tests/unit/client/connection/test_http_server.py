@@ -1,0 +1,49 @@
+"""The small HTTP server behind the health ports."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from failback.client.http_server import HttpServer, Reply
+
+pytestmark = pytest.mark.unit
+
+
+async def talk(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n", b"200 OK"),
+        (b"GET /x?y=1 HTTP/1.0\r\n\r\n", b"200 OK"),
+        (b"HEAD /x HTTP/1.1\r\n\r\n", b"200 OK"),
+        (b"GET /y HTTP/1.1\r\n\r\n", b"404 Not Found"),
+        (b"PUT /x HTTP/1.1\r\n\r\n", b"405 Method Not Allowed"),
+        (b"GET /bad HTTP/1.1\r\n\r\n", b"500 Internal Server Error"),
+        (b"nonsense\r\n\r\n", b"400 Bad Request"),
+        (b"GET /x HTTP/1.1\r\nX: " + b"y" * 9000, b"431 Request Header Fields Too Large"),
+    ],
+)
+async def test_requests_get_their_status(request_bytes: bytes, status: bytes) -> None:
+    def broken(_method: str) -> Reply:
+        raise RuntimeError("broken")
+
+    server = HttpServer({"/x": lambda _method: Reply(200, b"body\n"), "/bad": broken})
+    port = await server.listen("127.0.0.1", 0)
+    try:
+        answer = await talk(port, request_bytes)
+    finally:
+        await server.close()
+    assert answer.startswith(b"HTTP/1.1 " + status + b"\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
+    assert len(body) == (0 if request_bytes.startswith(b"HEAD") else length)
