@@ -76,10 +76,13 @@ INSTANCE_ID: Final = "INSTANCE_ID"
 RETRY_PREFIX: Final = "%RETRY%"
 DLQ_PREFIX: Final = "%DLQ%"
 
-_HEAD: Final = struct.Struct(">iIIiiqqiq")  # totalSize ... bornTimestamp: 48 bytes
-_TAIL: Final = struct.Struct(">iqi")  # reconsumeTimes, preparedTransactionOffset, bodyLength
-_V4_RECORD: Final = struct.Struct(">iIIiiqqiq8sq8siqi")  # the first 88 bytes, IPv4 hosts
-_I64: Final = struct.Struct(">q")
+RECORD_HEADS: Final = {
+    (born, store): struct.Struct(f">iIIiiqqiq{born}sq{store}siqi")
+    for born in (8, 20)
+    for store in (8, 20)
+}
+"""The fixed part of a record, up to its body, by the lengths of born and store host."""
+RECORD_HEAD_V4: Final = RECORD_HEADS[8, 8]
 _U16: Final = struct.Struct(">H")
 _PORT: Final = struct.Struct(">i")
 _ID_V4: Final = struct.Struct(">4siq")
@@ -165,30 +168,25 @@ def encode_record(
     size = RECORD_FIXED_BYTES - 16 + len(born_host) + len(store_host)
     size += len(body) + len(topic_bytes) + len(property_bytes)
     try:
-        return b"".join(
-            (
-                _HEAD.pack(
-                    size,
-                    V1_MAGIC,
-                    zlib.crc32(body) & 0x7FFFFFFF,
-                    queue_id,
-                    flag,
-                    queue_offset,
-                    physical_offset,
-                    sys_flag,
-                    born_timestamp,
-                ),
-                born_host,
-                _I64.pack(store_timestamp),
-                store_host,
-                _TAIL.pack(reconsume_times, prepared_transaction_offset, len(body)),
-                body,
-                bytes((len(topic_bytes),)),
-                topic_bytes,
-                _U16.pack(len(property_bytes)),
-                property_bytes,
-            )
+        head = RECORD_HEADS[len(born_host), len(store_host)].pack(
+            size,
+            V1_MAGIC,
+            zlib.crc32(body) & 0x7FFFFFFF,
+            queue_id,
+            flag,
+            queue_offset,
+            physical_offset,
+            sys_flag,
+            born_timestamp,
+            born_host,
+            store_timestamp,
+            store_host,
+            reconsume_times,
+            prepared_transaction_offset,
+            len(body),
         )
+        topic_length, property_length = bytes((len(topic_bytes),)), _U16.pack(len(property_bytes))
+        return b"".join((head, body, topic_length, topic_bytes, property_length, property_bytes))
     except struct.error as error:
         raise ProtocolError(f"a number of the record does not fit its field: {error}") from error
 
@@ -200,6 +198,13 @@ def _with_host_bits(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
     if len(store_host) == 20:
         sys_flag |= STORE_HOST_V6
     return sys_flag
+
+
+def record_head(sys_flag: int) -> struct.Struct:
+    """Return the layout of the fixed part of a record whose sysFlag is ``sys_flag``."""
+    if not sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
+        return RECORD_HEAD_V4
+    return RECORD_HEADS[20 if sys_flag & BORN_HOST_V6 else 8, 20 if sys_flag & STORE_HOST_V6 else 8]
 
 
 def decode_records(data: bytes | memoryview, *, decompress: bool = True) -> list[MessageExt]:
@@ -234,6 +239,10 @@ def decode_record(
 def _decode_record(
     data: bytes | memoryview, start: int, decompress: bool
 ) -> tuple[MessageExt, int]:
+    fields = RECORD_HEAD_V4.unpack_from(data, start)
+    layout = record_head(fields[7])
+    if layout is not RECORD_HEAD_V4:
+        fields = layout.unpack_from(data, start)
     (
         size,
         magic,
@@ -250,18 +259,8 @@ def _decode_record(
         reconsume_times,
         prepared_transaction_offset,
         body_bytes,
-    ) = _V4_RECORD.unpack_from(data, start)
-    position = start + _V4_RECORD.size
-    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
-        born_end = start + _HEAD.size + (20 if sys_flag & BORN_HOST_V6 else 8)
-        born_host = bytes(data[start + _HEAD.size : born_end])
-        (store_timestamp,) = _I64.unpack_from(data, born_end)
-        store_end = born_end + 8 + (20 if sys_flag & STORE_HOST_V6 else 8)
-        store_host = bytes(data[born_end + 8 : store_end])
-        reconsume_times, prepared_transaction_offset, body_bytes = _TAIL.unpack_from(
-            data, store_end
-        )
-        position = store_end + _TAIL.size
+    ) = fields
+    position = start + layout.size
     end = start + size
     if magic not in (V1_MAGIC, V2_MAGIC) or body_bytes < 0 or end > len(data):
         raise ProtocolError(
@@ -466,7 +465,7 @@ def unpack_host(host: bytes) -> tuple[str, int]:
 
 def offset_msg_id(host: bytes, physical_offset: int) -> str:
     """Return the broker's id of a message: packed store host and physical offset in hex."""
-    return (host + _I64.pack(physical_offset)).hex().upper()
+    return (host + physical_offset.to_bytes(8, "big", signed=True)).hex().upper()
 
 
 def parse_offset_msg_id(text: str) -> tuple[str, int, int]:

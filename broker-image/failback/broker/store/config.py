@@ -94,7 +94,7 @@ class StoreConfig:
     disk_max_used_ratio: int = 75
     """Percent of the disk above which expired files are deleted at any hour."""
     clean_file_forcibly: bool = True
-    """Whether files go whatever their age where the disk is nearly full."""
+    """Whether files of any age go where the disk is nearly full."""
     delete_log_files_interval_ms: float = 100
     message_index_enable: bool = True
     """Whether new records are found by their keys."""

@@ -2,7 +2,7 @@
 
     append, append, ...      records gather in the pending run of the log, entries in their queues
     commit_pending           one write to the log, one to each touched queue; then readers see them
-    request_flush            SYNC_FLUSH: told once the disk has them
+    request_flush            SYNC_FLUSH: called back once the disk has them
 
 On a slave ``append_raw`` takes the master's log bytes and the queues are built from them. All of
 it runs on the event loop's thread; only syncs run in threads of their own (``flush``).
@@ -56,7 +56,7 @@ _GATHER_SECONDS: Final = 0.01
 _SHARE_BYTES: Final = 256 * 1024
 """Log bytes that a slave dispatches in one go: half a millisecond."""
 _FAR_BYTES: Final = 1 << 20
-"""A slave that has more than this to dispatch lets nobody wait for it."""
+"""A slave that has more than this to dispatch lets no request wait for it."""
 
 Arrival = Callable[[str, int, int, int], None]
 
@@ -293,7 +293,7 @@ class MessageStore(StoreReader):
         return WriteFailed(f"the disk refused a write: {error}")
 
     def _late_failure(self, error: OSError) -> None:
-        """Take that the disk refused what nobody waits for: the store stops as after a sync."""
+        """Stop the store, as after a failed sync: the disk refused what no answer waits for."""
         self._write_failed(error)
         self._flush.fail(error)
 

@@ -49,7 +49,7 @@ def index_file_bytes(slots: int, entries: int) -> int:
 
 
 class IndexFile:
-    """One file; whoever calls gives its handle, so that only few need to be open.
+    """One file; the caller gives its handle, so that only few need to be open.
 
     Attributes:
         count: Index of the next entry; 1 when there is none.

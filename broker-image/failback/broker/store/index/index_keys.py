@@ -16,6 +16,7 @@ from typing import Final
 
 from failback.broker.native import kernels
 from failback.broker.store.log.record import (
+    HEAD_BYTES,
     Problem,
     Record,
     announced_size,
@@ -35,7 +36,6 @@ logger = logging.getLogger(__name__)
 
 _HEAD: Final = struct.Struct(">iI28xi16xq20xi")
 """Of a record with IPv4 hosts: size, magic, sysFlag, store timestamp, body length."""
-_HEAD_BYTES: Final = 88
 _UNIQUE: Final = b"UNIQ_KEY\x01"
 _KEYS: Final = b"KEYS\x01"
 _RARE_FLAGS: Final = BORN_HOST_V6 | STORE_HOST_V6 | TRANSACTION_PREPARED
@@ -292,7 +292,7 @@ class KeyScan:
             if end - at < RECORD_FIXED_BYTES:
                 return end  # no more than a blank record fits here
             size, magic, flags, timestamp, body_bytes = unpack(view, at)
-            rest_start = at + _HEAD_BYTES + body_bytes
+            rest_start = at + HEAD_BYTES + body_bytes
             record_end = at + size
             is_rare = magic != V1_MAGIC or flags & _RARE_FLAGS or body_bytes < 0
             if is_rare or not rest_start < record_end <= end:
@@ -336,5 +336,5 @@ def _unusual(view: memoryview, at: int, physical_offset: int, records: list[Reco
     announced = announced_size(view, at)
     if record is Problem.BLANK or announced <= 0:
         return len(view) - at
-    # Dispatch went over it in the same way, and has told.
+    # Dispatch met the same record, and has logged it.
     return min(announced, len(view) - at)

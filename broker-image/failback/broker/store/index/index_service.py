@@ -3,7 +3,7 @@
 Nothing of it happens while a message is stored. The service follows dispatch through the log and
 enters the keys of what it finds, a slice at a time: soon after messages came, before a key is
 looked up, and at a clean stop, so that a Java broker finds the files complete. After a start it
-goes on where the files end. Whatever they lack, be it because there were none or because a crash
+goes on where the files end. What they lack, be it because there were none or because a crash
 took them, is entered in the background, without anybody waiting for it; in 4.9.8 records from
 before the last files of the log stay unknown then unless messageIndexSafe is set.
 
@@ -149,7 +149,7 @@ class IndexService:
         file.load(handle)
         is_on_disk = file.is_full and file.end_timestamp <= self._checkpoint.index_msg_timestamp
         is_safe = clean or ((cache_survived or is_on_disk) and file.is_whole(handle))
-        # One without entries may lack what it takes over from the one before; it is made anew.
+        # One without entries may lack what it takes over from the one before; it is made again.
         if is_safe and file.count > 1:
             return True
         self._open.close(file.mapped)

@@ -50,7 +50,7 @@ def place_record(tail: int, record_bytes: int, mapped_file_bytes: int) -> Placem
 
 
 def flush_is_due(flushed_offset: int, tail: int, mapped_file_bytes: int, least_pages: int) -> bool:
-    """Whether a timed flush should sync (MappedFile.isAbleToFlush); 0 pages: whatever is dirty.
+    """Whether a timed flush should sync (MappedFile.isAbleToFlush); 0 pages: anything dirty.
 
     A file that has become full is always synced.
     """

@@ -5,7 +5,7 @@ broker refuses a directory that holds a file of any other size, or any other fil
 name therefore lies in the directory's parent. Data go in by ``pwrite`` (writing through a
 mapping stalls when the kernel writes the page back) and come out through a read-only mapping
 of the whole file; on Linux the two agree. Only the slots of index files are written through a
-mapping: they lie all over the file, and nobody waits for them.
+mapping: they lie all over the file, and no answer waits for them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FLOCK: Final = struct.Struct("hhqqi4x")
 
 
 def disk_ratio(path: Path) -> float:
-    """Return how full the disk under ``path`` is, 0 to 1; -1 when that can't be told.
+    """Return how full the disk under ``path`` is, 0 to 1; -1 when that is unknown.
 
     Of what a user could have, in whole percent, rounded up: what ``df`` shows, and
     UtilAll.getDiskPartitionSpaceUsedPercent of 4.9.

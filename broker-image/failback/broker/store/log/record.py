@@ -25,10 +25,15 @@ from failback.protocol.codes import (
     TRANSACTION_MASK,
     TRANSACTION_NONE,
 )
-from failback.protocol.message import BLANK_MAGIC, RECORD_FIXED_BYTES, V1_MAGIC
+from failback.protocol.message import (
+    BLANK_MAGIC,
+    RECORD_FIXED_BYTES,
+    RECORD_HEAD_V4,
+    V1_MAGIC,
+    record_head,
+)
 
-HEAD_BYTES: Final = 88  # up to the body, IPv4 hosts
-V6_EXTRA_BYTES: Final = 12
+HEAD_BYTES: Final = RECORD_HEAD_V4.size
 BLANK_BYTES: Final = 8
 MAX_TOPIC_BYTES: Final = message.MAX_TOPIC_BYTES
 MAX_PROPERTIES_BYTES: Final = message.MAX_PROPERTIES_BYTES
@@ -37,13 +42,6 @@ V1_MAGIC_BYTES: Final = V1_MAGIC.to_bytes(4, "big")
 MAGIC_POSITION: Final = 4
 TAGS: Final = b"TAGS\x01"
 
-_HEADS: Final = {
-    (born, store): struct.Struct(f">iIIiiqqiq{born}sq{store}siqi")
-    for born in (8, 20)
-    for store in (8, 20)
-}
-"""By the lengths of born and store host."""
-HEAD_V4: Final = _HEADS[8, 8]
 _PREFIX: Final = struct.Struct(">iI")
 _I16: Final = struct.Struct(">h")
 PROPERTY_LENGTHS: Final = tuple(_I16.pack(length) for length in range(1024))
@@ -57,11 +55,6 @@ def pack_blank(free_bytes: int) -> bytes:
 
 def pack_property_length(length: int) -> bytes:
     return PROPERTY_LENGTHS[length] if length < 1024 else _I16.pack(length)
-
-
-def head_layout(born_host: bytes, store_host: bytes) -> struct.Struct:
-    """Return the layout of the fixed part; KeyError if a host has neither 8 nor 20 bytes."""
-    return _HEADS[len(born_host), len(store_host)]
 
 
 def has_queue_entry(sys_flag: int) -> bool:
@@ -118,12 +111,12 @@ def read_record(
         _,
         _,
         body_bytes,
-    ) = HEAD_V4.unpack_from(view, at)
+    ) = RECORD_HEAD_V4.unpack_from(view, at)
     if magic != V1_MAGIC:
         return Problem.BLANK if magic == BLANK_MAGIC else Problem.BAD_MAGIC
     body_start = at + HEAD_BYTES
     if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
-        layout = _HEADS[20 if sys_flag & BORN_HOST_V6 else 8, 20 if sys_flag & STORE_HOST_V6 else 8]
+        layout = record_head(sys_flag)
         if available < layout.size:
             return Problem.CUT_OFF
         fields = layout.unpack_from(view, at)

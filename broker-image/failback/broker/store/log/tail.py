@@ -1,4 +1,4 @@
-"""The last records of a commit log that nobody has open, read without changing anything.
+"""The last records of a commit log that no broker has open, read without changing anything.
 
 Used before a broker starts, so the log may end in a torn record: what counts is where the good
 records end, as recovery will find it. Only lengths and magics are followed through a file; the

@@ -316,7 +316,7 @@ class ConsumeQueue:
         self.next_offset = self.committed_offset = self.flushed_offset = self.max_offset
         if last is None or last[1] >= _TORN_BLANK_SIZE:
             # Its records are gone, and their offsets are not given again. A record of a later
-            # offset, found in the log, begins the queue anew.
+            # offset, found in the log, begins the queue again.
             self.min_offset, self.max_physical_offset = self.max_offset, 0
         else:
             self.max_physical_offset = last[0] + last[1]

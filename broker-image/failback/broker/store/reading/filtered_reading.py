@@ -6,16 +6,13 @@ DefaultMessageStore.getMessage with a filter of the commit log, apache/rocketmq 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
+from failback.broker.store.config import StoreConfig
+from failback.broker.store.log.commit_log import CommitLog
 from failback.broker.store.log.record import Record, read_record
 from failback.broker.store.log.results import GetResult, GetStatus
 from failback.broker.store.queues.consume_queue import ENTRY
 from failback.protocol.message import decode_properties
-
-if TYPE_CHECKING:
-    from failback.broker.store.config import StoreConfig
-    from failback.broker.store.log.commit_log import CommitLog
 
 PropertyFilter = Callable[[Mapping[str, str]], bool]
 

@@ -13,7 +13,7 @@ from typing import Final
 from failback.broker.native import kernels
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.log.commit_log import CommitLog
-from failback.broker.store.log.record import HEAD_V4
+from failback.broker.store.log.record import HEAD_BYTES
 from failback.broker.store.log.results import GetResult, GetStatus
 from failback.broker.store.queues.consume_queue import ENTRY, ConsumeQueue
 from failback.broker.store.reading.filtered_reading import PropertyFilter, scan_filtered
@@ -78,7 +78,7 @@ def get_messages(
 
 
 def _corrected(next_offset: int, asked: int, config: StoreConfig) -> int:
-    """Return where to go on; a slave leaves the asked offset alone unless told to check."""
+    """Return where to go on; a slave keeps the asked offset unless it is configured to check."""
     return asked if config.is_slave and not config.offset_check_in_slave else next_offset
 
 
@@ -185,7 +185,7 @@ def _as_int32(code: int) -> int:
 
 def store_time_at(log: CommitLog, physical_offset: int) -> int:
     """Return the store timestamp, ms, of the record there; -1 if the log does not hold it."""
-    head = log.record(physical_offset, HEAD_V4.size)
+    head = log.record(physical_offset, HEAD_BYTES)
     if head is None:
         return -1
     (sys_flag,) = _I32.unpack_from(head, _SYS_FLAG_POSITION)

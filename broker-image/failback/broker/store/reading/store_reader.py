@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
 
+from failback.broker.store.config import StoreConfig
 from failback.broker.store.index.index_query import QueryResult, query_messages
+from failback.broker.store.index.index_service import IndexService
+from failback.broker.store.log.commit_log import CommitLog
 from failback.broker.store.log.results import GetResult, ServiceNotAvailable
 from failback.broker.store.queues.consume_queue import ENTRY, ConsumeQueue
+from failback.broker.store.queues.entry_writer import EntryWriter
+from failback.broker.store.queues.queue_table import QueueTable
+from failback.broker.store.reading.filtered_reading import PropertyFilter
 from failback.broker.store.reading.reading import get_messages, offset_by_time, store_time_at
-
-if TYPE_CHECKING:
-    from failback.broker.store.config import StoreConfig
-    from failback.broker.store.index.index_service import IndexService
-    from failback.broker.store.log.commit_log import CommitLog
-    from failback.broker.store.queues.entry_writer import EntryWriter
-    from failback.broker.store.queues.queue_table import QueueTable
-    from failback.broker.store.reading.filtered_reading import PropertyFilter
-    from failback.broker.store.writing.dispatch import Dispatcher
+from failback.broker.store.writing.dispatch import Dispatcher
 
 
 class StoreReader:

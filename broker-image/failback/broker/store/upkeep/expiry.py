@@ -11,16 +11,14 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from failback.broker.store.config import ENTRY_BYTES, StoreConfig
+from failback.broker.store.log.commit_log import CommitLog
 from failback.broker.store.log.files import Files
+from failback.broker.store.log.mapped_file import MappedFile
 from failback.broker.store.log.syncing import sync_files
-
-if TYPE_CHECKING:
-    from failback.broker.store.log.commit_log import CommitLog
-    from failback.broker.store.log.mapped_file import MappedFile
-    from failback.broker.store.queues.queue_table import QueueTable
+from failback.broker.store.queues.queue_table import QueueTable
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +28,7 @@ ORDERED_ROUNDS: Final = 20
 FULL_RATIO: Final = 0.90
 """Above this share of the disk no message is taken (diskSpaceWarningLevelRatio)."""
 FORCED_RATIO: Final = 0.85
-"""Above this, files go whatever their age (diskSpaceCleanForciblyRatio)."""
+"""Above this, files of any age go (diskSpaceCleanForciblyRatio)."""
 
 
 def local_hour(now_ms: int) -> int:
@@ -42,8 +40,8 @@ class Expiry:
 
     Attributes:
         is_full: Whether the disk was above :data:`FULL_RATIO` at the last round.
-        followers: Told before which physical offset the log is gone; return the paths that
-            speak of nothing else and may be deleted.
+        followers: Called with the physical offset before which the log is gone. They return the
+            paths that speak of nothing else and may be deleted.
     """
 
     def __init__(

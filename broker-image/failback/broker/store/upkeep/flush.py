@@ -1,8 +1,9 @@
-"""Flushing: when the log and the queues are synced, and who waits for it.
+"""Flushing: when the log and the queues are synced, and which answers wait for it.
 
-ASYNC_FLUSH syncs the log in intervals; SYNC_FLUSH is a group commit: whoever waits when a sync
-begins is answered by it, whoever comes later by the next. A sync runs in a thread that opens
-the files by itself, so the event loop never waits for the disk and shares no descriptor.
+ASYNC_FLUSH syncs the log in intervals; SYNC_FLUSH is a group commit: a sync
+answers the requests that wait when it begins, the next sync those that come later. A sync runs in
+a thread that opens the files by itself, so the event loop never waits for the disk and shares no
+descriptor.
 FlushRealTimeService, GroupCommitService and FlushConsumeQueueService of 4.9.8.
 """
 
@@ -30,7 +31,7 @@ from failback.protocol.errors import StoreError
 logger = logging.getLogger(__name__)
 
 _UNWAITED_SYNC_SECONDS: Final = 0.010
-"""SYNC_FLUSH: how soon records that nobody waits for are synced (4.9.8 looks every 10 ms)."""
+"""SYNC_FLUSH: how soon records without a waiting answer are synced (4.9.8 looks every 10 ms)."""
 
 
 class SyncThread:
@@ -59,13 +60,13 @@ class SyncThread:
             error: Exception | None = None
             try:
                 call()
-            except Exception as raised:  # whatever it is, the loop's side must hear of it
+            except Exception as raised:  # the loop's side must get every error
                 error = raised
             self._loop.call_soon_threadsafe(done, error)
 
 
 class Waiter(NamedTuple):
-    """Someone who waits until the log is flushed up to ``end_offset``."""
+    """A request that waits until the log is flushed up to ``end_offset``."""
 
     end_offset: int
     deadline: float
@@ -94,7 +95,7 @@ class FlushService:
 
     ``timestamp`` tells the store timestamp of the last record in log and queues; ``write_entries``
     writes the queue entries that still wait in memory, and calls :meth:`fail` if the disk refuses.
-    ``on_failure`` hears of a sync that failed: what it covered may be lost, and a second sync
+    ``on_failure`` is called with a sync's failure: what it covered may be lost, and a second sync
     would hide that, so the store must take no more writes.
     """
 
@@ -276,7 +277,7 @@ class FlushService:
     # --- in the background ------------------------------------------------------------------
 
     async def run(self, shutdown: asyncio.Event) -> None:
-        """Flush until ``shutdown`` is set; then answer who still waits.
+        """Flush until ``shutdown`` is set; then answer what still waits.
 
         Raises:
             StoreError: A sync failed.
@@ -309,7 +310,7 @@ class FlushService:
             raise StoreError(f"the disk failed: {self._failure}") from self._failure
 
     def _stop(self, queue_thread: SyncThread) -> None:
-        """End the threads; a last sync answers who still waits."""
+        """End the threads; a last sync answers what still waits."""
         log_thread, self._log_thread, self._loop = self._log_thread, None, None
         for timer in (self._expiry, self._unwaited):
             if timer is not None:

@@ -1,4 +1,4 @@
-"""Opening a store: what a stop or a crash left is made whole before anybody reads it.
+"""Opening a store: what a stop or a crash left is made whole before it is read.
 
 The log first, then the queues, then the index. What was not synced is synced, and at the end
 ``abort`` says that a broker runs here.

@@ -9,14 +9,16 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from failback.broker.native import kernels
+from failback.broker.store.config import StoreConfig
+from failback.broker.store.index.index_keys import RecordParts
+from failback.broker.store.log.commit_log import CommitLog
 from failback.broker.store.log.record import (
     MAX_PROPERTIES_BYTES,
     TAGS,
     has_queue_entry,
-    head_layout,
     pack_property_length,
     tags_code_of,
 )
@@ -27,20 +29,15 @@ from failback.broker.store.log.results import (
     ServiceNotAvailable,
 )
 from failback.broker.store.queues.consume_queue import ENTRY, ConsumeQueue
+from failback.broker.store.queues.queue_table import QueueTable
+from failback.broker.store.writing.dispatch import Dispatcher
 from failback.protocol.codes import (
     BORN_HOST_V6,
     STORE_HOST_V6,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
 )
-from failback.protocol.message import V1_MAGIC, BatchElement, decode_batch
-
-if TYPE_CHECKING:
-    from failback.broker.store.config import StoreConfig
-    from failback.broker.store.index.index_keys import RecordParts
-    from failback.broker.store.log.commit_log import CommitLog
-    from failback.broker.store.queues.queue_table import QueueTable
-    from failback.broker.store.writing.dispatch import Dispatcher
+from failback.protocol.message import RECORD_HEADS, V1_MAGIC, BatchElement, decode_batch
 
 _RECORD_OVERHEAD_LIMIT: Final = 65_536
 """What a record may have beyond ``max_message_bytes``."""
@@ -141,7 +138,7 @@ class Appender:
         queue_offset = queue.next_offset if entered else 0
         physical_offset = log.place(size)
         try:
-            head = head_layout(born_host, store_host).pack(
+            head = RECORD_HEADS[len(born_host), len(store_host)].pack(
                 size,
                 V1_MAGIC,
                 zlib.crc32(body) & 0x7FFFFFFF,
@@ -247,8 +244,17 @@ class Appender:
         first_queue_offset = queue_offset = queue.next_offset
         # Not append() for each: what the elements share is worked out once, and a failure leaves
         # nothing behind.
-        pack, crc32 = head_layout(born_host, store_host).pack, zlib.crc32
+        pack, crc32 = RECORD_HEADS[len(born_host), len(store_host)].pack, zlib.crc32
         topic_piece, pack_entry, pack_length = queue.topic_piece, ENTRY.pack, pack_property_length
+        shared = (
+            sys_flag,
+            born_timestamp,
+            born_host,
+            store_timestamp,
+            store_host,
+            reconsume_times,
+            0,  # preparedTransactionOffset
+        )
         pieces: list[bytes] = []
         entries: list[bytes] = []
         codes: list[int] = []
@@ -265,13 +271,7 @@ class Appender:
                         element.flag,
                         queue_offset,
                         physical_offset,
-                        sys_flag,
-                        born_timestamp,
-                        born_host,
-                        store_timestamp,
-                        store_host,
-                        reconsume_times,
-                        0,
+                        *shared,
                         len(body),
                     ),
                     body,
@@ -315,7 +315,7 @@ class Appender:
         """Add all messages of a batch that is as its producer packed it, or none of them.
 
         As :meth:`append_batch` of what ``decode_batch`` finds, at a tenth of the cost where there
-        are kernels. What those don't know, and whatever is wrong, is left to the former.
+        are kernels. What those don't know, and every error, is left to the former.
 
         Raises:
             MessageIllegal: As append_batch, or there is no message.
@@ -376,22 +376,10 @@ class Appender:
             self._read_clock()
         store_timestamp = self.store_timestamp
         try:
-            head = head_layout(born_host, store_host).pack(
-                0,
-                V1_MAGIC,
-                0,
-                queue_id,
-                0,
-                0,
-                0,
-                sys_flag,
-                born_timestamp,
-                born_host,
-                store_timestamp,
-                store_host,
-                reconsume_times,
-                0,
-                0,
+            # The kernel fills in the zeros: they differ from message to message.
+            head = RECORD_HEADS[len(born_host), len(store_host)].pack(
+                *(0, V1_MAGIC, 0, queue_id, 0, 0, 0, sys_flag, born_timestamp, born_host),
+                *(store_timestamp, store_host, reconsume_times, 0, 0),
             )
         except struct.error:
             return None

@@ -222,9 +222,9 @@ class Dispatcher:
         return count
 
     def catch_up_in_background(self, most_bytes: int) -> None:
-        """As :meth:`catch_up`, where nobody above would hear of an error of another kind.
+        """As :meth:`catch_up`, where no caller would handle an error of another kind.
 
-        It stops dispatch for good: whatever was asked next would only fail there again.
+        It stops dispatch for good: the next request would only fail there again.
 
         Raises:
             OSError: A queue could not be written.
@@ -271,7 +271,7 @@ class Dispatcher:
         None begins at byte ``stop`` or behind it.
 
         Plain is a whole record with IPv4 hosts and an entry that comes next in a queue without
-        delays: nearly every one that a slave gets. Everything else, and whatever is wrong, is left
+        delays: nearly every one that a slave gets. All others, and every error, are left
         to :func:`read_record` and :meth:`enter`, which do the same at twice the cost.
 
         A kernel sorts the entries by queue; it knows no queue. Where one of them does not go on

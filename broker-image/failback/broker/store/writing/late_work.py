@@ -11,11 +11,11 @@ _MOST_PASSED: Final = 8
 
 
 class LateWork:
-    """Does ``work`` some time after it was asked for, or as soon as somebody needs it done.
+    """Does ``work`` some time after it was asked for, or as soon as its result is needed.
 
     ``work`` does a share, less than a millisecond, and tells whether there is more. What is more
     comes in the next turn of the loop that brings no new work: what brings it goes first. So that
-    it is not put off for ever, every ninth turn does a share whatever comes. Without a running
+    it is not put off for ever, every ninth turn does a share in any case. Without a running
     event loop everything is done at once.
 
     Attributes:
@@ -62,7 +62,7 @@ class LateWork:
     def share(self) -> None:
         """Do now a share of what is due."""
         if self.due:
-            self.due = False  # whoever is told of a failure may come back here
+            self.due = False  # the receiver of a failure may come back here
             self.due = self._work()
 
     def _late(self) -> None:
