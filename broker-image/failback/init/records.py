@@ -42,7 +42,7 @@ class RunDirectory:
     def claim(self) -> str | None:
         """Become its writer; return why that is impossible, or ``None``.
 
-        The lock goes with the process. A second init in one container (somebody's exec) must not
+        The lock goes with the process. A second init in one container (an exec) must not
         take the first one's child out of the records.
         """
         try:

@@ -34,7 +34,7 @@ class ClientCalls:
     async def call(
         self, connection: BrokerConnection, request: RemotingCommand, seconds: float
     ) -> RemotingCommand:
-        """Send ``request`` and return the client's answer, whatever its code.
+        """Send ``request`` and return the client's answer, of any code.
 
         Raises:
             TimeoutError: There was none within ``seconds``.
@@ -54,7 +54,7 @@ class ClientCalls:
             del self._calls[key]
 
     def answered(self, connection: BrokerConnection, response: RemotingCommand) -> None:
-        """Take a response; one that nobody waits for is dropped."""
+        """Take a response; one that no call waits for is dropped."""
         call = self._calls.get((connection, response.opaque))
         if call is None:
             logger.debug("unexpected response %d from %s", response.opaque, connection.address)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from failback.broker.cluster.outer_api import BrokerOuterApi
+from failback.broker.metadata.offsets.consumer_offset_manager import (
+    ConsumerOffsetManager,
+    OffsetTable,
+)
 from failback.protocol.errors import FailbackError
-
-if TYPE_CHECKING:
-    from failback.broker.cluster.outer_api import BrokerOuterApi
-    from failback.broker.metadata.offsets.consumer_offset_manager import (
-        ConsumerOffsetManager,
-        OffsetTable,
-    )
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +31,7 @@ async def take_returned_offsets(
 
     What was consumed from a slave while the master was away is known to the slave alone. Without
     a slave, or with one that does not answer, nothing changes. An offset beyond the end of the
-    queue here stands for messages that this master has lost: the end is taken instead.
+    queue here means messages that this master has lost: the end is taken instead.
 
     Returns how many offsets were raised.
     """

@@ -9,12 +9,14 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from failback.broker.config.identity import BrokerIdentity
 from failback.broker.metadata.offsets.consumer_offset_manager import (
     OffsetTable,
     decode_offset_table,
 )
+from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError
@@ -31,10 +33,6 @@ from failback.protocol.route import (
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
 )
-
-if TYPE_CHECKING:
-    from failback.broker.config.identity import BrokerIdentity
-    from failback.client.remoting.connection import RemotingClient
 
 logger = logging.getLogger(__name__)
 

@@ -8,16 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.identity import BrokerIdentity
+from failback.broker.metadata.topics import TopicConfigManager
 from failback.protocol.codes import PERM_READ, PERM_WRITE
 from failback.protocol.route import TopicConfig, TopicConfigSerializeWrapper
-
-if TYPE_CHECKING:
-    from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult
-    from failback.broker.metadata.topics import TopicConfigManager
 
 logger = logging.getLogger(__name__)
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from failback.broker.cluster.outer_api import BrokerOuterApi
+from failback.broker.metadata.delay_offsets import DelayOffsets
+from failback.broker.metadata.groups import SubscriptionGroupManager
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.offsets.master_offsets import MasterOffsets
+from failback.broker.metadata.topics import TopicConfigManager
 from failback.protocol.errors import FailbackError, ProtocolError
-
-if TYPE_CHECKING:
-    from failback.broker.cluster.outer_api import BrokerOuterApi
-    from failback.broker.metadata.delay_offsets import DelayOffsets
-    from failback.broker.metadata.groups import SubscriptionGroupManager
-    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
-    from failback.broker.metadata.topics import TopicConfigManager
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """broker.conf: the settings of one broker, their defaults, and how a live change is applied.
 
-The file is a Java properties file with RocketMQ 4.9's key names. Keys that nobody here knows are
+The file is a Java properties file with RocketMQ 4.9's key names. Keys that are unknown here are
 kept, shown by GET_BROKER_CONFIG and written back, as the original does. Built once in
 ``__main__``; the controller hands every component its part.
 

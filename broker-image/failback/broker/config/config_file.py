@@ -1,4 +1,4 @@
-"""The text of broker.conf: settings, and the lines they stand in."""
+"""The text of broker.conf: settings, and their lines."""
 
 from __future__ import annotations
 

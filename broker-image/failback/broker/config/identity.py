@@ -1,30 +1,27 @@
-"""Who a broker is, from start to stop: names, ids and the addresses others are told."""
+"""The identity of a broker from start to stop: names, ids and the addresses that it announces."""
 
 from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from failback.broker.config.config import BrokerConfig
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import pack_host
-
-if TYPE_CHECKING:
-    from failback.broker.config.config import BrokerConfig
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
-    """Who this process is from start to stop, whatever code 25 writes into the file meanwhile."""
+    """What stays the same from start to stop, even when code 25 changes the file."""
 
     cluster_name: str
     broker_name: str
     broker_id: int
     is_slave: bool
     address: str
-    """``brokerIP1:listenPort``, what clients are told."""
+    """``brokerIP1:listenPort``, announced to clients."""
     ha_address: str
-    """``brokerIP2:listenPort+1``, what slaves are told."""
+    """``brokerIP2:listenPort+1``, announced to slaves."""
     store_host: bytes
     """The resolved address as stored in every record: 8 bytes for IPv4, 20 for IPv6."""
 

@@ -2,7 +2,7 @@
 
 What filters a pull is the subscription of the last heartbeat; this is the record of it that a
 broker of 4.9 keeps and loads. A filter whose group has gone, or that a start finds, is dead and
-stays for a day: whoever looks at the file sees it until then. Slaves copy nothing of it.
+stays in the file for a day. Slaves copy nothing of it.
 Source: ConsumerFilterManager and ConsumerFilterData, apache/rocketmq 4.9.8.
 """
 
@@ -97,7 +97,7 @@ class ConsumerFilterManager:
         if known is not None and not self._is_changed(known, subscription):
             return
         of_topic = self.table.setdefault(data.topic, FiltersOfTopic(data.topic))
-        if subscription.matches is None:  # no filter after all: the client is told at its pull
+        if subscription.matches is None:  # no filter after all: the answer to its pull says so
             of_topic.group_filter_data.pop(group, None)
             return
         of_topic.group_filter_data[group] = ConsumerFilterData(
@@ -144,7 +144,7 @@ class ConsumerFilterManager:
         for of_topic in table.filter_data_by_topic.values():
             for known in of_topic.group_filter_data.values():
                 if not _fits(known.bloom_filter_data):
-                    logger.warning("%s has bits of another kind: it is begun anew", self._path)
+                    logger.warning("%s has bits of another kind: it begins again", self._path)
                     return
                 if known.dead_time == 0:
                     known.dead_time = max(latest, known.born_time)

@@ -1,6 +1,6 @@
-"""Which bits stand for a consumer group and a topic in a filter's bit map. Pure.
+"""Which bits represent a consumer group and a topic in a filter's bit map. Pure.
 
-A broker that is told to (``enableCalcFilterBitMap``) notes for each message which filters match, in
+With ``enableCalcFilterBitMap`` a broker notes for each message which filters match, in
 a bloom filter. This one notes nothing, but the file of the filters says each one's bits, and a
 broker of 4.9 that misses them there, or finds others, drops the whole file.
 

@@ -62,7 +62,7 @@ def with_filter(data: SubscriptionData) -> Subscription:
     """Compile the expression of a subscription that is no tag subscription.
 
     Raises:
-        ProtocolError: It is no filter, or one of a kind that nobody knows.
+        ProtocolError: It is no filter, or one of an unknown kind.
     """
     if data.expression_type != SQL92:
         raise ProtocolError(f"{data.expression_type} is no kind of filter")

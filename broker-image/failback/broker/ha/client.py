@@ -16,15 +16,13 @@ import asyncio
 import logging
 import socket
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Literal, TypeVar, cast
+from typing import Final, Literal, TypeVar, cast
 
+from failback.broker.ha.config import HaConfig
 from failback.broker.ha.join import JoinCheck, Refusal
+from failback.broker.ha.replicated_store import HaStore
 from failback.broker.ha.stream import Received, SlaveStream, encode_report
 from failback.protocol.errors import FailbackError, StoreError
-
-if TYPE_CHECKING:
-    from failback.broker.ha.config import HaConfig
-    from failback.broker.ha.replicated_store import HaStore
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +95,7 @@ class _MasterConnection(asyncio.BufferedProtocol):
             self.refusal = error.refusal
             self.close(str(error.refusal))
             return
-        except Exception:  # a callback of the event loop: nobody above would close the connection
+        except Exception:  # a callback of the event loop: no caller would close the connection
             logger.exception("HA: appending what the master sent failed")
             self.close("internal error")
             return
@@ -142,7 +140,7 @@ class _MasterConnection(asyncio.BufferedProtocol):
             raise _NotOurLog(Refusal(stuck_at, "Corrupt", "what the master sent is no record"))
 
     def _report(self) -> None:
-        """Tell the master what this slave holds: page cache, not disk."""
+        """Report to the master what this slave holds: page cache, not disk."""
         if self._transport is None:
             return
         self.reported_offset = self._store.max_physical_offset
@@ -204,7 +202,7 @@ class HaClient:
 
     @property
     def reported_offset(self) -> int:
-        """The last max physical offset told to the master; -1 without a connection."""
+        """The last max physical offset reported to the master; -1 without a connection."""
         return -1 if self._connection is None else self._connection.reported_offset
 
     def update_master_address(self, address: str | None) -> None:
@@ -280,7 +278,7 @@ class HaClient:
             async with asyncio.timeout(self._config.connect_timeout_ms / 1000):
                 transport, _ = await loop.create_connection(lambda: connection, host, int(port))
         except (OSError, ValueError) as error:
-            # Of one that came too late uvloop closes the transport and tells nobody.
+            # When the connection came too late, uvloop closes it without connection_lost.
             connection.connection_lost(None)
             logger.info("HA: cannot connect to master %s: %s", self._address, error or "timed out")
             return False

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from failback.broker.config.config import BrokerConfig
+from failback.broker.config.config import BrokerConfig
 
 MOST_FRAME_BYTES: Final = 4 * 1024 * 1024
 """Header and body: the read buffer of an Apache slave, which waits for ever for a larger frame."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
+from failback.broker.ha.config import HaConfig
+from failback.broker.ha.replicated_store import HaStore
 from failback.broker.ha.stream import ReportReader, encode_frame_header, start_position
-
-if TYPE_CHECKING:
-    from failback.broker.ha.config import HaConfig
-    from failback.broker.ha.replicated_store import HaStore
 
 logger = logging.getLogger(__name__)
 

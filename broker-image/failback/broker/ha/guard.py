@@ -10,17 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from failback.broker.ha.client import MasterUnknown
 from failback.broker.ha.join import Refusal
 from failback.broker.ha.prefix import Prefix, Verdict, compare_with
 from failback.broker.store.log.tail import LogTail
+from failback.broker.store.message_store import MessageStore
 from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import FailbackError
-
-if TYPE_CHECKING:
-    from failback.broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 

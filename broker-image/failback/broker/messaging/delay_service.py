@@ -13,17 +13,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from failback.broker.config.time_scale import TimeScale
 from failback.broker.messaging.delayed import append_copy, real_place
+from failback.broker.metadata.delay_offsets import DelayOffsets
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import SCHEDULE_TOPIC
 from failback.protocol.errors import ProtocolError, StoreError
 from failback.protocol.message import decode_record
-
-if TYPE_CHECKING:
-    from failback.broker.config.time_scale import TimeScale
-    from failback.broker.metadata.delay_offsets import DelayOffsets
-    from failback.broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +75,7 @@ class DelayService:
         if any(delivered for _, delivered in turns.values()):
             try:
                 self._commit()
-            except StoreError:  # told by whoever stops the broker for it
+            except StoreError:  # logged where the broker is stopped for it
                 return False
         # Not before the copies are in the log: an offset that is persisted earlier outlives a kill
         # that they don't.

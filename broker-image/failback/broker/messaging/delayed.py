@@ -11,9 +11,11 @@ SendMessageProcessor.asyncConsumerSendMsgBack, apache/rocketmq 4.9.8.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from failback.broker.messaging.send_rules import delay_level
+from failback.broker.store.log.results import Appended
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import (
     BORN_HOST_V6,
     SCHEDULE_TOPIC,
@@ -32,10 +34,6 @@ from failback.protocol.message import (
     tags_code,
 )
 
-if TYPE_CHECKING:
-    from failback.broker.store.log.results import Appended
-    from failback.broker.store.message_store import MessageStore
-
 SCHEDULE_TOPIC_BYTES: Final = SCHEDULE_TOPIC.encode()
 _HOST_BITS: Final = BORN_HOST_V6 | STORE_HOST_V6
 
@@ -51,7 +49,7 @@ def waiting_place(properties: str, topic: str, queue_id: int, levels: int) -> Wa
     """Return where a message has to wait; ``None`` for one that is not delayed.
 
     A level above the highest of ``levels`` counts as that. ``WAIT`` stays among the properties, as
-    they are written anew from the table, which is what 4.9.8 does too.
+    they are written again from the table, which is what 4.9.8 does too.
     """
     level = min(delay_level(properties), levels)
     if level <= 0:

@@ -7,19 +7,17 @@ apache/rocketmq 4.9.8.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.messaging.send_rules import FORBIDDEN_TOPICS, SendRefused, check_topic_name
+from failback.broker.metadata.groups import SubscriptionGroupManager
+from failback.broker.metadata.topics import TopicConfigManager
 from failback.broker.remoting.connection import BrokerConnection
 from failback.protocol.codes import MULTI_TAGS, PERM_READ, PERM_WRITE, ResponseCode
 from failback.protocol.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.route import TopicConfig
-
-if TYPE_CHECKING:
-    from failback.broker.metadata.groups import SubscriptionGroupManager
-    from failback.broker.metadata.topics import TopicConfigManager
 
 SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2
 

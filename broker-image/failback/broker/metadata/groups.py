@@ -6,17 +6,15 @@ import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from failback.broker.config.config import BrokerConfig
 from failback.broker.metadata.json_config import load_json_config, persist_json_config
 from failback.protocol.route import (
     DataVersion,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
 )
-
-if TYPE_CHECKING:
-    from failback.broker.config.config import BrokerConfig
 
 logger = logging.getLogger(__name__)
 

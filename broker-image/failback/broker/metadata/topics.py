@@ -6,16 +6,14 @@ import logging
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from msgspec.structs import replace
 
+from failback.broker.config.config import BrokerConfig
 from failback.broker.metadata.json_config import load_json_config, persist_json_config
 from failback.protocol.codes import PERM_INHERIT, PERM_READ, PERM_WRITE, SCHEDULE_TOPIC
 from failback.protocol.route import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-
-if TYPE_CHECKING:
-    from failback.broker.config.config import BrokerConfig
 
 logger = logging.getLogger(__name__)
 
@@ -212,7 +210,7 @@ class TopicConfigManager:
     def replace_all(self, wrapper: TopicConfigSerializeWrapper) -> bool:
         """Take over a master's version and table if the version differs; false if it is equal.
 
-        Differs, not is newer: whatever was created on the slave meanwhile goes.
+        The versions are compared for difference, not for age: what only the slave has goes.
         """
         if wrapper.data_version == self.data_version:
             return False

@@ -6,7 +6,6 @@ Names follow BrokerMetricsConstant of RocketMQ 5.x where the meaning is the same
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -15,10 +14,13 @@ from prometheus_client.registry import Collector
 from failback.broker.clients.client_manager import ConsumerManager, ProducerManager
 from failback.broker.config.config import BrokerConfig
 from failback.broker.config.identity import BrokerIdentity
+from failback.broker.ha.service import HaService
 from failback.broker.messaging.send_rules import FORBIDDEN_TOPICS
 from failback.broker.messaging.topic_admission import TopicAdmission
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import (
     CONSUMERS,
@@ -50,11 +52,6 @@ from failback.protocol.metric_families import (
     SYNC_AGE,
     Family,
 )
-
-if TYPE_CHECKING:
-    from failback.broker.ha.service import HaService
-    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
-    from failback.broker.store.message_store import MessageStore
 
 
 class BrokerCollector(Collector):

@@ -9,16 +9,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from failback.broker.config.config import BrokerConfig
+from failback.broker.metadata.delay_offsets import DelayOffsets
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.store.log.files import disk_ratio
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import SCHEDULE_TOPIC, VERSION, VERSION_DESCRIPTION
-
-if TYPE_CHECKING:
-    from failback.broker.metadata.delay_offsets import DelayOffsets
-    from failback.broker.store.message_store import MessageStore
 
 _NO_POOL = 2**31 - 1
 """What 4.9 says for its off-heap buffers when it has no pool of them."""

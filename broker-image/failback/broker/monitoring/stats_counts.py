@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from failback.broker.messaging.topic_admission import TopicAdmission
+from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.monitoring.stats_items import Count
-
-if TYPE_CHECKING:
-    from failback.broker.messaging.topic_admission import TopicAdmission
-    from failback.broker.monitoring.statistics import BrokerStatistics
 
 
 def stats_counts(

@@ -1,7 +1,7 @@
 """What a SQL92 filter is made of, and how each part is evaluated.
 
 Values are ``str`` (every property), ``int``, ``float``, ``bool`` and ``None``, which is the
-unknown of three-valued logic: a property that is not there, and whatever is worked out from it.
+unknown of three-valued logic: a property that is not there, and every result of it.
 """
 
 from __future__ import annotations

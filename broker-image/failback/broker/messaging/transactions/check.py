@@ -16,8 +16,9 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from failback.broker.clients.client_manager import ProducerManager
 from failback.broker.config.config import BrokerConfig
 from failback.broker.messaging.transactions.half_messages import (
     CHECK_IMMUNITY,
@@ -26,8 +27,10 @@ from failback.broker.messaging.transactions.half_messages import (
     PREPARED_QUEUE_OFFSET,
     HalfMessages,
 )
+from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.topics import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from failback.broker.remoting.connection import BrokerConnection
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import StoreError
@@ -42,11 +45,6 @@ from failback.protocol.message import (
     offset_msg_id,
     pack_host,
 )
-
-if TYPE_CHECKING:
-    from failback.broker.clients.client_manager import ProducerManager
-    from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
-    from failback.broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -135,7 +133,7 @@ class TransactionCheck:
         if offset != half_start:
             try:  # what was put back must be in the log before the offset can be persisted
                 self._commit()
-            except StoreError:  # told by whoever stops the broker for it
+            except StoreError:  # logged where the broker is stopped for it
                 return asked
             self._offsets.commit(GROUP, TRANS_HALF_TOPIC, HALF_QUEUE, offset)
         op_end = ops.done_up_to(op_start)

@@ -12,7 +12,7 @@ Source: TransactionalMessageBridge, EndTransactionProcessor, apache/rocketmq 4.9
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from failback.broker.messaging.delayed import append_copy, real_place, waiting_place
 from failback.broker.metadata.topics import (
@@ -21,6 +21,8 @@ from failback.broker.metadata.topics import (
     TRANS_OP_HALF_TOPIC,
     TopicConfigManager,
 )
+from failback.broker.store.log.results import Appended
+from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import (
     PERM_READ,
     PERM_WRITE,
@@ -40,10 +42,6 @@ from failback.protocol.message import (
     encode_properties,
     tags_code,
 )
-
-if TYPE_CHECKING:
-    from failback.broker.store.log.results import Appended
-    from failback.broker.store.message_store import MessageStore
 
 HALF_TOPIC_BYTES: Final = TRANS_HALF_TOPIC.encode()
 HALF_QUEUE: Final = 0
@@ -174,7 +172,7 @@ class HalfMessages:
         return appended
 
     def give_up(self, half: MessageExt) -> None:
-        """Keep for a person what nobody ended: in TRANS_CHECK_MAX_TIME_TOPIC.
+        """Keep a transaction without an end for a person: in TRANS_CHECK_MAX_TIME_TOPIC.
 
         Raises:
             StoreError: It was not appended.

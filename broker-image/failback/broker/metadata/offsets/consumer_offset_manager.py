@@ -28,8 +28,8 @@ OffsetTable = dict[str, dict[int, int]]
 class ConsumerOffsetManager:
     """The offsets that groups committed. ConsumerOffsetManager of apache/rocketmq 4.9.8.
 
-    A commit is taken whatever it says: smaller than the present one, negative, for a topic or
-    group nobody knows, on a slave too. The broker persists the table every
+    Every commit is taken: smaller than the current one, negative, for an unknown topic or
+    group, on a slave too. The broker persists the table every
     ``flushConsumerOffsetInterval``, first ten seconds after its start, and at a clean stop; what
     was committed since the last persist dies with the process.
     """
@@ -79,7 +79,7 @@ class ConsumerOffsetManager:
 
     def topics_of(self, group: str) -> set[str]:
         """Return the topics on which ``group`` has offsets."""
-        return {topic for topic, owner in self._keys() if owner == group}
+        return {topic for topic, its_group in self._keys() if its_group == group}
 
     def groups_of(self, topic: str) -> set[str]:
         """Return the groups that have offsets on ``topic``."""

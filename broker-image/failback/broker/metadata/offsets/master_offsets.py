@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from failback.broker.metadata.offsets.consumer_offset_manager import OffsetTable
+from failback.broker.metadata.offsets.consumer_offset_manager import OffsetTable
 
 logger = logging.getLogger(__name__)
 

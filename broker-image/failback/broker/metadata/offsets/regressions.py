@@ -1,8 +1,8 @@
 """Counts consumer offsets that go back, by what made them: what is delivered again for it.
 
-Nothing here is on the path of a commit that goes forward. A reset is told from other commits by
-what the broker told the members: the first smaller commit of a queue, not below the place that it
-was reset to, is the reset.
+Nothing here is on the path of a commit that goes forward. A reset differs from other commits by
+what the broker sent to the members: it is the first smaller commit of a queue that is not below
+the place that the queue was reset to.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class OffsetRegressions:
         self._resets: dict[tuple[str, int], int] = {}
 
     def expect_reset(self, topic: str, group: str, targets: Mapping[int, int]) -> None:
-        """Members were told to go to these offsets by queue."""
+        """Note the offsets, by queue, that a reset has sent to the members."""
         if len(self._resets) > _MOST_RESETS:  # of groups that never obeyed
             self._resets.clear()
         for queue_id, target in targets.items():

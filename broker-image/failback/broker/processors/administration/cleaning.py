@@ -1,4 +1,4 @@
-"""Cleaning that somebody asks for: 306, 316 and 329.
+"""Cleaning on request: 306, 316 and 329.
 
 Source: AdminBrokerProcessor, DefaultMessageStore, apache/rocketmq 4.9.8.
 """
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class CleaningProcessor:
-    """Removes what nobody can read any more."""
+    """Removes what can no longer be read."""
 
     config: BrokerConfig
     store: MessageStore
@@ -47,7 +47,7 @@ class CleaningProcessor:
 
     @handles(RequestCode.DELETE_EXPIRED_COMMITLOG)
     def delete_log_files(self, connection: BrokerConnection, request: RemotingCommand) -> Answer:
-        """Let the next rounds of expiry delete files that are old enough, whatever the hour."""
+        """Let the next rounds of expiry delete files that are old enough, at any hour."""
         logger.warning("expired files are deleted for %s", connection.address)
         self.store.expire_by_hand()
         return request.response(ResponseCode.SUCCESS)

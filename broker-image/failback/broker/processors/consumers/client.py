@@ -1,4 +1,4 @@
-"""Heartbeats, goodbyes and member lists (34, 35, 38, 46), and who is told of a change (40).
+"""Heartbeats, goodbyes and member lists (34, 35, 38, 46), and the notice of a change (40).
 
 Source: ClientManageProcessor, ConsumerManageProcessor, DefaultConsumerIdsChangeListener,
 ClientHousekeepingService, apache/rocketmq 4.9.8.
@@ -72,7 +72,7 @@ class ClientProcessor:
         self.producers = ProducerManager()
 
     def registered(self) -> None:
-        """Name servers have been told of this broker: from now on all clients can find it."""
+        """Note that name servers know this broker: from now on all clients can find it."""
         self._registered_ms = self.clock_ms()
 
     @handles(RequestCode.HEART_BEAT)
@@ -175,7 +175,7 @@ class ClientProcessor:
             connection.abort()
 
     def _notify(self, group: str, connections: list[BrokerConnection]) -> None:
-        """Tell every member of ``group`` that it should divide the queues anew."""
+        """Ask every member of ``group`` to rebalance."""
         if not self.config.notify_consumer_ids_changed_enable:
             return
         request = RemotingCommand.request(

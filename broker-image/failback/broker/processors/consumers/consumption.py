@@ -124,7 +124,7 @@ class ConsumptionProcessor:
     def consume_queue(
         self, header: QueryConsumeQueueRequestHeader, request: RemotingCommand
     ) -> Answer:
-        """Answer entries of a queue as they stand in its files."""
+        """Answer entries of a queue as its files hold them."""
         topic, queue_id = header.topic, header.queue_id
         if not self.store.has_queue(topic, queue_id):
             remark = f"{queue_id}@{topic} is not exist!"

@@ -62,7 +62,7 @@ class GroupOffsetProcessor:
     def clone(self, header: CloneGroupOffsetRequestHeader, request: RemotingCommand) -> Answer:
         """Give one group the offsets of another, on one topic or on all of them.
 
-        4.9.8 copies nothing when no topic is named; whoever leaves it out means all.
+        4.9.8 copies nothing when no topic is named; here no topic means all of them.
         """
         source, topic = header.src_group, (header.topic or "").strip()
         for name in sorted({topic} if topic else self.offsets.topics_of(source)):

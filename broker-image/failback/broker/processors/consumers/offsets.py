@@ -33,7 +33,7 @@ from failback.protocol.route import MessageQueue, ResetOffsetBody
 
 logger = logging.getLogger(__name__)
 
-_RESET_BY_BROKER: Final = 28  # V3_0_7_SNAPSHOT: older clients can't be told an offset
+_RESET_BY_BROKER: Final = 28  # V3_0_7_SNAPSHOT: older clients don't take an offset
 NOT_FOUND: Final = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 
 
@@ -73,7 +73,7 @@ class OffsetProcessor:
 
     @handles(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader)
     def update(self, header: UpdateConsumerOffsetRequestHeader, request: RemotingCommand) -> Answer:
-        """Store whatever value the client sends."""
+        """Store the value that the client sends, without a check."""
         self.offsets.commit(
             header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )
@@ -89,7 +89,7 @@ class OffsetProcessor:
 
     @handles(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequestHeader)
     def reset(self, header: ResetOffsetRequestHeader, request: RemotingCommand) -> Answer:
-        """Tell a group's members to go to a time (222). The broker's own table stays as it is."""
+        """Send a group's members to a time (222). The broker's own table stays as it is."""
         topic, group = header.topic, header.group
         config = self.topics.get(topic)
         if config is None:

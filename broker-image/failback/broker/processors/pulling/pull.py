@@ -338,7 +338,7 @@ class PullProcessor:
         pull.connection.push_parts((answer.encode(),), len(body))
 
     def _note_offset_moved(self, header: PullMessageRequestHeader, new_offset: int) -> None:
-        """Record that a consumer is told to move: a message in OFFSET_MOVED_EVENT."""
+        """Record that a consumer has to move: a message in OFFSET_MOVED_EVENT."""
         queue = MessageQueue(header.topic, self._identity.broker_name, header.queue_id)
         logger.warning(
             "group %s asked for offset %d of %s, told to go on at %d",

@@ -2,7 +2,7 @@
 
 The rule looks odd and is kept on purpose: on a slave with ``slaveReadEnable=false`` the original
 first sets PULL_RETRY_IMMEDIATELY and then overwrites it by the status, so a 4.9 slave serves
-whoever asks. Only the suggestion depends on the setting.
+every consumer. Only the suggestion depends on the setting.
 
 Source: PullMessageProcessor.processRequest, apache/rocketmq 4.9.8.
 """

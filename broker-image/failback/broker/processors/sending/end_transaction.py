@@ -73,7 +73,7 @@ class EndTransactionProcessor:
     def resume_check(
         self, header: ResumeCheckHalfMessageRequestHeader, request: RemotingCommand
     ) -> Answer:
-        """Store a half message anew, as if nobody had been asked about it yet."""
+        """Store a half message again, with its count of checks at 0."""
         half = self.halves.message_at(parse_offset_msg_id(header.msg_id or "")[2])
         if half is None:
             remark = "Exception was thrown when putting message back to RMQ_SYS_TRANS_HALF_TOPIC."

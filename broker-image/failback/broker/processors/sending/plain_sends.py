@@ -132,7 +132,7 @@ class PlainSends:
         self._statistics.put_bytes += len(records)
 
     def _answer_singly(self, connection: BrokerConnection, answered: list[bytes | _Later]) -> None:
-        """Send the answers nobody waits for, hold the others back, in their order."""
+        """Send the answers that need not wait, hold the others back, in their order."""
         for each in answered:
             if isinstance(each, bytes):
                 connection.push(each)

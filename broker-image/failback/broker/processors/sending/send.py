@@ -121,7 +121,7 @@ class SendProcessor:
         self.take_settings()
 
     def take_settings(self) -> None:
-        """Answer with the region and the trace switch of now: both stand in every answer."""
+        """Take the current region and trace switch: every answer carries both."""
         region, trace_on = self._config.region_id, self._config.trace_on
         self._answers = SendAnswers(self._store_host, region, trace_on)
         if self._plain is not None:

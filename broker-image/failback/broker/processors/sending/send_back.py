@@ -1,4 +1,4 @@
-"""CONSUMER_SEND_MSG_BACK (36): a message that a consumer could not handle comes again later.
+"""CONSUMER_SEND_MSG_BACK (36): a message that a consumer could not handle is redelivered later.
 
 Source: SendMessageProcessor.asyncConsumerSendMsgBack, apache/rocketmq 4.9.8.
 """
