@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from failback.chaos.cluster.wire import FOUND, WireConnection
+from failback.chaos.cluster.wire import WireConnection
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, parse_lab_id
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLE_OF_CODE, order
@@ -96,7 +96,7 @@ def scan(connection: WireConnection, topic: str) -> dict[Place, Lid]:
         offset = lowest
         while offset < highest:
             pulled = connection.pull(topic, queue, offset)
-            assert pulled.code == FOUND, (topic, queue, offset, pulled.code)
+            assert pulled.messages, (topic, queue, offset, pulled.code)
             for message in pulled.messages:
                 assert message.queue_offset == offset, (topic, queue, offset, message)
                 lid = parse_lab_id(message.properties[LAB_ID_PROPERTY])

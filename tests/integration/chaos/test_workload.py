@@ -21,6 +21,8 @@ from failback.chaos.workload.plan import read_body
 from failback.chaos.workload.process import ask
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, order
+from failback.protocol.calls import create_topic
+from failback.protocol.route import TopicConfig
 from tests.support.analytics.collector_lab import running_collector
 from tests.support.chaos.chaos_lab import TIME_SCALE, LocalCluster
 from tests.support.clients.consumelog import processes_in_lake
@@ -42,7 +44,7 @@ class Workload:
         self.sockets = Path(tempfile.mkdtemp(prefix="failback-"))
         self._started: list[subprocess.Popen[str]] = []
         with WireConnection(self.master) as connection:
-            connection.create_topic(topic, 4)
+            connection.ask(create_topic(TopicConfig(topic, 4, 4)))
 
     def start(self, command: str, *arguments: str, limit_files: bool = False) -> Any:
         process = subprocess.Popen(

@@ -13,7 +13,9 @@ from typing import Any
 
 from failback.chaos.cluster.wire import WireConnection
 from failback.client.admin.admin import AdminClient
+from failback.protocol.calls import any_request
 from failback.protocol.codes import RequestCode
+from failback.protocol.headers import ConsumerSendMsgBackRequestHeader
 from tests.support.chaos.chaos_lab import LocalCluster
 from tests.support.common.polling import SCALE
 
@@ -60,18 +62,16 @@ def send_back_as_a_stranger(cluster: LocalCluster, run_dir: Path) -> None:
                 pulled = connection.pull("orders", queue, offset)
                 assert pulled.messages, (queue, offset, pulled.code)
                 for message in pulled.messages[:left]:
-                    connection.call(
-                        RequestCode.CONSUMER_SEND_MSG_BACK,
-                        {
-                            "offset": message.physical_offset,
-                            "group": "group-orders",
-                            "delayLevel": 3,
-                            "originMsgId": message.offset_msg_id,
-                            "originTopic": "orders",
-                            "unitMode": "false",
-                            "maxReconsumeTimes": 16,
-                        },
+                    header = ConsumerSendMsgBackRequestHeader(
+                        message.physical_offset,
+                        "group-orders",
+                        3,
+                        message.offset_msg_id,
+                        "orders",
+                        unit_mode=False,
+                        max_reconsume_times=16,
                     )
+                    connection.ask(any_request(RequestCode.CONSUMER_SEND_MSG_BACK, header))
                 left -= len(pulled.messages[:left])
                 offset = pulled.messages[-1].queue_offset + 1
         assert left == 0, f"{left} were not there yet"

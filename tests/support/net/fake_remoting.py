@@ -110,7 +110,9 @@ class FakeBroker(FakeRemoting):
         super().__init__(
             {
                 15: self._commit,
-                21: lambda r: self._body(r, {"topicConfigTable": {t: {} for t in self.queues}}),
+                21: lambda r: self._body(
+                    r, {"topicConfigTable": {t: {"topicName": t} for t in self.queues}}
+                ),
                 26: lambda r: r.response(
                     0, body="".join(f"{k}={v}\n" for k, v in self.config.items()).encode()
                 ),

@@ -13,6 +13,7 @@ import pytest
 from failback.chaos.run.drain import drain
 from failback.chaos.run.scan import scan_stores
 from failback.chaos.session import Session
+from failback.protocol.headers import PullMessageResponseHeader
 from tests.support.chaos.chaos_session import open_session
 from tests.support.chaos.fake_target import FakeTarget
 from tests.support.net.fake_remoting import FakeBroker
@@ -99,9 +100,7 @@ def test_an_unreachable_master_leaves_the_run_undrained(
 def test_a_queue_that_does_not_give_what_it_has_is_not_scanned(
     session: Session, broker: FakeBroker
 ) -> None:
-    broker.answers[11] = lambda r: r.response(
-        19, ext={"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "10"}
-    )
+    broker.answers[11] = lambda r: r.response(19, header=PullMessageResponseHeader(0, 0, 0, 10))
     result = scan_stores(session, 5)
     assert not result.complete
     assert "orders queue 0 gives nothing at offset 0" in result.problems[0]

@@ -24,6 +24,7 @@ from failback.chaos.recorder.witness import (
 from failback.chaos.run.verdict import Verdict, merge
 from failback.chaos.session import Session
 from failback.chaos.toolkit.probes import another_incident, recorder_is_recording, unsteady
+from failback.protocol.headers import PullMessageResponseHeader
 from tests.support.chaos.chaos_session import open_session, peer_sees
 from tests.support.chaos.fake_target import FakeTarget
 from tests.support.net.fake_remoting import FakeBroker
@@ -88,9 +89,7 @@ def test_the_old_incarnation_s_last_answer_is_no_return(
 def test_a_fault_is_healed_when_everything_was_seen_again(
     session: Session, target: FakeTarget, master: FakeBroker
 ) -> None:
-    master.answers[11] = lambda r: r.response(
-        19, ext={"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0"}
-    )
+    master.answers[11] = lambda r: r.response(19, header=PullMessageResponseHeader(0, 0, 0, 0))
     record = fault(session, target)
     peer_sees(session)
     session.rec.on_event(answered(target, 2_000))

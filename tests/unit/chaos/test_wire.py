@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from failback.chaos.cluster.wire import WireConnection, parse_offset_table, split_offset_key
+from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import (
     BrokerError,
     ProtocolError,
@@ -30,7 +31,7 @@ def while_waiting(broker: FakeBroker, act: Callable[[], None]) -> RemotingSendEr
     """Have the peer act while a request is under way; return how the call ended."""
     broker.silent.set()
     with WireConnection(broker.address) as connection:
-        opaque = connection.send(28)
+        opaque = connection.send(RemotingCommand.request(28))
         timer = threading.Timer(0.05, act)
         timer.start()
         with pytest.raises(RemotingSendError) as caught:

@@ -203,7 +203,8 @@ def test_a_sample_of_a_dead_broker_is_no_sample_and_no_failure(events: list[Even
 
 
 def test_route_changes_are_rows(events: list[Event]) -> None:
-    shown = [{"brokerName": "b", "brokerAddrs": {0: "127.0.0.1:1", 1: "127.0.0.1:2"}}]
+    addresses = {0: "127.0.0.1:1", 1: "127.0.0.1:2"}
+    shown = [{"cluster": "c", "brokerName": "b", "brokerAddrs": addresses}]
     rows = Rows()
     with FakeRemoting(
         {105: lambda r: r.response(0, body=dumps({"brokerDatas": shown}))}

@@ -10,13 +10,10 @@ from typing import Final, Protocol, TypeVar
 from failback.client.admin.admin import AdminClient
 from failback.client.admin.offset_watch import Table
 from failback.protocol.clients import ConsumerConnection
-from failback.protocol.codes import RequestCode
-from failback.protocol.errors import FailbackError
-from failback.protocol.headers import ViewBrokerStatsDataRequestHeader
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import MAX_SERIES
 from failback.protocol.route import MessageQueue
-from failback.protocol.stats import BrokerStatsData, TopicOffset
+from failback.protocol.stats import TopicOffset
 
 PUT_SIZE: Final = "TOPIC_PUT_SIZE"
 GET_SIZE: Final = "GROUP_GET_SIZE"
@@ -83,15 +80,10 @@ class Details:
         return {each: rate for each, rate in zip(wanted, found, strict=True) if rate is not None}
 
     async def _rate(self, name: str, key: str) -> float | None:
-        header = ViewBrokerStatsDataRequestHeader(name, key)
-        code = RequestCode.VIEW_BROKER_STATS_DATA
-        answer = await self._ask(lambda: self._admin.ask(self._address, code, header))
-        if answer is None:
+        found = await self._ask(lambda: self._admin.broker_stats(self._address, name, key))
+        if found is None:
             return None
-        try:
-            minute = BrokerStatsData.from_json(answer.body).stats_minute
-        except FailbackError:
-            return None
+        minute = found.stats_minute
         return minute.avgpt if name == GET_LATENCY else minute.tps
 
 

@@ -10,19 +10,18 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, TypeVar
 
 from failback.analytics.exporter.details import Details
 from failback.client.admin.admin import AdminClient
 from failback.client.admin.offset_watch import Table
 from failback.client.remoting.connection import RemotingClient
-from failback.protocol.clients import ConsumerConnection, ProducerTableInfo
-from failback.protocol.codes import RequestCode
+from failback.protocol.clients import ConsumerConnection
 from failback.protocol.errors import FailbackError
-from failback.protocol.headers import GetConsumerRunningInfoRequestHeader
 from failback.protocol.message import DLQ_PREFIX
 from failback.protocol.route import MessageQueue
-from failback.protocol.stats import ConsumerRunningInfo, ConsumeStatus, TopicOffset
+from failback.protocol.stats import ConsumeStatus, TopicOffset
 
 logger = logging.getLogger(__name__)
 
@@ -235,17 +234,8 @@ class Surveyor:
         return {} if stats is None else stats.offset_table
 
     async def _producers(self, address: str) -> dict[str, int] | None:
-        answer = await self._or_none(
-            lambda: self._admin.ask(address, RequestCode.GET_ALL_PRODUCER_INFO)
-        )
-        if answer is None:
-            return None
-        try:
-            table = ProducerTableInfo.from_json(answer.body).data
-        except FailbackError as error:
-            logger.debug("producers of %s: %s", address, error)
-            return None
-        return {group: len(members) for group, members in table.items()}
+        found = await self._or_none(lambda: self._admin.producers(address))
+        return None if found is None else {group: len(them) for group, them in found.data.items()}
 
     async def _group(self, address: str, group: str) -> ConsumerConnection | None:
         return await self._or_none(lambda: self._admin.consumer_connection(address, group))
@@ -259,7 +249,10 @@ class Surveyor:
             for member in connection.connection_set
         ][:CLIENTS]
         found = await asyncio.gather(
-            *(self._running(address, group, client_id) for group, client_id, _ in wanted)
+            *(
+                self._or_none(partial(self._admin.consumer_running_info, address, group, client_id))
+                for group, client_id, _ in wanted
+            )
         )
         return [
             MemberStatus(group, topic, client_id, client_addr, status)
@@ -268,20 +261,6 @@ class Surveyor:
             for topic, status in info.status_table.items()
             if not topic.startswith(DLQ_PREFIX)
         ]
-
-    async def _running(
-        self, address: str, group: str, client_id: str
-    ) -> ConsumerRunningInfo | None:
-        header = GetConsumerRunningInfoRequestHeader(group, client_id)
-        code = RequestCode.GET_CONSUMER_RUNNING_INFO
-        answer = await self._or_none(lambda: self._admin.ask(address, code, header))
-        if answer is None:
-            return None
-        try:
-            return ConsumerRunningInfo.from_json(answer.body)
-        except FailbackError as error:
-            logger.debug("running information of %s: %s", client_id, error)
-            return None
 
     async def _or_none(self, ask: Callable[[], Awaitable[Answer]]) -> Answer | None:
         """Ask when it is our turn; ``None`` for a refusal, no answer, or one that is nonsense."""

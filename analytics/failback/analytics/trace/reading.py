@@ -17,24 +17,11 @@ from failback.analytics.trace.pages import DAMAGED, Pages, Place
 from failback.client.admin.admin import AdminClient
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, parse_lab_id
 from failback.client.remoting.connection import RemotingClient
-from failback.protocol.codes import COMPRESSED, PULL_SUBSCRIPTION, RequestCode, ResponseCode
-from failback.protocol.command import RemotingCommand
+from failback.protocol import calls
+from failback.protocol.codes import COMPRESSED, ResponseCode
 from failback.protocol.errors import BrokerError, FailbackError, ProtocolError, RemotingError
-from failback.protocol.headers import (
-    PullMessageRequestHeader,
-    PullMessageResponseHeader,
-    from_ext,
-)
-from failback.protocol.message import (
-    RETRY_TOPIC,
-    UNIQ_KEY,
-    MessageExt,
-    decode_records,
-    inflate_body,
-)
+from failback.protocol.message import RETRY_TOPIC, UNIQ_KEY, MessageExt, inflate_body
 
-TOOLS_GROUP: Final = "TOOLS_CONSUMER"
-PULLED_AT_ONCE: Final = 32
 PAGE_ROWS: Final = 20_000
 QUEUES_AT_ONCE: Final = 8
 
@@ -175,35 +162,13 @@ class TopicReader:
 
     async def _pull(self, addr: str, place: Place, offset: int) -> tuple[list[MessageExt], int]:
         """Messages at ``offset`` and behind, and the offset to go on at."""
-        header = PullMessageRequestHeader(
-            consumer_group=TOOLS_GROUP,
-            topic=place.topic,
-            queue_id=place.qid,
-            queue_offset=offset,
-            max_msg_nums=PULLED_AT_ONCE,
-            sys_flag=PULL_SUBSCRIPTION,
-            commit_offset=0,
-            suspend_timeout_millis=0,
-            sub_version=0,
-            subscription="*",
-            expression_type="TAG",
-        )
-        request = RemotingCommand.request(RequestCode.PULL_MESSAGE, header)
-        answer = await self._remoting.invoke(addr, request, self._timeout_ms)
-        if answer.code == ResponseCode.SUCCESS:
-            messages = decode_records(answer.body, decompress=False)
-            if messages:
-                return messages, messages[-1].queue_offset + 1
-        elif answer.code not in (
-            ResponseCode.PULL_NOT_FOUND,
-            ResponseCode.PULL_RETRY_IMMEDIATELY,
-            ResponseCode.PULL_OFFSET_MOVED,
-        ):
-            raise BrokerError(answer.code, answer.remark, addr)
-        following = from_ext(PullMessageResponseHeader, answer.ext_fields).next_begin_offset
-        if following <= offset:
-            raise _Stuck(f"{place} gives nothing at offset {offset} (code {answer.code})")
-        return [], following
+        call = calls.pull_by_tools(place.topic, place.qid, offset, decompress=False)
+        pulled = await self._remoting.call(addr, call, self._timeout_ms)
+        if pulled.messages:
+            return pulled.messages, pulled.messages[-1].queue_offset + 1
+        if pulled.next_offset <= offset:
+            raise _Stuck(f"{place} gives nothing at offset {offset} (code {pulled.code})")
+        return [], pulled.next_offset
 
 
 async def topics_of_groups(admin: AdminClient, groups: Iterable[str]) -> dict[str, set[str]]:

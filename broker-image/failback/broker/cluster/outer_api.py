@@ -9,15 +9,14 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from failback.broker.config.identity import BrokerIdentity
-from failback.broker.metadata.offsets.consumer_offset_manager import (
-    OffsetTable,
-    decode_offset_table,
-)
+from failback.broker.metadata.offsets.consumer_offset_manager import OffsetTable
 from failback.client.remoting.connection import RemotingClient
-from failback.protocol.codes import RequestCode, ResponseCode
+from failback.protocol import calls
+from failback.protocol.calls import Call, any_request
+from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError
 from failback.protocol.headers import (
@@ -27,15 +26,15 @@ from failback.protocol.headers import (
     from_ext,
 )
 from failback.protocol.route import (
-    ClusterInfo,
-    KVTable,
     RegisterBrokerBody,
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
 )
+from failback.protocol.stats import KVTable
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 _CRC_MASK: Final = 0x7FFF_FFFF
 
 
@@ -90,9 +89,10 @@ class BrokerOuterApi:
             compressed=compressed,
             body_crc32=zlib.crc32(body) & _CRC_MASK,
         )
+        call = any_request(RequestCode.REGISTER_BROKER, header, body)
         answers = await asyncio.gather(
             *(
-                self._register(name_server, header, body, oneway, timeout_ms)
+                self._register(name_server, call, oneway, timeout_ms)
                 for name_server in self.name_servers
             )
         )
@@ -106,27 +106,26 @@ class BrokerOuterApi:
             cluster_name=identity.cluster_name,
             broker_id=identity.broker_id,
         )
+        call = any_request(RequestCode.UNREGISTER_BROKER, header)
         await asyncio.gather(
-            *(self._unregister(name_server, header) for name_server in self.name_servers)
+            *(self._unregister(name_server, call) for name_server in self.name_servers)
         )
 
     async def get_all_topic_config(self, master: str) -> TopicConfigSerializeWrapper:
         """Return the master's topics, asked at its fast port as the original does."""
-        body = await self._ask(fast_address(master), RequestCode.GET_ALL_TOPIC_CONFIG)
-        return TopicConfigSerializeWrapper.from_json(body)
+        return await self._ask(fast_address(master), calls.all_topic_config())
 
     async def get_all_consumer_offset(self, master: str) -> OffsetTable:
         """Return the offset table that the master has in memory."""
-        return decode_offset_table(await self._ask(master, RequestCode.GET_ALL_CONSUMER_OFFSET))
+        return await self._ask(master, calls.all_offsets())
 
     async def get_all_delay_offset(self, master: str) -> bytes:
         """Return the master's delay offsets as it wrote them."""
-        return await self._ask(master, RequestCode.GET_ALL_DELAY_OFFSET)
+        return await self._ask(master, calls.delay_offset_file())
 
     async def get_all_subscription_group(self, master: str) -> SubscriptionGroupWrapper:
         """Return the master's consumer groups."""
-        body = await self._ask(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
-        return SubscriptionGroupWrapper.from_json(body)
+        return await self._ask(master, calls.all_groups())
 
     async def get_boot_ms(self, broker: str) -> int:
         """Return when a broker was started, in its own Unix milliseconds: the mark of one life.
@@ -134,8 +133,7 @@ class BrokerOuterApi:
         Raises:
             ProtocolError: Its runtime information does not say.
         """
-        body = await self._ask(broker, RequestCode.GET_BROKER_RUNTIME_INFO)
-        text = KVTable.from_json(body).table.get("bootTimestamp", "")
+        text = (await self._ask(broker, calls.runtime_info())).get("bootTimestamp", "")
         if not text.isascii() or not text.isdigit():
             raise ProtocolError(f"runtime information of {broker} has bootTimestamp {text!r}")
         return int(text)
@@ -149,39 +147,31 @@ class BrokerOuterApi:
 
     async def _slaves_of(self, broker_name: str, name_server: str) -> set[str]:
         try:
-            body = await self._ask(name_server, RequestCode.GET_BROKER_CLUSTER_INFO)
-            members = ClusterInfo.from_json(body).broker_addr_table.get(broker_name)
+            info = await self._ask(name_server, calls.cluster_info())
         except (RemotingError, BrokerError, ProtocolError) as error:
             logger.warning("name server %s does not list brokers: %s", name_server, error)
             return set()
+        members = info.broker_addr_table.get(broker_name)
         if members is None:
             return set()
         return {address for number, address in members.broker_addrs.items() if number != 0}
 
-    async def _ask(self, address: str, code: RequestCode) -> bytes:
-        response = await self._client.invoke(
-            address, RemotingCommand.request(code), self._timeout_ms
-        )
-        if response.code != ResponseCode.SUCCESS:
-            raise BrokerError(response.code, response.remark, address)
-        return response.body
+    async def _ask(self, address: str, call: Call[T], timeout_ms: float | None = None) -> T:
+        timeout_ms = timeout_ms or self._timeout_ms
+        return call.result(await self._client.invoke(address, call.request(), timeout_ms), address)
 
     async def _register(
         self,
         name_server: str,
-        header: RegisterBrokerRequestHeader,
-        body: bytes,
+        call: Call[RemotingCommand],
         oneway: bool,
         timeout_ms: float,
     ) -> RegisterResult | None:
-        request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body, oneway=oneway)
         try:
             if oneway:
-                await self._client.oneway(name_server, request)
+                await self._client.oneway(name_server, call.request(oneway=True))
                 return None
-            response = await self._client.invoke(name_server, request, timeout_ms)
-            if response.code != ResponseCode.SUCCESS:
-                raise BrokerError(response.code, response.remark, name_server)
+            response = await self._ask(name_server, call, timeout_ms)
             answer = from_ext(RegisterBrokerResponseHeader, response.ext_fields)
             order_topics = KVTable.from_json(response.body).table if response.body else None
         except (RemotingError, BrokerError, ProtocolError) as error:
@@ -189,11 +179,8 @@ class BrokerOuterApi:
             return None
         return RegisterResult(name_server, answer.ha_server_addr, answer.master_addr, order_topics)
 
-    async def _unregister(self, name_server: str, header: UnregisterBrokerRequestHeader) -> None:
-        request = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, header)
+    async def _unregister(self, name_server: str, call: Call[RemotingCommand]) -> None:
         try:
-            response = await self._client.invoke(name_server, request, self._timeout_ms)
-            if response.code != ResponseCode.SUCCESS:
-                raise BrokerError(response.code, response.remark, name_server)
+            await self._ask(name_server, call)
         except (RemotingError, BrokerError) as error:
             logger.warning("leaving name server %s failed: %s", name_server, error)

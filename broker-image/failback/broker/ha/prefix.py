@@ -32,7 +32,6 @@ from failback.broker.store.log.tail import (
     record_offsets,
 )
 from failback.client.admin.admin import AdminClient
-from failback.protocol.codes import RequestCode
 from failback.protocol.errors import (
     BrokerError,
     ConfigError,
@@ -40,8 +39,6 @@ from failback.protocol.errors import (
     ProtocolError,
     RemotingSendError,
 )
-from failback.protocol.headers import ViewMessageRequestHeader
-from failback.protocol.route import ClusterInfo
 
 logger = logging.getLogger(__name__)
 
@@ -256,8 +253,7 @@ async def _find_master(admin: AdminClient, settings: PrefixSettings) -> str:
     problems: Sequence[str] = []
     for name_server in settings.name_servers:
         try:
-            answer = await admin.ask(name_server, RequestCode.GET_BROKER_CLUSTER_INFO)
-            brokers = ClusterInfo.from_json(answer.body).broker_addr_table
+            brokers = (await admin.cluster_info_at(name_server)).broker_addr_table
         except FailbackError as error:
             problems = [*problems, str(error)]
             continue
@@ -275,10 +271,9 @@ async def _record_at(admin: AdminClient, master: str, offset: int) -> bytes | No
     An answer that cannot be read costs the connection, as a dying master does: only if the master
     goes on answering other requests and loses the connection again was it the answer.
     """
-    header = ViewMessageRequestHeader(offset)
     for attempt in range(2):
         try:
-            return (await admin.ask(master, RequestCode.VIEW_MESSAGE_BY_ID, header)).body
+            return await admin.view_record(master, offset)
         except (BrokerError, ProtocolError):
             return None
         except RemotingSendError:

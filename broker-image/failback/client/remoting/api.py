@@ -8,34 +8,28 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from failback.client.model import SendStatus
 from failback.client.remoting.connection import NameServers
 from failback.client.remoting.settings import ClientSettings
 from failback.client.remoting.transport import InstanceRemoting
+from failback.protocol import calls
+from failback.protocol.body import MessageQueue
+from failback.protocol.calls import PULL_CODES, Call
+from failback.protocol.clients import HeartbeatData
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError
 from failback.protocol.headers import (
     ConsumerSendMsgBackRequestHeader,
-    GetConsumerListByGroupRequestHeader,
-    GetMaxOffsetRequestHeader,
-    GetMaxOffsetResponseHeader,
-    GetRouteInfoRequestHeader,
     PullMessageRequestHeader,
     PullMessageResponseHeader,
-    QueryConsumerOffsetRequestHeader,
-    QueryConsumerOffsetResponseHeader,
-    SearchOffsetRequestHeader,
-    SearchOffsetResponseHeader,
     SendMessageRequestHeader,
     SendMessageResponseHeader,
-    UnregisterClientRequestHeader,
-    UpdateConsumerOffsetRequestHeader,
     from_ext,
 )
-from failback.protocol.route import ConsumerIdList, HeartbeatData, MessageQueue, TopicRouteData
+from failback.protocol.route import TopicRouteData
 
 SEND_STATUS: Final = {
     ResponseCode.SUCCESS: SendStatus.SEND_OK,
@@ -43,14 +37,7 @@ SEND_STATUS: Final = {
     ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
 }
-PULL_CODES: Final = frozenset(
-    {
-        ResponseCode.SUCCESS,
-        ResponseCode.PULL_NOT_FOUND,
-        ResponseCode.PULL_RETRY_IMMEDIATELY,
-        ResponseCode.PULL_OFFSET_MOVED,
-    }
-)
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -77,71 +64,46 @@ class ClientApi:
         self._settings = settings
 
     async def route(self, topic: str) -> TopicRouteData:
-        """105, to the name server."""
-        header = GetRouteInfoRequestHeader(topic, accept_standard_json_only=True)
-        request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
-        answer = await self._call(None, request, self._settings.api_timeout_ms)
-        return TopicRouteData.from_json(answer.body)
+        return await self._call(None, calls.topic_route(topic), self._settings.api_timeout_ms)
 
     async def heartbeat(self, addr: str, data: HeartbeatData) -> int:
         """34; returns the version of the peer."""
-        request = RemotingCommand.request(RequestCode.HEART_BEAT, body=data.to_json())
-        answer = await self._call(addr, request, self._settings.api_timeout_ms)
-        return answer.version
+        return await self._call(addr, calls.heartbeat(data), self._settings.api_timeout_ms)
 
     async def unregister(
         self, addr: str, client_id: str, producer_group: str | None, consumer_group: str | None
     ) -> None:
-        """35."""
-        header = UnregisterClientRequestHeader(client_id, producer_group, consumer_group)
-        request = RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, header)
-        await self._call(addr, request, self._settings.api_timeout_ms)
+        call = calls.unregister(client_id, producer_group, consumer_group)
+        await self._call(addr, call, self._settings.api_timeout_ms)
 
     async def consumer_list(self, addr: str, group: str) -> list[str]:
         """38; the members as this broker knows them."""
-        header = GetConsumerListByGroupRequestHeader(group)
-        request = RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
-        answer = await self._call(addr, request, self._settings.api_timeout_ms)
-        return ConsumerIdList.from_json(answer.body).consumer_id_list
+        return await self._call(addr, calls.consumer_ids(group), self._settings.api_timeout_ms)
 
     async def query_offset(self, addr: str, group: str, queue: MessageQueue) -> int:
-        """14."""
-        header = QueryConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id)
-        request = RemotingCommand.request(
-            RequestCode.QUERY_CONSUMER_OFFSET, header, ext={"bname": queue.broker_name}
-        )
-        answer = await self._call(addr, request, self._settings.offset_timeout_ms)
-        return from_ext(QueryConsumerOffsetResponseHeader, answer.ext_fields).offset
+        call = calls.query_offset(group, queue.topic, queue.queue_id)
+        call = call.with_ext(bname=queue.broker_name)
+        return await self._call(addr, call, self._settings.offset_timeout_ms)
 
     async def update_offset(
         self, addr: str, group: str, queue: MessageQueue, offset: int, *, oneway: bool
     ) -> None:
         """15. One-way success means no more than "handed to the socket"."""
-        header = UpdateConsumerOffsetRequestHeader(group, queue.topic, queue.queue_id, offset)
-        request = RemotingCommand.request(
-            RequestCode.UPDATE_CONSUMER_OFFSET,
-            header,
-            oneway=oneway,
-            ext={"bname": queue.broker_name},
-        )
+        call = calls.update_offset(group, queue.topic, queue.queue_id, offset)
+        call = call.with_ext(bname=queue.broker_name)
         if oneway:
+            request = call.request(oneway=True)
             await self.remoting.oneway(addr, request, self._settings.offset_timeout_ms)
         else:
-            await self._call(addr, request, self._settings.offset_timeout_ms)
+            await self._call(addr, call, self._settings.offset_timeout_ms)
 
     async def max_offset(self, addr: str, queue: MessageQueue) -> int:
-        """30."""
-        header = GetMaxOffsetRequestHeader(queue.topic, queue.queue_id)
-        request = RemotingCommand.request(RequestCode.GET_MAX_OFFSET, header)
-        answer = await self._call(addr, request, self._settings.admin_timeout_ms)
-        return from_ext(GetMaxOffsetResponseHeader, answer.ext_fields).offset
+        call = calls.max_offset(queue.topic, queue.queue_id)
+        return await self._call(addr, call, self._settings.admin_timeout_ms)
 
     async def search_offset(self, addr: str, queue: MessageQueue, timestamp_ms: int) -> int:
-        """29."""
-        header = SearchOffsetRequestHeader(queue.topic, queue.queue_id, timestamp_ms)
-        request = RemotingCommand.request(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
-        answer = await self._call(addr, request, self._settings.admin_timeout_ms)
-        return from_ext(SearchOffsetResponseHeader, answer.ext_fields).offset
+        call = calls.search_offset(queue.topic, queue.queue_id, timestamp_ms)
+        return await self._call(addr, call, self._settings.admin_timeout_ms)
 
     async def pull(
         self, addr: str, header: PullMessageRequestHeader, broker_name: str
@@ -164,9 +126,8 @@ class ClientApi:
         )
 
     async def send_back(self, addr: str | None, header: ConsumerSendMsgBackRequestHeader) -> None:
-        """36."""
-        request = RemotingCommand.request(RequestCode.CONSUMER_SEND_MSG_BACK, header)
-        await self._call(addr, request, self._settings.send_back_timeout_ms)
+        call = Call(RequestCode.CONSUMER_SEND_MSG_BACK, calls.nothing, header)
+        await self._call(addr, call, self._settings.send_back_timeout_ms)
 
     async def send(
         self,
@@ -195,16 +156,10 @@ class ClientApi:
         """310 without an answer."""
         await self.remoting.oneway(addr, _send_request(header, body, broker_name, oneway=True))
 
-    async def _call(
-        self, addr: str | None, request: RemotingCommand, timeout_ms: float
-    ) -> RemotingCommand:
+    async def _call(self, addr: str | None, call: Call[T], timeout_ms: float) -> T:
         if addr is None:
-            answer = await self._name_servers.invoke(request, timeout_ms)
-        else:
-            answer = await self.remoting.invoke(addr, request, timeout_ms)
-        if answer.code != ResponseCode.SUCCESS:
-            raise BrokerError(answer.code, answer.remark, addr or "name server")
-        return answer
+            return await self._name_servers.call(call, timeout_ms)
+        return await self.remoting.call(addr, call, timeout_ms)
 
 
 CALL_ERRORS: Final = (RemotingError, BrokerError, ProtocolError)

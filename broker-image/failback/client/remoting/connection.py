@@ -27,8 +27,9 @@ import math
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
+from failback.protocol.calls import Call
 from failback.protocol.codes import FLAG_ONEWAY, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import (
@@ -46,6 +47,7 @@ logger = logging.getLogger(__name__)
 Answer = RemotingCommand | None
 RequestHandler = Callable[[str, RemotingCommand], Answer | Awaitable[Answer]]
 CloseListener = Callable[[str, str], None]
+T = TypeVar("T")
 
 _MAX_OPAQUE: Final = 2**31 - 1
 _CLOSE_SECONDS: Final = 1.0  # what close() waits for buffers to drain before it cuts
@@ -285,6 +287,15 @@ class RemotingClient:
         finally:
             timer.cancel()
             self._forget(call)
+
+    async def call(self, addr: str, call: Call[T], timeout_ms: float = 3000) -> T:
+        """Ask in the synchronous style and return what the answer says.
+
+        Raises:
+            RemotingError: As :meth:`invoke`.
+            BrokerError, ProtocolError: As :meth:`Call.result`.
+        """
+        return call.result(await self.invoke(addr, call.request(), timeout_ms), addr)
 
     async def invoke_async(
         self, addr: str, request: RemotingCommand, timeout_ms: float = 3000
@@ -548,3 +559,7 @@ class NameServers:
                 error = failed
                 self._chosen = (self._chosen + 1) % len(self._addresses)
         raise error
+
+    async def call(self, call: Call[T], timeout_ms: float = 3000) -> T:
+        """Ask as :meth:`invoke` does, and return what the answer says."""
+        return call.result(await self.invoke(call.request(), timeout_ms), self.chosen)

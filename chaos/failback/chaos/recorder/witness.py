@@ -20,6 +20,7 @@ from failback.chaos.cluster.broker_facts import boot_time
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import Stamp
 from failback.chaos.cluster.wire import WireConnection
+from failback.protocol import calls
 from failback.protocol.errors import FailbackError, RemotingError, RemotingTimeout
 
 logger = logging.getLogger(__name__)
@@ -265,6 +266,6 @@ class RouteWatch(Watcher):
 def first_pull_ok(address: str, topic: str) -> Stamp | None:
     """One group-less pull at a broker; the time of its answer, or ``None``."""
     with contextlib.suppress(FailbackError), WireConnection(address) as connection:
-        connection.pull(topic, 0, 0, count=1, timeout=1.0)
+        connection.ask(calls.pull_by_tools(topic, 0, 0, count=1), timeout=1.0)
         return now()
     return None

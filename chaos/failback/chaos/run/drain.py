@@ -14,7 +14,8 @@ from failback.chaos.cluster.view import Member
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.session import Session
 from failback.chaos.workload.process import CONSUMER
-from failback.protocol.codes import SCHEDULE_TOPIC
+from failback.protocol import calls
+from failback.protocol.codes import SCHEDULE_TOPIC, ResponseCode
 from failback.protocol.errors import FailbackError
 
 
@@ -121,7 +122,9 @@ def _delayed(connection: WireConnection, master: Member) -> Iterator[str]:
     stats = connection.topic_stats(SCHEDULE_TOPIC)
     if not stats:
         return
-    served = connection.delay_offsets()
+    # A broker that keeps none yet answers SYSTEM_ERROR.
+    call = calls.delay_offsets().otherwise(ResponseCode.SYSTEM_ERROR, dict[int, int]())
+    served = connection.ask(call)
     for queue, (lowest, highest) in sorted(stats.items()):
         # Queue n of the schedule topic holds delay level n + 1.
         waiting = highest - max(lowest, served.get(queue + 1, 0))

@@ -23,8 +23,9 @@ from failback.chaos.run.run_document import client_settings, snapshot, write_run
 from failback.chaos.session import RECORDER_PROC_NO, STEADY_STATE, Session
 from failback.chaos.workload.process import WorkloadProcess
 from failback.chaos.workload.supervisor import Fleet
+from failback.protocol import calls
 from failback.protocol.errors import FailbackError
-from failback.protocol.route import SubscriptionGroupConfig
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 
 logger = logging.getLogger(__name__)
 
@@ -151,7 +152,7 @@ def _configure(session: Session, view: ClusterView) -> None:
         return
     for member in view.members:
         with WireConnection(member.address) as connection:
-            connection.update_config(changes)
+            connection.ask(calls.update_broker_config(changes))
             shown = connection.broker_config()
         for key, value in changes.items():
             if shown.get(key) != value:
@@ -165,13 +166,15 @@ def _create_topics(session: Session, view: ClusterView) -> None:
     workload = session.arm.workload
     for master in session.masters():
         with WireConnection(master.address) as connection:
-            topics, groups = set(connection.topic_names()), set(connection.group_names())
+            topics, groups = connection.topic_names(), connection.group_names()
             for topic in workload.topics:
                 if topic.name not in topics:
-                    connection.create_topic(topic.name, topic.queues)
+                    connection.ask(
+                        calls.create_topic(TopicConfig(topic.name, topic.queues, topic.queues))
+                    )
             for group in workload.groups:
                 if group.name not in groups:
-                    connection.create_group(SubscriptionGroupConfig(group.name).to_json())
+                    connection.ask(calls.create_group(SubscriptionGroupConfig(group.name)))
             _read_back(session, master, connection)
             _skip_old_messages(session, master, connection)
     wanted = {pair.broker_name for pair in view.pairs}
@@ -183,8 +186,8 @@ def _create_topics(session: Session, view: ClusterView) -> None:
 
 def _read_back(session: Session, master: Member, connection: WireConnection) -> None:
     workload = session.arm.workload
-    missing = {topic.name for topic in workload.topics} - set(connection.topic_names())
-    missing |= {group.name for group in workload.groups} - set(connection.group_names())
+    missing = {topic.name for topic in workload.topics} - connection.topic_names()
+    missing |= {group.name for group in workload.groups} - connection.group_names()
     if missing:
         raise GuardRefused("TopicsExist", f"{master.pod} did not keep {', '.join(sorted(missing))}")
 
@@ -228,9 +231,7 @@ def await_slaves(session: Session) -> None:
 def _knows(slave: Member, topics: set[str], groups: set[str]) -> bool:
     try:
         with WireConnection(slave.address) as connection:
-            return topics <= set(connection.topic_names()) and groups <= set(
-                connection.group_names()
-            )
+            return topics <= connection.topic_names() and groups <= connection.group_names()
     except FailbackError:
         return False
 

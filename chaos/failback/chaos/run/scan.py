@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from failback.chaos.cluster.view import Member
-from failback.chaos.cluster.wire import FOUND, OFFSET_MOVED, WireConnection
+from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.session import Session
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY, parse_lab_id
+from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import UNIQ_KEY, MessageExt
 
@@ -46,7 +47,7 @@ def scan_stores(session: Session, timeout_seconds: float) -> ScanResult:
 
 def _topics(session: Session, connection: WireConnection) -> list[str]:
     """Topics of the workload, and what its groups sent back or gave up."""
-    existing = set(connection.topic_names())
+    existing = connection.topic_names()
     wanted = list(session.topic_names())
     for group in session.group_topics():
         wanted += [f"%RETRY%{group}", f"%DLQ%{group}"]
@@ -97,10 +98,10 @@ def _read(
     while offset < highest:
         session.check()
         pulled = connection.pull(topic, queue, offset)
-        if pulled.code == FOUND and pulled.messages:
+        if pulled.messages:
             yield from (each for each in pulled.messages if each.queue_offset < highest)
             following = pulled.messages[-1].queue_offset + 1
-        elif pulled.code == OFFSET_MOVED or pulled.next_offset > offset:
+        elif pulled.code == ResponseCode.PULL_OFFSET_MOVED or pulled.next_offset > offset:
             following = pulled.next_offset
         else:
             following = offset

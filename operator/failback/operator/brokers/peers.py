@@ -22,10 +22,11 @@ from typing import Any, Final, TypeVar
 import aiohttp
 import msgspec
 
-from failback.client.admin.admin import AdminClient, parse_properties
+from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Broker, PairLag, Route
+from failback.protocol.calls import parse_properties
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.errors import BrokerError, FailbackError
 from failback.protocol.route import DataVersion

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.client.admin.admin import AdminClient, parse_properties, write_properties
+from failback.client.admin.admin import AdminClient
 from failback.protocol import headers
+from failback.protocol.calls import parse_properties, write_properties
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingConnectError
 from failback.protocol.headers import from_ext

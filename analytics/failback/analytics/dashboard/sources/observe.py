@@ -15,11 +15,8 @@ from typing import Final, NamedTuple
 
 from failback.analytics.dashboard.sources.clusters import MemberRef
 from failback.client.admin.admin import AdminClient
-from failback.protocol.codes import RequestCode
 from failback.protocol.errors import FailbackError
-from failback.protocol.headers import GetConsumerRunningInfoRequestHeader
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
-from failback.protocol.stats import ConsumerRunningInfo
 
 MOST_TOPICS: Final = 100
 """Topics whose ends are asked for with each look; those of the largest tables first."""
@@ -269,10 +266,8 @@ async def client_memory(
         return {}
     found: dict[tuple[str, str, int], tuple[int, str]] = {}
     for client_id in sorted(each.client_id for each in members)[:64]:
-        header = GetConsumerRunningInfoRequestHeader(group, client_id, False)
         try:
-            answer = await admin.ask(addr, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
-            info = ConsumerRunningInfo.from_json(answer.body)
+            info = await admin.consumer_running_info(addr, group, client_id)
         except FailbackError:
             continue
         for queue, state in info.mq_table.items():
