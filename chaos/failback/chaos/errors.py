@@ -39,6 +39,10 @@ class TargetError(ChaosError):
         self.evidence = dict(evidence or {})
 
 
+class NotProved(ChaosError):
+    """A fault was injected, and it is not proved that it did what was asked."""
+
+
 class GuardRefused(ChaosError):
     """A guard says no: nothing was injected."""
 

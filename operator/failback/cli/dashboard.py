@@ -196,7 +196,7 @@ def bundled_scenarios(runs: Path, root: Path) -> list[Scenario]:
 
 def _bundled_scenario(name: str, file: str, runs: Path, root: Path) -> Scenario:
     from failback.analytics.dashboard.settings import Scenario
-    from failback.chaos.experiment.spec import load_experiment
+    from failback.chaos.faults.experiments import load_experiment
 
     experiment = load_experiment(bundled(file))
 
@@ -229,7 +229,7 @@ def _bundled_scenario(name: str, file: str, runs: Path, root: Path) -> Scenario:
 
 def _faults(file: str) -> tuple[str, ...]:
     """What an experiment does to whom, one sentence each."""
-    from failback.chaos.experiment.spec import load_experiment
+    from failback.chaos.faults.experiments import load_experiment
 
     experiment = load_experiment(bundled(file))
     seen: dict[str, str] = {}

@@ -83,7 +83,7 @@ def load_demo(*, quick: bool, engine: str, rules: str) -> ChaosExperiment:
     Raises:
         ConfigError: Names the option.
     """
-    from failback.chaos.experiment.spec import load_experiment
+    from failback.chaos.faults.experiments import load_experiment
 
     if engine not in ("failback", "apache"):
         raise ConfigError("--engine", f'must be failback or apache, got "{engine}"')

@@ -148,7 +148,7 @@ def _span(names: Sequence[str]) -> str:
 
 
 def _of_experiment(path: Path, asked: Asked) -> list[Question]:
-    from failback.chaos.experiment.spec import load_experiment
+    from failback.chaos.faults.experiments import load_experiment
 
     experiment = load_experiment(path)
     arms = [experiment.arm(asked.arm)] if asked.arm else list(experiment.arms)
@@ -223,7 +223,7 @@ def _of_run(path: Path, asked: Asked) -> list[Question]:
 def _uptimes_of_run(
     path: Path, run: Mapping[str, Any]
 ) -> tuple[tuple[float, float] | None, tuple[str, ...]]:
-    from failback.chaos.experiment.spec import load_experiment
+    from failback.chaos.faults.experiments import load_experiment
 
     try:
         experiment = load_experiment(path / "experiment.yaml")

@@ -127,7 +127,7 @@ def _heal(path: Path, *, if_there: bool) -> int:
 
 
 def _load(name: str, time_scale: float | None, seed: int | None) -> ChaosExperiment:
-    from failback.chaos.experiment.spec import load_experiment
+    from failback.chaos.faults.experiments import load_experiment
     from failback.operator.schema.decoding import did_you_mean
     from failback.protocol.errors import ConfigError
 

@@ -21,7 +21,6 @@ from failback.chaos.cluster.view import (
     StopReceipt,
 )
 from failback.chaos.errors import GuardRefused, TargetError
-from failback.chaos.experiment.catalogue import CATALOGUE
 
 
 class FakeTarget:
@@ -31,7 +30,6 @@ class FakeTarget:
     """
 
     kind: Literal["local"] = "local"
-    supports = frozenset(CATALOGUE)
 
     def __init__(self, addresses: Sequence[str] = ("127.0.0.1:1", "127.0.0.1:2")) -> None:
         self.calls: list[tuple[Any, ...]] = []

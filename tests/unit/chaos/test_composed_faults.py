@@ -9,7 +9,8 @@ import pytest
 
 from failback.chaos.experiment.generate import generate, validate
 from failback.chaos.experiment.model import Fault
-from failback.chaos.experiment.spec import ChaosExperiment, parse_experiment
+from failback.chaos.experiment.spec import ChaosExperiment
+from failback.chaos.faults.experiments import parse_experiment
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

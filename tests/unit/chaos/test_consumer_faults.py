@@ -12,7 +12,7 @@ import pytest
 
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import SignalReceipt
-from failback.chaos.faults import consumer_faults
+from failback.chaos.faults import kill_consumer
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.chaos.workload.process import CONSUMER, Exit, WorkloadProcess
@@ -64,10 +64,10 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def killed(session: Session) -> FaultRecord:
-    members = consumer_faults.choose_members(session, "billing", "all", 0)
-    record = consumer_faults.record_of(session, "f1", "group=billing mode=all", members, 0)
-    consumer_faults.end_consumers(session, record, members, signal.SIGKILL)
-    consumer_faults.start_consumers_later(session, record, members, "", 0.0)
+    members = kill_consumer.choose_members(session, "billing", "all", 0)
+    record = kill_consumer.record_of(session, "f1", "group=billing mode=all", members, 0)
+    kill_consumer.end_consumers(session, record, members, signal.SIGKILL)
+    kill_consumer.start_consumers_later(session, record, members, "", 0.0)
     return record
 
 
@@ -100,5 +100,5 @@ def test_another_death_than_was_asked_for_is_doubted(session: Session) -> None:
 def test_as_many_members_are_chosen_as_the_mode_says(
     session: Session, mode: str, value: float, amount: int
 ) -> None:
-    chosen = consumer_faults.choose_members(session, "billing", mode, value)
+    chosen = kill_consumer.choose_members(session, "billing", mode, value)
     assert len({each.member for each in chosen}) == amount

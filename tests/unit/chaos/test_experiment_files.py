@@ -10,12 +10,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from failback.chaos.experiment.model import FaultTarget
-from failback.chaos.experiment.spec import (
-    ChaosExperiment,
-    check_engine,
-    load_experiment,
-    parse_experiment,
-)
+from failback.chaos.experiment.spec import ChaosExperiment, check_engine
+from failback.chaos.faults.experiments import load_experiment, parse_experiment
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit

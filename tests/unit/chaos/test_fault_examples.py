@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from failback.chaos.experiment.catalogue import CATALOGUE
 from failback.chaos.experiment.generate import generate, to_json, validate
-from failback.chaos.experiment.spec import load_experiment
+from failback.chaos.faults.catalogue import KINDS
+from failback.chaos.faults.experiments import load_experiment
 
 pytestmark = pytest.mark.unit
 
@@ -32,12 +32,12 @@ def test_an_example_injects_the_fault_it_is_named_after(file: Path) -> None:
 
 def test_every_fault_has_its_section_and_an_example() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    missing = [name for name in CATALOGUE if f"`{name}`" not in page]
+    missing = [name for name in KINDS if f"`{name}`" not in page]
     assert missing == []
-    assert {file.stem for file in EXAMPLES} == set(CATALOGUE)
+    assert {file.stem for file in EXAMPLES} == set(KINDS)
 
 
 def test_the_page_names_every_parameter() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    names = {parameter.name for kind in CATALOGUE.values() for parameter in kind.parameters}
+    names = {parameter.name for kind in KINDS.values() for parameter in kind.parameters}
     assert [name for name in sorted(names) if not re.search(f"`{name}[`:]", page)] == []

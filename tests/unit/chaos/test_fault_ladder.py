@@ -13,7 +13,9 @@ import pytest
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import DeathRecord, ProcessIdentity, ProcessState
 from failback.chaos.errors import TargetError
-from failback.chaos.faults import broker_faults
+from failback.chaos.faults import injection
+from failback.chaos.faults import kill as kill_fault
+from failback.chaos.faults import terminate as terminate_fault
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.client.consumelog.reader import read_hot
@@ -61,14 +63,14 @@ def dies(
 
 
 def kill(session: Session, target: FakeTarget) -> FaultRecord:
-    record = broker_faults.open_record(session, "f1", "kill", target.members[0], now().mono_ns)
-    broker_faults.kill_broker(session, record, 12)
+    record = injection.open_record(session, "f1", "kill", target.members[0], now().mono_ns)
+    kill_fault.kill(session, record, 12)
     return record
 
 
 def terminate(session: Session, target: FakeTarget) -> FaultRecord:
-    record = broker_faults.open_record(session, "f1", "terminate", target.members[0], now().mono_ns)
-    broker_faults.terminate_broker(session, record, 5, None, restart=True)
+    record = injection.open_record(session, "f1", "terminate", target.members[0], now().mono_ns)
+    terminate_fault.terminate(session, record, 5, None, restart=True)
     return record
 
 
@@ -179,10 +181,10 @@ def test_a_clean_stop_is_an_honest_sigterm(session: Session, target: FakeTarget,
 def test_no_signal_goes_to_a_process_that_took_the_pid(
     session: Session, target: FakeTarget
 ) -> None:
-    record = broker_faults.open_record(session, "f1", "kill", target.members[0], now().mono_ns)
+    record = injection.open_record(session, "f1", "kill", target.members[0], now().mono_ns)
     target.replace_member(0, identity=ProcessIdentity("demo-0-0", 100, 8, 2_000))
     with pytest.raises(TargetError, match="REPLACED"):
-        broker_faults.kill_broker(session, record, 12)
+        kill_fault.kill(session, record, 12)
     assert record.honest is False
     assert not [call for call in target.calls if call[0] == "signal"]
     assert target.held == set()
@@ -194,7 +196,7 @@ def test_a_broker_that_answers_nothing_is_no_sure_victim(
     session: Session, target: FakeTarget
 ) -> None:
     target.replace_member(0, identity=ProcessIdentity("demo-0-0", 100, 7, None))
-    record = broker_faults.open_record(session, "f1", "kill", target.members[0], 0)
+    record = injection.open_record(session, "f1", "kill", target.members[0], 0)
     assert record.rungs["K1"] is False
     assert record.honest is False
 

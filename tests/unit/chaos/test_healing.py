@@ -13,11 +13,11 @@ import pytest
 
 from failback.chaos.cluster import processes
 from failback.chaos.cluster.view import ProcessIdentity, ProcessState, SignalReceipt
+from failback.chaos.faults.broker_faults import RELEASE
+from failback.chaos.faults.kill_consumer import START_CONSUMERS
+from failback.chaos.faults.pause import CONTINUE
 from failback.chaos.faults.undo import undo_open
 from failback.chaos.run_folder.undo_ledger import (
-    CONTINUE,
-    RELEASE,
-    START_CONSUMERS,
     STOP_WORKLOAD,
     UndoLedger,
 )

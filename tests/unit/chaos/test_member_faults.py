@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from failback.chaos.errors import TargetError
-from failback.chaos.faults import handler_faults, subscription_faults
+from failback.chaos.faults import slow_handler, unsubscribe
 from failback.chaos.faults.undo import undo_open
 from failback.chaos.recorder.fault_record import FaultRecord
-from failback.chaos.run_folder.undo_ledger import RESET_HANDLERS, SUBSCRIBE
 from failback.chaos.session import Session
 from tests.support.chaos.chaos_session import FakeFleet, carry_out, open_session
 from tests.support.chaos.fake_target import FakeTarget
@@ -105,28 +104,28 @@ def session(tmp_path: Path, members: list[FakeMember]) -> Iterator[Session]:
 
 @pytest.fixture(autouse=True)
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handler_faults, "EFFECT_SECONDS", 0.0)
-    monkeypatch.setattr(subscription_faults, "EFFECT_SECONDS", 0.0)
-    monkeypatch.setattr(subscription_faults, "REBALANCE_SECONDS", 0.0)
+    monkeypatch.setattr(slow_handler, "EFFECT_SECONDS", 0.0)
+    monkeypatch.setattr(unsubscribe, "EFFECT_SECONDS", 0.0)
+    monkeypatch.setattr(unsubscribe, "REBALANCE_SECONDS", 0.0)
 
 
 def slow(session: Session) -> FaultRecord:
     record = FaultRecord("f1", "slow-handler", "group=billing mode=all", 1)
-    handler_faults.set_handlers(session, record, "billing", SLOW, 0.0)
+    slow_handler.set_handlers(session, record, "billing", SLOW, 0.0)
     return record
 
 
 def unsubscribed(session: Session) -> FaultRecord:
     record = FaultRecord("f1", "unsubscribe", "group=billing mode=all", 1)
-    subscription_faults.unsubscribe(session, record, "billing", 0.0)
+    unsubscribe.unsubscribe(session, record, "billing", 0.0)
     return record
 
 
 @pytest.mark.parametrize(
     ("inject", "call", "proof"),
     [
-        (slow, RESET_HANDLERS, {"HANDLED": {"handled": 8, "later": 4, "thrown": 0}}),
-        (unsubscribed, SUBSCRIBE, {"GIVEN_UP": True}),
+        (slow, slow_handler.RESET_HANDLERS, {"HANDLED": {"handled": 8, "later": 4, "thrown": 0}}),
+        (unsubscribed, unsubscribe.SUBSCRIBE, {"GIVEN_UP": True}),
     ],
 )
 def test_the_effect_and_the_heal_are_seen(

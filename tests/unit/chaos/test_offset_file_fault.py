@@ -14,8 +14,8 @@ from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import DeathRecord, Member, ProcessIdentity, ProcessState
 from failback.chaos.cluster.wire import parse_offset_table
 from failback.chaos.errors import TargetError
-from failback.chaos.faults import broker_faults
-from failback.chaos.faults.offset_file import older_table, replace_offset_file
+from failback.chaos.faults import injection
+from failback.chaos.faults.replace_offset_file import kill_and_replace, older_table
 from failback.chaos.faults.undo import undo_open
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.recorder.witness import OffsetEvent
@@ -67,11 +67,9 @@ def session(tmp_path: Path, target: Store) -> Iterator[Session]:
 
 def inject(session: Session, target: FakeTarget, **given: Any) -> FaultRecord:
     stamp = now().mono_ns
-    record = broker_faults.open_record(
-        session, "f1", "replace-offset-file", target.members[0], stamp
-    )
+    record = injection.open_record(session, "f1", "replace-offset-file", target.members[0], stamp)
     wanted = {"content": "older", "age_seconds": 0.0, "bak": "same", "down_seconds": 1.0}
-    replace_offset_file(session, record, **{**wanted, **given})
+    kill_and_replace(session, record, **{**wanted, **given})
     return record
 
 

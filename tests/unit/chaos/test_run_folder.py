@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from failback.chaos.errors import GuardRefused, NotHealed, RunFolderError
+from failback.chaos.faults.broker_faults import RELEASE
 from failback.chaos.run_folder.run_folder import ClusterLease, FolderState, RunFolder
-from failback.chaos.run_folder.undo_ledger import RELEASE, UndoLedger
+from failback.chaos.run_folder.undo_ledger import UndoLedger
 
 pytestmark = pytest.mark.unit
 

@@ -17,7 +17,7 @@ from failback.chaos.experiment.schedule import (
     run_id,
     sub_seed,
 )
-from failback.chaos.experiment.spec import load_experiment
+from failback.chaos.faults.experiments import load_experiment
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.chaos.run_folder.undo_ledger import RELEASE, STOP_WORKLOAD, UndoLedger, read_ledger
+from failback.chaos.faults.broker_faults import RELEASE
+from failback.chaos.run_folder.undo_ledger import STOP_WORKLOAD, UndoLedger, read_ledger
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.chaos.experiment.spec import load_experiment
+from failback.chaos.faults.experiments import load_experiment
 from failback.cli.bundled import EXPERIMENTS, bundled
 from failback.cli.demo import demo_resources, load_demo
 from failback.cli.verdicts import print_verdicts, row_of

@@ -132,7 +132,7 @@ def test_a_cluster_gives_its_broker_settings(
 
 def run_folder(folder: Path, duplicates: int | None) -> str:
     """A run of the arm `handover` as a run folder has it, with the figures that are read."""
-    from failback.chaos.experiment.spec import load_experiment
+    from failback.chaos.faults.experiments import load_experiment
 
     experiment = load_experiment(bundled("experiment.yaml"))
     arm = experiment.arm("handover")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from failback.chaos.experiment.catalogue import CATALOGUE
 from failback.chaos.experiment.model import Spec as HarnessSpec
 from failback.chaos.experiment.model import Workload as HarnessWorkload
-from failback.chaos.experiment.spec import load_experiment
+from failback.chaos.faults.catalogue import FAULTS
+from failback.chaos.faults.experiments import load_experiment
 from failback.operator.kinds.base import parse_quantity
 from failback.operator.kinds.chaos_experiment import (
     ChaosExperiment,
@@ -75,7 +75,7 @@ def test_the_experiment_has_the_harness_s_fields_and_defaults() -> None:
 
 def test_every_parameter_of_the_fault_catalogue_has_a_field() -> None:
     fields = {info.alias or name for name, info in FaultParameters.model_fields.items()}
-    known = {parameter.name for kind in CATALOGUE.values() for parameter in kind.parameters}
+    known = {parameter.name for fault in FAULTS for parameter in fault.kind.parameters}
     assert known - fields == set()
 
 

@@ -71,10 +71,6 @@ class Target(Protocol):
     @property
     def kind(self) -> Literal["local", "kubernetes"]: ...
 
-    @property
-    def supports(self) -> frozenset[str]:
-        """Names of the faults that this target can inject now."""
-
     def view(self) -> ClusterView:
         """Pairs, members and name servers at one instant, roles as the brokers say."""
 

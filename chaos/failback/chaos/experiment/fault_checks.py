@@ -11,24 +11,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from failback.chaos.experiment.catalogue import CATALOGUE, FaultKind, Parameter, parse_rung
+from failback.chaos.experiment.fault_kinds import FaultKind, FaultKinds, Parameter, parse_rung
 from failback.chaos.experiment.model import Fault
 from failback.chaos.experiment.reading import unknown_name
 from failback.protocol.errors import ConfigError
 
-MAX_KILLS: Final = 16
 _OF_A_RETURN: Final = ("accept", "registered", "slave-synced")
 
 
 def check_written(
-    faults: Sequence[Fault], paths: Sequence[str], groups: Sequence[str], file: Path | None
+    faults: Sequence[Fault],
+    paths: Sequence[str],
+    groups: Sequence[str],
+    kinds: FaultKinds,
+    file: Path | None,
 ) -> None:
     """Check every fault of one arm by itself; ``paths`` are theirs in the file."""
     for fault, path in zip(faults, paths, strict=True):
-        _check_fault(fault, path, groups, file)
+        _check_fault(fault, path, groups, kinds, file)
 
 
-def check_together(faults: Sequence[Fault], paths: Sequence[str], file: Path | None) -> None:
+def check_together(
+    faults: Sequence[Fault], paths: Sequence[str], kinds: FaultKinds, file: Path | None
+) -> None:
     """Check what the faults of one arm are to each other; none is made of others any more."""
     ids: dict[str, int] = {}
     for index, (fault, path) in enumerate(zip(faults, paths, strict=True)):
@@ -36,14 +41,16 @@ def check_together(faults: Sequence[Fault], paths: Sequence[str], file: Path | N
             raise ConfigError(f"{path}.id", f'"{fault.id}" is used twice', file=file)
         ids[fault.id] = index
     for fault, path in zip(faults, paths, strict=True):
-        _check_waits(fault, path, faults, ids, file)
-    _check_overlap(faults, paths, file)
+        _check_waits(fault, path, faults, ids, kinds, file)
+    _check_overlap(faults, paths, kinds, file)
 
 
-def _check_fault(fault: Fault, path: str, groups: Sequence[str], file: Path | None) -> None:
-    kind = CATALOGUE.get(fault.fault)
+def _check_fault(
+    fault: Fault, path: str, groups: Sequence[str], kinds: FaultKinds, file: Path | None
+) -> None:
+    kind = kinds.get(fault.fault)
     if kind is None:
-        raise ConfigError(f"{path}.fault", unknown_name(fault.fault, list(CATALOGUE)), file=file)
+        raise ConfigError(f"{path}.fault", unknown_name(fault.fault, list(kinds)), file=file)
     for name, value in fault.with_.items():
         parameter = kind.parameter(name)
         if parameter is None:
@@ -53,33 +60,10 @@ def _check_fault(fault: Fault, path: str, groups: Sequence[str], file: Path | No
         if problem:
             raise ConfigError(f"{path}.with.{name}", problem, file=file)
     _check_target(fault, kind, path, groups, file)
-    _check_sense(fault, path, file)
-
-
-def _check_sense(fault: Fault, path: str, file: Path | None) -> None:
-    """Parameters that are fine one by one and not together."""
-    given = fault.with_
-    if fault.fault == "kill-and-restart-consumers-during":
-        at, down = float(given.get("consumerAtSeconds", 20.0)), float(given.get("downSeconds", 60))
-        if at >= down:
-            problem = f"must be less than downSeconds, {down:g} (got {at:g})"
-            raise ConfigError(f"{path}.with.consumerAtSeconds", problem, file=file)
-    if fault.fault == "double-kill" and int(given.get("times", 2)) > MAX_KILLS:
-        problem = f"must be a whole number from 1 to {MAX_KILLS} (got {given['times']})"
-        raise ConfigError(f"{path}.with.times", problem, file=file)
-    if fault.fault == "long-outage":
-        back = float(given.get("returnAfterStopSeconds", 5.0))
-        down = float(given.get("downSeconds", 300.0))
-        if back > down:
-            problem = f"must be at most downSeconds, {down:g} (got {back:g})"
-            raise ConfigError(f"{path}.with.returnAfterStopSeconds", problem, file=file)
-    if fault.fault == "slow-handler":
-        if not any(given.get(name) for name in ("delayMs", "failRatio", "throwRatio")):
-            problem = "changes nothing: give delayMs, failRatio or throwRatio"
-            raise ConfigError(f"{path}.with", problem, file=file)
-        if float(given.get("failRatio", 0)) + float(given.get("throwRatio", 0)) > 1:
-            problem = "is more than 1 together with failRatio"
-            raise ConfigError(f"{path}.with.throwRatio", problem, file=file)
+    problem_together = kind.check(kind.values(fault.with_)) if kind.check else None
+    if problem_together:
+        name, problem = problem_together
+        raise ConfigError(f"{path}.with.{name}".rstrip("."), problem, file=file)
 
 
 def _problem(parameter: Parameter, value: object) -> str | None:
@@ -133,7 +117,12 @@ def _check_target(
 
 
 def _check_waits(
-    fault: Fault, path: str, faults: Sequence[Fault], ids: Mapping[str, int], file: Path | None
+    fault: Fault,
+    path: str,
+    faults: Sequence[Fault],
+    ids: Mapping[str, int],
+    kinds: FaultKinds,
+    file: Path | None,
 ) -> None:
     for name in ("after", "restartAfter"):
         text = fault.with_.get(name)
@@ -145,7 +134,7 @@ def _check_waits(
         if other == fault.id:
             raise ConfigError(f"{path}.with.{name}", "waits for itself", file=file)
         awaited = faults[ids[other]]
-        kind = CATALOGUE[awaited.fault]
+        kind = kinds[awaited.fault]
         if rung not in kind.rungs:
             raise ConfigError(
                 f"{path}.with.{name}", f'{other} ({kind.name}) never reaches "{rung}"', file=file
@@ -163,16 +152,24 @@ def _check_waits(
         current = faults[ids[other]]
 
 
-def _check_overlap(faults: Sequence[Fault], paths: Sequence[str], file: Path | None) -> None:
+def _check_overlap(
+    faults: Sequence[Fault], paths: Sequence[str], kinds: FaultKinds, file: Path | None
+) -> None:
     """Refuse two faults that are in effect on one victim at the same time.
 
     Only faults with fixed times can be compared; one that waits for a rung of another is ordered
     by that rung. A kill without downSeconds ends when the platform restarts it: counted as 10 s.
     """
     timed = [
-        (fault.at, fault.at + fault.jitter_seconds + _length(fault), _victim(fault), fault, path)
+        (
+            fault.at,
+            fault.at + fault.jitter_seconds + _length(fault, kinds[fault.fault]),
+            _victim(fault, kinds[fault.fault]),
+            fault,
+            path,
+        )
         for fault, path in zip(faults, paths, strict=True)
-        if not fault.with_.get("after") and CATALOGUE[fault.fault].target != "none"
+        if not fault.with_.get("after") and kinds[fault.fault].target != "none"
     ]
     timed.sort(key=lambda each: each[0])
     for earlier_index, earlier in enumerate(timed):
@@ -186,17 +183,15 @@ def _check_overlap(faults: Sequence[Fault], paths: Sequence[str], file: Path | N
                 )
 
 
-def _length(fault: Fault) -> float:
-    kind = CATALOGUE[fault.fault]
+def _length(fault: Fault, kind: FaultKind) -> float:
     if kind.lasts is None:
         return 0.0
-    parameter = kind.parameter(kind.lasts)
-    value = fault.with_.get(kind.lasts, parameter.default if parameter else None)
+    value = kind.values(fault.with_)[kind.lasts]
     return 10.0 if value is None else float(value)
 
 
-def _victim(fault: Fault) -> tuple[str, str]:
+def _victim(fault: Fault, kind: FaultKind) -> tuple[str, str]:
     target = fault.target
-    if CATALOGUE[fault.fault].target == "group":
+    if kind.target == "group":
         return "group", target.group
     return target.pair or target.pair_selector, target.role or "master"

@@ -12,7 +12,7 @@ from typing import Any
 from chaoslib.exceptions import ChaosException
 from chaoslib.experiment import ensure_experiment_is_valid
 
-from failback.chaos.experiment.catalogue import CATALOGUE, FaultKind
+from failback.chaos.experiment.fault_kinds import FaultKind
 from failback.chaos.experiment.model import Fault
 from failback.chaos.experiment.schedule import PlannedFault, plan_run
 from failback.chaos.experiment.spec import ChaosExperiment, ResolvedArm
@@ -37,7 +37,7 @@ def generate(
 ) -> dict[str, Any]:
     """Return the Chaos Toolkit experiment of one repetition."""
     schedule = plan_run(experiment, arm, repetition)
-    kinds = [CATALOGUE[each.fault.fault] for each in schedule.faults]
+    kinds = [experiment.kinds[each.fault.fault] for each in schedule.faults]
     return {
         "title": f"{experiment.name} / {arm.name} / {repetition}",
         "description": (
@@ -146,9 +146,7 @@ def _target_arguments(fault: Fault, kind: FaultKind) -> dict[str, Any]:
     arguments: dict[str, Any] = {"group": target.group} if kind.target == "both" else {}
     arguments |= {"pair": target.pair or target.pair_selector}
     arguments["role"] = target.role or "master"
-    if kind.name == "kill":
-        arguments["signal"] = "KILL"
-    return arguments
+    return {**arguments, **kind.fixed}
 
 
 def _with_arguments(

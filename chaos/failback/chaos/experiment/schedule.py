@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from failback.chaos.experiment.catalogue import CATALOGUE, RUNGS, parse_rung
+from failback.chaos.experiment.fault_kinds import RUNGS, FaultKind, parse_rung
 from failback.chaos.experiment.model import Fault
 from failback.chaos.experiment.spec import ChaosExperiment, ResolvedArm
 
@@ -118,7 +118,9 @@ def _longest(
     experiment: ChaosExperiment, planned: Sequence[PlannedFault], phases: Mapping[str, float]
 ) -> float:
     spec = experiment.spec
-    faults = sum(each.at_seconds + _lasts(each.fault) for each in planned)
+    faults = sum(
+        each.at_seconds + _lasts(each.fault, experiment.kinds[each.fault.fault]) for each in planned
+    )
     return (
         60
         + max(phases.values(), default=0.0)
@@ -132,8 +134,7 @@ def _longest(
     )
 
 
-def _lasts(fault: Fault) -> float:
-    kind = CATALOGUE[fault.fault]
+def _lasts(fault: Fault, kind: FaultKind) -> float:
     total = 0.0
     for parameter in kind.parameters:
         if parameter.kind == "seconds":

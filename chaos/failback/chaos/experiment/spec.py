@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from failback.chaos.experiment.catalogue import CATALOGUE
-from failback.chaos.experiment.composites import taken_apart
 from failback.chaos.experiment.fault_checks import check_together, check_written
+from failback.chaos.experiment.fault_kinds import FaultKinds
 from failback.chaos.experiment.model import (
     Arm,
     ChaosExperimentResource,
@@ -54,6 +53,8 @@ class ChaosExperiment:
     arms: tuple[ResolvedArm, ...]
     source: str
     """Text of the file, kept word by word in every run folder."""
+    kinds: FaultKinds = field(repr=False, compare=False)
+    """What its faults may be."""
 
     def arm(self, name: str) -> ResolvedArm:
         """Return one arm.
@@ -84,22 +85,12 @@ class ChaosExperiment:
         return replace(self, spec=spec)
 
 
-def load_experiment(path: Path | str) -> ChaosExperiment:
-    """Read and check one experiment file.
+def parse_experiment(text: str, kinds: FaultKinds, *, file: Path | None = None) -> ChaosExperiment:
+    """Check the text of an experiment file that may name these kinds of faults.
 
     Raises:
         ConfigError: Names the file, the field's path and what is wrong with it.
     """
-    file = Path(path)
-    try:
-        text = file.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(file), f"cannot be read: {error}") from error
-    return parse_experiment(text, file=file)
-
-
-def parse_experiment(text: str, *, file: Path | None = None) -> ChaosExperiment:
-    """Check the text of an experiment file. Raises ``ConfigError`` like :func:`load_experiment`."""
     data = load_yaml(text, file)
     resource = validate_fields(ChaosExperimentResource, data, "", file)
     spec = resource.spec
@@ -110,8 +101,8 @@ def parse_experiment(text: str, *, file: Path | None = None) -> ChaosExperiment:
     )
     _unique((arm.name for arm in arms), "spec.arms", "name", file)
     for index, arm in enumerate(arms):
-        _check_arm(arm, _fault_paths(arm, len(spec.faults), index), file)
-    arms = tuple(replace(arm, faults=_apart(arm)) for arm in arms)
+        _check_arm(arm, _fault_paths(arm, len(spec.faults), index), kinds, file)
+    arms = tuple(replace(arm, faults=_apart(arm, kinds)) for arm in arms)
     return ChaosExperiment(
         name=resource.metadata.name,
         namespace=resource.metadata.namespace,
@@ -120,6 +111,7 @@ def parse_experiment(text: str, *, file: Path | None = None) -> ChaosExperiment:
         spec=spec.model_copy(update={"seed": seed}),
         arms=arms,
         source=text,
+        kinds=kinds,
     )
 
 
@@ -136,15 +128,16 @@ def check_engine(experiment: ChaosExperiment, arm: ResolvedArm, engine: str) -> 
             "are fixed, so the bounds would not scale",
         )
     for index, fault in enumerate(arm.written):
-        kind = CATALOGUE[fault.fault]
+        kind = experiment.kinds[fault.fault]
         if engine not in kind.engines:
             raise ConfigError(
                 f"spec.faults[{index}].fault", f'"{fault.fault}" is not supported by {engine}'
             )
 
 
-def check_target(arm: ResolvedArm, supports: frozenset[str]) -> None:
-    """Raise ``ConfigError`` for a fault that this target cannot inject."""
+def check_target(experiment: ChaosExperiment, arm: ResolvedArm, target: str) -> None:
+    """Raise ``ConfigError`` for a fault that this kind of target cannot inject."""
+    supports = {kind.name for kind in experiment.kinds.values() if target in kind.supported_by}
     for index, fault in enumerate(arm.written):
         if fault.fault not in supports:
             raise ConfigError(
@@ -176,21 +169,21 @@ def _resolve_arm(
     )
 
 
-def _apart(arm: ResolvedArm) -> tuple[Fault, ...]:
-    return tuple(part for fault in arm.written for part in taken_apart(fault))
+def _apart(arm: ResolvedArm, kinds: FaultKinds) -> tuple[Fault, ...]:
+    return tuple(part for fault in arm.written for part in kinds[fault.fault].taken_apart(fault))
 
 
-def _check_arm(arm: ResolvedArm, paths: list[str], file: Path | None) -> None:
+def _check_arm(arm: ResolvedArm, paths: list[str], kinds: FaultKinds, file: Path | None) -> None:
     """A part of a fault that is made of others answers for the fault that was written."""
     groups = [group.name for group in arm.workload.groups]
-    check_written(arm.written, paths, groups, file)
+    check_written(arm.written, paths, groups, kinds, file)
     _check_failing(arm, paths, file)
     parts = [
         (part, path)
         for fault, path in zip(arm.written, paths, strict=True)
-        for part in taken_apart(fault)
+        for part in kinds[fault.fault].taken_apart(fault)
     ]
-    check_together([part for part, _ in parts], [path for _, path in parts], file)
+    check_together([part for part, _ in parts], [path for _, path in parts], kinds, file)
 
 
 def _merge(base: Any, changes: Any) -> Any:

@@ -9,10 +9,15 @@ from __future__ import annotations
 
 import signal
 import time
+from typing import Any
 
+from failback.chaos.cluster.view import Role
 from failback.chaos.errors import TargetError
-from failback.chaos.faults import broker_faults
-from failback.chaos.faults.consumer_faults import (
+from failback.chaos.experiment.fault_kinds import AFTER, RUNGS, FaultKind, Parameter, Values
+from failback.chaos.faults import broker_faults, kill
+from failback.chaos.faults.fault import Fault
+from failback.chaos.faults.injection import begin_on_broker, returned, wait_served
+from failback.chaos.faults.kill_consumer import (
     choose_members,
     end_consumers,
     record_of,
@@ -22,33 +27,81 @@ from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 
 
+def _owners_end_within_the_outage(values: Values) -> tuple[str, str] | None:
+    back, down = float(values["returnAfterStopSeconds"]), float(values["downSeconds"])
+    if back > down:
+        return "returnAfterStopSeconds", f"must be at most downSeconds, {down:g} (got {back:g})"
+    return None
+
+
+KIND = FaultKind(
+    code="F5",
+    name="long-outage",
+    action="long_outage",
+    target="both",
+    title="F1; the consumers end on the slave, new ones start after its table was overwritten",
+    parameters=(
+        Parameter("downSeconds", "seconds", "down_seconds", 300.0, always=True),
+        Parameter("stopOwners", "flag", "stop_owners", True),
+        Parameter("returnAfterStopSeconds", "seconds", "return_after_stop_seconds", 5.0),
+        Parameter("startOwnersSeconds", "seconds", "start_owners_seconds", 60.0),
+        Parameter("minServed", "count", "min_served", 100),
+        AFTER,
+    ),
+    lasts="downSeconds",
+    rungs=RUNGS,
+    check=_owners_end_within_the_outage,
+)
+
+
 def long_outage(
+    session: Session,
+    pair: str,
+    at_seconds: float,
+    down_seconds: float,
+    stop_owners: bool = True,
+    return_after_stop_seconds: float = 5.0,
+    start_owners_seconds: float = 60.0,
+    fid: str = "",
+    role: Role = "master",
+    group: str = "",
+    min_served: int = 100,
+    after: str = "",
+) -> dict[str, Any]:
+    """F5: kill the master, end the group in order on the slave, let the master return.
+
+    The master is down for ``down_seconds``; the consumers end ``return_after_stop_seconds`` before
+    its release, if the slave has served ``min_served`` messages by then. New ones start
+    ``start_owners_seconds`` after it accepts, never before the slave was seen to hold its table.
+    """
+    name = kill.KIND.name
+    record = begin_on_broker(session, name, fid, pair, role, at_seconds, after)
+    broker_faults.kill_and_hold(session, record)
+    broker_faults.finish_effect(session, record, "KILL")
+    if not stop_owners:
+        broker_faults.release_later(session, record, down_seconds)
+        return returned(session, record)
+    end_after = session.scaled(down_seconds - return_after_stop_seconds)
+    stop_at = broker_faults.issued_ns(record) + round(end_after * 1e9)
+    owners = _end_owners(session, record, group, stop_at, min_served, start_owners_seconds)
+    broker_faults.release_later(
+        session, record, return_after_stop_seconds, from_ns=time.monotonic_ns()
+    )
+    returned(session, owners)
+    return returned(session, record)
+
+
+def _end_owners(
     session: Session,
     record: FaultRecord,
     group: str,
-    *,
-    down_seconds: float,
-    stop_owners: bool,
-    return_after_stop_seconds: float,
-    start_owners_seconds: float,
+    stop_at: int,
     min_served: int,
-) -> FaultRecord | None:
-    """Inject it; return once the consumers have ended and the release is in the recorder's hands.
-
-    Returns:
-        The record of the consumers' end; ``None`` when they stay.
-    """
-    broker_faults.kill_and_hold(session, record)
-    broker_faults.finish_effect(session, record, "KILL")
-    member, _ = broker_faults.victim_of(record)
-    assert record.issued is not None
-    issued = record.issued[0].mono_ns
-    if not stop_owners:
-        broker_faults.release_later(session, record, member, issued, down_seconds)
-        return None
-    stop_at = issued + round(session.scaled(down_seconds - return_after_stop_seconds) * 1e9)
+    start_owners_seconds: float,
+) -> FaultRecord:
+    """End the group once the slave has served; it starts again when the slave was overwritten."""
     session.sleep_until(stop_at)
-    if broker_faults.wait_served(session, record.fid, group, min_served) is None:
+    if wait_served(session, record.fid, group, min_served) is None:
         served = session.rec.served(record.fid, group)
         raise TargetError(record.fid, f"the slave served {served} messages to {group}")
     members = choose_members(session, group, "all", 0)
@@ -56,9 +109,6 @@ def long_outage(
         session, f"{record.fid}-consumers", f"group={group} mode=all", members, stop_at
     )
     end_consumers(session, owners, members, signal.SIGTERM)
-    broker_faults.release_later(
-        session, record, member, time.monotonic_ns(), return_after_stop_seconds
-    )
     start_ns = round(session.scaled(start_owners_seconds) * 1e9)
     board = session.rec.board
 
@@ -72,3 +122,6 @@ def long_outage(
 
     start_consumers_when(session, owners, members, due)
     return owners
+
+
+FAULT = Fault(KIND, long_outage)

@@ -7,17 +7,25 @@ what it is set to; what its work looks like since then is the proof.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from failback.chaos.cluster.clock import now
-from failback.chaos.errors import TargetError
+from failback.chaos.cluster.unix_socket import is_deserted
+from failback.chaos.errors import ChaosError, TargetError
 from failback.chaos.failpoints import crash_point
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
-from failback.chaos.workload.process import CONSUMER, WorkloadProcess
+from failback.chaos.workload.process import ANSWER_SECONDS, CONSUMER, WorkloadProcess, ask
 
 Request = Mapping[str, Any]
+
+
+def require_all(action: str, mode: str) -> None:
+    """Refuse a fault of some members: these change all of a group."""
+    if mode != "all":
+        raise ChaosError(f"{action} changes all members, not {mode}")
 
 
 def members_of(session: Session, group: str) -> list[WorkloadProcess]:
@@ -94,3 +102,16 @@ def heal_seen(session: Session, record: FaultRecord, observation: Mapping[str, A
     seen_ns = stamp.mono_ns - session.zero.mono_ns
     session.ledger.mark_healed(record.undo, {**observation, "seen_ns": seen_ns})
     session.phases.fault_healed(stamp.mono_ns)
+
+
+def ask_sockets(sockets: Sequence[str], request: Request) -> list[dict[str, Any]]:
+    """Send workload processes a request; return what those that live say of themselves then.
+
+    One that lives and is silent says nothing: that is not seen healed.
+    """
+    shown = []
+    for socket in map(Path, sockets):
+        if not is_deserted(socket, ANSWER_SECONDS):
+            ask(socket, request)
+            shown.append(ask(socket, {"op": "stats"}))
+    return shown

@@ -8,31 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from failback.chaos.cluster.target import StoreWriter, Target
-from failback.chaos.cluster.unix_socket import is_deserted
-from failback.chaos.cluster.view import Member, ProcessIdentity, ProcessState
-from failback.chaos.errors import TargetError
-from failback.chaos.run_folder.undo_ledger import (
-    CONTINUE,
-    RELEASE,
-    RESET_HANDLERS,
-    RESTORE_FILES,
-    START_CONSUMERS,
-    STOP_WORKLOAD,
-    SUBSCRIBE,
-    UndoEntry,
-    UndoLedger,
-)
-from failback.chaos.workload.process import ANSWER_SECONDS, ask, stop_orphan
+from failback.chaos.cluster.target import Target
+from failback.chaos.cluster.view import Role
+from failback.chaos.faults.catalogue import UNDO
+from failback.chaos.faults.fault import Fault
+from failback.chaos.run_folder.undo_ledger import STOP_WORKLOAD, UndoEntry, UndoLedger
+from failback.chaos.session import Session
+from failback.chaos.workload.process import stop_orphan
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
+
+UNDO_SECONDS: Final = 30.0
 
 
 def undo_open(
@@ -71,7 +63,10 @@ def undo_open(
 def _undo_once(ledger: UndoLedger, target: Target, entry: UndoEntry, deadline: float) -> str:
     """Undo one entry; return why it is still open, or nothing."""
     try:
-        observation = _UNDO[entry.call](target, entry.args, deadline)
+        if entry.call == STOP_WORKLOAD:
+            observation = _stop_workload(entry.args)
+        else:
+            observation = UNDO[entry.call].take_back(target, entry.args, deadline)
     except FailbackError as error:
         logger.warning("undo of %s failed: %s", entry.id, error)
         return str(error)
@@ -84,98 +79,7 @@ def _undo_once(ledger: UndoLedger, target: Target, entry: UndoEntry, deadline: f
     return ""
 
 
-def _release(target: Target, args: Mapping[str, Any], deadline: float) -> dict[str, Any] | None:
-    """Release a held broker and see it answer."""
-    pod = str(args["pod"])
-    member = _member(target, pod)
-    if member.running and target.pod_state(pod) != "Held":
-        target.release(member)
-        return {"pod": pod, "running": True}
-    target.release(member)
-    target.start(member)
-    end = min(deadline, time.monotonic() + 30)
-    while True:
-        found = _member(target, pod)
-        if found.running and found.identity is not None and found.identity.boot_ms is not None:
-            return {"pod": pod, "pid": found.identity.pid, "boot_ms": found.identity.boot_ms}
-        if time.monotonic() >= end:
-            return None
-        time.sleep(0.2)
-
-
-def _continue(target: Target, args: Mapping[str, Any], deadline: float) -> dict[str, Any] | None:
-    """SIGCONT exactly the process that was stopped; one that is gone needs none."""
-    victim = ProcessIdentity(
-        str(args["pod"]),
-        int(args["pid"]),
-        int(args["ticks"]),
-        container=str(args.get("container", "")),
-        uid=str(args.get("uid", "")),
-    )
-    state = target.process_state(victim)
-    if state is ProcessState.STOPPED:
-        target.signal(victim, signal.SIGCONT)
-        end = min(deadline, time.monotonic() + 10)
-        while state is ProcessState.STOPPED and time.monotonic() < end:
-            time.sleep(0.02)
-            state = target.process_state(victim)
-    return None if state is ProcessState.STOPPED else {"pid": victim.pid, "state": state.value}
-
-
-def _start_consumers(
-    _target: Target, args: Mapping[str, Any], _deadline: float
-) -> dict[str, Any] | None:
-    """A run that is being undone starts nobody: its consumers end with it."""
-    return {"ended_with": "the run", "members": args.get("members")}
-
-
-def _restore_files(
-    target: Target, args: Mapping[str, Any], _deadline: float
-) -> dict[str, Any] | None:
-    """Put saved store files back, as long as the broker has not started with the other ones."""
-    pod = str(args["pod"])
-    member = _member(target, pod)
-    if member.running or target.pod_state(pod) != "Held":
-        return {"pod": pod, "restored": False, "why": "it has started since"}
-    if not isinstance(target, StoreWriter):
-        raise TargetError(f"restore files of {pod}", "this target cannot write store files")
-    for path, saved in dict(args["files"]).items():
-        target.write_store(member, path, None if saved is None else Path(saved).read_bytes())
-    return {"pod": pod, "restored": True}
-
-
-def _reset_handlers(
-    _target: Target, args: Mapping[str, Any], _deadline: float
-) -> dict[str, Any] | None:
-    """Turn the knobs of handlers back; a process that is gone has none."""
-    shown = _told(args["sockets"], {"op": "set-handler", **args["knobs"]})
-    healed = all(each.get("handler", {}).get("knobs") == args["knobs"] for each in shown)
-    return {"answered": len(shown), "knobs": args["knobs"]} if healed else None
-
-
-def _subscribe(_target: Target, args: Mapping[str, Any], _deadline: float) -> dict[str, Any] | None:
-    """Have members subscribe; the queues come back to a process that is gone with its next life."""
-    shown = _told(args["sockets"], {"op": "subscribe"})
-    healed = all(each.get("subscribed") for each in shown)
-    return {"answered": len(shown)} if healed else None
-
-
-def _told(sockets: Sequence[str], request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Tell workload processes something; return what those that live say of themselves then.
-
-    One that lives and is silent says nothing: that is not seen healed.
-    """
-    shown = []
-    for socket in map(Path, sockets):
-        if not is_deserted(socket, ANSWER_SECONDS):
-            ask(socket, request)
-            shown.append(ask(socket, {"op": "stats"}))
-    return shown
-
-
-def _stop_workload(
-    _target: Target, args: Mapping[str, Any], _deadline: float
-) -> dict[str, Any] | None:
+def _stop_workload(args: Mapping[str, Any]) -> dict[str, Any] | None:
     control = Path(args["socket"])
     if not stop_orphan(Path(args["plan"]), control):
         return None
@@ -185,24 +89,38 @@ def _stop_workload(
     return {"stopped": True}
 
 
-_UNDO: dict[str, Callable[[Target, Mapping[str, Any], float], dict[str, Any] | None]] = {
-    RELEASE: _release,
-    CONTINUE: _continue,
-    START_CONSUMERS: _start_consumers,
-    RESTORE_FILES: _restore_files,
-    RESET_HANDLERS: _reset_handlers,
-    SUBSCRIBE: _subscribe,
-    STOP_WORKLOAD: _stop_workload,
-}
-
-
-def _member(target: Target, pod: str) -> Member:
-    for member in target.view().members:
-        if member.pod == pod:
-            return member
-    raise TargetError(f"pod {pod}", "not part of the cluster")
-
-
 def _sentence(entry: UndoEntry, why: str) -> str:
     named = ", ".join(f"{key} {value}" for key, value in entry.args.items())
     return f"{entry.call} ({named}): {why}"
+
+
+def undo_action(fault: Fault) -> Callable[..., dict[str, Any]]:
+    """Return the action that undoes what the ledger has open of a fault's kind of entry."""
+    undo = fault.undo
+    assert undo is not None
+
+    def undo_group(session: Session) -> dict[str, Any]:
+        return _undo_calls(session, undo.call, None)
+
+    def undo_broker(session: Session, pair: str, role: Role = "master") -> dict[str, Any]:
+        found = session.view.pair(pair) if session.view else None
+        members = found.members if found else ()
+        return _undo_calls(session, undo.call, {each.pod for each in members if each.role == role})
+
+    chosen = undo_group if fault.kind.target == "group" else undo_broker
+    chosen.__name__ = undo.action
+    chosen.__doc__ = f"Undo of :func:`{fault.kind.action}`; safe to repeat."
+    return chosen
+
+
+def _undo_calls(session: Session, call: str, pods: Collection[str] | None) -> dict[str, Any]:
+    """Undo what the ledger has open of one kind, on these pods if any are named."""
+    names = [
+        entry.id
+        for entry in session.ledger.open_entries(faults_only=True)
+        if entry.call == call and (pods is None or entry.args.get("pod") in pods)
+    ]
+    result = undo_open(
+        session.ledger, session.target, seconds=UNDO_SECONDS, tell=session.progress, only=names
+    )
+    return {"undone": not result["still_open"], "healed": result}

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from failback.chaos.cluster.view import Member, ProcessIdentity, Stamp
-
-_BROKER_FAULTS: Final = ("kill", "terminate", "pause", "replace-offset-file")
 
 
 @dataclass(slots=True)
@@ -38,7 +36,7 @@ class FaultRecord:
 
     @property
     def is_broker_fault(self) -> bool:
-        return self.fault in _BROKER_FAULTS
+        return self.victim is not None
 
     @property
     def in_effect(self) -> bool:

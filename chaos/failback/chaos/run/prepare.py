@@ -74,7 +74,7 @@ def check_guards(session: Session) -> ClusterView:
         raise GuardRefused(
             "Engine", f"arm {session.arm.name} needs {session.arm.engine}, this is {view.engine}"
         )
-    check_target(session.arm, session.target.supports)
+    check_target(session.experiment, session.arm, session.target.kind)
     if not view.pairs:
         raise GuardRefused("ClusterReady", f"cluster {view.cluster} has no brokers")
     require_consistent_roles(view)

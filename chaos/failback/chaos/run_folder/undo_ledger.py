@@ -25,12 +25,6 @@ from typing import Any, Final
 from failback.chaos.cluster.clock import now
 
 FILE_NAME: Final = "undo.jsonl"
-RELEASE: Final = "release"
-CONTINUE: Final = "continue"
-START_CONSUMERS: Final = "start-consumers"
-RESTORE_FILES: Final = "restore-files"
-RESET_HANDLERS: Final = "reset-handlers"
-SUBSCRIBE: Final = "subscribe"
 STOP_WORKLOAD: Final = "stop-workload"
 """Not a fault: a process of the workload that has to end with the run."""
 

@@ -33,7 +33,6 @@ from failback.chaos.cluster.view import (
     StopReceipt,
 )
 from failback.chaos.errors import TargetError
-from failback.chaos.experiment.catalogue import CATALOGUE
 from failback.client.files import replace_file, sync_folder
 
 RUNNING_STATES: Final = frozenset({"Running", "Ready"})
@@ -88,9 +87,6 @@ class LocalTarget:
     def __init__(self, control: ControlSocket, cluster: str) -> None:
         self._control = control
         self._cluster = cluster
-        self.supports = frozenset(
-            name for name, row in CATALOGUE.items() if "local" in row.supported_by
-        )
 
     @property
     def control_path(self) -> Path:

@@ -1,23 +1,21 @@
-"""What every action does around its own part: find the session, translate errors, show evidence."""
+"""The frame of every action: the session it belongs to, and errors as Chaos Toolkit wants them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any, Final, TypeVar
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from chaoslib.exceptions import ActivityFailed
-from chaoslib.types import Configuration
+from chaoslib.types import Configuration, Secrets
 
 from failback.chaos import session as sessions
-from failback.chaos.faults.undo import undo_open
-from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.protocol.errors import FailbackError
 
 _T = TypeVar("_T")
-
-ASSIGNED_SECONDS: Final = 120.0
-UNDO_SECONDS: Final = 30.0
+_P = ParamSpec("_P")
 
 
 def session_of(configuration: Configuration) -> Session:
@@ -36,38 +34,23 @@ def guarded(act: Callable[[], _T]) -> _T:
         raise ActivityFailed(str(error)) from error
 
 
-def evidence_of(session: Session, record: FaultRecord) -> dict[str, Any]:
-    """What is known when the action returns; a fault that is not honest fails its action."""
-    evidence = session.rec.evidence(record, "returned")
-    if record.honest is False and session.experiment.spec.on_not_honest == "stop":
-        raise ActivityFailed(f"{record.fid} is not honest: {record.why}")
-    return evidence
+def action(act: Callable[Concatenate[Session, _P], _T]) -> Callable[..., _T]:
+    """Make an action of a function that takes the session first.
 
-
-def await_assigned(session: Session, fid: str) -> None:
-    """Wait for the consumers of one wave: of a rolling restart, no two are away at a time."""
-    observed = session.rec.faults[fid].observed
-    if not session.wait_for(lambda: "healed_ns" in observed, ASSIGNED_SECONDS):
-        raise ActivityFailed(f"{fid}: not assigned again within {ASSIGNED_SECONDS:g} s")
-
-
-def undo_open_calls(
-    session: Session, call: str, pods: Collection[str] | None = None
-) -> dict[str, Any]:
-    """Undo what the ledger has open of one kind, on these pods if any are named.
-
-    Safe to repeat. Raises ``ActivityFailed``.
+    Chaos Toolkit sees the other arguments, and passes ``configuration``, which names the session.
     """
 
-    def act() -> dict[str, Any]:
-        names = [
-            entry.id
-            for entry in session.ledger.open_entries(faults_only=True)
-            if entry.call == call and (pods is None or entry.args.get("pod") in pods)
-        ]
-        result = undo_open(
-            session.ledger, session.target, seconds=UNDO_SECONDS, tell=session.progress, only=names
-        )
-        return {"undone": not result["still_open"], "healed": result}
+    @functools.wraps(act)
+    def run(
+        *args: Any, configuration: Configuration = None, secrets: Secrets = None, **given: Any
+    ) -> _T:
+        session = session_of(configuration)
+        return guarded(lambda: act(session, *args, **given))
 
-    return guarded(act)
+    shown = list(inspect.signature(act).parameters.values())[1:]
+    for name, annotation in (("configuration", "Configuration"), ("secrets", "Secrets")):
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        shown.append(inspect.Parameter(name, kind, default=None, annotation=annotation))
+    returns = inspect.signature(act).return_annotation
+    run.__signature__ = inspect.Signature(shown, return_annotation=returns)  # type: ignore[attr-defined]
+    return run

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from failback.chaos.experiment.schedule import plan_run
-from failback.chaos.experiment.spec import parse_experiment
+from failback.chaos.faults.experiments import parse_experiment
 from failback.chaos.run.run import default_run_dir
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.render.experiment_jobs import (

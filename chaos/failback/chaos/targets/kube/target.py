@@ -32,7 +32,6 @@ from failback.chaos.cluster.view import (
     StopReceipt,
 )
 from failback.chaos.errors import TargetError
-from failback.chaos.experiment.catalogue import CATALOGUE
 from failback.chaos.targets.kube import guards
 from failback.chaos.targets.kube.api import KubeApi
 from failback.chaos.targets.kube.container import Containers, keeper_of
@@ -74,9 +73,6 @@ class KubernetesTarget:
 
     def __init__(self, api: KubeApi, cluster: str) -> None:
         self.api = api
-        self.supports = frozenset(
-            name for name, row in CATALOGUE.items() if "kubernetes" in row.supported_by
-        )
         self._cluster = cluster
         self._domain = os.environ.get(DOMAIN_VARIABLE, "cluster.local")
         self._selector = f"failback.dev/cluster={cluster},app.kubernetes.io/component=broker"

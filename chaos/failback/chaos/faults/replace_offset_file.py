@@ -10,24 +10,82 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from failback.chaos.cluster.target import StoreWriter
-from failback.chaos.cluster.view import Member
+from failback.chaos.cluster.target import StoreWriter, Target
+from failback.chaos.cluster.view import Member, Role
 from failback.chaos.cluster.wire import parse_offset_table, split_offset_key
 from failback.chaos.errors import TargetError
+from failback.chaos.experiment.fault_kinds import AFTER, DOWN, RUNGS, FaultKind, Parameter
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import broker_faults, proof
+from failback.chaos.faults.fault import Fault, Undo
+from failback.chaos.faults.injection import begin_on_broker, returned
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.recorder.latest_samples import Offsets
-from failback.chaos.run_folder.undo_ledger import RESTORE_FILES
 from failback.chaos.session import Session
 from failback.protocol.errors import FailbackError
 
+RESTORE_FILES: Final = "restore-files"
 FILES: Final = (proof.OFFSET_FILE, f"{proof.OFFSET_FILE}.bak")
+
+KIND = FaultKind(
+    code="F19",
+    name="replace-offset-file",
+    action="replace_offset_file",
+    target="broker",
+    title="F1, and another consumerOffset.json before the broker starts again",
+    parameters=(
+        Parameter(
+            "content",
+            "choice",
+            "content",
+            "older",
+            ("older", "delete", "empty", "truncate"),
+            always=True,
+        ),
+        Parameter("ageSeconds", "seconds", "age_seconds", 60.0),
+        Parameter("bak", "choice", "bak", "same", ("same", "keep"), always=True),
+        DOWN,
+        AFTER,
+    ),
+    lasts="downSeconds",
+    rungs=RUNGS,
+    supported_by=frozenset({"local"}),
+)
 
 
 def replace_offset_file(
+    session: Session,
+    pair: str,
+    at_seconds: float,
+    role: Role = "master",
+    content: str = "older",
+    age_seconds: float = 60.0,
+    bak: str = "same",
+    fid: str = "",
+    down_seconds: float | None = None,
+    after: str = "",
+) -> dict[str, Any]:
+    """F19: kill a broker and change its offset file before it starts again.
+
+    ``older`` is what its table held ``age_seconds`` before. Offsets heal by commits;
+    :func:`restore_offset_file` puts the file back while the broker is still held.
+    """
+    record = begin_on_broker(session, KIND.name, fid, pair, role, at_seconds, after)
+    kill_and_replace(
+        session,
+        record,
+        content=content,
+        age_seconds=age_seconds,
+        bak=bak,
+        down_seconds=down_seconds,
+    )
+    return returned(session, record)
+
+
+def kill_and_replace(
     session: Session,
     record: FaultRecord,
     *,
@@ -80,9 +138,7 @@ def replace_offset_file(
         observer="harness",
         detail={"content": content, "bak": bak},
     )
-    assert record.issued is not None
-    issued = record.issued[0].mono_ns
-    broker_faults.release_later(session, record, member, issued, down_seconds or 0.0)
+    broker_faults.release_later(session, record, down_seconds)
 
 
 def _read(session: Session, member: Member, path: str) -> bytes | None:
@@ -123,8 +179,7 @@ def _content(
         case "truncate":
             return (data or b"")[: len(data or b"") // 2]
         case _:
-            assert record.issued is not None
-            issued = record.issued[0].mono_ns
+            issued = broker_faults.issued_ns(record)
             then = issued - round(session.scaled(age_seconds) * 1e9)
             found = session.rec.sightings.offsets_at(member.address, then)
             assert found is not None  # it was there before the kill
@@ -218,3 +273,21 @@ def _differences(
             below += found.get(queue, -1) < written.get(queue, -1)
             above += found.get(queue, -1) > written.get(queue, -1)
     return below, above
+
+
+def _restore_files(
+    target: Target, args: Mapping[str, Any], _deadline: float
+) -> dict[str, Any] | None:
+    """Put saved store files back, as long as the broker has not started with the other ones."""
+    pod = str(args["pod"])
+    member = broker_faults.member_of(target, pod)
+    if member.running or target.pod_state(pod) != "Held":
+        return {"pod": pod, "restored": False, "why": "it has started since"}
+    if not isinstance(target, StoreWriter):
+        raise TargetError(f"restore files of {pod}", "this target cannot write store files")
+    for path, saved in dict(args["files"]).items():
+        target.write_store(member, path, None if saved is None else Path(saved).read_bytes())
+    return {"pod": pod, "restored": True}
+
+
+FAULT = Fault(KIND, replace_offset_file, Undo(RESTORE_FILES, _restore_files, "restore_offset_file"))

@@ -1,24 +1,98 @@
-"""Inject faults into consumers. The harness is their parent: a wait status is all the proof."""
+"""F15: consumer processes end by KILL or TERM and start again.
+
+The harness is their parent: a wait status is all the proof.
+"""
 
 from __future__ import annotations
 
 import random
-import signal
+import signal as signals
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 from failback.chaos.cluster.clock import now
-from failback.chaos.experiment.catalogue import parse_rung
+from failback.chaos.cluster.target import Target
+from failback.chaos.errors import ChaosError, TargetError
+from failback.chaos.experiment.fault_kinds import AFTER, MODES, FaultKind, Parameter, parse_rung
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
+from failback.chaos.faults.fault import Fault, Undo
+from failback.chaos.faults.injection import returned, wait_for_time
 from failback.chaos.faults.victims import amount_of
 from failback.chaos.recorder.fault_record import FaultRecord
-from failback.chaos.run_folder.undo_ledger import START_CONSUMERS
 from failback.chaos.session import Session
 from failback.chaos.workload.process import CONSUMER, WorkloadProcess
 
+START_CONSUMERS: Final = "start-consumers"
 END_SECONDS: Final = 15.0
+ASSIGNED_SECONDS: Final = 120.0
+
+KIND = FaultKind(
+    code="F15",
+    name="kill-consumer",
+    action="restart_consumers",
+    target="group",
+    title="consumer processes end by KILL or TERM and start again",
+    parameters=(
+        Parameter("signal", "choice", "signal", "KILL", ("KILL", "TERM"), always=True),
+        Parameter("rolling", "flag", "rolling", False),
+        AFTER,
+        Parameter("minServed", "count", "min_served", 100),
+        Parameter("restartAfter", "rung", "restart_after", ""),
+        Parameter("restartAfterSeconds", "seconds", "restart_after_seconds", 5.0, always=True),
+    ),
+    lasts="restartAfterSeconds",
+    rungs=("gone",),
+    modes=MODES,
+)
+
+
+def restart_consumers(
+    session: Session,
+    group: str,
+    at_seconds: float = 0.0,
+    signal: str = "TERM",
+    mode: str = "all",
+    value: float = 0,
+    rolling: bool = False,
+    restart_after_seconds: float = 5.0,
+    after: str = "",
+    fid: str = "",
+    min_served: int = 100,
+    restart_after: str = "",
+) -> dict[str, Any]:
+    """F15: end members of a group and start them again.
+
+    With ``after`` the wait begins at that rung of another fault; ``slave-serving`` is reached once
+    the slave has served ``min_served`` messages to this group. ``restart_after`` names the rung
+    from which ``restart_after_seconds`` count, the members' end otherwise. ``rolling`` ends the
+    next member when the one before is assigned again.
+    """
+    signum = {"TERM": signals.SIGTERM, "KILL": signals.SIGKILL}.get(signal)
+    if signum is None:
+        raise ChaosError(f"signal must be TERM or KILL, not {signal}")
+    intended = wait_for_time(session, fid, at_seconds, after, group=group, served=min_served)
+    members = choose_members(session, group, mode, value)
+    waves = [[each] for each in members] if rolling else [members]
+    evidence: dict[str, Any] = {}
+    for number, wave in enumerate(waves):
+        name = f"{fid}.{number + 1}" if number else fid
+        due = time.monotonic_ns() if number else intended
+        record = record_of(session, name, f"group={group} mode={mode}", wave, due)
+        end_consumers(session, record, wave, signum)
+        start_consumers_later(session, record, wave, restart_after, restart_after_seconds)
+        evidence = returned(session, record)
+        if wave is not waves[-1]:
+            _await_assigned(session, name)
+    return evidence
+
+
+def _await_assigned(session: Session, fid: str) -> None:
+    """Wait for the consumers of one wave: of a rolling restart, no two are away at a time."""
+    observed = session.rec.faults[fid].observed
+    if not session.wait_for(lambda: "healed_ns" in observed, ASSIGNED_SECONDS):
+        raise TargetError(fid, f"not assigned again within {ASSIGNED_SECONDS:g} s")
 
 
 def choose_members(session: Session, group: str, mode: str, value: float) -> list[WorkloadProcess]:
@@ -34,7 +108,7 @@ def record_of(
     session: Session, fid: str, rule: str, members: list[WorkloadProcess], intended_ns: int
 ) -> FaultRecord:
     """Who will be ended, by pid and ticks."""
-    record = FaultRecord(fid, "kill-consumer", rule, session.schedule.seeds["victims"])
+    record = FaultRecord(fid, KIND.name, rule, session.schedule.seeds["victims"])
     record.intended_ns = intended_ns
     record.victims = [
         {"group": each.group, "member": each.member, "pid": each.pid, "ticks": each.ticks}
@@ -46,7 +120,7 @@ def record_of(
 def end_consumers(
     session: Session, record: FaultRecord, members: list[WorkloadProcess], signum: int
 ) -> None:
-    """F15: end consumer processes; their wait status is the proof. They start again later."""
+    """End consumer processes; their wait status is the proof. They start again later."""
     record.signum = signum
     record.undo = session.ledger.add(
         START_CONSUMERS,
@@ -62,7 +136,7 @@ def end_consumers(
         receipt = session.load.signal_member(process, signum)
         record.issued = (begun, receipt.returned)
     record.rungs["K2"] = True
-    name = signal.Signals(signum).name
+    name = signals.Signals(signum).name
     names = ", ".join(each.name for each in members)
     session.progress(f"{record.fid}: {name} to {names}")
     record.rungs["K6"] = all(session.load.await_end(each, END_SECONDS) for each in members)
@@ -80,7 +154,7 @@ def end_consumers(
     record.observed["gone_ns"] = last
     record.settle()
     session.rec.board.post(record.fid, "gone", last)
-    kind = "CLIENT_TERM" if signum == signal.SIGTERM else "CLIENT_KILL"
+    kind = "CLIENT_TERM" if signum == signals.SIGTERM else "CLIENT_KILL"
     for process in members:
         _client_row(session, record, process, kind)
     session.rec.evidence(record, "effect")
@@ -146,9 +220,9 @@ def _how_it_ended(process: WorkloadProcess, signum: int) -> tuple[str, bool]:
     if process.exit is None:
         return "nothing", False
     if process.exit.signal is not None:
-        how = signal.Signals(process.exit.signal).name
+        how = signals.Signals(process.exit.signal).name
         return how, process.exit.signal == signum
-    return f"exit {process.exit.code}", signum == signal.SIGTERM and process.exit.code in (0, 143)
+    return f"exit {process.exit.code}", signum == signals.SIGTERM and process.exit.code in (0, 143)
 
 
 def _client_row(session: Session, record: FaultRecord, process: WorkloadProcess, kind: str) -> None:
@@ -168,3 +242,13 @@ def _client_row(session: Session, record: FaultRecord, process: WorkloadProcess,
             "planned": True,
         },
     )
+
+
+def _leave_ended(
+    _target: Target, args: Mapping[str, Any], _deadline: float
+) -> dict[str, Any] | None:
+    """A run that is being undone starts nobody: its consumers end with it."""
+    return {"ended_with": "the run", "members": args.get("members")}
+
+
+FAULT = Fault(KIND, restart_consumers, Undo(START_CONSUMERS, _leave_ended))

@@ -12,17 +12,56 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from failback.chaos.cluster.clock import now
+from failback.chaos.cluster.target import Target
 from failback.chaos.errors import TargetError
+from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
+from failback.chaos.faults.fault import Fault, Undo
+from failback.chaos.faults.injection import begin_on_group, returned
 from failback.chaos.recorder.fault_record import FaultRecord
-from failback.chaos.run_folder.undo_ledger import SUBSCRIBE
 from failback.chaos.session import Session
 from failback.chaos.workload.process import CONSUMER, WorkloadProcess
 
+SUBSCRIBE: Final = "subscribe"
 REBALANCE_SECONDS: Final = 20.0
 EFFECT_SECONDS: Final = 30.0
 Queues: TypeAlias = frozenset[str]
+
+KIND = FaultKind(
+    code="F21",
+    name="unsubscribe",
+    action="unsubscribe_consumers",
+    target="group",
+    title="members drop their subscription and subscribe again after durationSeconds",
+    parameters=(
+        Parameter("durationSeconds", "seconds", "duration_seconds", 60.0, always=True),
+        AFTER,
+    ),
+    lasts="durationSeconds",
+    modes=("all",),
+    rungs=("gone",),
+)
+
+
+def unsubscribe_consumers(
+    session: Session,
+    group: str,
+    at_seconds: float,
+    duration_seconds: float = 60.0,
+    fid: str = "",
+    mode: str = "all",
+    after: str = "",
+) -> dict[str, Any]:
+    """F21: the members of a group drop their subscription and give their queues up.
+
+    They subscribe again ``duration_seconds`` later. All of them: one alone would leave its queues
+    to nobody, because members of a group are expected to subscribe to the same.
+    """
+    member_faults.require_all(KIND.action, mode)
+    record = begin_on_group(session, KIND.name, fid, group, at_seconds, after)
+    unsubscribe(session, record, group, duration_seconds)
+    return returned(session, record)
 
 
 def unsubscribe(session: Session, record: FaultRecord, group: str, duration_seconds: float) -> None:
@@ -105,3 +144,13 @@ def _held(session: Session, members: Sequence[WorkloadProcess]) -> Queues | None
 
 def _queues_in(shown: Sequence[Mapping[str, Any]]) -> Queues:
     return frozenset(queue for each in shown for queue in each["topic_queues"])
+
+
+def _subscribe(_target: Target, args: Mapping[str, Any], _deadline: float) -> dict[str, Any] | None:
+    """Have members subscribe; the queues come back to a process that is gone with its next life."""
+    shown = member_faults.ask_sockets(args["sockets"], {"op": "subscribe"})
+    healed = all(each.get("subscribed") for each in shown)
+    return {"answered": len(shown)} if healed else None
+
+
+FAULT = Fault(KIND, unsubscribe_consumers, Undo(SUBSCRIBE, _subscribe, "subscribe_consumers"))

@@ -10,15 +10,70 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from failback.chaos.cluster.clock import now
+from failback.chaos.cluster.target import Target
+from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter, Values
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
+from failback.chaos.faults.fault import Fault, Undo
+from failback.chaos.faults.injection import begin_on_group, returned
 from failback.chaos.recorder.fault_record import FaultRecord
-from failback.chaos.run_folder.undo_ledger import RESET_HANDLERS
 from failback.chaos.session import Session
 from failback.chaos.workload.process import CONSUMER, WorkloadProcess
 
+RESET_HANDLERS: Final = "reset-handlers"
 EFFECT_SECONDS: Final = 30.0
 Knobs = Mapping[str, float]
+
+
+def _changes_something(values: Values) -> tuple[str, str] | None:
+    if not any(values[name] for name in ("delayMs", "failRatio", "throwRatio")):
+        return "", "changes nothing: give delayMs, failRatio or throwRatio"
+    if float(values["failRatio"]) + float(values["throwRatio"]) > 1:
+        return "throwRatio", "is more than 1 together with failRatio"
+    return None
+
+
+KIND = FaultKind(
+    code="F20",
+    name="slow-handler",
+    action="set_handler",
+    target="group",
+    title="handlers take longer, ask for retries or raise, for durationSeconds",
+    parameters=(
+        Parameter("delayMs", "milliseconds", "delay_ms", 0.0),
+        Parameter("failRatio", "ratio", "fail_ratio", 0.0),
+        Parameter("throwRatio", "ratio", "throw_ratio", 0.0),
+        Parameter("durationSeconds", "seconds", "duration_seconds", 60.0, always=True),
+        AFTER,
+    ),
+    lasts="durationSeconds",
+    modes=("all",),
+    check=_changes_something,
+)
+
+
+def set_handler(
+    session: Session,
+    group: str,
+    at_seconds: float,
+    delay_ms: float = 0.0,
+    fail_ratio: float = 0.0,
+    throw_ratio: float = 0.0,
+    duration_seconds: float | None = None,
+    fid: str = "",
+    mode: str = "all",
+    after: str = "",
+) -> dict[str, Any]:
+    """F20: handlers of a group take longer, ask for retries or raise.
+
+    Undone after ``duration_seconds``, else by :func:`reset_handlers`. All members change: ``mode``
+    is there because every fault of a group has one.
+    """
+    member_faults.require_all(KIND.action, mode)
+    record = begin_on_group(session, KIND.name, fid, group, at_seconds, after)
+    knobs = {"delay_ms": delay_ms, "fail_ratio": fail_ratio, "throw_ratio": throw_ratio}
+    set_handlers(session, record, group, knobs, duration_seconds)
+    return returned(session, record)
 
 
 def own_knobs(session: Session, group: str) -> dict[str, float]:
@@ -111,3 +166,16 @@ def _sums(session: Session, members: list[WorkloadProcess]) -> dict[str, int]:
 
 def _said(knobs: Knobs) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in knobs.items())
+
+
+def _reset_handlers(
+    _target: Target, args: Mapping[str, Any], _deadline: float
+) -> dict[str, Any] | None:
+    """Turn the knobs of handlers back; a process that is gone has none."""
+    request = {"op": "set-handler", **args["knobs"]}
+    shown = member_faults.ask_sockets(args["sockets"], request)
+    healed = all(each.get("handler", {}).get("knobs") == args["knobs"] for each in shown)
+    return {"answered": len(shown), "knobs": args["knobs"]} if healed else None
+
+
+FAULT = Fault(KIND, set_handler, Undo(RESET_HANDLERS, _reset_handlers, "reset_handlers"))

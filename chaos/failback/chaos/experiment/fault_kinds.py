@@ -1,0 +1,105 @@
+"""What a fault kind is: its name, the parameters that ``with`` may hold, and what it promises.
+
+The kinds themselves are beside their injection, one module each in :mod:`failback.chaos.faults`;
+whoever reads an experiment passes them in. So this folder stays pure, and a further fault touches
+nothing here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias
+
+from failback.chaos.experiment.model import Fault
+
+MODES: Final = ("one", "all", "fixed", "fixed-percent", "random-max-percent")
+"""How many of those that match are hit."""
+RUNGS: Final = ("gone", "slave-serving", "accept", "registered", "slave-synced")
+"""Instants of another fault that ``after`` may wait for, in the order in which they come."""
+
+ParameterKind = Literal["seconds", "milliseconds", "ratio", "count", "choice", "rung", "flag"]
+TargetKind = Literal["broker", "group", "both", "none"]
+Values: TypeAlias = Mapping[str, Any]
+"""Parameters by name: those of the file, and the defaults of those that it leaves out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One key of ``with``. ``argument`` is the keyword of the action that takes it.
+
+    A parameter whose ``always`` is set is written into the generated experiment even when the file
+    leaves it out, so that a journal can be read without this table.
+    """
+
+    name: str
+    kind: ParameterKind
+    argument: str
+    default: object = None
+    choices: tuple[str, ...] = ()
+    always: bool = False
+
+
+AFTER: Final = Parameter("after", "rung", "after", default="")
+DOWN: Final = Parameter("downSeconds", "seconds", "down_seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class FaultKind:
+    """One row of the catalogue.
+
+    ``lasts`` names the parameter that holds the length of the effect, for the overlap check.
+    ``rungs`` are those that a later fault can wait for, ``modes`` those of its target: a broker
+    fault hits one broker. ``fixed`` arguments are written into every generated action.
+    """
+
+    code: str
+    name: str
+    action: str
+    target: TargetKind
+    title: str
+    parameters: tuple[Parameter, ...] = ()
+    lasts: str | None = None
+    rungs: tuple[str, ...] = ()
+    modes: tuple[str, ...] = ("one",)
+    supported_by: frozenset[str] = frozenset({"local", "kubernetes"})
+    engines: frozenset[str] = frozenset({"failback", "apache"})
+    fixed: Mapping[str, str] = field(default_factory=dict)
+    check: Callable[[Values], tuple[str, str] | None] | None = None
+    """Parameters that are fine one by one and not together: the name of one, and the problem."""
+    parts: Callable[[Fault, Values], tuple[Fault, ...]] | None = None
+    """The faults that this one is made of. It has no action then.
+
+    The first part keeps the id that the file gives, so whatever waits for the fault waits for its
+    first part.
+    """
+
+    def parameter(self, name: str) -> Parameter | None:
+        return next((each for each in self.parameters if each.name == name), None)
+
+    def values(self, given: Values) -> Values:
+        """What is given, with the defaults of what is not."""
+        return MappingProxyType({each.name: each.default for each in self.parameters} | {**given})
+
+    def taken_apart(self, fault: Fault) -> tuple[Fault, ...]:
+        """The faults that this one is made of, itself if it is made of none."""
+        return self.parts(fault, self.values(fault.with_)) if self.parts else (fault,)
+
+
+FaultKinds: TypeAlias = Mapping[str, FaultKind]
+"""Fault kinds by the name that ``faults[].fault`` uses."""
+
+
+def parse_rung(text: str) -> tuple[str, str]:
+    """Split ``"accept:f1"`` into rung and fault id.
+
+    Raises:
+        ValueError: The form is wrong or the rung unknown; the message says which.
+    """
+    rung, colon, fid = text.partition(":")
+    if not colon or not fid:
+        raise ValueError(f'must be RUNG:FAULT-ID, for example "accept:f1", not "{text}"')
+    if rung not in RUNGS:
+        raise ValueError(f'unknown rung "{rung}", one of {", ".join(RUNGS)}')
+    return rung, fid

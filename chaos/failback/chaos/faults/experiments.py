@@ -1,0 +1,29 @@
+"""Read experiments that may name any fault of the catalogue."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from failback.chaos.experiment import spec
+from failback.chaos.experiment.spec import ChaosExperiment
+from failback.chaos.faults.catalogue import KINDS
+from failback.protocol.errors import ConfigError
+
+
+def load_experiment(path: Path | str) -> ChaosExperiment:
+    """Read and check one experiment file.
+
+    Raises:
+        ConfigError: Names the file, the field's path and what is wrong with it.
+    """
+    file = Path(path)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(file), f"cannot be read: {error}") from error
+    return parse_experiment(text, file=file)
+
+
+def parse_experiment(text: str, *, file: Path | None = None) -> ChaosExperiment:
+    """Check the text of an experiment file. Raises ``ConfigError`` like :func:`load_experiment`."""
+    return spec.parse_experiment(text, KINDS, file=file)

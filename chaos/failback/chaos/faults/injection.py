@@ -1,0 +1,146 @@
+"""What every injection begins and ends with: wait until it is due, choose, and give evidence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from failback.chaos.cluster.view import Member, ProcessIdentity, Role, Stamp
+from failback.chaos.errors import NotProved, TargetError
+from failback.chaos.experiment.fault_kinds import parse_rung
+from failback.chaos.faults.victims import Mode, Selector, choose
+from failback.chaos.recorder.fault_record import FaultRecord
+from failback.chaos.session import Session
+
+
+def wait_for_time(
+    session: Session, fid: str, at_seconds: float, after: str, *, group: str = "", served: int = 0
+) -> int:
+    """Wait until a fault is due; return the intended instant, monotonic ns.
+
+    Raises:
+        TargetError: The rung that it waits for can no longer be reached.
+        Aborted: The run was told to stop.
+    """
+    offset_ns = round(session.scaled(at_seconds) * 1e9)
+    if not after:
+        intended = session.zero.mono_ns + offset_ns
+        session.sleep_until(intended)
+        return intended
+    rung, other = parse_rung(after)
+    if rung == "slave-serving" and group:
+        stamp = wait_served(session, other, group, served)
+    else:
+        stamp = session.rec.board.wait(other, rung, session.deadline, session.stop_reason)
+    if stamp is None:
+        raise TargetError(f"{fid}: wait for {after}", "it was not reached")
+    intended = stamp.mono_ns + offset_ns
+    session.sleep_until(intended)
+    return intended
+
+
+def wait_served(session: Session, other: str, group: str, served: int) -> Stamp | None:
+    """The slave has served this much; impossible once the master is back."""
+    wanted = max(1, round(session.scaled(served)))
+    recorder = session.rec
+
+    def hopeless() -> str:
+        reason = session.stop_reason()
+        if reason:
+            return reason
+        if recorder.board.get(other, "accept") is not None:
+            return (
+                f"the master of {other} returned when the slave had served "
+                f"{recorder.served(other, group)} of {wanted} messages to {group}"
+            )
+        return ""
+
+    return recorder.wait_served(other, group, wanted, session.deadline, hopeless)
+
+
+def pick(session: Session, pair: str, role: Role | None, mode: Mode = "one") -> Member:
+    """Look at the cluster and choose one broker."""
+    view = session.target.view()
+    found = view.pair(pair)
+    selector = Selector(
+        pair=found.name if found else "",
+        pair_selector="" if found else pair,
+        role=role,
+        mode=mode,
+    )
+    seed = session.schedule.seeds["victims"]
+    return choose(view, selector, seed, session.experiment.spec.guard.max_pairs_down)[0]
+
+
+def begin_on_broker(
+    session: Session,
+    fault: str,
+    fid: str,
+    pair: str,
+    role: Role,
+    at_seconds: float,
+    after: str,
+    *,
+    lasts: float = 0.0,
+) -> FaultRecord:
+    """Wait until it is due, ask every guard once more, and choose the broker."""
+    intended = wait_for_time(session, fid, at_seconds, after)
+    session.refuse_unsafe(fault, lasts)
+    return open_record(session, fid, fault, pick(session, pair, role), intended)
+
+
+def open_record(
+    session: Session, fid: str, fault: str, member: Member, intended_ns: int
+) -> FaultRecord:
+    """K1: who is the victim, and does it say itself that it is the broker that is meant?"""
+    identity = session.target.identity(member)
+    record = FaultRecord(
+        fid=fid,
+        fault=fault,
+        rule=f"pair={member.pair} role={member.role} mode=one",
+        seed=session.schedule.seeds["victims"],
+        victim=member,
+        identity=identity,
+        victims=[_describe(member, identity)],
+        intended_ns=intended_ns,
+    )
+    record.rungs["K1"] = identity.boot_ms is not None
+    if identity.boot_ms is None:
+        record.doubt(f"{member.pod} did not answer code 28 before the signal")
+    return record
+
+
+def begin_on_group(
+    session: Session, fault: str, fid: str, group: str, at_seconds: float, after: str
+) -> FaultRecord:
+    """Wait until it is due; the fault hits all members of a group."""
+    intended = wait_for_time(session, fid, at_seconds, after, group=group)
+    record = FaultRecord(fid, fault, f"group={group} mode=all", session.schedule.seeds["victims"])
+    record.intended_ns = intended
+    record.victims = [{"group": group}]
+    return record
+
+
+def returned(session: Session, record: FaultRecord) -> dict[str, Any]:
+    """What is known when the action returns.
+
+    Raises:
+        NotProved: A fault that is not honest fails its action, unless the experiment goes on.
+    """
+    evidence = session.rec.evidence(record, "returned")
+    if record.honest is False and session.experiment.spec.on_not_honest == "stop":
+        raise NotProved(f"{record.fid} is not honest: {record.why}")
+    return evidence
+
+
+def _describe(member: Member, identity: ProcessIdentity) -> dict[str, Any]:
+    return {
+        "pair": member.pair,
+        "member": member.ordinal,
+        "broker_id": member.broker_id,
+        "address": member.address,
+        "pod": member.pod,
+        "pid": identity.pid,
+        "ticks": identity.ticks,
+        "boot_ms": identity.boot_ms,
+        **({"container": identity.container, "uid": identity.uid} if identity.container else {}),
+    }

@@ -1,0 +1,114 @@
+"""F6: SIGSTOP of a broker; proved by the process state and by silence on code 28."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from failback.chaos.cluster.clock import now
+from failback.chaos.cluster.target import Target
+from failback.chaos.cluster.view import Member, ProcessIdentity, ProcessState, Role
+from failback.chaos.errors import TargetError
+from failback.chaos.experiment.fault_kinds import AFTER, FaultKind, Parameter
+from failback.chaos.failpoints import crash_point
+from failback.chaos.faults import proof
+from failback.chaos.faults.broker_faults import (
+    close_when_healed,
+    finish_effect,
+    issued_ns,
+    send_signal,
+    victim_of,
+)
+from failback.chaos.faults.fault import Fault, Undo
+from failback.chaos.faults.injection import begin_on_broker, returned
+from failback.chaos.recorder.fault_record import FaultRecord
+from failback.chaos.session import Session
+
+CONTINUE: Final = "continue"
+
+KIND = FaultKind(
+    code="F6",
+    name="pause",
+    action="pause_broker",
+    target="broker",
+    title="SIGSTOP of a broker, SIGCONT after durationSeconds",
+    parameters=(
+        Parameter("durationSeconds", "seconds", "duration_seconds", 60.0, always=True),
+        AFTER,
+    ),
+    lasts="durationSeconds",
+    rungs=("gone", "accept", "registered", "slave-serving"),
+)
+
+
+def pause_broker(
+    session: Session,
+    pair: str,
+    at_seconds: float,
+    role: Role = "master",
+    duration_seconds: float = 60.0,
+    after: str = "",
+    fid: str = "",
+) -> dict[str, Any]:
+    """F6: SIGSTOP a broker; SIGCONT after ``duration_seconds``. Undone by :func:`resume_broker`."""
+    record = begin_on_broker(
+        session, KIND.name, fid, pair, role, at_seconds, after, lasts=duration_seconds
+    )
+    member, identity = victim_of(record)
+    record.undo = session.ledger.add(CONTINUE, _named(member, identity), record.fid)
+    crash_point("ledger-written")
+    session.rec.open_fault(record)
+    send_signal(session, record, signal.SIGSTOP)
+    resume_at = issued_ns(record) + round(session.scaled(duration_seconds) * 1e9)
+    proof.prove_stopped(session, record, identity)
+    session.rec.later(
+        lambda: time.monotonic_ns() >= resume_at or session.in_rollback,
+        lambda: _resume(session, record),
+    )
+    proof.prove_silence(record, member, resume_at)
+    finish_effect(session, record, "PAUSE")
+    return returned(session, record)
+
+
+def _resume(session: Session, record: FaultRecord) -> None:
+    member, identity = victim_of(record)
+    crash_point("before-continue")
+    with contextlib.suppress(TargetError):
+        session.target.signal(identity, signal.SIGCONT)
+    record.resumed = now()
+    session.ledger.mark_undone(record.undo)
+    session.rec.fault_row(record, "RESUME", observed=record.resumed, observer="harness")
+    session.progress(f"{record.fid}: {member.pod} runs on")
+    close_when_healed(session, record)
+
+
+def _named(member: Member, identity: ProcessIdentity) -> dict[str, Any]:
+    """One process for the ledger: enough to find exactly it again."""
+    named = {"pod": member.pod, "pid": identity.pid, "ticks": identity.ticks}
+    where = {"container": identity.container, "uid": identity.uid}
+    return named | {key: value for key, value in where.items() if value}
+
+
+def _continue(target: Target, args: Mapping[str, Any], deadline: float) -> dict[str, Any] | None:
+    """SIGCONT exactly the process that was stopped; one that is gone needs none."""
+    victim = ProcessIdentity(
+        str(args["pod"]),
+        int(args["pid"]),
+        int(args["ticks"]),
+        container=str(args.get("container", "")),
+        uid=str(args.get("uid", "")),
+    )
+    state = target.process_state(victim)
+    if state is ProcessState.STOPPED:
+        target.signal(victim, signal.SIGCONT)
+        end = min(deadline, time.monotonic() + 10)
+        while state is ProcessState.STOPPED and time.monotonic() < end:
+            time.sleep(0.02)
+            state = target.process_state(victim)
+    return None if state is ProcessState.STOPPED else {"pid": victim.pid, "state": state.value}
+
+
+FAULT = Fault(KIND, pause_broker, Undo(CONTINUE, _continue, "resume_broker"))

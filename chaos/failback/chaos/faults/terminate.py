@@ -1,0 +1,88 @@
+"""F2: SIGTERM of a broker and time. One that needs SIGKILL after the grace failed the fault."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import replace
+from typing import Any
+
+from failback.chaos.cluster.view import Role
+from failback.chaos.errors import TargetError
+from failback.chaos.experiment.fault_kinds import AFTER, DOWN, RUNGS, FaultKind, Parameter
+from failback.chaos.faults import proof
+from failback.chaos.faults.broker_faults import (
+    EFFECT_SECONDS,
+    RELEASE_HOLD,
+    finish_effect,
+    hold,
+    release_later,
+    send_signal,
+    victim_of,
+)
+from failback.chaos.faults.fault import Fault
+from failback.chaos.faults.injection import begin_on_broker, returned
+from failback.chaos.recorder.fault_record import FaultRecord
+from failback.chaos.session import Session
+
+KIND = FaultKind(
+    code="F2",
+    name="terminate",
+    action="terminate_broker",
+    target="broker",
+    title="SIGTERM of a broker and time to shut down in order",
+    parameters=(
+        Parameter("graceSeconds", "seconds", "grace_seconds", 60.0),
+        Parameter("restart", "flag", "restart", True),
+        DOWN,
+        AFTER,
+    ),
+    lasts="downSeconds",
+    rungs=RUNGS,
+)
+
+
+def terminate_broker(
+    session: Session,
+    pair: str,
+    at_seconds: float,
+    role: Role = "master",
+    grace_seconds: float = 60.0,
+    restart: bool = True,
+    down_seconds: float | None = None,
+    after: str = "",
+    fid: str = "",
+) -> dict[str, Any]:
+    """F2: SIGTERM a broker. One that needs SIGKILL after the grace makes the fault not honest.
+
+    Undone by :func:`start_broker`.
+    """
+    record = begin_on_broker(session, KIND.name, fid, pair, role, at_seconds, after)
+    terminate(session, record, grace_seconds, down_seconds, restart)
+    return returned(session, record)
+
+
+def terminate(
+    session: Session,
+    record: FaultRecord,
+    grace_seconds: float,
+    down_seconds: float | None,
+    restart: bool,
+) -> None:
+    """Return when K1 to K6 are known."""
+    member, identity = victim_of(record)
+    hold(session, record)
+    send_signal(session, record, signal.SIGTERM)
+    try:
+        proof.prove_death(session, record, member, identity, signal.SIGTERM, grace_seconds)
+    except TargetError:
+        record.doubt(f"{member.pod} did not stop within {grace_seconds:g} s and was killed")
+        session.target.signal(identity, signal.SIGKILL)
+        proof.prove_death(session, record, member, identity, signal.SIGKILL, EFFECT_SECONDS)
+    proof.prove_shutdown_code(session, record, member, must_run=True, file_before=None)
+    proof.prove_gone(session, record, member)
+    finish_effect(session, record, "TERM")
+    if restart:
+        release_later(session, record, down_seconds)
+
+
+FAULT = Fault(KIND, terminate_broker, replace(RELEASE_HOLD, action="start_broker"))

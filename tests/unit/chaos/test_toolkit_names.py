@@ -1,0 +1,84 @@
+"""The names by which Chaos Toolkit finds actions, probes, controls and tolerances."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chaoslib.exceptions import ActivityFailed
+
+from failback.chaos.experiment.generate import validate
+from failback.chaos.faults.catalogue import FAULTS
+from failback.chaos.toolkit import actions
+
+pytestmark = pytest.mark.unit
+
+GENERATED = Path(__file__).parent / "data/kill-then-restart.flush-5s.0.json"
+ACTIONS_OF_0_1 = {
+    "begin_faults",
+    "do_nothing",
+    "drain",
+    "kill_broker",
+    "long_outage",
+    "pause_broker",
+    "recover",
+    "release_broker",
+    "replace_offset_file",
+    "reset_handlers",
+    "restart_consumers",
+    "restore_offset_file",
+    "resume_broker",
+    "scan_stores",
+    "set_handler",
+    "start_broker",
+    "subscribe_consumers",
+    "terminate_broker",
+    "undo_outstanding",
+    "unsubscribe_consumers",
+}
+
+
+def action_of(name: str) -> Callable[..., Any]:
+    found: Callable[..., Any] = getattr(actions, name)
+    return found
+
+
+def test_the_actions_of_0_1_are_there() -> None:
+    assert set(actions.__all__) == ACTIONS_OF_0_1
+
+
+def test_an_experiment_of_0_1_names_modules_that_are_still_found() -> None:
+    text = GENERATED.read_text(encoding="utf-8").replace(
+        "failback.chaos.toolkit.", "failback.chaos."
+    )
+    validate(json.loads(text))
+    for name in ("actions", "probes", "controls", "tolerances"):
+        assert importlib.import_module(f"failback.chaos.{name}").__all__
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.kind.name)
+def test_every_parameter_of_a_fault_is_an_argument_of_its_action(fault: Any) -> None:
+    if fault.kind.parts:
+        assert fault.inject is None
+        return
+    shown = inspect.signature(action_of(fault.kind.action)).parameters
+    wanted = {parameter.argument for parameter in fault.kind.parameters} | set(fault.kind.fixed)
+    assert wanted | {"at_seconds", "fid", "configuration", "secrets"} <= set(shown)
+    assert "session" not in shown
+
+
+@pytest.mark.parametrize("name", sorted(ACTIONS_OF_0_1 - {"undo_outstanding"}))
+def test_an_action_without_a_run_fails_as_chaos_toolkit_wants_it(name: str) -> None:
+    act = action_of(name)
+    arguments: dict[str, Any] = {
+        each.name: "x"
+        for each in inspect.signature(act).parameters.values()
+        if each.default is inspect.Parameter.empty
+    }
+    with pytest.raises(ActivityFailed, match="no run is open"):
+        act(**arguments, configuration={"run_dir": "/nowhere"})
