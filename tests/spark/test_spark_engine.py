@@ -97,12 +97,12 @@ def test_both_engines_give_equal_tables(everything: tuple[Analysis, Analysis, Or
 def assert_equal_tables(a: Analysis, b: Analysis) -> None:
     assert a.repeats.equals(b.repeats)
     assert a.order.equals(b.order)
-    assert a.stage_a.dropped == b.stage_a.dropped
-    assert a.stage_a.orphan_ends == b.stage_a.orphan_ends
+    assert a.counts.dropped == b.counts.dropped
+    assert a.counts.orphan_ends == b.counts.orphan_ends
     assert a.phase_rows == b.phase_rows
     for mine, theirs in (
-        (a.stage_a.values, b.stage_a.values),
-        (a.stage_a.depths, b.stage_a.depths),
+        (a.counts.values, b.counts.values),
+        (a.counts.depths, b.counts.depths),
     ):
         assert set(mine) == set(theirs)
         for family, table in mine.items():
@@ -187,7 +187,7 @@ def test_other_definitions_give_equal_tables(
     local = analysed(folder, LocalEngine, definitions)
     on_spark = analysed(folder, lambda lake: SparkEngine(lake, spark), definitions)
     assert local.repeats.num_rows > 0
-    assert "handed" in local.stage_a.depths
+    assert "handed" in local.counts.depths
     assert_equal_tables(local, on_spark)
 
 

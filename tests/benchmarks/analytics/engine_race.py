@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.analysis import analyse, prepare
-from failback.analytics.analysis.counting import partials
+from failback.analytics.analysis.counting import families, partials
 from failback.analytics.analysis.counting.normalise import deliver_columns
 from failback.analytics.analysis.engines.base import Engine
 from failback.analytics.analysis.engines.joins import join_depths
@@ -92,7 +92,12 @@ def copies(chunk: pa.Table) -> pa.Table:
     key = partials.Key(**{name: rows.codes(column) for name, column in names.items()})
     out = partials.Partials()
     everything = np.ones(rows.count, bool)
-    out.intervals("copy", key.and_(n1=rows["qid"]), rows["qoff"], everything)
+    out.intervals(
+        families.COPY,
+        key.and_(qid=rows["qid"], epoch=np.zeros(rows.count, np.int64)),
+        rows["qoff"],
+        everything,
+    )
     return out.table()
 
 
@@ -211,7 +216,7 @@ def _stage_a(folder: Path, make: Callable[[Lake], Engine]) -> Answer:
     lake = _lake(folder)
     engine = make(lake)
     context = prepare(read_run_folder(folder), lake, engine).context
-    rows = engine.stage_a(context).values["delivered"].to_pylist()
+    rows = engine.count(context).values["delivered"].to_pylist()
     return {row["grp"]: {"delivered": row["value"]} for row in rows}
 
 
@@ -220,9 +225,9 @@ def _causes(folder: Path, make: Callable[[Lake], Engine]) -> Answer:
     analysis = analyse(read_run_folder(folder), lake, make(lake))
     found: dict[str, Any] = {
         row["grp"]: {"delivered": row["value"], "dup": 0, "causes": {}, "queues": {}}
-        for row in analysis.stage_a.values["delivered"].to_pylist()
+        for row in analysis.counts.values["delivered"].to_pylist()
     }
-    copies_ = analysis.stage_a.depths["copy"]
+    copies_ = analysis.counts.depths["copy"]
     for grp, qid in set(zip(*(copies_.column(n).to_pylist() for n in ("grp", "n1")), strict=True)):
         found[grp]["queues"][str(qid)] = {"dup": 0, "causes": {}}
     needed = analysis.repeats.select(["grp", "qid", "cause", "did", "cls"])

@@ -18,7 +18,7 @@ def batch_totals(folder: Path) -> dict[tuple[Any, ...], tuple[int, ...]]:
     """What the engine of the reports says of each queue, without regard to epochs."""
     run = read_run_folder(folder)
     lake = open_lake(run.lake, run.run_id)
-    copies = analyse(run, lake, LocalEngine(lake)).stage_a.depths["copy"]
+    copies = analyse(run, lake, LocalEngine(lake)).counts.depths["copy"]
     assert pc.max(copies.column("n2")).as_py() == 0  # one epoch: offsets mean one message each
     delivered: Counter[tuple[Any, ...]] = Counter()
     distinct: Counter[tuple[Any, ...]] = Counter()

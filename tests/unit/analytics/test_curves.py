@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from failback.analytics.analysis.counting import tables
+from failback.analytics.analysis.counting import families, tables
 from failback.analytics.report.measures.curves import Curve, curves_of, held_curves_of, summed
 from failback.analytics.run.history import GroupQueue
 
@@ -50,7 +50,7 @@ def test_each_queue_has_its_seconds_in_order(rows: Rows) -> None:
     for row in rows:
         queue = GroupQueue(row["grp"], row["broker"], row["topic"], row["n1"])
         wanted[queue][row["n2"]] = row["value"]
-    found = curves_of(table_of(rows))
+    found = curves_of(families.RATE.named(table_of(rows), "value"))
     assert {queue: plain(curve) for queue, curve in found.items()} == {
         queue: sorted(seconds.items()) for queue, seconds in wanted.items()
     }
@@ -58,7 +58,7 @@ def test_each_queue_has_its_seconds_in_order(rows: Rows) -> None:
 
 def test_each_holder_of_a_queue_has_its_own(rows: Rows) -> None:
     rows = [row | {"n2": row["n3"], "n3": -row["n3"]} for row in rows]
-    found = held_curves_of(table_of(rows))
+    found = held_curves_of(families.FINISHED.named(table_of(rows), "value"))
     assert len(found) == 8
     for queue, holders in found.items():
         assert set(holders) == {(1, -1), (2, -2)}
@@ -73,13 +73,17 @@ def test_each_holder_of_a_queue_has_its_own(rows: Rows) -> None:
 
 
 def test_no_rows_are_no_curves() -> None:
-    assert curves_of(table_of([])) == {}
-    assert held_curves_of(table_of([])) == {}
+    assert curves_of(families.RATE.of({})) == {}
+    assert held_curves_of(families.FINISHED.of({})) == {}
     assert plain(summed([])) == []
 
 
 def test_curves_are_summed_second_by_second(rows: Rows) -> None:
-    curves = list(curves_of(table_of([row for row in rows if row["n3"] == 2])).values())
+    curves = list(
+        curves_of(
+            families.RATE.named(table_of([row for row in rows if row["n3"] == 2]), "value")
+        ).values()
+    )
     wanted: Counter[int] = Counter()
     for curve in curves:
         wanted.update(dict(plain(curve)))

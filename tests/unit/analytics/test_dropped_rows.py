@@ -32,5 +32,5 @@ def test_rows_that_cannot_be_true_are_counted(tmp_path: Path) -> None:
     b.deliver(-1, 300, 310, proc=3)
     analysis = analysed(b.write(tmp_path / "r"))
     assert analysis.repeats.filter(analysis.repeats.column("cause").is_valid()).num_rows == 2
-    assert analysis.stage_a.dropped.et_before_bt == 3
-    assert analysis.stage_a.dropped.negative_offset == 1
+    assert analysis.counts.dropped.et_before_bt == 3
+    assert analysis.counts.dropped.negative_offset == 1

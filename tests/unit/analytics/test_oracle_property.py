@@ -81,12 +81,12 @@ def test_local_engine_agrees_on_400_runs(seed: int) -> None:
 
 
 class Unrestricted(LocalEngine):
-    """Stage B over everything: each row is a candidate."""
+    """Classifies everything: each row is a candidate."""
 
-    def stage_b(
+    def classify(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
     ) -> pa.Table:
-        return super().stage_b(context, everything(messages), everything(copies), inputs)
+        return super().classify(context, everything(messages), everything(copies), inputs)
 
 
 def everything(depths: pa.Table) -> pa.Table:
@@ -100,7 +100,7 @@ def everything(depths: pa.Table) -> pa.Table:
 @pytest.mark.unit
 @settings(PLAIN, max_examples=10)
 @given(seed=SEEDS)
-def test_leaving_singles_out_of_stage_b_changes_nothing(seed: int) -> None:
+def test_leaving_singles_out_of_classifying_changes_nothing(seed: int) -> None:
     builder: RunBuilder = random_history(Random(seed))
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         written = builder.write(Path(folder) / "r", manifest=False)

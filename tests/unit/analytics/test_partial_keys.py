@@ -68,9 +68,9 @@ def test_what_was_grouped_once_gives_keys_of_fewer_columns(
     codes, near, far = columns(seed, stretch, kinds)
     named = Codes(codes, [f"name-{at}" for at in range(kinds)])
     grouping = sums.Key(grp=named, n1=near, n2=far).grouped(codes.size)
-    check(grouping.key(grp="grp", n1="n2"), [codes, far])
-    check(grouping.key(n3="n1"), [near])
-    check(grouping.key(grp="grp").and_(n1=near), [codes, near])
+    check(grouping.key("grp", "n2"), [codes, far])
+    check(grouping.key("n1"), [near])
+    check(grouping.key("grp").and_(n1=near), [codes, near])
 
 
 def test_no_rows_have_no_keys() -> None:

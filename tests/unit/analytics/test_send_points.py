@@ -31,7 +31,7 @@ def send_points(figures: Figures, rows: list[tuple[str, int, int]]) -> list[tupl
         [{**nothing, "grp": res, "n1": at, "value": latency} for res, at, latency in rows],
         tables.VALUES,
     )
-    figures.analysis.stage_a.values["send_point"] = table  # type: ignore[index]
+    figures.analysis.counts.values["send_point"] = table  # type: ignore[index]
     found = points_of(points.points_table(figures))
     return [
         (point.label or "", point.t_ns // LATENCY_POINT_NS, point.value * 1e6)

@@ -39,7 +39,7 @@ def long_run(figures: Figures, seconds: int) -> GroupQueue:
         nothing | {"n2": at, "value": 10 * at - (500_000 if at == FALL else 0)}
         for at in range(seconds)
     ]
-    values = figures.analysis.stage_a.values
+    values = figures.analysis.counts.values
     values["front"] = pa.Table.from_pylist(fronts, tables.VALUES)  # type: ignore[index]
     return queue
 

@@ -1,7 +1,8 @@
 """One run from its folder to result tables, with any engine.
 
-The order: small tables, truncation events, stage A, what was known at each assignment, stage B on
-what occurs more than once, then what needs both: inherited causes, faults, windows, distances.
+The order: read the small tables, find truncation events, count the large tables, find what was
+known at each assignment, classify what occurs more than once. Then come the figures that need both:
+inherited causes, faults, windows, distances.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from failback.analytics.analysis.causes.windows import (
     redelivered_of,
     windows_of,
 )
-from failback.analytics.analysis.counting import tables
-from failback.analytics.analysis.counting.partials import Context, Outage, Phase, context_of
+from failback.analytics.analysis.counting import families, tables
+from failback.analytics.analysis.counting.families import Family
+from failback.analytics.analysis.counting.partials import PHASES, Context, Outage, Phase, context_of
 from failback.analytics.analysis.engines.base import Engine, Forbidden
-from failback.analytics.analysis.results import PHASE_FAMILIES, Analysis
+from failback.analytics.analysis.results import Analysis
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.definitions import BUSINESS_KEY
 from failback.analytics.run.epochs import Queue
@@ -67,11 +69,12 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
     prepared = prepare(folder, lake, engine)
     history, outages, context = prepared.history, prepared.outages, prepared.context
     clock.lap("prepare")
-    stage_a = engine.stage_a(context)
+    counts = engine.count(context)
     clock.lap("stage_a")
-    progress = coverage.progress_of(history, stage_a.values)
-    twice = _twice(stage_a.depths, "message")
-    links = _links(engine, context, twice)
+    progress = coverage.progress_of(history, counts.values)
+    messages = _repeated(counts.depths, families.MESSAGE)
+    copies = _repeated(counts.depths, families.COPY)
+    links = _links(engine, context, messages)
     inputs = CauseInputs(
         assigned=coverage.assigned_table(history.assignments),
         cover=coverage.cover_table(history.assignments, progress),
@@ -79,15 +82,15 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
         sent_back=coverage.sent_back_table(history.sendbacks, folder.definitions.key, links),
         links=links,
     )
-    classified = engine.stage_b(context, twice, _twice(stage_a.depths, "copy"), inputs)
+    classified = engine.classify(context, messages, copies, inputs)
     if is_trace(folder.run):
         classified = unattributed(classified)
     order = engine.order(context, folder.ordered_topics, classified)
     clock.lap("stage_b")
     repeats = attributed(history, as_defined(classified, folder.definitions), links)
-    forbidden = [forbidden_of(stage_a.values, outage) for outage in outages]
+    forbidden = [forbidden_of(counts.values, outage) for outage in outages]
     resumed = engine.resumed(context, forbidden).to_pylist() if forbidden else []
-    wanted = phases_found(stage_a.values)
+    wanted = phases_found(counts.values)
     rows = engine.phase_rows(context, wanted).to_pylist() if wanted else []
     distances = [coverage.distance_of(history, progress, a) for a in history.assignments]
     analysis = Analysis(
@@ -95,11 +98,11 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
         lake=lake,
         history=history,
         context=context,
-        stage_a=stage_a,
+        counts=counts,
         progress=progress,
         repeats=repeats,
         order=order,
-        resumed={row["n1"]: row["value"] for row in resumed},
+        resumed={row["outage"]: row["value"] for row in resumed},
         phase_rows=_row_names(rows),
         failed_after={number: each.failed for number, each in enumerate(forbidden)},
         distances=distances,
@@ -131,32 +134,33 @@ class _Clock:
 
 
 def phases_found(values: Mapping[str, pa.Table]) -> list[Phase]:
-    """The instants of phases that stage A found."""
+    """The instants of phases that counting found."""
     return [
-        Phase(row["n1"], name, row["value"])
-        for name, family in PHASE_FAMILIES.items()
-        for row in values.get(family, tables.VALUES.empty_table()).to_pylist()
+        Phase(row["outage"], name, row["value"])
+        for name, way in PHASES.items()
+        for row in way.family.rows(values)
     ]
 
 
 def _row_names(rows: Sequence[Mapping[str, Any]]) -> dict[tuple[int, str], str]:
     """Of the rows that have a phase's instant the first, by table and process."""
     found: dict[tuple[int, str], str] = {}
-    for row in sorted(rows, key=lambda row: (row["n1"], row["grp"], row["n2"])):
-        name, _, table = row["grp"].partition("/")
-        found.setdefault((row["n1"], name), row_id(table, row["n2"], row["value"]))
+    for row in sorted(rows, key=lambda row: (row["outage"], row["phase"], row["proc_no"])):
+        name, _, table = row["phase"].partition("/")
+        found.setdefault((row["outage"], name), row_id(table, row["proc_no"], row["value"]))
     return found
 
 
 def _known(found: pa.Table) -> dict[tuple[Any, int], int]:
     return {
-        (Queue(row["broker"], row["topic"], row["n1"]), row["n2"]): row["value"]
+        (Queue(row["broker"], row["topic"], row["qid"]), row["boot_ms"]): row["value"]
         for row in found.to_pylist()
     }
 
 
-def _twice(depths: Mapping[str, pa.Table], family: str) -> pa.Table:
-    found = depths.get(family, tables.DEPTHS.empty_table())
+def _repeated(depths: Mapping[str, pa.Table], family: Family) -> pa.Table:
+    """The depths of a family where they are more than one."""
+    found = family.of(depths)
     return found.filter(pc.greater_equal(found.column("depth"), 2))
 
 
@@ -192,13 +196,13 @@ class _Forbidden(Forbidden):
 
 def forbidden_of(values: Mapping[str, pa.Table], outage: Outage) -> _Forbidden:
     """When a good send does not end the outage: a failure starts within the quiet time after it."""
-    rows = values.get("failed", tables.VALUES.empty_table()).to_pylist()
+    rows = families.FAILED_SENDS.rows(values)
     t0 = np.array(
         sorted(
-            row["n1"]
+            row["t0"]
             for row in rows
             if (outage.broker is None or row["broker"] == outage.broker)
-            and row["n2"] >= outage.killed
+            and row["t1"] >= outage.killed
         ),
         np.int64,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -14,14 +14,6 @@ from failback.analytics.analysis.counting.normalise import Dropped
 from failback.analytics.analysis.counting.partials import Context
 from failback.analytics.run.history import History
 from failback.analytics.run.run_folder import RunFolder
-
-PHASE_FAMILIES: Final = {
-    "last_old_route_use": "old_route",
-    "first_pull_on_slave": "first_slave_pull",
-    "first_send_ok": "first_send",
-    "first_pull_on_master": "first_master_pull",
-}
-"""Phases of a recovery that sends and pulls tell, and where stage A keeps their instants."""
 
 
 class LakeRead(Protocol):
@@ -47,7 +39,7 @@ class LakeRead(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class StageA:
+class Counts:
     """Histories of everything, added up: one table per family."""
 
     depths: Mapping[str, pa.Table]
@@ -69,7 +61,7 @@ class Analysis:
     lake: LakeRead
     history: History
     context: Context
-    stage_a: StageA
+    counts: Counts
     progress: Progress
     repeats: pa.Table
     """``tables.CLASSIFIED`` plus ``inherited``, ``partial_view``, ``fid``, ``a_no``."""

@@ -3,7 +3,7 @@
     python -m failback.analytics.jobs.normalise --lake URI --run ID --out URI [--documents RUN]
 
 Writes ``OUT/aligned/table=<t>/run=ID/``. Every time is ns after run zero, and ``warmup`` says which
-rows no figure has. Deliveries are those of stage N: with an identity for foreign messages and the
+rows no figure has. Deliveries are normalised: with an identity for foreign messages and the
 epoch of the log, without rows that cannot be true.
 """
 
@@ -91,13 +91,16 @@ def context_in(source: RunSource, engine: SparkEngine) -> tuple[History, Context
     rows = engine.known(boots).to_pylist() if boots else []
     add_events(
         history,
-        {(Queue(row["broker"], row["topic"], row["n1"]), row["n2"]): row["value"] for row in rows},
+        {
+            (Queue(row["broker"], row["topic"], row["qid"]), row["boot_ms"]): row["value"]
+            for row in rows
+        },
     )
     return history, context_of(history, [])
 
 
 def aligned_deliveries(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:
-    """Stage N of raw deliveries as :data:`ALIGNED`."""
+    """Normalised deliveries as :data:`ALIGNED`."""
     found = normalise(chunk, context, ends, Dropped())
     warmup = np.asarray(found.column("bt").to_numpy()) < context.warmup_end_ns
     found = found.append_column("warmup", pa.array(warmup))

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from failback.analytics.analysis.analysis import analyse
-from failback.analytics.analysis.counting import tables
+from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.engines.spark import SparkEngine, check_reach, session, why_not
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.errors import EngineUnavailable
@@ -129,11 +129,11 @@ def result_tables(
     analysis: Analysis, document: Mapping[str, Any], group: str | None = None
 ) -> dict[str, pa.Table]:
     """The result tables of an analysed run, as far as they are of ``group``."""
-    values = analysis.stage_a.values
+    values, depths = analysis.counts.values, analysis.counts.depths
     counters = [values[family] for family in sorted(values)]
     found = {
-        "copy_depth": analysis.stage_a.depths.get("copy", tables.DEPTHS.empty_table()),
-        "msg_depth": analysis.stage_a.depths.get("message", tables.DEPTHS.empty_table()),
+        "copy_depth": depths.get(families.COPY.name, tables.DEPTHS.empty_table()),
+        "msg_depth": depths.get(families.MESSAGE.name, tables.DEPTHS.empty_table()),
         "class": analysis.repeats,
         "order": analysis.order.rename_columns(["grp", *analysis.order.column_names[1:]]),
         "counters": pa.concat_tables(counters) if counters else tables.VALUES.empty_table(),

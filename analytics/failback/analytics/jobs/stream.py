@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.analysis.counting import partials
+from failback.analytics.analysis.counting import families, partials
 from failback.analytics.analysis.counting.live import QueueState
 from failback.analytics.analysis.engines.spark.session import check_reach, session
 from failback.analytics.jobs.options import guarded, parser_of
@@ -155,8 +155,9 @@ def runs_of(rows: pa.Table, broadcasting: frozenset[str] = frozenset()) -> pa.Ta
     key = partials.Key(**{name: wanted.codes(column) for name, column in names.items()})
     out = partials.Partials()
     everything = np.ones(wanted.count, bool)
-    out.intervals("copy", key.and_(n1=wanted["qid"]), wanted["qoff"], everything)
-    found = out.table().select(["grp", "broker", "topic", "n1", "lo", "hi", "weight"])
+    queue = key.and_(qid=wanted["qid"], epoch=np.zeros(wanted.count, np.int64))
+    out.intervals(families.COPY, queue, wanted["qoff"], everything)
+    found = families.COPY.named(out.table(), "lo", "hi", "weight").drop_columns(["epoch"])
     return found.rename_columns([*KEY, "lo", "hi", "weight"])
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import NUMBER_BITS, VALUE_BITS
 from failback.analytics.analysis.causes.labels import report_group
-from failback.analytics.analysis.counting import tables
+from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.results import Analysis, LakeRead
 from failback.analytics.report import checks, measures, summary
 from failback.analytics.report.measures import (
@@ -278,9 +278,9 @@ def _order(analysis: Analysis) -> list[Row]:
 
 
 def _quality(figures: Figures) -> Row:
-    stage, history = figures.analysis.stage_a, figures.analysis.history
+    stage, history = figures.analysis.counts, figures.analysis.history
     rows = sum(figures.analysis.lake.rows(t) for t in ("deliver", "produce", "scan"))
-    unknown = sum(row["value"] for row in figures.values("binc_unknown"))
+    unknown = sum(row["value"] for row in figures.values(families.UNKNOWN_INCARNATIONS))
     names = _unknown_names(figures)
     return {
         "binc_unknown": unknown + history.binc_unknown,
@@ -294,7 +294,7 @@ def _quality(figures: Figures) -> Row:
         "notes": _slow_paths(figures),
         "unknown_values": sum(names.values()),
         "unknown_names": names,
-        "foreign_rows": sum(figures.group_sums("foreign").values()),
+        "foreign_rows": sum(figures.group_sums(families.FOREIGN).values()),
         "trace_missing_end": _traced(figures).get("missing_end"),
         "outside_assignment": figures.outside_assignment,
     }
@@ -303,14 +303,23 @@ def _quality(figures: Figures) -> Row:
 def _slow_paths(figures: Figures) -> list[str]:
     """What made counting slower than usual; the figures are exact all the same."""
     found = []
-    depths = figures.analysis.stage_a.depths
+    depths = {
+        family: figures.depths(family)
+        for _, family in families.all_families()
+        if family.op == families.INTERVAL
+    }
     # Lanes below 0 are of messages that are known by a text: their numbers are hashes.
-    numbered = [table.filter(pc.greater_equal(table.column("n1"), 0)) for table in depths.values()]
+    numbered = [
+        table.filter(pc.greater_equal(table.column("lane"), 0))
+        if families.LANE in family.key
+        else table
+        for family, table in depths.items()
+    ]
     if any((pc.max(table.column("hi")).as_py() or 0) > 1 << VALUE_BITS for table in numbered):
         found.append("offsets or sequences are beyond 2^44")
     histories = sum(
-        table.group_by(list(tables.KEY), use_threads=False).aggregate([]).num_rows
-        for table in depths.values()
+        table.group_by(list(family.stored), use_threads=False).aggregate([]).num_rows
+        for family, table in depths.items()
         if table.num_rows > 1 << NUMBER_BITS
     )
     if histories > 1 << NUMBER_BITS:
@@ -323,8 +332,8 @@ def _slow_paths(figures: Figures) -> list[str]:
 def _unknown_names(figures: Figures) -> dict[str, int]:
     """Rows by the column whose value this version does not know."""
     found = Counter(figures.analysis.history.unknown_names)
-    found["deliver.status"] += figures.analysis.stage_a.dropped.unknown_status
-    found["produce.res"] += sum(row["value"] for row in figures.values("unknown_result"))
+    found["deliver.status"] += figures.analysis.counts.dropped.unknown_status
+    found["produce.res"] += sum(row["value"] for row in figures.values(families.UNKNOWN_RESULTS))
     return {name: found[name] for name in sorted(found) if found[name]}
 
 

@@ -1,4 +1,4 @@
-"""Stage B in numpy: PRIMARY, RETRY or DUP, and one cause for every DUP. Pure.
+"""Decides the class of every candidate, PRIMARY, RETRY or DUP, and one cause per DUP. Pure.
 
 Works on candidates: deliveries of messages that a group got more than once. Definitions:
 

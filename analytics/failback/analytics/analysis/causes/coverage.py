@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from failback.analytics.analysis.arrays.xxh64 import surrogates
 from failback.analytics.analysis.causes.business_keys import Message, messages_of
-from failback.analytics.analysis.counting import tables
+from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.partials import NULL_NUMBER
 from failback.analytics.run.definitions import BUSINESS_KEY, MESSAGE_ID
 from failback.analytics.run.history import UNKNOWN, Assignment, GroupQueue, History, Row
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Committed:
     """The highest offset sent to one incarnation in one bucket of time."""
 
     bucket: int
@@ -31,9 +31,9 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Sums of stage A per queue, and the bucket of every assignment."""
+    """What is known per queue and bucket of time, and the buckets' boundaries."""
 
-    told: Mapping[GroupQueue, Sequence[Told]]
+    committed: Mapping[GroupQueue, Sequence[Committed]]
     taken: Mapping[GroupQueue, Sequence[tuple[int, int]]]
     """(bucket, highest offset committed with success)."""
     finished: Mapping[GroupQueue, Sequence[tuple[int, int, int]]]
@@ -57,27 +57,25 @@ class Distance:
 
 
 def progress_of(history: History, values: Mapping[str, pa.Table]) -> Progress:
-    """Read the sums ``covered``, ``taken`` and ``progress`` of stage A."""
-    told: dict[GroupQueue, list[Told]] = defaultdict(list)
-    for row in _rows(values, "covered"):
-        key = GroupQueue(row["grp"], row["broker"], row["topic"], row["n1"])
-        told[key].append(
-            Told(row["n2"], row["n3"], _null(row["n4"]), _null(row["n5"]), row["value"])
+    """Read what commits and deliveries made known, per queue."""
+    committed: dict[GroupQueue, list[Committed]] = defaultdict(list)
+    for row in families.COVERED.rows(values):
+        committed[_queue(row)].append(
+            Committed(
+                row["bucket"], row["epoch"], _null(row["bid"]), _null(row["binc"]), row["value"]
+            )
         )
     taken: dict[GroupQueue, list[tuple[int, int]]] = defaultdict(list)
-    for row in _rows(values, "taken"):
-        key = GroupQueue(row["grp"], row["broker"], row["topic"], row["n1"])
-        taken[key].append((row["n2"], row["value"]))
+    for row in families.TAKEN.rows(values):
+        taken[_queue(row)].append((row["bucket"], row["value"]))
     finished: dict[GroupQueue, list[tuple[int, int, int]]] = defaultdict(list)
-    for row in _rows(values, "progress"):
-        key = GroupQueue(row["grp"], row["broker"], row["topic"], row["n1"])
-        finished[key].append((row["n3"], row["n2"], row["value"]))
-    return Progress(told, taken, finished, history.boundaries())
+    for row in families.PROGRESS.rows(values):
+        finished[_queue(row)].append((row["bucket"], row["epoch"], row["value"]))
+    return Progress(committed, taken, finished, history.boundaries())
 
 
-def _rows(values: Mapping[str, pa.Table], family: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = values[family].to_pylist() if family in values else []
-    return rows
+def _queue(row: Row) -> GroupQueue:
+    return GroupQueue(row["grp"], row["broker"], row["topic"], row["qid"])
 
 
 def _null(value: int) -> int | None:
@@ -111,15 +109,15 @@ def assigned_table(assignments: Sequence[Assignment]) -> pa.Table:
 
 
 def cover_table(assignments: Sequence[Assignment], progress: Progress) -> pa.Table:
-    """For each assignment what every incarnation had been told before it."""
+    """For each assignment the highest offset that every incarnation had received before it."""
     rows = []
     for number, a in enumerate(assignments):
         last = progress.bucket(a.key, a.t)
         highest: dict[tuple[int | None, int | None, int], int] = {}
-        for told in progress.told.get(a.key, ()):
-            if told.bucket <= last:
-                at = (told.bid, told.binc, told.epoch)
-                highest[at] = max(highest.get(at, -1), told.off)
+        for sent in progress.committed.get(a.key, ()):
+            if sent.bucket <= last:
+                at = (sent.bid, sent.binc, sent.epoch)
+                highest[at] = max(highest.get(at, -1), sent.off)
         rows += [
             {"a_no": number, "bid": bid, "binc": binc, "epoch": epoch, "off": off}
             for (bid, binc, epoch), off in highest.items()
@@ -163,11 +161,11 @@ def distance_of(history: History, progress: Progress, a: Assignment) -> Distance
     events = history.events_of(a.key.queue)
     now = bisect.bisect_right(events.t_ns, a.t)
     last = progress.bucket(a.key, a.t)
-    raw = [told.off for told in progress.told.get(a.key, ()) if told.bucket <= last]
+    raw = [sent.off for sent in progress.committed.get(a.key, ()) if sent.bucket <= last]
     kept = [
-        events.clip(told.off, told.epoch, now)
-        for told in progress.told.get(a.key, ())
-        if told.bucket <= last
+        events.clip(sent.off, sent.epoch, now)
+        for sent in progress.committed.get(a.key, ())
+        if sent.bucket <= last
     ]
     done = [
         events.clip(value, epoch, now)

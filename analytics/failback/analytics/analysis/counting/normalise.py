@@ -1,4 +1,4 @@
-"""Stage N in numpy: raw ``deliver`` rows to normalised ones, for both engines."""
+"""Turns raw ``deliver`` rows into normalised ones, in numpy, for both engines. Pure."""
 
 from __future__ import annotations
 

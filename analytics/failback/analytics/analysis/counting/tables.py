@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-KEY_NAMES: Final = ("grp", "broker", "topic")
-KEY_NUMBERS: Final = ("n1", "n2", "n3", "n4", "n5", "n6")
-KEY: Final = ("fam", *KEY_NAMES, *KEY_NUMBERS)
+from failback.analytics.analysis.counting.families import NAMES, NUMBERS
+
+KEY: Final = ("fam", *NAMES, *NUMBERS)
 
 _KEY_FIELDS: Final = [
     ("fam", pa.utf8()),
-    *((name, pa.utf8()) for name in KEY_NAMES),
-    *((name, pa.int64()) for name in KEY_NUMBERS),
+    *((name, pa.utf8()) for name in NAMES),
+    *((name, pa.int64()) for name in NUMBERS),
 ]
 
 DEPTHS: Final = pa.schema(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.causes.classify import CauseInputs
 from failback.analytics.analysis.counting.partials import Context, Phase
-from failback.analytics.analysis.results import StageA
+from failback.analytics.analysis.results import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,30 +31,30 @@ class Engine(Protocol):
     def known(self, boots: Mapping[str, Sequence[int]]) -> pa.Table:
         """Highest offsets before each start of a master (``partials.known_partials``)."""
 
-    def stage_a(self, context: Context) -> StageA:
-        """Stage A over all large tables."""
+    def count(self, context: Context) -> Counts:
+        """Count: add up the partial rows of all large tables."""
 
     def resumed(self, context: Context, forbidden: Sequence[Forbidden]) -> pa.Table:
         """First good send after each outage (``partials.resumed_partials``)."""
 
     def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
-        """Rows behind instants that stage A found (``partials.phase_partials``)."""
+        """Rows behind instants that :meth:`count` found (``partials.phase_partials``)."""
 
     def links(self, context: Context, messages: pa.Table) -> pa.Table:
         """What was sent of messages that are the same by business key (``tables.LINKS``).
 
         Args:
-            context: As in stage A.
+            context: As in :meth:`count`.
             messages: Depths of (grp, lane) that occur twice or more.
         """
 
-    def stage_b(
+    def classify(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
     ) -> pa.Table:
         """Classify the candidates.
 
         Args:
-            context: As in stage A.
+            context: As in :meth:`count`.
             messages: Depths of (grp, lane) that occur twice or more.
             copies: Depths of (grp, queue, epoch) that occur twice or more.
             inputs: The small tables; ``produced`` is the engine's own to fill.

@@ -1,4 +1,4 @@
-"""The deliveries that stage B is about: of messages or offsets that occur more than once. Pure.
+"""The deliveries to classify: of messages or offsets that occur more than once. Pure.
 
 Files of the lake are in the order of their queues, and what came again is a few ranges: statistics
 of most row groups tell that nothing of it is in them. Rows of the others are looked at before they
@@ -39,10 +39,10 @@ class Repeated:
 
     @classmethod
     def of(cls, messages: pa.Table, copies: pa.Table) -> Self:
-        """From ``tables.DEPTHS`` of messages and of copies, each only where deeper than one."""
+        """From the depths of ``MESSAGE`` and ``COPY``, each only where deeper than one."""
         return cls(
-            interval_sets(messages, "grp", "n1"),
-            interval_sets(copies, "grp", "broker", "topic", "n1", "n2"),
+            interval_sets(messages, "grp", "lane"),
+            interval_sets(copies, "grp", "broker", "topic", "qid", "epoch"),
         )
 
     def __bool__(self) -> bool:

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.columns import Columns, packed_of
 from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints, sweep
-from failback.analytics.analysis.counting import partials, tables
+from failback.analytics.analysis.counting import families, partials, tables
 
-_JOINED_BY: Final = {partials.SUM: np.add, partials.MAX: np.maximum, partials.MIN: np.minimum}
+_JOINED_BY: Final = {families.SUM: np.add, families.MAX: np.maximum, families.MIN: np.minimum}
 
 
 def join_values(parts: Sequence[pa.Table]) -> dict[str, pa.Table]:
@@ -57,7 +57,7 @@ def _joined(rows: pa.Table, op: int) -> pa.Table:
 
 def _ranks(c: Columns, name: str) -> Ints:
     """A key column as numbers in the order of its values."""
-    if name in tables.KEY_NUMBERS:
+    if name in families.NUMBERS:
         return c.ints(name)
     codes, names = c.named(name)
     return np.asarray(pc.rank(names).to_numpy(), np.int64)[codes]
@@ -66,7 +66,7 @@ def _ranks(c: Columns, name: str) -> Ints:
 def join_depths(parts: Sequence[pa.Table]) -> tuple[dict[str, pa.Table], int]:
     """Add interval rows up to depths; one table per family. Also how many rows there were."""
     rows = _rows(parts)
-    runs = rows.filter(pc.equal(rows.column("op"), partials.INTERVAL))
+    runs = rows.filter(pc.equal(rows.column("op"), families.INTERVAL))
     if not runs.num_rows:
         return {}, 0
     return by_family(swept_runs(runs), tables.DEPTHS), runs.num_rows

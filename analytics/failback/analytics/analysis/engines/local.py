@@ -12,7 +12,7 @@ from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.memory import give_back
 from failback.analytics.analysis.causes.business_keys import joined_links, links_of, produced_by_key
 from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
-from failback.analytics.analysis.counting import partials, tables
+from failback.analytics.analysis.counting import families, partials, tables
 from failback.analytics.analysis.counting.normalise import (
     END_COLUMNS,
     Dropped,
@@ -30,7 +30,7 @@ from failback.analytics.analysis.engines.joins import (
     join_values,
     produced_of,
 )
-from failback.analytics.analysis.results import StageA
+from failback.analytics.analysis.results import Counts
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.definitions import BUSINESS_KEY
 
@@ -56,9 +56,9 @@ class LocalEngine:
             for table, columns in passes.KNOWN_COLUMNS.items()
             for chunk in self._lake.chunks(table, columns)
         ]
-        return join_values(found).get("known", tables.VALUES.empty_table())
+        return families.KNOWN_OFFSETS.of(join_values(found))
 
-    def stage_a(self, context: Context) -> StageA:
+    def count(self, context: Context) -> Counts:
         dropped = Dropped()
         found = [
             partials.deliver_partials(chunk, context) for chunk in self.deliveries(context, dropped)
@@ -75,10 +75,10 @@ class LocalEngine:
         values = join_values(found)
         found.clear()
         give_back()
-        return StageA(depths, values, dropped, self._orphan_ends(), runs)
+        return Counts(depths, values, dropped, self._orphan_ends(), runs)
 
     def deliveries(self, context: Context, dropped: Dropped) -> Iterable[pa.Table]:
-        """Normalised deliveries, chunk by chunk, without what only stage B needs."""
+        """Normalised deliveries, chunk by chunk, without what only classifying needs."""
         columns = deliver_columns(context.definitions, foreign=self._lake.has_foreign, full=False)
         for chunk in self._lake.chunks("deliver", columns):
             yield normalise(chunk, context, self._late_ends, dropped)
@@ -98,7 +98,7 @@ class LocalEngine:
             partials.resumed_partials(chunk, context, limits)
             for chunk in self._lake.chunks("produce", passes.RESUMED_COLUMNS)
         ]
-        return join_values(found).get("resumed", tables.VALUES.empty_table())
+        return families.RESUMED.of(join_values(found))
 
     def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
         found = [
@@ -106,15 +106,15 @@ class LocalEngine:
             for table in partials.PHASE_TABLES
             for chunk in self._lake.chunks(table, partials.PHASE_COLUMNS)
         ]
-        return join_values(found).get("phase", tables.VALUES.empty_table())
+        return families.PHASE_ROWS.of(join_values(found))
 
     def links(self, context: Context, messages: pa.Table) -> pa.Table:
-        repeated = interval_sets(messages, "grp", "n1")
+        repeated = interval_sets(messages, "grp", "lane")
         return joined_links(
             [links_of(chunk, repeated) for chunk in self.deliveries(context, Dropped())]
         )
 
-    def stage_b(
+    def classify(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
     ) -> pa.Table:
         repeated = Repeated.of(messages, copies)

@@ -1,4 +1,4 @@
-"""What both engines do with one chunk of a large table, beside the sums of stage A. Pure."""
+"""What both engines do with one chunk of a large table, beside normalising and counting. Pure."""
 
 from __future__ import annotations
 

@@ -273,12 +273,12 @@ def _had(
 ) -> int:
     """The last look before the assignment, and what was committed to that incarnation since."""
     seen = [sample.off for sample in looks if sample.t <= a.t]
-    told = [
+    committed = [
         commit.off
-        for commit in figures.told.get(number, ())
+        for commit in figures.resume_commits.get(number, ())
         if commit.bid == 0 and commit.binc == a.src_binc is not None
     ]
-    return max([seen[-1] if seen else loaded, *told])
+    return max([seen[-1] if seen else loaded, *committed])
 
 
 def handover_sums(rows: Iterable[Row]) -> dict[str, tuple[int, int]]:

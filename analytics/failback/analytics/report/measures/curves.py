@@ -12,7 +12,7 @@ from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.run.history import GroupQueue
 
-QUEUE: Final = ("grp", "broker", "topic", "n1")
+QUEUE: Final = ("grp", "broker", "topic", "qid")
 
 
 class Curve(NamedTuple):
@@ -41,15 +41,15 @@ class Curve(NamedTuple):
 
 
 def curves_of(table: pa.Table) -> dict[GroupQueue, Curve]:
-    """Per queue (``grp``, ``broker``, ``topic``, ``n1``) its ``value`` by second (``n2``)."""
-    found = _split(table, QUEUE, "n2")
+    """Per queue its ``value`` by second."""
+    found = _split(table, QUEUE)
     return {GroupQueue(*names): curve for names, curve in found.items()}
 
 
 def held_curves_of(table: pa.Table) -> dict[GroupQueue, dict[tuple[int, int], Curve]]:
-    """Per queue and holder (``n2``: inc, ``n3``: pqe) its ``value`` by second (``n4``)."""
+    """Per queue and holder (``inc``, ``pqe``) its ``value`` by second."""
     found: dict[GroupQueue, dict[tuple[int, int], Curve]] = {}
-    for (*names, inc, pqe), curve in _split(table, (*QUEUE, "n2", "n3"), "n4").items():
+    for (*names, inc, pqe), curve in _split(table, (*QUEUE, "inc", "pqe")).items():
         found.setdefault(GroupQueue(*names), {})[inc, pqe] = curve
     return found
 
@@ -65,13 +65,13 @@ def summed(curves: Iterable[Curve]) -> Curve:
     return Curve(at, value)
 
 
-def _split(table: pa.Table, key: tuple[str, ...], second: str) -> dict[tuple[Any, ...], Curve]:
+def _split(table: pa.Table, key: tuple[str, ...]) -> dict[tuple[Any, ...], Curve]:
     c = Columns(table)
     if not c.count:
         return {}
     code = c.dense(*key)
-    order = np.lexsort((c.ints(second), code))
+    order = np.lexsort((c.ints("second"), code))
     begins = np.flatnonzero(np.diff(code[order], prepend=-1))
-    at, value = (np.split(c.ints(name)[order], begins[1:]) for name in (second, "value"))
+    at, value = (np.split(c.ints(name)[order], begins[1:]) for name in ("second", "value"))
     names = zip(*(c.take(name, order[begins]).to_pylist() for name in key), strict=True)
     return {mine: Curve(*pair) for mine, *pair in zip(names, at, value, strict=True)}

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.analysis.counting import families
 from failback.analytics.report.measures import NS, Figures, Row, group_names
 from failback.analytics.run.history import GroupQueue, OffsetSample
 from failback.protocol.message import RETRY_PREFIX
@@ -68,7 +69,7 @@ def exposure_curves(figures: Figures, instants: Ints) -> dict[tuple[str, str], I
     found: dict[tuple[str, str], Ints] = {}
     if not instants.size:
         return found
-    for key, front in figures.curves("front").items():
+    for key, front in figures.curves(families.DELIVERED_END).items():
         if key.ptopic.startswith(RETRY_PREFIX):
             continue
         delivered = front.highest(instants // NS - 1)  # by the end of the second before

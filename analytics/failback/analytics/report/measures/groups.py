@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.causes.labels import REPORT_GROUPS, report_group
+from failback.analytics.analysis.counting import families
 from failback.analytics.report.measures.dups import Dups
 from failback.analytics.report.measures.lookups import Figures, declared_group, topics_of
 from failback.analytics.report.measures.loss import LOST_FATES
@@ -19,7 +20,7 @@ from failback.analytics.report.measures.sends import send_figures
 
 def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None) -> Row:
     """One entry of ``groups[]``."""
-    depths = figures.depths("message")
+    depths = figures.depths(families.MESSAGE)
     mine = depths.filter(
         pc.and_(pc.equal(depths.column("grp"), name), pc.greater(depths.column("figure"), 0))
     )
@@ -28,7 +29,7 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
         *(mine.column(c).to_pylist() for c in ("lo", "hi", "figure")), strict=True
     ):
         counts[depth] += hi - lo
-    delivered, distinct = figures.group_sums("delivered")[name], sum(counts.values())
+    delivered, distinct = figures.group_sums(families.DELIVERED)[name], sum(counts.values())
     dups = figures.dups.of_group(name)
     retry = figures.retries[name]
     messages = dups.distinct("lane", "lseq", "fkey")
@@ -66,12 +67,12 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
         "ooo_first": sum(row["ooo_first"] for row in order),
         "ooo_replay": sum(row["ooo_replay"] for row in order),
         "max_redelivery": max(counts, default=0),
-        "abandoned": figures.group_sums("abandoned")[name],
+        "abandoned": figures.group_sums(families.ABANDONED)[name],
         "dup_ratio": ratio(len(dups), distinct),
         "dup_msg_ratio": ratio(messages, distinct),
         "amplification": ratio(delivered, distinct),
         "wasted_seconds": seconds(_handled(useless)),
-        "handler_seconds": seconds(figures.group_sums("handler_ns")[name]),
+        "handler_seconds": seconds(figures.group_sums(families.HANDLER_NS)[name]),
         "causes": {cause: causes[cause] for cause in sorted(filter(None, causes))},
         "causes_split": _split(dups),
         "report_groups": {group: by_group[group] for group in REPORT_GROUPS},

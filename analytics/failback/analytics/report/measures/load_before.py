@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials import Outage
 from failback.analytics.predict.settings import CATCH_UP, Settings
 from failback.analytics.predict.sources import SWITCHES, with_system
@@ -110,8 +111,8 @@ def _mean(queues: Iterable[Curve], seconds: range) -> float:
 
 
 def _handler_ms(figures: Figures, group: str) -> float:
-    spent = figures.group_sums("handler_ns")[group]
-    delivered = figures.group_sums("delivered")[group]
+    spent = figures.group_sums(families.HANDLER_NS)[group]
+    delivered = figures.group_sums(families.DELIVERED)[group]
     return spent / delivered / 1e6 if delivered else 0.0
 
 
@@ -126,7 +127,7 @@ def _backlog(figures: Figures, outage: Outage, queues: list[GroupQueue]) -> int 
     if not known:
         return None
     last = np.array([(outage.killed - 1) // NS])
-    fronts = figures.curves("front")
+    fronts = figures.curves(families.DELIVERED_END)
     return sum(
         max(0, ends[key.ptopic, key.qid] - int(fronts[key].highest(last)[0])) for key in known
     )

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import IntervalSet
-from failback.analytics.analysis.counting import tables
+from failback.analytics.analysis.counting import families
+from failback.analytics.analysis.counting.families import Family
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.report.measures.curves import Curve, curves_of, held_curves_of
 from failback.analytics.report.measures.dups import Dups
@@ -20,17 +21,18 @@ from failback.analytics.report.measures.numbers import Row
 from failback.analytics.run.history import GroupQueue, row_id
 
 
-class Told(NamedTuple):
-    """A commit as it was sent: broker id, incarnation, offset, and its row."""
+class ResumeCommit(NamedTuple):
+    """A commit near the answer that an assignment starts from."""
 
     bid: int
     binc: int
     off: int
     row: str
+    """``table/process number/seq``."""
 
 
-class Owned(NamedTuple):
-    """A commit to a master near the end of an owner: incarnation, offset, carried by a pull."""
+class OwnerCommit(NamedTuple):
+    """A commit to a master near the end of the owner before. ``pull``: a pull carried it."""
 
     binc: int
     off: int
@@ -57,76 +59,78 @@ class Figures:
         self._values: dict[str, list[Row]] = {}
         self._curves: dict[str, dict[GroupQueue, Curve]] = {}
 
-    def table(self, family: str) -> pa.Table:
-        """Sums or extremes of a family (``tables.VALUES``)."""
-        return self.analysis.stage_a.values.get(family, tables.VALUES.empty_table())
+    def table(self, family: Family) -> pa.Table:
+        """Sums or extremes of a family: its key's columns and ``value``."""
+        return family.of(self.analysis.counts.values)
 
-    def values(self, family: str) -> list[Row]:
+    def values(self, family: Family) -> list[Row]:
         """The same as rows, for families with few."""
-        if family not in self._values:
-            self._values[family] = self.table(family).to_pylist()
-        return self._values[family]
+        if family.name not in self._values:
+            self._values[family.name] = self.table(family).to_pylist()
+        return self._values[family.name]
 
-    def curves(self, family: str) -> dict[GroupQueue, Curve]:
-        """The same by queue and second, for ``rate``, ``front`` and ``memory``."""
-        if family not in self._curves:
-            self._curves[family] = curves_of(self.table(family))
-        return self._curves[family]
+    def curves(self, family: Family) -> dict[GroupQueue, Curve]:
+        """The same by queue and second, of a family with such a key."""
+        if family.name not in self._curves:
+            self._curves[family.name] = curves_of(self.table(family))
+        return self._curves[family.name]
 
     @property
     def rates(self) -> dict[GroupQueue, Curve]:
         """Deliveries per queue and second of the run."""
-        return self.curves("rate")
+        return self.curves(families.RATE)
 
     @cached_property
     def finished(self) -> dict[GroupQueue, dict[tuple[int, int], Curve]]:
         """Per queue and holder the highest offset + 1 that ended in each second."""
-        return held_curves_of(self.table("finished"))
+        return held_curves_of(self.table(families.FINISHED))
 
     @cached_property
     def unfinished(self) -> dict[GroupQueue, dict[tuple[int, int], Curve]]:
         """Per queue and holder the lowest offset that was in work at the end of each second."""
-        return held_curves_of(self.table("open"))
+        return held_curves_of(self.table(families.UNFINISHED))
 
     @cached_property
-    def told(self) -> dict[int, list[Told]]:
+    def resume_commits(self) -> dict[int, list[ResumeCommit]]:
         """Per assignment the commits near its answer, of equal ones of a process the last."""
-        found: dict[int, list[Told]] = defaultdict(list)
-        for row in self.values("told"):
-            name = row_id("commit", row["n6"], row["value"])
-            found[row["n2"]].append(Told(row["n4"], row["n5"], row["n3"], name))
+        found: dict[int, list[ResumeCommit]] = defaultdict(list)
+        for row in self.values(families.RESUME_COMMITS):
+            name = row_id("commit", row["proc_no"], row["value"])
+            found[row["assignment"]].append(ResumeCommit(row["bid"], row["binc"], row["off"], name))
         return found
 
     @cached_property
-    def owned(self) -> dict[int, list[Owned]]:
-        """Per assignment what its master was told since shortly before the last owner's end."""
-        found: dict[int, list[Owned]] = defaultdict(list)
-        for row in self.values("owned"):
-            found[row["n2"]].append(Owned(row["n4"], row["n3"], bool(row["n5"])))
+    def owner_commits(self) -> dict[int, list[OwnerCommit]]:
+        """Per assignment the commits to its master since shortly before the last owner's end."""
+        found: dict[int, list[OwnerCommit]] = defaultdict(list)
+        for row in self.values(families.OWNER_COMMITS):
+            commit = OwnerCommit(row["binc"], row["off"], bool(row["pull"]))
+            found[row["assignment"]].append(commit)
         return found
 
-    def depths(self, family: str) -> pa.Table:
-        return self.analysis.stage_a.depths.get(family, tables.DEPTHS.empty_table())
+    def depths(self, family: Family) -> pa.Table:
+        """Intervals of a family: its key's columns, ``lo``, ``hi``, ``depth`` and ``figure``."""
+        return family.of(self.analysis.counts.depths)
 
-    def group_sums(self, family: str) -> Counter[str]:
+    def group_sums(self, family: Family) -> Counter[str]:
         return Counter({row["grp"]: row["value"] for row in self.values(family)})
 
     def sets(
         self,
-        family: str,
-        *key: str,
+        family: Family,
+        *,
         figures_only: bool = False,
         lanes: Collection[int] | None = None,
     ) -> dict[tuple[Any, ...], IntervalSet]:
-        """Interval sets of a family by key columns; of some lanes (``n1``) only, where given."""
+        """Interval sets of a family by its key; of some lanes only, where given."""
         found: dict[tuple[Any, ...], tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
         table = self.depths(family)
         if figures_only:
             table = table.filter(pc.greater(table.column("figure"), 0))
         if lanes is not None:
             wanted = pa.array(sorted(lanes), pa.int64())
-            table = table.filter(pc.is_in(table.column("n1"), wanted))
-        columns = [table.column(name).to_pylist() for name in (*key, "lo", "hi")]
+            table = table.filter(pc.is_in(table.column("lane"), wanted))
+        columns = [table.column(name).to_pylist() for name in (*family.stored, "lo", "hi")]
         for *names, lo, hi in zip(*columns, strict=True):
             los, his = found[tuple(names)]
             los.append(lo)
@@ -140,7 +144,7 @@ class Figures:
 def group_names(figures: Figures) -> list[str]:
     """Groups that are declared, assigned or delivered to; broadcasting ones per client."""
     folder = figures.analysis.folder
-    seen = set(figures.group_sums("delivered"))
+    seen = set(figures.group_sums(families.DELIVERED))
     seen |= {a.key.grp for a in figures.analysis.history.assignments}
     seen |= {group.name for group in folder.groups if not group.broadcasting}
     return sorted(seen)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from failback.analytics.analysis.arrays.intervals import IntervalSet
+from failback.analytics.analysis.counting import families
 from failback.analytics.report.measures.lookups import (
     Figures,
     declared_group,
@@ -32,15 +33,15 @@ LOST_FATES: Final = ("STORE_LOST", "SKIPPED", "FAILED_NOT_DLQ")
 
 def losses_of(figures: Figures) -> tuple[dict[str, Row], Row]:
     """Fate of every message, per group: counts by group, and the ``loss`` block of the report."""
-    sent = figures.sets("sent", "topic", "n1", figures_only=True)
-    acked = union_of(figures, "acked", "degraded")
+    sent = figures.sets(families.SENT, figures_only=True)
+    acked = union_of(figures, families.ACKED, families.DEGRADED)
     lanes = {lane for _, lane in sent}
-    done = figures.sets("done", "grp", "n1", lanes=lanes)
+    done = figures.sets(families.DONE, lanes=lanes)
     # Of the message that was sent, whatever counts as the same one elsewhere.
     all_by_lid = figures.analysis.context.definitions.counts_all_by_lid
-    family = "message" if all_by_lid else "handed"
-    delivered = figures.sets(family, "grp", "n1", lanes=lanes)
-    stored = figures.sets("stored", "topic", "n1", lanes=lanes)
+    family = families.MESSAGE if all_by_lid else families.HANDED
+    delivered = figures.sets(family, lanes=lanes)
+    stored = figures.sets(families.STORED, lanes=lanes)
     empty = IntervalSet()
     counts: dict[str, Row] = {}
     sets: dict[str, dict[int, IntervalSet]] = {fate: {} for fate in FATES}

@@ -14,6 +14,7 @@ from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.arrays.thinning import extremes
 from failback.analytics.analysis.causes.labels import report_group
+from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials import LATENCY_POINT_NS
 from failback.analytics.report.measures import NS, Figures
 from failback.analytics.report.measures.curves import summed
@@ -94,18 +95,18 @@ def _curve(kind: str, key: GroupQueue | None, t_ns: Ints, value: Ints) -> pa.Tab
 
 
 def _rates(figures: Figures) -> Iterator[pa.Table]:
-    sent = Columns(figures.table("send_rate"))
-    yield _curve("produce_rate", None, sent.ints("n1") * NS, sent.ints("value"))
+    sent = Columns(figures.table(families.SEND_RATE))
+    yield _curve("produce_rate", None, sent.ints("second") * NS, sent.ints("value"))
     delivered = summed(figures.rates.values())
     yield _curve("deliver_rate", None, delivered.at * NS, delivered.value)
 
 
 def _sends(figures: Figures) -> Iterator[Point]:
     """The slowest send of every tenth of a second, per result, from its due time."""
-    c = Columns(figures.table("send_point"))
+    c = Columns(figures.table(families.SLOWEST_SENDS))
     if not c.count:
         return
-    tenth, latency = c.ints("n1"), c.ints("value")
+    tenth, latency = c.ints("tenth"), c.ints("value")
     place = c.dense_with(tenth // max(1, -(-c.count // MAX_POINTS)), "grp")
     order = np.lexsort((tenth, latency, place))
     slowest = order[np.append(np.flatnonzero(np.diff(place[order])), c.count - 1)]
@@ -133,7 +134,10 @@ def _staircases(figures: Figures) -> Iterator[pa.Table]:
     dups = figures.dups.queues()
     shown = set(sorted(figures.rates, key=lambda key: (-dups[key], key))[:MAX_QUEUES])
     near = _near_faults(figures)
-    for family, kind in (("front", "delivered"), ("memory", "client_memory")):
+    for family, kind in (
+        (families.DELIVERED_END, "delivered"),
+        (families.MEMORY, "client_memory"),
+    ):
         for key, curve in figures.curves(family).items():
             if key in shown:
                 yield _stairs(kind, key, (curve.at + 1) * NS, curve.value, near)

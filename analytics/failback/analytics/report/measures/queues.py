@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from failback.analytics.analysis.counting import families
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.run.history import GroupQueue
@@ -14,8 +15,8 @@ MAX_QUEUES: Final = 2_000
 def queue_figures(figures: Figures) -> tuple[list[Row], bool]:
     """``queues[]``, and whether some were left out."""
     found: dict[GroupQueue, Row] = {}
-    names = ("grp", "broker", "topic", "n1", "n2", "lo", "hi", "depth", "figure")
-    table = figures.depths("copy")
+    names = ("grp", "broker", "topic", "qid", "epoch", "lo", "hi", "depth", "figure")
+    table = figures.depths(families.COPY)
     for grp, broker, topic, qid, epoch, lo, hi, depth, figure in zip(
         *(table.column(name).to_pylist() for name in names), strict=True
     ):

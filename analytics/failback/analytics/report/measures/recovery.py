@@ -7,8 +7,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from failback.analytics.analysis.counting.partials import Outage
-from failback.analytics.analysis.results import PHASE_FAMILIES
+from failback.analytics.analysis.counting import families
+from failback.analytics.analysis.counting.families import Family
+from failback.analytics.analysis.counting.partials import PHASES, Outage
 from failback.analytics.report.measures import Figures, Row, millis, quantile
 from failback.analytics.run.history import FaultStep
 
@@ -87,19 +88,19 @@ def rto_figures(figures: Figures) -> list[Row]:
     analysis = figures.analysis
     pulled = {
         family: _by_outage(figures, family)
-        for family in ("pulled_before", "pulled_after", "pulled_accepted")
+        for family in (families.PULLED_BEFORE, families.PULLED_AFTER, families.PULLED_ACCEPTED)
     }
     found = []
     for number, outage in enumerate(analysis.context.outages):
         steps = [step for step in analysis.history.faults if step.fid == outage.fid]
-        consume = _delays(pulled["pulled_after"].get(number, {}), outage.killed)
+        consume = _delays(pulled[families.PULLED_AFTER].get(number, {}), outage.killed)
         after_accept = (
             []
             if outage.accepted is None
-            else _delays(pulled["pulled_accepted"].get(number, {}), outage.accepted)
+            else _delays(pulled[families.PULLED_ACCEPTED].get(number, {}), outage.accepted)
         )
-        before = set(pulled["pulled_before"].get(number, {}))
-        again = set(pulled["pulled_after"].get(number, {}))
+        before = set(pulled[families.PULLED_BEFORE].get(number, {}))
+        again = set(pulled[families.PULLED_AFTER].get(number, {}))
         phases = _phases(figures, number, outage, steps)
         found.append(
             {
@@ -123,10 +124,10 @@ def rto_figures(figures: Figures) -> list[Row]:
     return found
 
 
-def _by_outage(figures: Figures, family: str) -> dict[int, dict[tuple[Any, ...], int]]:
+def _by_outage(figures: Figures, family: Family) -> dict[int, dict[tuple[Any, ...], int]]:
     found: dict[int, dict[tuple[Any, ...], int]] = defaultdict(dict)
     for row in figures.values(family):
-        found[row["n2"]][row["grp"], row["broker"], row["topic"], row["n1"]] = row["value"]
+        found[row["outage"]][row["grp"], row["broker"], row["topic"], row["qid"]] = row["value"]
     return found
 
 
@@ -142,7 +143,7 @@ def _delays(ends: Mapping[tuple[Any, ...], int], since: int) -> list[int]:
 
 def _produce_ms(figures: Figures, number: int, outage: Outage) -> float | int | None:
     if not figures.analysis.failed_after[number]:
-        return 0 if figures.table("send_rate").num_rows else None
+        return 0 if figures.table(families.SEND_RATE).num_rows else None
     end = figures.analysis.resumed.get(number)
     return None if end is None else millis(end - outage.killed)
 
@@ -155,8 +156,8 @@ def _first_repeat(figures: Figures, since: int) -> float | int | None:
 
 def _phases(figures: Figures, number: int, outage: Outage, steps: Sequence[FaultStep]) -> Row:
     def value(phase: str) -> int | None:
-        rows = figures.values(PHASE_FAMILIES[phase])
-        found = [row["value"] for row in rows if row["n1"] == number]
+        rows = figures.values(PHASES[phase].family)
+        found = [row["value"] for row in rows if row["outage"] == number]
         return found[0] if found else None
 
     def step(*kinds: str) -> int | None:
@@ -194,7 +195,7 @@ def _phase_rows(figures: Figures, number: int, outage: Outage, steps: Sequence[F
             if step is not None:
                 found[phase] = f"fault/{outage.fid}/{step.kind}"
                 break
-    for phase in PHASE_FAMILIES:
+    for phase in PHASES:
         row = figures.analysis.phase_rows.get((number, phase))
         if row is not None:
             found[phase] = row

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.analysis.counting import families
 from failback.analytics.report.measures.dups import Dups
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import NS, Row, quantile, ratio, seconds
@@ -80,7 +81,7 @@ def dedupe_of(figures: Figures, name: str, useless: Dups) -> Row:
 
 def _first_successes(figures: Figures, name: str) -> tuple[Any, Any, Any]:
     """Per 10 ms bin: first successes up to and with it, and in it. Repeated ones are taken out."""
-    every = figures.table("ok_bin")
+    every = figures.table(families.SUCCESSES)
     counts = Columns(every.filter(pc.equal(every.column("grp"), name)))
     everything = figures.analysis.repeats.select(["grp", "status", *_SUCCESS])
     good = pc.and_(
@@ -91,7 +92,7 @@ def _first_successes(figures: Figures, name: str) -> tuple[Any, Any, Any]:
     _, first = np.unique(ends.dense("lane", "lseq", "fkey")[order], return_index=True)
     again = np.delete(order, first)
     repeated = ends.ints("et")[again] // figures.analysis.context.ok_bin_ns
-    bins, place = np.unique(np.append(counts.ints("n1"), repeated), return_inverse=True)
+    bins, place = np.unique(np.append(counts.ints("bin"), repeated), return_inverse=True)
     width = np.zeros(bins.size, np.int64)
     np.add.at(width, place, np.append(counts.ints("value"), np.full(repeated.size, -1)))
     return bins, np.cumsum(width), width
@@ -105,9 +106,9 @@ def _at(bins: Any, values: Any, wanted: Any) -> Any:
 
 def blast_of(figures: Figures, name: str, dups: Dups) -> Row:
     hit = dups.distinct("broker", "ptopic", "qid")
-    depths = figures.depths("copy")
+    depths = figures.depths(families.COPY)
     mine = depths.filter(pc.equal(depths.column("grp"), name))
-    all_ = set(zip(*(mine.column(c).to_pylist() for c in ("broker", "topic", "n1")), strict=True))
+    all_ = set(zip(*(mine.column(c).to_pylist() for c in ("broker", "topic", "qid")), strict=True))
     return {
         "queues": hit,
         "queue_share": ratio(hit, len(all_)),

@@ -83,9 +83,9 @@ def explain(figures: Figures, number: int, a: Assignment) -> Explained:
         had = more or _shown(figures, a, samples) or _written(figures, a)
         return Explained(None, had) if had else Explained("no_entry", {0})
     committed = [
-        told
-        for told in figures.told.get(number, ())
-        if told.bid == a.src_bid and told.binc in (a.src_binc, NULL_NUMBER)
+        commit
+        for commit in figures.resume_commits.get(number, ())
+        if commit.bid == a.src_bid and commit.binc in (a.src_binc, NULL_NUMBER)
     ]
     before = [sample for sample in samples if sample.t <= a.t]
     after = [sample for sample in samples if sample.t > a.t]
@@ -118,10 +118,10 @@ def _told_more(figures: Figures, number: int, a: Assignment) -> set[int]:
     From shortly before the owner of the queue gave it up, to the answer. One commit may be lost on
     its way; so many carried by pulls may not: each pull but the last was answered.
     """
-    told = [each for each in figures.owned.get(number, ()) if each.binc == a.src_binc]
+    commits = [each for each in figures.owner_commits.get(number, ()) if each.binc == a.src_binc]
     answered = a.start_off if a.src == "STORE" else -1
-    pulled = {each.off for each in told if each.pull}
-    if len(pulled) < SURE_PULLS or min(each.off for each in told) <= answered:
+    pulled = {each.off for each in commits if each.pull}
+    if len(pulled) < SURE_PULLS or min(each.off for each in commits) <= answered:
         return set()
     return pulled
 

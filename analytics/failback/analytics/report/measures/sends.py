@@ -8,15 +8,17 @@ from math import ceil
 from typing import Any
 
 from failback.analytics.analysis.arrays.intervals import IntervalSet
+from failback.analytics.analysis.counting import families
+from failback.analytics.analysis.counting.families import Family
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.numbers import Row
 
 
 def send_figures(figures: Figures, topics: Sequence[str]) -> Row:
     """Messages sent to ``topics``: distinct, acknowledged, and of open outcome."""
-    sent = figures.sets("sent", "topic", "n1", figures_only=True)
-    acked = union_of(figures, "acked", "degraded")
-    doubtful = figures.sets("doubtful", "topic", "n1")
+    sent = figures.sets(families.SENT, figures_only=True)
+    acked = union_of(figures, families.ACKED, families.DEGRADED)
+    doubtful = figures.sets(families.DOUBTFUL)
     empty = IntervalSet()
     mine = {key: found for key, found in sent.items() if key[0] in topics}
     return {
@@ -29,19 +31,21 @@ def send_figures(figures: Figures, topics: Sequence[str]) -> Row:
     }
 
 
-def union_of(figures: Figures, *families: str) -> dict[tuple[Any, ...], IntervalSet]:
+def union_of(figures: Figures, *wanted: Family) -> dict[tuple[Any, ...], IntervalSet]:
     found: dict[tuple[Any, ...], IntervalSet] = {}
-    for family in families:
-        for key, members in figures.sets(family, "topic", "n1").items():
+    for family in wanted:
+        for key, members in figures.sets(family).items():
             found[key] = found[key] | members if key in found else members
     return found
 
 
 def producer_figures(figures: Figures) -> Row:
     """``producer``: attempts by outcome, resends, and latency of answered sends from their due."""
-    attempts = Counter({row["grp"]: row["value"] for row in figures.values("attempts")})
-    produced = sum(len(s) for s in figures.sets("sent", "topic", "n1", figures_only=True).values())
-    bins = sorted((row["n1"], row["value"]) for row in figures.values("send_bin"))
+    attempts = Counter({row["result"]: row["value"] for row in figures.values(families.ATTEMPTS)})
+    produced = sum(len(s) for s in figures.sets(families.SENT, figures_only=True).values())
+    bins = sorted(
+        (row["latency_bin"], row["value"]) for row in figures.values(families.SEND_LATENCIES)
+    )
     total = sum(count for _, count in bins)
 
     def latency(share: float) -> float | None:

@@ -1,4 +1,4 @@
-"""Stage A: what one batch of rows contributes to a run's history. Pure.
+"""Counting: what one batch of rows contributes to a run's history. Pure.
 
 Both engines call these functions, on different batches of the same rows, and add the results up:
 interval rows by :func:`failback.analytics.analysis.arrays.intervals.sweep`, value rows by sum, max
@@ -12,7 +12,6 @@ from failback.analytics.analysis.counting.partials.commits import (
 )
 from failback.analytics.analysis.counting.partials.context import Context, Outage, context_of
 from failback.analytics.analysis.counting.partials.deliveries import (
-    DELIVER_COLUMNS,
     deliver_partials,
     known_partials,
 )
@@ -35,26 +34,13 @@ from failback.analytics.analysis.counting.partials.sends import (
     resumed_partials,
     scan_partials,
 )
-from failback.analytics.analysis.counting.partials.sums import (
-    INTERVAL,
-    MAX,
-    MIN,
-    NS,
-    SCHEMA,
-    SUM,
-    Key,
-    Partials,
-)
+from failback.analytics.analysis.counting.partials.sums import NS, SCHEMA, Key, Partials
 
 __all__ = [
     "COMMIT_COLUMNS",
-    "DELIVER_COLUMNS",
     "DOUBTFUL_RESULTS",
     "GOOD_RESULTS",
-    "INTERVAL",
     "LATENCY_POINT_NS",
-    "MAX",
-    "MIN",
     "NS",
     "NULL_NUMBER",
     "PHASES",
@@ -64,7 +50,6 @@ __all__ = [
     "PULL_COLUMNS",
     "SCAN_COLUMNS",
     "SCHEMA",
-    "SUM",
     "TAKEN_RESULTS",
     "Codes",
     "Context",

@@ -1,4 +1,4 @@
-"""Stage A of commits: the highest offset that each incarnation was told. Pure."""
+"""Counts commits: the highest offset that each incarnation received. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import NULL_NUMBER, Rows, buckets
-from failback.analytics.analysis.counting.partials.sums import MAX, NS, SUM, Key, Partials
+from failback.analytics.analysis.counting.partials.sums import NS, Key, Partials
 from failback.client.consumelog.schema import COMMIT_KINDS
 
 TAKEN_RESULTS: Final = frozenset({"OK", "SENT", *COMMIT_KINDS})
@@ -22,7 +23,7 @@ COMMIT_COLUMNS: Final = (
 
 
 def commit_partials(batch: pa.Table, context: Context) -> pa.Table:
-    """Of raw commits (:data:`COMMIT_COLUMNS`): the highest offset each incarnation was told."""
+    """Of raw commits (:data:`COMMIT_COLUMNS`): the highest offset per incarnation."""
     rows = Rows(batch)
     out = Partials()
     if not rows.count:
@@ -39,28 +40,28 @@ def commit_partials(batch: pa.Table, context: Context) -> pa.Table:
         grp=rows.codes("grp"),
         broker=rows.codes("broker"),
         topic=rows.codes("ptopic"),
-        n1=rows["qid"],
+        qid=rows["qid"],
     )
     bid = np.where(rows.valid("bid"), rows["bid"], NULL_NUMBER)
-    place = queue.and_(n2=bucket, n3=epoch)
-    out.values(MAX, "covered", place.and_(n4=bid, n5=binc).at(sent), off[sent])
+    place = queue.and_(bucket=bucket, epoch=epoch)
+    out.values(families.COVERED, place.and_(bid=bid, binc=binc).at(sent), off[sent])
     taken = sent & (~rows.valid("result") | rows.one_of("result", TAKEN_RESULTS))
-    out.values(MAX, "taken", queue.and_(n2=bucket).at(taken), off[taken])
-    out.values(MAX, "memory", queue.and_(n2=t // NS).at(sent), off[sent])
+    out.values(families.TAKEN, queue.and_(bucket=bucket).at(taken), off[taken])
+    out.values(families.MEMORY, queue.and_(second=t // NS).at(sent), off[sent])
     lost = sent & rows.valid("addr") & (binc == NULL_NUMBER)
-    out.values(SUM, "binc_unknown", Key().at(lost), np.ones(int(lost.sum()), np.int64))
+    out.values(families.UNKNOWN_INCARNATIONS, Key().at(lost), np.ones(int(lost.sum()), np.int64))
     windows = rows.windows(names, t, context.resume_windows)
     if windows is not None:
         which, number = windows
         near = sent[which]
-        key = queue.at(which).and_(n2=number, n3=off[which], n4=bid[which], n5=binc[which])
-        key = key.and_(n6=rows["proc_no"][which])
-        out.values(MAX, "told", key.at(near), rows["seq"][which][near])
+        key = queue.at(which).and_(assignment=number, off=off[which], bid=bid[which])
+        key = key.and_(binc=binc[which], proc_no=rows["proc_no"][which])
+        out.values(families.RESUME_COMMITS, key.at(near), rows["seq"][which][near])
     windows = rows.windows(names, t, context.owner_windows)
     if windows is not None:
         which, number = windows
         near = (sent & rows.valid("bid") & (rows["bid"] == 0))[which]
-        key = queue.at(which).and_(n2=number, n3=off[which], n4=binc[which])
-        key = key.and_(n5=rows.one_of("kind", _PULLS)[which].astype(np.int64))
-        out.values(MAX, "owned", key.at(near), rows["seq"][which][near])
+        key = queue.at(which).and_(assignment=number, off=off[which], binc=binc[which])
+        key = key.and_(pull=rows.one_of("kind", _PULLS)[which].astype(np.int64))
+        out.values(families.OWNER_COMMITS, key.at(near), rows["seq"][which][near])
     return out.table()

@@ -1,25 +1,20 @@
-"""Stage A of deliveries: copies, messages, progress, rates. Pure."""
+"""Counts deliveries: copies, messages, progress, rates. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Rows, buckets
-from failback.analytics.analysis.counting.partials.sums import MAX, MIN, NS, SUM, Key, Partials
-
-DELIVER_COLUMNS: Final = (
-    "grp", "broker", "ptopic", "qid", "epoch", "qoff", "lane", "lseq", "sent_lane", "sent_lseq",
-    "inc", "pqe", "bt", "et", "done",
-)  # fmt: skip
+from failback.analytics.analysis.counting.partials.sums import NS, Key, Partials
 
 
 def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
-    """Of normalised deliveries (:data:`DELIVER_COLUMNS`): copies, messages, progress, rates.
+    """Of normalised deliveries (``tables.DELIVERY``): copies, messages, progress, rates.
 
     Rows with the flag ``left_out``, where there is one, are of no figure of duplicates.
     """
@@ -35,31 +30,31 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
     figure = context.in_figures(bt)
     # What a batch has few of: queues, holders, lanes. Found once, for all the keys below.
     of = Key(
-        grp=grp, broker=broker, topic=topic, n1=rows["qid"], n2=rows["epoch"], n3=rows["inc"],
-        n4=rows["pqe"],
+        grp=grp, broker=broker, topic=topic, qid=rows["qid"], epoch=rows["epoch"], inc=rows["inc"],
+        pqe=rows["pqe"],
     ).grouped(rows.count)  # fmt: skip
-    queue = of.key(grp="grp", broker="broker", topic="topic", n1="n1")
-    epoch_queue = of.key(grp="grp", broker="broker", topic="topic", n1="n1", n2="n2")
-    holder = of.key(grp="grp", broker="broker", topic="topic", n1="n1", n2="n3", n3="n4")
-    group = of.key(grp="grp")
+    queue = of.key("grp", "broker", "topic", "qid")
+    epoch_queue = of.key("grp", "broker", "topic", "qid", "epoch")
+    holder = of.key("grp", "broker", "topic", "qid", "inc", "pqe")
+    group = of.key("grp")
     here = slice(None) if counted.all() else counted
     for family, key, values in (
-        ("copy", epoch_queue, qoff),
-        ("message", group.and_(n1=rows["lane"]), rows["lseq"]),
+        (families.COPY, epoch_queue, qoff),
+        (families.MESSAGE, group.and_(lane=rows["lane"]), rows["lseq"]),
     ):
         out.intervals(family, key.at(counted), values[here], figure[here])
     # What became of a message is told by the identity that its producer gave it.
     sent_lane, sent_seq = rows["sent_lane"], rows["sent_lseq"]
-    sent = group.and_(n1=sent_lane)
+    sent = group.and_(lane=sent_lane)
     if not context.definitions.counts_all_by_lid:
-        out.intervals("handed", sent, sent_seq, figure)
-    out.intervals("done", sent.at(done), sent_seq[done], figure[done])
+        out.intervals(families.HANDED, sent, sent_seq, figure)
+    out.intervals(families.DONE, sent.at(done), sent_seq[done], figure[done])
     bucket = buckets(rows, ("grp", "broker", "ptopic"), et, context.boundaries)
-    out.values(MAX, "progress", epoch_queue.and_(n3=bucket).at(done), (qoff + 1)[done])
-    by_second = queue.and_(n2=bt // NS)
-    out.values(SUM, "rate", by_second, np.ones(rows.count, np.int64))
-    out.values(MAX, "front", by_second, qoff + 1)
-    out.values(MAX, "finished", holder.and_(n4=et // NS).at(ended), (qoff + 1)[ended])
+    out.values(families.PROGRESS, epoch_queue.and_(bucket=bucket).at(done), (qoff + 1)[done])
+    by_second = queue.and_(second=bt // NS)
+    out.values(families.RATE, by_second, np.ones(rows.count, np.int64))
+    out.values(families.DELIVERED_END, by_second, qoff + 1)
+    out.values(families.FINISHED, holder.and_(second=et // NS).at(ended), (qoff + 1)[ended])
     spans = ended & (et // NS > bt // NS)
     for_seconds = np.flatnonzero(spans)
     if for_seconds.size:
@@ -67,22 +62,21 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
         which = np.repeat(for_seconds, length)
         step = np.arange(which.size) - np.repeat(np.cumsum(length) - length, length)
         second = bt[which] // NS + step
-        out.values(MIN, "open", holder.at(which).and_(n4=second), qoff[which])
+        out.values(families.UNFINISHED, holder.at(which).and_(second=second), qoff[which])
     figure &= counted
     done &= counted
     out.values(
-        SUM,
-        "ok_bin",
-        group.and_(n1=et // context.ok_bin_ns).at(done),
+        families.SUCCESSES,
+        group.and_(bin=et // context.ok_bin_ns).at(done),
         np.ones(int(done.sum()), np.int64),
     )
-    for name, each in (
-        ("delivered", figure.astype(np.int64)),
-        ("handler_ns", np.where(figure & ended, et - bt, 0)),
-        ("abandoned", (figure & ~ended).astype(np.int64)),
-        ("foreign", (figure & (sent_lane < 0)).astype(np.int64)),
+    for family, each in (
+        (families.DELIVERED, figure.astype(np.int64)),
+        (families.HANDLER_NS, np.where(figure & ended, et - bt, 0)),
+        (families.ABANDONED, (figure & ~ended).astype(np.int64)),
+        (families.FOREIGN, (figure & (sent_lane < 0)).astype(np.int64)),
     ):
-        out.values(SUM, name, group, each)
+        out.values(family, group, each)
     return out.table()
 
 
@@ -102,11 +96,11 @@ def known_partials(
     out = Partials()
     if not rows.count:
         return out.table()
-    queue = Key(broker=rows.codes("broker"), topic=rows.codes(topic), n1=rows["qid"])
+    queue = Key(broker=rows.codes("broker"), topic=rows.codes(topic), qid=rows["qid"])
     known = rows.valid(offset) & rows.valid("when_ms")
     for broker, times in boots.items():
         for boot_ms in times:
             before = known & rows.is_broker(broker) & (rows["when_ms"] < boot_ms)
-            key = queue.and_(n2=np.full(rows.count, boot_ms, np.int64))
-            out.values(MAX, "known", key.at(before), rows[offset][before] + 1)
+            key = queue.and_(boot_ms=np.full(rows.count, boot_ms, np.int64))
+            out.values(families.KNOWN_OFFSETS, key.at(before), rows[offset][before] + 1)
     return out.table()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.context import Outage
 from failback.analytics.analysis.counting.partials.rows import Rows
-from failback.analytics.analysis.counting.partials.sums import MAX, Key, Partials
+from failback.analytics.analysis.counting.partials.sums import Key, Partials
 
 
 def same(rows: Rows, number: int) -> Ints:
@@ -15,10 +16,10 @@ def same(rows: Rows, number: int) -> Ints:
 
 
 def note_route(out: Partials, rows: Rows, outage: Outage, number: int, t0: Ints) -> None:
-    """When somebody last tried the dead address before it was back."""
+    """Note the last try at the dead address before the broker accepted again."""
     if outage.addr is None:
         return
     tried = rows.equals("addr", outage.addr) & (t0 > outage.killed)
     if outage.accepted is not None:
         tried &= t0 < outage.accepted
-    out.values(MAX, "old_route", Key(n1=same(rows, number)).at(tried), t0[tried])
+    out.values(families.OLD_ROUTE, Key(outage=same(rows, number)).at(tried), t0[tried])

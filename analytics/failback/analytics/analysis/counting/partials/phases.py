@@ -8,10 +8,12 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from failback.analytics.analysis.counting import families
+from failback.analytics.analysis.counting.families import Family
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Codes, Rows
 from failback.analytics.analysis.counting.partials.sends import GOOD_RESULTS
-from failback.analytics.analysis.counting.partials.sums import MIN, Key, Partials
+from failback.analytics.analysis.counting.partials.sums import Key, Partials
 
 PHASE_TABLES: Final = ("produce", "pull")
 PHASE_COLUMNS: Final = ("host", "proc_no", "seq", "broker", "addr", "bid", "res", "t0", "t1")
@@ -32,27 +34,29 @@ class Way(NamedTuple):
     tables: Sequence[str]
     column: str
     slave: bool | None
-    """``None``: the address tells who was asked; else whether the broker's id was above 0."""
+    """``None``: the address tells which broker was asked; else whether its id was above 0."""
+    family: Family
+    """Holds the phase's instant."""
 
 
 PHASES: Final = {
-    "last_old_route_use": Way(PHASE_TABLES, "t0", None),
-    "first_pull_on_slave": Way(("pull",), "t1", True),
-    "first_send_ok": Way(("produce",), "t1", False),
-    "first_pull_on_master": Way(("pull",), "t1", False),
+    "last_old_route_use": Way(PHASE_TABLES, "t0", None, families.OLD_ROUTE),
+    "first_pull_on_slave": Way(("pull",), "t1", True, families.FIRST_SLAVE_PULL),
+    "first_send_ok": Way(("produce",), "t1", False, families.FIRST_SEND),
+    "first_pull_on_master": Way(("pull",), "t1", False, families.FIRST_MASTER_PULL),
 }
 
 
 def phase_partials(
     table: str, batch: pa.Table, context: Context, wanted: Sequence[Phase]
 ) -> pa.Table:
-    """First row of each process for each wanted phase; names take the place of a group's.
+    """First row of each process for each wanted phase.
 
     Args:
         table: ``produce`` or ``pull``.
         batch: Raw rows with :data:`PHASE_COLUMNS`.
         context: As everywhere.
-        wanted: What stage A found.
+        wanted: The instants that counting found.
     """
     rows = Rows(batch)
     out = Partials()
@@ -75,6 +79,6 @@ def phase_partials(
         at = np.flatnonzero(hit)
         # The table is part of the key: both may have the instant, and the row's name has it.
         label = Codes(np.zeros(at.size, np.int64), [f"{name}/{table}"])
-        key = Key(grp=label, n1=np.full(at.size, outage), n2=rows["proc_no"][at])
-        out.values(MIN, "phase", key, rows["seq"][at])
+        key = Key(phase=label, outage=np.full(at.size, outage), proc_no=rows["proc_no"][at])
+        out.values(families.PHASE_ROWS, key, rows["seq"][at])
     return out.table()

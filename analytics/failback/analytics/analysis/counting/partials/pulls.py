@@ -1,4 +1,4 @@
-"""Stage A of pulls: when each queue was served again after each outage. Pure."""
+"""Counts pulls: when each queue was served again after each outage. Pure."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Final
 
 import pyarrow as pa
 
+from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.outages import note_route, same
 from failback.analytics.analysis.counting.partials.rows import Rows
-from failback.analytics.analysis.counting.partials.sums import MAX, MIN, Key, Partials
+from failback.analytics.analysis.counting.partials.sums import Key, Partials
 
 PULL_COLUMNS: Final = (
     "host", "grp", "broker", "ptopic", "qid", "bid", "addr", "res", "t0", "t1",
@@ -29,24 +30,24 @@ def pull_partials(batch: pa.Table, context: Context) -> pa.Table:
         grp=rows.codes("grp"),
         broker=rows.codes("broker"),
         topic=rows.codes("ptopic"),
-        n1=rows["qid"],
+        qid=rows["qid"],
     )
     bid = rows["bid"]
     known_bid = rows.valid("bid")
     for number, outage in enumerate(context.outages):
         here = rows.is_broker(outage.broker)
-        marked = queue.and_(n2=same(rows, number))
+        marked = queue.and_(outage=same(rows, number))
         before = here & (t0 < outage.killed)
-        out.values(MAX, "pulled_before", marked.at(before), t0[before])
+        out.values(families.PULLED_BEFORE, marked.at(before), t0[before])
         after = here & good & (t0 >= outage.killed)
-        out.values(MIN, "pulled_after", marked.at(after), t1[after])
-        fault = Key(n1=same(rows, number))
+        out.values(families.PULLED_AFTER, marked.at(after), t1[after])
+        fault = Key(outage=same(rows, number))
         slave = after & known_bid & (bid > 0)
-        out.values(MIN, "first_slave_pull", fault.at(slave), t1[slave])
+        out.values(families.FIRST_SLAVE_PULL, fault.at(slave), t1[slave])
         note_route(out, rows, outage, number, t0)
         if outage.accepted is not None:
             back = here & good & (t0 >= outage.accepted)
-            out.values(MIN, "pulled_accepted", marked.at(back), t1[back])
+            out.values(families.PULLED_ACCEPTED, marked.at(back), t1[back])
             master = back & known_bid & (bid == 0)
-            out.values(MIN, "first_master_pull", fault.at(master), t1[master])
+            out.values(families.FIRST_MASTER_PULL, fault.at(master), t1[master])
     return out.table()

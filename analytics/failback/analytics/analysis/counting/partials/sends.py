@@ -1,4 +1,4 @@
-"""Stage A of send attempts and of scanned copies: sent, acknowledged, stored, and when. Pure."""
+"""Counts send attempts and scanned copies: sent, acknowledged, stored, and when. Pure."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from failback.analytics.analysis.arrays.intervals import Ints
+from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.outages import note_route, same
 from failback.analytics.analysis.counting.partials.rows import Rows
-from failback.analytics.analysis.counting.partials.sums import MAX, MIN, NS, SUM, Key, Partials
+from failback.analytics.analysis.counting.partials.sums import NS, Key, Partials
 from failback.client.consumelog.schema import SEND_RESULTS
 
 LATENCY_BIN_NS: Final = 100_000
@@ -38,33 +39,34 @@ def produce_partials(batch: pa.Table, context: Context) -> pa.Table:
     unknown = rows.rename_unknown("res", frozenset(SEND_RESULTS), "UNKNOWN")
     good = rows.one_of("res", GOOD_RESULTS)
     known = rows.valid("lane") & rows.valid("lseq")
-    lane = Key(topic=topic, n1=rows["lane"])
+    lane = Key(topic=topic, lane=rows["lane"])
     doubtful = rows.one_of("res", DOUBTFUL_RESULTS)
-    for name, chosen in (
-        ("sent", known),
-        ("acked", known & rows.equals("res", "OK")),
-        ("degraded", known & rows.equals("res", "OK_DEGRADED")),
-        ("doubtful", known & doubtful),
+    for family, chosen in (
+        (families.SENT, known),
+        (families.ACKED, known & rows.equals("res", "OK")),
+        (families.DEGRADED, known & rows.equals("res", "OK_DEGRADED")),
+        (families.DOUBTFUL, known & doubtful),
     ):
-        out.intervals(name, lane.at(chosen), rows["lseq"][chosen], figure[chosen])
+        out.intervals(family, lane.at(chosen), rows["lseq"][chosen], figure[chosen])
     ones = np.ones(rows.count, np.int64)
-    out.values(SUM, "unknown_result", Key().at(unknown), ones[unknown])
-    # The result of an attempt takes the place of a group's name.
-    result = Key(grp=rows.codes("res"))
-    out.values(SUM, "attempts", result.at(figure), ones[figure])
+    out.values(families.UNKNOWN_RESULTS, Key().at(unknown), ones[unknown])
+    result = Key(result=rows.codes("res"))
+    out.values(families.ATTEMPTS, result.at(figure), ones[figure])
     answered = good & figure
-    bins = Key(n1=np.maximum(t1 - due, 0) // LATENCY_BIN_NS)
-    out.values(SUM, "send_bin", bins.at(answered), ones[answered])
-    out.values(MAX, "send_point", result.and_(n1=t1 // LATENCY_POINT_NS), np.maximum(t1 - due, 0))
-    out.values(SUM, "send_rate", Key(n1=t1 // NS).at(good), ones[good])
+    bins = Key(latency_bin=np.maximum(t1 - due, 0) // LATENCY_BIN_NS)
+    out.values(families.SEND_LATENCIES, bins.at(answered), ones[answered])
+    out.values(
+        families.SLOWEST_SENDS, result.and_(tenth=t1 // LATENCY_POINT_NS), np.maximum(t1 - due, 0)
+    )
+    out.values(families.SEND_RATE, Key(second=t1 // NS).at(good), ones[good])
     bad = ~good
-    out.values(SUM, "failed", Key(broker=broker, n1=t0, n2=t1).at(bad), ones[bad])
+    out.values(families.FAILED_SENDS, Key(broker=broker, t0=t0, t1=t1).at(bad), ones[bad])
     for number, outage in enumerate(context.outages):
         here = rows.is_broker(outage.broker) & (t0 >= outage.killed)
         note_route(out, rows, outage, number, t0)
         if outage.accepted is not None:
             sent = here & good & (t0 >= outage.accepted) & (rows["bid"] == 0)
-            out.values(MIN, "first_send", Key(n1=same(rows, number)).at(sent), t1[sent])
+            out.values(families.FIRST_SEND, Key(outage=same(rows, number)).at(sent), t1[sent])
     return out.table()
 
 
@@ -92,7 +94,7 @@ def resumed_partials(
         inside = (at >= 0) & (t0 < hi[np.maximum(at, 0)]) if lo.size else np.zeros(t0.size, bool)
         kept = good & rows.is_broker(outage.broker) & (t1 > first_bad) & ~inside
         kept &= t1 >= outage.killed
-        out.values(MIN, "resumed", Key(n1=same(rows, number)).at(kept), t1[kept])
+        out.values(families.RESUMED, Key(outage=same(rows, number)).at(kept), t1[kept])
     return out.table()
 
 
@@ -103,6 +105,6 @@ def scan_partials(batch: pa.Table, context: Context) -> pa.Table:
     if not rows.count:
         return out.table()
     known = rows.valid("lane") & rows.valid("lseq")
-    lane = Key(topic=rows.codes("ptopic"), n1=rows["lane"])
-    out.intervals("stored", lane.at(known), rows["lseq"][known], known[known])
+    lane = Key(topic=rows.codes("ptopic"), lane=rows["lane"])
+    out.intervals(families.STORED, lane.at(known), rows["lseq"][known], known[known])
     return out.table()

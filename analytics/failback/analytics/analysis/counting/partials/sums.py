@@ -1,8 +1,10 @@
 """Partial rows: what one batch contributes, small and order-free. Pure.
 
 A partial row is ``op, fam, grp, broker, topic, n1..n6, lo, hi, weight, figure``. ``op`` says how
-rows with an equal key are joined; ``lo`` is the value of all but interval rows. Absent names are
-``""`` and absent numbers 0; ``NULL_NUMBER`` stands for a null that is part of a key.
+rows with an equal key are joined. ``fam`` names the family
+(:mod:`failback.analytics.analysis.counting.families`), which says what is in the key's columns.
+``lo`` is the value of all but interval rows. Absent names are ``""`` and absent numbers 0;
+``NULL_NUMBER`` is a null that is part of a key.
 """
 
 from __future__ import annotations
@@ -16,15 +18,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from failback.analytics.analysis.arrays.intervals import Ints, layers
+from failback.analytics.analysis.counting.families import MAX, NAMES, NUMBERS, SUM, Family
 from failback.analytics.analysis.counting.partials.rows import Codes
 
-INTERVAL: Final = 0
-SUM: Final = 1
-MAX: Final = 2
-MIN: Final = 3
 NS: Final = 1_000_000_000
-NAMES: Final = ("grp", "broker", "topic")
-NUMBERS: Final = ("n1", "n2", "n3", "n4", "n5", "n6")
 _STRETCH: Final = 8
 """Rows a stretch of equal keys has at least on average for its keys to be looked at once."""
 SCHEMA: Final = pa.schema(
@@ -159,9 +156,9 @@ class Grouping:
         self._number = number
         self._example = example
 
-    def key(self, **names: str) -> Key:
-        """A key of some columns, each under another name."""
-        parts = {name: self._key.parts[column] for name, column in names.items()}
+    def key(self, *names: str) -> Key:
+        """A key of some of the columns."""
+        parts = {name: self._key.parts[name] for name in names}
         few = Key()
         few.parts = {name: _Part(part.pick(self._example)) for name, part in parts.items()}
         code, example = few.packed(self._example.size)
@@ -183,7 +180,7 @@ class Partials:
     def __init__(self) -> None:
         self._tables: list[pa.Table] = []
 
-    def intervals(self, family: str, key: Key, values: Ints, figure: NDArray[np.bool_]) -> None:
+    def intervals(self, family: Family, key: Key, values: Ints, figure: NDArray[np.bool_]) -> None:
         """Runs of the values of each key; rows that are not in figures apart."""
         if not values.size:
             return
@@ -196,7 +193,6 @@ class Partials:
             runs = layers(*(x if whole else x[chosen] for x in (number, values)))
             weight = runs.weight
             self._add(
-                INTERVAL,
                 family,
                 key,
                 example[runs.number],
@@ -206,27 +202,26 @@ class Partials:
                 weight if counted else np.zeros_like(weight),
             )
 
-    def values(self, op: int, family: str, key: Key, values: Ints) -> None:
-        """One value per key, joined by ``op``."""
+    def values(self, family: Family, key: Key, values: Ints) -> None:
+        """One value per key, joined by the family's operation."""
         if not values.size:
             return
         number, example = key.packed(values.size)
-        if op == SUM:
+        if family.op == SUM:
             joined = np.zeros(example.size, np.int64)
             np.add.at(joined, number, values)
-        elif op == MAX:
+        elif family.op == MAX:
             joined = np.full(example.size, np.iinfo(np.int64).min)
             np.maximum.at(joined, number, values)
         else:
             joined = np.full(example.size, np.iinfo(np.int64).max)
             np.minimum.at(joined, number, values)
         nothing = np.zeros(joined.size, np.int64)
-        self._add(op, family, key, example, joined, nothing, nothing, nothing)
+        self._add(family, key, example, joined, nothing, nothing, nothing)
 
     def _add(
         self,
-        op: int,
-        family: str,
+        family: Family,
         key: Key,
         example: Ints,
         lo: Ints,
@@ -234,19 +229,23 @@ class Partials:
         weight: Ints,
         figure: Ints,
     ) -> None:
+        if key.parts.keys() != family.stored.keys():
+            wanted = ", ".join(family.stored)
+            raise ValueError(f"key of {family.name} is {', '.join(key.parts)}, not {wanted}")
         count = lo.size
         columns: list[Any] = [
-            np.full(count, op, np.int8),
-            pa.array([family] * count, pa.utf8()),
+            np.full(count, family.op, np.int8),
+            pa.array([family.name] * count, pa.utf8()),
         ]
+        parts = {stored: key.parts[name] for stored, name in family.held.items()}
         for name in NAMES:
-            part = key.parts.get(name)
+            part = parts.get(name)
             if part is not None and part.names is not None:
                 columns.append(pa.array(part.names, pa.utf8()).take(pa.array(part.pick(example))))
             else:
                 columns.append(pa.array([""] * count, pa.utf8()))
         for name in NUMBERS:
-            part = key.parts.get(name)
+            part = parts.get(name)
             columns.append(np.zeros(count, np.int64) if part is None else part.pick(example))
         self._tables.append(pa.table([*columns, lo, hi, weight, figure], schema=SCHEMA))
 

@@ -1,8 +1,8 @@
 """The Spark engine's passes.
 
-Stage A sends only partial rows through the shuffle: intervals and sums, a few per batch; stage B
-only rows of messages or offsets that occur more than once, in blocks of whole messages, and what is
-said of them is said by the same functions as in the local engine.
+Counting sends only partial rows through the shuffle: intervals and sums, a few per batch.
+Classifying sends only rows of messages or offsets that occur more than once, in blocks of whole
+messages. Both call the same functions as the local engine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.causes.business_keys import joined_links, links_of, produced_by_key
 from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
-from failback.analytics.analysis.counting import partials, tables
+from failback.analytics.analysis.counting import families, partials, tables
 from failback.analytics.analysis.counting.normalise import (
     END_COLUMNS,
     Dropped,
@@ -34,7 +34,7 @@ from failback.analytics.analysis.engines.joins import interval_sets, produced_of
 from failback.analytics.analysis.engines.spark import blocks
 from failback.analytics.analysis.engines.spark.joining import joined_depths, joined_values
 from failback.analytics.analysis.engines.spark.tasks import Pass, ddl_of, mapped, take_unreadable
-from failback.analytics.analysis.results import StageA
+from failback.analytics.analysis.results import Counts
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.definitions import BUSINESS_KEY
 
@@ -72,16 +72,15 @@ class SparkEngine:
                 for table, columns in passes.KNOWN_COLUMNS.items()
             )
         )
-        values = take_unreadable(joined_values(found), self._lake)
-        return values.get("known", tables.VALUES.empty_table())
+        return families.KNOWN_OFFSETS.of(take_unreadable(joined_values(found), self._lake))
 
-    def stage_a(self, context: Context) -> StageA:
+    def count(self, context: Context) -> Counts:
         ends = self._late_ends
         found = self._partials(
             Pass(
                 "deliver",
                 deliver_columns(context.definitions, foreign=self._lake.has_foreign, full=False),
-                lambda chunk: _deliver_partials(chunk, context, ends),
+                lambda chunk: _counted(chunk, context, ends),
             ),
             *(
                 Pass(table, columns, partial(function, context=context))
@@ -98,11 +97,13 @@ class SparkEngine:
             depths, runs = joined_depths(found)
         finally:
             found.unpersist()
-        bad = {row["n1"]: row["value"] for row in values.pop("bad", _NOTHING).to_pylist()}
-        begun = {row["n1"] for row in values.pop("end_begun", _NOTHING).to_pylist()}
+        bad = {row["reason"]: row["value"] for row in families.DROPPED.rows(values)}
+        begun = {row["did"] for row in families.LATE_ENDS.rows(values)}
+        for family in (families.DROPPED, families.LATE_ENDS):
+            values.pop(family.name, None)
         dropped = Dropped(bad.get(1, 0), bad.get(2, 0), bad.get(3, 0))
         orphans = sum(did not in begun for did in ends.did.tolist())
-        return StageA(depths, values, dropped, orphans, runs)
+        return Counts(depths, values, dropped, orphans, runs)
 
     def resumed(self, context: Context, forbidden: Sequence[Forbidden]) -> pa.Table:
         limits = [(each.first_bad, each.lo, each.hi) for each in forbidden]
@@ -113,8 +114,7 @@ class SparkEngine:
                 lambda chunk: partials.resumed_partials(chunk, context, limits),
             )
         )
-        values = take_unreadable(joined_values(found), self._lake)
-        return values.get("resumed", tables.VALUES.empty_table())
+        return families.RESUMED.of(take_unreadable(joined_values(found), self._lake))
 
     def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
         found = self._partials(
@@ -127,12 +127,11 @@ class SparkEngine:
                 for table in partials.PHASE_TABLES
             )
         )
-        values = take_unreadable(joined_values(found), self._lake)
-        return values.get("phase", tables.VALUES.empty_table())
+        return families.PHASE_ROWS.of(take_unreadable(joined_values(found), self._lake))
 
     def links(self, context: Context, messages: pa.Table) -> pa.Table:
         ends = self._late_ends
-        repeated = interval_sets(messages, "grp", "n1")
+        repeated = interval_sets(messages, "grp", "lane")
         rows = Pass(
             "deliver",
             deliver_columns(context.definitions, foreign=self._lake.has_foreign, full=False),
@@ -141,7 +140,7 @@ class SparkEngine:
         found = mapped(self._spark, self._lake, [rows], tables.LINKS).distinct().toArrow()
         return joined_links([found.cast(tables.LINKS)])
 
-    def stage_b(
+    def classify(
         self, context: Context, messages: pa.Table, copies: pa.Table, inputs: CauseInputs
     ) -> pa.Table:
         repeated = Repeated.of(messages, copies)
@@ -206,9 +205,6 @@ class SparkEngine:
         return tables.sorted_table(found.toArrow(), tables.ORDER)
 
 
-_NOTHING = tables.VALUES.empty_table()
-
-
 def deliveries_of(depths: pa.Table) -> int:
     """Rows that lie in the ranges of a depth table."""
     length = pc.subtract(depths.column("hi"), depths.column("lo"))
@@ -228,16 +224,16 @@ def _classified(part: pa.Table, inputs: CauseInputs, context: Context) -> pa.Tab
     return pa.table([part.column("part").slice(0, 1), block], schema=blocks.BLOCKS)
 
 
-def _deliver_partials(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:
-    """Stage N and A of raw deliveries, with the rows that cannot be true and the late ends met."""
+def _counted(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:
+    """Normalise and count raw deliveries, with the dropped rows and the late ends met."""
     dropped = Dropped()
     found = partials.deliver_partials(normalise(chunk, context, ends, dropped), context)
     out = partials.Partials()
     counts = (dropped.et_before_bt, dropped.negative_offset, dropped.unknown_status)
     for reason, count in enumerate(counts, 1):
         if count:
-            key = partials.Key(n1=np.array([reason]))
-            out.values(partials.SUM, "bad", key, np.array([count]))
+            key = partials.Key(reason=np.array([reason]))
+            out.values(families.DROPPED, key, np.array([count]))
     met = ends.did[np.isin(ends.did, chunk.column("did").to_numpy())]
-    out.values(partials.MAX, "end_begun", partials.Key(n1=met), np.ones(met.size, np.int64))
+    out.values(families.LATE_ENDS, partials.Key(did=met), np.ones(met.size, np.int64))
     return pa.concat_tables([found, out.table()])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from failback.analytics.analysis.counting import partials, tables
+from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.engines.joins import by_family, swept_runs
 from failback.analytics.analysis.engines.spark.tasks import ddl_of
 
@@ -19,18 +19,18 @@ def joined_values(rows: DataFrame) -> dict[str, pa.Table]:
 
     op = fn.col("op")
     joined = (
-        rows.where(op != partials.INTERVAL)
+        rows.where(op != families.INTERVAL)
         .groupBy("op", *tables.KEY)
         .agg(
             # Of sums only: maxima are offsets, of which a few may be more than a number holds.
-            fn.sum(fn.when(op == partials.SUM, fn.col("lo"))).alias("sum"),
+            fn.sum(fn.when(op == families.SUM, fn.col("lo"))).alias("sum"),
             fn.max("lo").alias("max"),
             fn.min("lo").alias("min"),
         )
         .select(
             *tables.KEY,
-            fn.when(op == partials.SUM, fn.col("sum"))
-            .when(op == partials.MAX, fn.col("max"))
+            fn.when(op == families.SUM, fn.col("sum"))
+            .when(op == families.MAX, fn.col("max"))
             .otherwise(fn.col("min"))
             .alias("value"),
         )
@@ -41,7 +41,7 @@ def joined_values(rows: DataFrame) -> dict[str, pa.Table]:
 def joined_depths(rows: DataFrame) -> tuple[dict[str, pa.Table], int]:
     from pyspark.sql import functions as fn
 
-    runs = rows.where(fn.col("op") == partials.INTERVAL).select(
+    runs = rows.where(fn.col("op") == families.INTERVAL).select(
         *tables.KEY, "lo", "hi", "weight", "figure"
     )
     # Many histories per call: a call of Python costs more than most of them.

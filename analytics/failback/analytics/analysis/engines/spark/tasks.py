@@ -2,7 +2,7 @@
 
 A session's executors get file names, not rows: reading Parquet in the JVM and handing every row
 over costs more than everything that is done with it. What comes back are partial rows, or the few
-rows that stage B is about. The lake's files are at most a million rows, or are merged ones of a few
+rows to classify. The lake's files are at most a million rows, or are merged ones of a few
 row groups, so tasks of several files of about equal size keep all executors at work.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.analysis.counting import partials
+from failback.analytics.analysis.counting import families, partials
 from failback.analytics.lake.lake import Lake
 from failback.analytics.lake.row_groups import Wanted
 from failback.analytics.lake.store import LakeStore, open_store
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TASK_ROWS: Final = 4 << 20
-UNREADABLE: Final = "unreadable"
 """Family of partial rows that name a file no worker could read."""
 
 _SPARK_TYPES: Final = {
@@ -67,7 +66,7 @@ def mapped(spark: SparkSession, lake: Lake, passes: Sequence[Pass], schema: pa.S
     """What the passes make of every chunk of their tables, as one data frame of ``schema``.
 
     A file that cannot be read is left out. Passes that make partial rows name it in the family
-    :data:`UNREADABLE`; others read the same files again and need not.
+    ``families.UNREADABLE``; others read the same files again and need not.
     """
     slim = {each.table: _without_segments(lake, each.table) for each in passes}
     files = [
@@ -133,16 +132,16 @@ def _opened(address: _Address) -> LakeStore:
 def _named(unreadable: Sequence[str]) -> pa.Table:
     out = partials.Partials()
     for text in unreadable:
-        key = partials.Key(grp=partials.Codes(np.zeros(1, np.int64), [text]))
-        out.values(partials.MAX, UNREADABLE, key, np.ones(1, np.int64))
+        key = partials.Key(file=partials.Codes(np.zeros(1, np.int64), [text]))
+        out.values(families.UNREADABLE, key, np.ones(1, np.int64))
     return out.table()
 
 
 def take_unreadable(values: Mapping[str, pa.Table], lake: Lake) -> dict[str, pa.Table]:
     """The values without the family of unreadable files, which the lake gets to know."""
     kept = dict(values)
-    found = kept.pop(UNREADABLE, None)
-    for text in found.column("grp").to_pylist() if found is not None else ():
-        if text not in lake.unreadable:
-            lake.unreadable.append(text)
+    for row in families.UNREADABLE.rows(kept):
+        if row["file"] not in lake.unreadable:
+            lake.unreadable.append(row["file"])
+    kept.pop(families.UNREADABLE.name, None)
     return kept

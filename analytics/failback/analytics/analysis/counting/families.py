@@ -1,0 +1,223 @@
+"""Families of partial rows: what one half of the analysis counts and the other half reads. Pure.
+
+A family is one kind of sum, extreme or interval over the rows of a large table. Its rows have a key
+of names and numbers, and an operation that joins rows with an equal key. A batch writes rows of a
+family by :class:`~failback.analytics.analysis.counting.partials.sums.Partials`; a reader gets them
+back under the names of the key's columns by :meth:`Family.of`. ``docs/partial-rows.md`` is made
+from this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+
+INTERVAL: Final = 0
+SUM: Final = 1
+MAX: Final = 2
+MIN: Final = 3
+OPERATIONS: Final = {INTERVAL: "depths", SUM: "sum", MAX: "max", MIN: "min"}
+
+NAMES: Final = ("grp", "broker", "topic")
+NUMBERS: Final = ("n1", "n2", "n3", "n4", "n5", "n6")
+_DEPTH_COLUMNS: Final = ("lo", "hi", "depth", "figure")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a key. ``stored`` is the text column that holds it; numbers have none."""
+
+    name: str
+    meaning: str
+    stored: str | None = None
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kind of partial rows.
+
+    ``name`` is what the rows carry, also in the result table ``counters``; it does not change.
+    """
+
+    name: str
+    op: int
+    source: str
+    """Table of the consume log, or several."""
+    key: tuple[Column, ...]
+    value: str
+
+    @cached_property
+    def stored(self) -> dict[str, str]:
+        """By the name of a key's column the column of the partial rows that holds it."""
+        numbers = iter(NUMBERS)
+        return {each.name: each.stored or next(numbers) for each in self.key}
+
+    @cached_property
+    def held(self) -> dict[str, str]:
+        """By the column of the partial rows the name of the key's column in it."""
+        return {stored: name for name, stored in self.stored.items()}
+
+    def named(self, rows: pa.Table, *columns: str) -> pa.Table:
+        """Rows of this family with the key's own names, and ``columns`` as they are."""
+        kept = rows.select([*self.stored.values(), *columns])
+        return kept.rename_columns([*self.stored, *columns])
+
+    def of(self, tables: Mapping[str, pa.Table]) -> pa.Table:
+        """This family's table of several: the key, then ``value`` or the columns of depths."""
+        columns = _DEPTH_COLUMNS if self.op == INTERVAL else ("value",)
+        found = tables.get(self.name)
+        if found is not None:
+            return self.named(found, *columns)
+        text = {each.name for each in self.key if each.stored}
+        kinds = [(name, pa.utf8() if name in text else pa.int64()) for name in self.stored]
+        return pa.schema([*kinds, *((name, pa.int64()) for name in columns)]).empty_table()
+
+    def rows(self, tables: Mapping[str, pa.Table]) -> list[dict[str, Any]]:
+        """The same as rows, for families with few."""
+        found: list[dict[str, Any]] = self.of(tables).to_pylist()
+        return found
+
+
+GRP: Final = Column("grp", "group; with `@client` where every client gets every message", "grp")
+BROKER: Final = Column("broker", "broker name", "broker")
+TOPIC: Final = Column("topic", "physical topic", "topic")
+RESULT: Final = Column("result", "result of the send attempt", "grp")
+PHASE: Final = Column("phase", "phase and table, `first_send_ok/produce`", "grp")
+FILE: Final = Column("file", "file that cannot be read, and why", "grp")
+QID: Final = Column("qid", "queue id")
+EPOCH: Final = Column("epoch", "epoch of the queue's log: +1 with each truncation")
+LANE: Final = Column("lane", "lane of the message's identity; below 0 its number is a hash")
+INC: Final = Column("inc", "incarnation of the client that holds the queue")
+PQE: Final = Column("pqe", "number of the process queue in that client")
+SECOND: Final = Column("second", "full second after run zero")
+BUCKET: Final = Column("bucket", "time between two assignments or resets of the queue")
+BIN: Final = Column("bin", "bin of `ok_bin_ns`, 10 ms in runs of up to 11 minutes")
+LATENCY_BIN: Final = Column("latency_bin", "latency from the send's due time, in bins of 0.1 ms")
+TENTH: Final = Column("tenth", "tenth of a second after run zero")
+BOOT_MS: Final = Column("boot_ms", "bootTimestamp of the master that began")
+OUTAGE: Final = Column("outage", "number of the outage")
+ASSIGNMENT: Final = Column("assignment", "number of the assignment that the commit may explain")
+OFFSET: Final = Column("off", "committed offset")
+BID: Final = Column("bid", "broker id that the commit was sent to; null is -2^62")
+BINC: Final = Column("binc", "incarnation of that broker; null is -2^62")
+PULL: Final = Column("pull", "1: the commit was carried by a pull")
+PROC_NO: Final = Column("proc_no", "number of the process")
+T0: Final = Column("t0", "begin of the send, ns after run zero")
+T1: Final = Column("t1", "end of the send, ns after run zero")
+REASON: Final = Column("reason", "1: ended before its begin, 2: negative offset, 3: unknown status")
+DID: Final = Column("did", "delivery id of a `deliver_end` row")
+
+_QUEUE: Final = (GRP, BROKER, TOPIC, QID)
+_MESSAGES: Final = (TOPIC, LANE)
+
+# Of deliveries.
+COPY: Final = Family("copy", INTERVAL, "deliver", (*_QUEUE, EPOCH), "queue offsets")
+MESSAGE: Final = Family(
+    "message", INTERVAL, "deliver", (GRP, LANE), "messages by what counts as the same one"
+)
+HANDED: Final = Family(
+    "handed", INTERVAL, "deliver", (GRP, LANE),
+    "messages by their producer's identity, where `message` is by another",
+)  # fmt: skip
+DONE: Final = Family("done", INTERVAL, "deliver", (GRP, LANE), "messages consumed with success")
+PROGRESS: Final = Family(
+    "progress", MAX, "deliver", (*_QUEUE, EPOCH, BUCKET), "offset + 1 consumed with success"
+)
+RATE: Final = Family("rate", SUM, "deliver", (*_QUEUE, SECOND), "deliveries")
+DELIVERED_END: Final = Family("front", MAX, "deliver", (*_QUEUE, SECOND), "offset + 1 begun")
+FINISHED: Final = Family(
+    "finished", MAX, "deliver", (*_QUEUE, INC, PQE, SECOND), "offset + 1 ended"
+)
+UNFINISHED: Final = Family(
+    "open", MIN, "deliver", (*_QUEUE, INC, PQE, SECOND), "offset in work at the second's end"
+)
+SUCCESSES: Final = Family("ok_bin", SUM, "deliver", (GRP, BIN), "successes that ended in the bin")
+DELIVERED: Final = Family("delivered", SUM, "deliver", (GRP,), "deliveries in figures")
+HANDLER_NS: Final = Family("handler_ns", SUM, "deliver", (GRP,), "ns in the handler")
+ABANDONED: Final = Family("abandoned", SUM, "deliver", (GRP,), "deliveries without an end")
+FOREIGN: Final = Family("foreign", SUM, "deliver", (GRP,), "deliveries without a LAB_ID")
+KNOWN_OFFSETS: Final = Family(
+    "known", MAX, "deliver, produce", (BROKER, TOPIC, QID, BOOT_MS),
+    "offset + 1 that existed before the master began",
+)  # fmt: skip
+DROPPED: Final = Family("bad", SUM, "deliver", (REASON,), "rows that cannot be true (Spark only)")
+UNREADABLE: Final = Family("unreadable", MAX, "any", (FILE,), "1 (Spark only)")
+LATE_ENDS: Final = Family("end_begun", MAX, "deliver", (DID,), "1: its begin exists (Spark only)")
+
+# Of send attempts and of the scan.
+SENT: Final = Family("sent", INTERVAL, "produce", _MESSAGES, "messages sent")
+ACKED: Final = Family("acked", INTERVAL, "produce", _MESSAGES, "messages acknowledged with OK")
+DEGRADED: Final = Family(
+    "degraded", INTERVAL, "produce", _MESSAGES, "messages acknowledged, not by flush or slave"
+)
+DOUBTFUL: Final = Family("doubtful", INTERVAL, "produce", _MESSAGES, "messages of open outcome")
+STORED: Final = Family("stored", INTERVAL, "scan", _MESSAGES, "messages that the scan found")
+UNKNOWN_RESULTS: Final = Family(
+    "unknown_result", SUM, "produce", (), "attempts whose result this version does not know"
+)
+ATTEMPTS: Final = Family("attempts", SUM, "produce", (RESULT,), "attempts in figures")
+SEND_LATENCIES: Final = Family("send_bin", SUM, "produce", (LATENCY_BIN,), "answered sends")
+SLOWEST_SENDS: Final = Family(
+    "send_point", MAX, "produce", (RESULT, TENTH), "ns from the send's due time to its end"
+)
+SEND_RATE: Final = Family("send_rate", SUM, "produce", (SECOND,), "acknowledged sends")
+FAILED_SENDS: Final = Family("failed", SUM, "produce", (BROKER, T0, T1), "failed attempts")
+RESUMED: Final = Family(
+    "resumed", MIN, "produce", (OUTAGE,), "end of the first lasting good send, ns after run zero"
+)
+
+# Of sends and pulls around an outage. All values are ns after run zero.
+OLD_ROUTE: Final = Family(
+    "old_route", MAX, "produce, pull", (OUTAGE,), "begin of the last try at the dead address"
+)
+FIRST_SEND: Final = Family(
+    "first_send", MIN, "produce", (OUTAGE,), "end of the first good send to the returned master"
+)
+PULLED_BEFORE: Final = Family(
+    "pulled_before", MAX, "pull", (*_QUEUE, OUTAGE), "begin of the last pull before the outage"
+)
+PULLED_AFTER: Final = Family(
+    "pulled_after", MIN, "pull", (*_QUEUE, OUTAGE), "end of the first good pull after its begin"
+)
+PULLED_ACCEPTED: Final = Family(
+    "pulled_accepted", MIN, "pull", (*_QUEUE, OUTAGE),
+    "end of the first good pull after the broker accepted again",
+)  # fmt: skip
+FIRST_SLAVE_PULL: Final = Family(
+    "first_slave_pull", MIN, "pull", (OUTAGE,), "end of the first good pull from a slave"
+)
+FIRST_MASTER_PULL: Final = Family(
+    "first_master_pull", MIN, "pull", (OUTAGE,), "the same from the returned master"
+)
+PHASE_ROWS: Final = Family(
+    "phase", MIN, "produce, pull", (PHASE, OUTAGE, PROC_NO), "`seq` of the row with the instant"
+)
+
+# Of commits.
+COVERED: Final = Family(
+    "covered", MAX, "commit", (*_QUEUE, BUCKET, EPOCH, BID, BINC), "offset sent"
+)
+TAKEN: Final = Family("taken", MAX, "commit", (*_QUEUE, BUCKET), "offset that nothing contradicts")
+MEMORY: Final = Family("memory", MAX, "commit", (*_QUEUE, SECOND), "offset in the client's memory")
+UNKNOWN_INCARNATIONS: Final = Family(
+    "binc_unknown", SUM, "commit", (), "commits to an address whose incarnation is not known"
+)
+RESUME_COMMITS: Final = Family(
+    "told", MAX, "commit", (*_QUEUE, ASSIGNMENT, OFFSET, BID, BINC, PROC_NO),
+    "`seq` of the commit, near the answer that the assignment starts from",
+)  # fmt: skip
+OWNER_COMMITS: Final = Family(
+    "owned", MAX, "commit", (*_QUEUE, ASSIGNMENT, OFFSET, BINC, PULL),
+    "`seq` of the commit to the master, near the end of the owner before",
+)  # fmt: skip
+
+
+def all_families() -> Iterator[tuple[str, Family]]:
+    """Every family with the name of its constant, in the order of this module."""
+    for name, value in globals().items():
+        if isinstance(value, Family):
+            yield name, value
