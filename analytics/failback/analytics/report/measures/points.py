@@ -107,10 +107,10 @@ def _sends(figures: Figures) -> Iterator[Point]:
     if not c.count:
         return
     tenth, latency = c.ints("tenth"), c.ints("value")
-    place = c.dense_with(tenth // max(1, -(-c.count // MAX_POINTS)), "grp")
+    place = c.dense_with(tenth // max(1, -(-c.count // MAX_POINTS)), "result")
     order = np.lexsort((tenth, latency, place))
     slowest = order[np.append(np.flatnonzero(np.diff(place[order])), c.count - 1)]
-    results = c.take("grp", slowest).to_pylist()
+    results = c.take("result", slowest).to_pylist()
     for result, at in zip(results, slowest.tolist(), strict=True):
         t, value = int(tenth[at]) * LATENCY_POINT_NS, int(latency[at]) / 1e6
         yield Point("send_latency", None, None, None, None, t, value, result)
