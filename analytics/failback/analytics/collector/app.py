@@ -290,7 +290,7 @@ def _own_routes(app: FastAPI, collector: Collector) -> None:
         text = await collector.blocking(generate_latest, collector.metrics.registry)
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
-    @app.get("/json", responses=problems(*_NO_TOKEN[:2]))
+    @app.get("/openapi.json", responses=problems(*_NO_TOKEN[:2]))
     async def openapi(token: Token) -> dict[str, Any]:
         """This document."""
         _may_look(token)
