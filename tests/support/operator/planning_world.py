@@ -32,6 +32,7 @@ from failback.operator.planning.observed.observed import (
 )
 from failback.operator.planning.plan import types
 from failback.operator.planning.plan.encoding import to_time
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Member
 from failback.operator.schema.decoding import decode
 
@@ -591,6 +592,10 @@ class World:
             offsets_at=self.now,
             metrics={"rocketmq_slave_metadata_sync_age_seconds": self.now - self._synced_at},
         )
+
+    def state(self) -> ClusterState:
+        """Return the state of a pass that begins now."""
+        return ClusterState.of(self.cluster, self.status, self.observe(), self.now)
 
     # --- what a test compares ---
 

@@ -31,6 +31,7 @@ from failback.operator.planning.observed.observed import (
     Route,
 )
 from failback.operator.planning.operations import role_switch
+from failback.operator.planning.operations.step_context import StepContext
 from failback.operator.planning.operations.switching import snapshot
 from failback.operator.planning.plan import children
 from failback.operator.planning.plan.encoding import (
@@ -53,7 +54,8 @@ from failback.operator.planning.plan.types import (
     TakeLease,
 )
 from failback.operator.planning.role_switch.role_switch import plan_role_switch
-from failback.operator.planning.state import predicates, present
+from failback.operator.planning.state import predicates
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.config import member_name
 from failback.operator.render.context import Context, kubernetes_context
 from failback.operator.render.objects import render_cluster
@@ -301,15 +303,18 @@ class SwitchWorld:
 
     def _reconcile_cluster(self) -> None:
         cluster, observed = self.cluster, self.observe()
-        running = operation_from_status(self.status)
+        state = ClusterState(
+            cluster, self.status, observed, self.now, operation_from_status(self.status)
+        )
+        running = state.running
         if running is None:
-            opened = role_switch.cause(cluster, self.status, observed, self.now)
+            opened = role_switch.cause(state)
             if opened is not None:
                 self._write_operation(operation_to_status(opened))
             return
         desired = self.desired(cluster, observed)
         drift = self._drift(desired)
-        advance = role_switch.advance(cluster, observed, desired, running, self.now)
+        advance = role_switch.advance(StepContext(state, desired, running))
         after = advance.operation
         new = operation_to_status(after) if after else None
         if new != self.status.get("currentOperation"):
@@ -320,7 +325,7 @@ class SwitchWorld:
 
     def desired(self, cluster: BrokerCluster, observed: ObservedCluster) -> dict[Key, Any]:
         """Return what is rendered now."""
-        shape = present.base_shape(cluster, self.status, observed)
+        shape = ClusterState(cluster, self.status, observed, self.now).base_shape
         running = operation_from_status(self.status)
         if running is not None:
             shape = role_switch.reshape(shape, cluster, running)

@@ -25,7 +25,7 @@ from failback.cli.__main__ import main
 from failback.client.remoting.connection import RemotingClient
 from failback.operator.planning.metadata import topic
 from failback.operator.planning.nameserver import name_server
-from failback.operator.planning.operations import roll, scale_down, scale_up, turn
+from failback.operator.planning.operations import roll, scale_down, scale_up, step_context
 from failback.operator.planning.operations.switching import handover, preflight
 from failback.operator.planning.state import predicates
 from failback.protocol.codes import RequestCode
@@ -49,7 +49,7 @@ _WAITS: Final[tuple[tuple[ModuleType, str], ...]] = (
     (preflight, "MASTERLESS_SECONDS"),
     (name_server, "SHRINK_SECONDS"),
     (topic, "ROUTE_SECONDS"),
-    *((module, "ROUTE_SECONDS") for module in (roll, scale_down, scale_up, turn, handover)),
+    *((module, "ROUTE_SECONDS") for module in (roll, scale_down, scale_up, step_context, handover)),
 )
 
 

@@ -116,6 +116,9 @@ class Model(BaseModel):
     )
 
 
+PAUSE: Final = "failback.dev/pause-reconciliation"
+
+
 class Metadata(Model):
     """The object's ``metadata``: what people write, and what an API server adds."""
 
@@ -134,6 +137,11 @@ class Metadata(Model):
     owner_references: list[dict[str, Any]] = []
     managed_fields: list[dict[str, Any]] = []
     self_link: str | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """Nothing but the status may be written."""
+        return self.annotations.get(PAUSE) == "true"
 
 
 class Named(Model):

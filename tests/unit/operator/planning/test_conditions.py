@@ -15,6 +15,7 @@ from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Broker, ObservedCluster, Route
 from failback.operator.planning.plan.types import Operation
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.objects import render_cluster
 from tests.support.operator.planning_run import CONTEXT, steady
 from tests.support.operator.planning_world import World
@@ -27,10 +28,11 @@ Condition = Callable[[ClusterView], Verdict]
 def view(world: World, observed: ObservedCluster | None = None, **changes: Any) -> ClusterView:
     """Return a world as conditions see it; changes are fields of the view."""
     seen = observed or world.observe()
-    shape = shape_of(world.cluster, world.status, seen, None)
+    state = ClusterState(world.cluster, world.status, seen, world.now)
+    shape = shape_of(state)
     objects = render_cluster(world.cluster, world.name_servers, CONTEXT, shape)
     desired = {(item["kind"], item["metadata"]["name"]): item for item in objects}
-    found = ClusterView(world.cluster, world.status, seen, shape, desired, now=world.now)
+    found = ClusterView(state, shape, desired)
     return dataclasses.replace(found, **changes)
 
 

@@ -18,6 +18,7 @@ from failback.operator.planning.observed.observed import (
     Route,
 )
 from failback.operator.planning.plan.types import Operation
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.predicates import PREDICATES, evaluate
 from failback.operator.render.shape import Member
 from tests.support.operator.planning_run import Run
@@ -44,7 +45,10 @@ class Case:
         self.question = {"pair": 0, "member": 1, **question}
 
     def false(self, name: str) -> bool:
-        found = evaluate([name], self.cluster, self.observed, self.observed.at, **self.question)
+        question = dict(self.question)
+        running = question.pop("running", None)
+        state = ClusterState(self.cluster, {}, self.observed, self.observed.at, running)
+        found = evaluate([name], state, **question)
         assert found in ((), (name,))
         return bool(found)
 
@@ -106,7 +110,7 @@ def test_every_predicate_holds_in_a_steady_cluster(name: str) -> None:
 
 def test_an_unknown_predicate_is_a_mistake() -> None:
     with pytest.raises(KeyError):
-        evaluate(["NoSuch"], Case().cluster, Case().observed, 0.0)
+        evaluate(["NoSuch"], ClusterState(Case().cluster, {}, Case().observed, 0.0))
 
 
 def test_not_paused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from failback.operator.planning.cluster.shaping import shape_of
 from failback.operator.planning.observed import facts
 from failback.operator.planning.plan.encoding import operation_from_status
 from failback.operator.planning.plan.types import Operation
-from failback.operator.planning.state.present import master_member, master_of
+from failback.operator.planning.state.cluster_state import ClusterState, master_of
 from failback.operator.render.objects import render_cluster
 from failback.operator.render.shape import Shape
 from tests.support.operator.planning_run import CONTEXT, steady
@@ -24,7 +25,8 @@ NAME_SERVERS = ["ns-0:9876", "ns-1:9876"]
 
 
 def shape(world: World, operation: Operation | None = None) -> Shape:
-    return shape_of(world.cluster, world.status, world.observe(), operation)
+    state = ClusterState(world.cluster, world.status, world.observe(), world.now, operation)
+    return shape_of(state)
 
 
 def files(world: World, found: Shape) -> dict[str, Mapping[str, str]]:
@@ -78,8 +80,10 @@ def test_the_master_is_who_the_files_say_whatever_the_spec_says() -> None:
 def test_without_files_the_status_tells_the_master_then_the_spec() -> None:
     world = World(pairOverrides=[{"index": 0, "masterMember": 1}])
     status = {"pairs": [{"index": 0, "masterMember": 0}]}
-    assert master_member(world.cluster, world.observe(), 0, status) == 0
-    assert master_member(world.cluster, world.observe(), 0, {}) == 1
+    told = ClusterState(world.cluster, status, world.observe(), world.now)
+    untold = ClusterState(world.cluster, {}, world.observe(), world.now)
+    assert told.master_member(0) == 0
+    assert untold.master_member(0) == 1
 
 
 def test_a_pair_that_leaves_and_slaves_that_leave_are_still_rendered() -> None:
@@ -108,7 +112,7 @@ def test_unknown_name_servers_leave_the_addresses_that_are_there() -> None:
     world = steady()
     observed = world.observe()
     lost = type(observed)(at=observed.at, members=observed.members, name_servers=None)
-    found = shape_of(world.cluster, world.status, lost, None)
+    found = shape_of(ClusterState(world.cluster, world.status, lost, world.now))
     assert files(world, found)["orders-0-0"]["namesrvAddr"] == "ns-0:9876;ns-1:9876"
 
 
@@ -235,5 +239,5 @@ def test_shaping_depends_on_its_arguments_only() -> None:
     world.edit(slaveReadEnable=True, pairs=3)
     observed, status = world.observe(), copy.deepcopy(world.status)
     operation = operation_from_status(status)
-    first = shape_of(world.cluster, status, observed, operation)
-    assert first == shape_of(world.cluster, status, observed, operation)
+    state = ClusterState(world.cluster, status, observed, world.now, operation)
+    assert shape_of(state) == shape_of(dataclasses.replace(state))

@@ -22,6 +22,7 @@ from failback.operator.planning.cluster.shaping import shape_of
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
+from failback.operator.planning.operations.step_context import StepContext
 from failback.operator.planning.plan.children import by_key, plan_children
 from failback.operator.planning.plan.encoding import (
     condition,
@@ -29,10 +30,9 @@ from failback.operator.planning.plan.encoding import (
     from_time,
     merge_conditions,
     names,
-    operation_from_status,
     operation_to_status,
 )
-from failback.operator.planning.plan.memory import Desired, Memory
+from failback.operator.planning.plan.memory import Memory
 from failback.operator.planning.plan.types import (
     Action,
     Advance,
@@ -43,15 +43,13 @@ from failback.operator.planning.plan.types import (
     Plan,
     SetPodCondition,
 )
-from failback.operator.planning.state import instants
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render import common
 from failback.operator.render.broker import REGISTERED_GATE
 from failback.operator.render.context import Context
 from failback.operator.render.objects import render_cluster
-from failback.operator.render.shape import Shape
 from failback.operator.schema.rules import violations
 
-PAUSE: Final = "failback.dev/pause-reconciliation"
 ROLE_LABEL: Final = "failback.dev/role"
 _OF_MEMBERS: Final = frozenset({"ConfigMap", "StatefulSet"})
 _SOON: Final = 0.05
@@ -77,46 +75,59 @@ def plan_cluster(
         memory: Results of earlier passes; the plan is the same without it.
     """
     memory = Memory() if memory is None else memory
+    state = _state(cluster, status, observed, now)
     broken = violations(cluster)
     if broken:
         text = "; ".join(f"{item.rule} {item.path}: {item.message}" for item in broken[:3])
-        return _only_status(cluster, status, context, now, "InvalidSpec", text)
+        return _only_status(state, context, "InvalidSpec", text)
     addresses = _name_servers(observed)
     if addresses is None:
-        return _only_status(cluster, status, context, now, "NameServerMissing", _missing(cluster))
-    running = _running(status, now)
-    shape = shape_of(cluster, status, observed, running)
-    standing = cluster_context(cluster, observed, shape, context)
+        return _only_status(state, context, "NameServerMissing", _missing(cluster))
+    shape = shape_of(state)
+    rendered_in = cluster_context(cluster, observed, shape, context)
     desired = memory.render(
-        cluster, addresses, standing, shape, lambda: _render(cluster, addresses, standing, shape)
+        cluster,
+        addresses,
+        rendered_in,
+        shape,
+        lambda: by_key(render_cluster(cluster, addresses, rendered_in, shape=shape)),
     )
     if fixed := refused_changes(observed, desired):
-        return _only_status(cluster, status, context, now, "InvalidSpec", "; ".join(fixed[:3]))
+        return _only_status(state, context, "InvalidSpec", "; ".join(fixed[:3]))
     taken = sorted(key for key in desired if key in observed.foreign)
     if taken:
         text = names(f"{kind}/{name} belongs to somebody else" for kind, name in taken)
-        return _only_status(cluster, status, context, now, "NameTaken", text)
-    paused = is_paused(cluster)
-    actions, drift = plan_children(desired.values(), observed.objects, memory)
-    contested = [pair for pair in range(shape.pairs) if _is_contested(cluster, observed, pair)]
-    if paused:
-        view = ClusterView(cluster, status, observed, shape, desired, {}, running, now)
-        return Plan(status=_status(view, context, standing, paused=True, settled=False))
-    actions = tuple(item for item in actions if not _picks_a_master(item, observed, contested))
-    advance = _operate(cluster, status, observed, desired, running, now, held=bool(contested))
-    view = ClusterView(cluster, status, observed, shape, desired, drift, advance.operation, now)
-    moved = advance.operation != running
-    every: tuple[Action, ...] = (*actions, *advance.actions, *_pod_marks(view))
+        return _only_status(state, context, "NameTaken", text)
+    children, drift = plan_children(desired.values(), observed.objects, memory)
+    if state.is_paused:
+        view = ClusterView(state, shape, desired, {}, state.running)
+        return Plan(status=_status(view, context, rendered_in, paused=True, settled=False))
+    contested = [pair for pair in range(shape.pairs) if state.is_contested(pair)]
+    applied = [item for item in children if not _picks_a_master(item, observed, contested)]
+    advance = _operate(state, desired, held=bool(contested))
+    view = ClusterView(state, shape, desired, drift, advance.operation)
+    actions = (*applied, *advance.actions, *_pod_marks(view))
     # The pass in which an operation ends does not know yet whether another pair needs one.
-    settled = not (every or contested) and running is None and advance.operation is None
-    new = _status(view, context, standing, paused=False, settled=settled)
+    idle = state.running is None and advance.operation is None
+    settled = idle and not actions and not contested
+    new = _status(view, context, rendered_in, paused=False, settled=settled)
+    more = not advance.counts and _remembers_more(advance, state.running)
     return Plan(
-        actions=every,
+        actions=actions,
         status=new,
-        operation_first=bool(every) and not advance.counts and _remembers_more(advance, running),
-        events=(*advance.events, *_operation_events(running, advance), *_events(view, new)),
-        wake_after=_wake_after(view, advance, moved, new),
+        operation_first=bool(actions) and more,
+        events=(*advance.events, *_operation_events(state.running, advance), *_events(view, new)),
+        wake_after=_wake_after(view, advance, new),
     )
+
+
+def _state(
+    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
+) -> ClusterState:
+    """Return the state of the pass; an operation of a type this release lacks is given up."""
+    state = ClusterState.of(cluster, status, observed, now)
+    known = state.running is None or state.running.type in operations.OPERATIONS
+    return state if known else dataclasses.replace(state, running=None)
 
 
 def _remembers_more(advance: Advance, running: Operation | None) -> bool:
@@ -130,11 +141,6 @@ def _remembers_more(advance: Advance, running: Operation | None) -> bool:
 
 def _remembered(operation: Operation | None) -> Operation | None:
     return operation and dataclasses.replace(operation, blocked_by=(), attempts=0)
-
-
-def is_paused(cluster: BrokerCluster) -> bool:
-    """Tell whether nothing but the status may be written."""
-    return cluster.spec.suspend or cluster.metadata.annotations.get(PAUSE) == "true"
 
 
 def _missing(cluster: BrokerCluster) -> str:
@@ -153,46 +159,19 @@ def _name_servers(observed: ObservedCluster) -> list[str] | None:
     return None
 
 
-def _running(status: Mapping[str, Any], now: float) -> Operation | None:
-    """Return the running operation; one of a type this release does not know is given up."""
-    found = operation_from_status(status)
-    if found is None or found.type not in operations.OPERATIONS:
-        return None
-    return instants.not_after(found, now)  # another clock may have written it
-
-
-def _render(
-    cluster: BrokerCluster, addresses: list[str], context: Context, shape: Shape
-) -> Desired:
-    return by_key(render_cluster(cluster, addresses, context, shape=shape))
-
-
-def _operate(
-    cluster: BrokerCluster,
-    status: Mapping[str, Any],
-    observed: ObservedCluster,
-    desired: Mapping[Key, Object],
-    running: Operation | None,
-    now: float,
-    *,
-    held: bool,
-) -> Advance:
+def _operate(state: ClusterState, desired: Mapping[Key, Object], *, held: bool) -> Advance:
     """Advance the running operation, or open the one whose cause comes first.
 
     Args:
         held: A pair has two masters. Which of them is right is not for us to say, so that nothing
             goes on; a RoleSwitch waits in its own way.
     """
-    chosen = operations.choose(cluster, status, observed, running, now)
+    chosen = operations.choose(state)
     if held and chosen is not None and chosen.type != operations.role_switch.TYPE:
         return Advance(chosen.blocked("SingleMaster"))
-    if chosen is None or chosen != running:
+    if chosen is None or chosen != state.running:
         return Advance(chosen, wake_after=_SOON)
-    return operations.advance(cluster, observed, desired, chosen, now)
-
-
-def _is_contested(cluster: BrokerCluster, observed: ObservedCluster, pair: int) -> bool:
-    return facts.is_contested(observed, pair, cluster.broker_name(pair))
+    return operations.advance(StepContext(state, desired, chosen))
 
 
 def _picks_a_master(action: Action, observed: ObservedCluster, contested: Sequence[int]) -> bool:
@@ -261,15 +240,15 @@ def _verdicts(view: ClusterView, version: str) -> list[Verdict]:
 
 
 def _status(
-    view: ClusterView, context: Context, standing: Context, *, paused: bool, settled: bool
+    view: ClusterView, context: Context, rendered_in: Context, *, paused: bool, settled: bool
 ) -> dict[str, Any]:
     """Return the whole status; fields that are not ours to say stay as they were.
 
     Args:
         context: Of this operator.
-        standing: What the cluster is rendered in: the release that its members run.
+        rendered_in: The same with the release that the cluster's members run.
     """
-    version = common.engine_version(view.cluster.spec.engine, standing)
+    version = common.engine_version(view.cluster.spec.engine, rendered_in)
     verdicts = [*_verdicts(view, version), _paused(paused)]
     found = {
         **view.previous,
@@ -288,7 +267,7 @@ def _status(
     found, truncated = cluster_status.trimmed(found)
     if truncated:
         verdicts = [warnings.truncated(item) for item in verdicts]
-    found["conditions"] = _conditions(view.cluster, view.previous, verdicts, view.now)
+    found["conditions"] = _conditions(view.state, verdicts)
     return found
 
 
@@ -296,39 +275,31 @@ def _paused(value: bool) -> Verdict:
     return Verdict("Paused", value, "Requested" if value else "None")
 
 
-def _conditions(
-    cluster: BrokerCluster, previous: Mapping[str, Any], verdicts: list[Verdict], now: float
-) -> list[dict[str, Any]]:
-    generation = cluster.metadata.generation
+def _conditions(state: ClusterState, verdicts: list[Verdict]) -> list[dict[str, Any]]:
+    generation = state.cluster.metadata.generation
     found = [
         condition(
-            previous,
+            state.status,
             item.type,
             item.value,
             item.reason,
             item.message,
-            now=now,
+            now=state.now,
             generation=generation,
         )
         for item in verdicts
     ]
-    return merge_conditions(previous, found)
+    return merge_conditions(state.status, found)
 
 
-def _only_status(
-    cluster: BrokerCluster,
-    previous: Mapping[str, Any],
-    context: Context,
-    now: float,
-    reason: str,
-    message: str,
-) -> Plan:
+def _only_status(state: ClusterState, context: Context, reason: str, message: str) -> Plan:
     """Return a plan that says why nothing is done; the children stay as they are."""
-    verdicts = [Verdict("Ready", False, reason, message), _paused(is_paused(cluster))]
+    previous = state.status
+    verdicts = [Verdict("Ready", False, reason, message), _paused(state.is_paused)]
     found = {
         **previous,
         "operatorVersion": previous.get("operatorVersion") or context.version,
-        "conditions": _conditions(cluster, previous, verdicts, now),
+        "conditions": _conditions(state, verdicts),
     }
     events: tuple[Event, ...] = ()
     if _turned(previous, "Ready", reason):
@@ -364,10 +335,8 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
     return tuple(found)
 
 
-def _wake_after(
-    view: ClusterView, advance: Advance, moved: bool, new: Mapping[str, Any]
-) -> float | None:
-    if moved:
+def _wake_after(view: ClusterView, advance: Advance, new: Mapping[str, Any]) -> float | None:
+    if advance.operation != view.state.running:
         return _SOON
     if advance.operation is not None:
         return advance.wake_after

@@ -93,13 +93,11 @@ def _creating(view: ClusterView) -> tuple[str, str]:
 def _is_settled(view: ClusterView, member: MemberView) -> bool:
     if view.is_stopped(member):
         return True
-    return view.is_ready(member) and (
-        view.is_registered(member) or not facts.routes_known(view.observed)
-    )
+    return member.is_ready and (view.is_registered(member) or not facts.routes_known(view.observed))
 
 
 def _down(view: ClusterView) -> tuple[str, str]:
-    down = [item for item in view.members if not view.is_ready(item)]
+    down = [item for item in view.members if not item.is_ready]
     masters = [item for item in down if view.broker_id(item) == 0]
     for reason, items in (("MasterDown", masters), ("SlaveDown", down)):
         if items:
@@ -180,7 +178,7 @@ def config_applied(view: ClusterView) -> Verdict:
 
 def _live_differences(view: ClusterView, member: MemberView) -> list[str]:
     """Return the live keys whose value in the file or in the broker is not the one wanted."""
-    where = (view.cluster, view.shape, view.observed, (member.pair, member.ordinal))
+    where = (view.state, view.shape, (member.pair, member.ordinal))
     return sorted({*live_keys.file_changes(*where), *live_keys.broker_changes(*where)})
 
 
@@ -287,7 +285,7 @@ def replication_healthy(view: ClusterView) -> Verdict:
         down = [
             view.member_name(item)
             for item in slaves
-            if view.member_name(item) in unknown and not view.is_ready(item)
+            if view.member_name(item) in unknown and not item.is_ready
         ]
         if down:
             return Verdict(kind, False, "SlaveDisconnected", f"{names(down)} is not ready")
@@ -329,7 +327,7 @@ def scaling_down(view: ClusterView) -> Verdict:
     """A pair or slave is leaving."""
     operation = view.operation
     if operation is None or operation.type != scale_down.TYPE:
-        refused = scale_down.refusals(view.cluster, view.previous, view.observed)
+        refused = scale_down.refusals(view.state)
         if refused:
             return Verdict("ScalingDown", False, "ScaleDownRefused", names(refused, 3))
         return Verdict("ScalingDown", False, "None")

@@ -10,7 +10,7 @@ from failback.operator.engines.quirks import EngineVersion, store_compatible
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.plan.encoding import find_condition, names
-from failback.operator.planning.state import present
+from failback.operator.planning.state.running_engine import held_engine
 
 CHANGE_REFUSED: Final = "EngineChangeRefused"
 _AUTO_CREATE: Final = "autoCreateTopicEnable"
@@ -45,7 +45,7 @@ def refused_change(status: Mapping[str, Any]) -> str | None:
 
 def _refused_change(view: ClusterView, version: str) -> str | None:
     wanted = view.cluster.spec.engine
-    held = present.held_engine(view.cluster, view.observed, {"version": version})
+    held = held_engine(view.cluster, view.observed, {"version": version})
     if held is None:
         return None
     running = EngineVersion(held["type"], held["version"])

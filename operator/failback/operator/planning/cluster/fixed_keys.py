@@ -12,7 +12,6 @@ from typing import Final
 from failback.operator.engines.catalogue import config_keys, same_value
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
-from failback.operator.planning.state import present
 from failback.operator.schema.rule_texts import MANAGED_BROKER_KEYS
 
 FIXED: Final[Mapping[str, str]] = {
@@ -31,7 +30,7 @@ def refused_changes(observed: ObservedCluster, desired: Mapping[Key, Object]) ->
     """
     found: dict[str, str] = {}
     for _, view in sorted(observed.members.items()):
-        if view.claim is None or view.config_map is None or not present.is_ready(view):
+        if view.claim is None or view.config_map is None or not view.is_ready:
             continue
         wanted = desired.get(("ConfigMap", view.config_map["metadata"]["name"]))
         for key, value in _changes(view.config_map, wanted):

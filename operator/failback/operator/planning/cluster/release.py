@@ -14,7 +14,7 @@ from failback.operator.kinds.base import Engine
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
 from failback.operator.planning.observed.observed import Object, ObservedCluster, ObservedNameServer
-from failback.operator.planning.state.present import engine_of
+from failback.operator.planning.state.running_engine import engine_of
 from failback.operator.render.common import RELEASE
 from failback.operator.render.context import Context
 from failback.operator.render.nameserver import statefulset_name

@@ -8,31 +8,16 @@ member's turn. Pure; called once per pass before rendering.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
 
-from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning import operations
-from failback.operator.planning.observed.observed import ObservedCluster
-from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state import live_keys
-from failback.operator.planning.state.present import base_shape
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 
-def shape_of(
-    cluster: BrokerCluster,
-    status: Mapping[str, Any],
-    observed: ObservedCluster,
-    operation: Operation | None,
-) -> Shape:
-    """Return the shape to render now.
-
-    Args:
-        status: The cluster's status as stored, for masters where no ConfigMap tells.
-        operation: ``status.currentOperation``, whose step has its own say.
-    """
-    shape = base_shape(cluster, status, observed)
-    if operation is not None:
-        shape = operations.reshape(shape, cluster, operation)
-    return dataclasses.replace(shape, live=live_keys.held(cluster, shape, observed))
+def shape_of(state: ClusterState) -> Shape:
+    """Return the shape to render now; the step of the running operation has its own say."""
+    shape = state.base_shape
+    if state.running is not None:
+        shape = operations.reshape(shape, state.cluster, state.running)
+    return dataclasses.replace(shape, live=live_keys.held(state, shape))

@@ -57,7 +57,7 @@ def pairs(view: ClusterView) -> list[dict[str, Any]]:
 def ready_pairs(view: ClusterView) -> int:
     """Return how many pairs are writable with all members ready."""
     return sum(
-        view.is_writable(index) and all(map(view.is_ready, view.pair_members(index)))
+        view.is_writable(index) and all(each.is_ready for each in view.pair_members(index))
         for index in range(view.shape.pairs)
     )
 
@@ -87,7 +87,7 @@ def _phase(view: ClusterView, index: int) -> str:
             return phase
     if index in view.shape.closed:
         return "Draining"
-    ready = [view.is_ready(member) for member in view.pair_members(index)]
+    ready = [member.is_ready for member in view.pair_members(index)]
     if all(ready) and view.is_writable(index):
         return "Running"
     return "Degraded" if any(ready) else "Pending"
@@ -101,7 +101,7 @@ def _member(view: ClusterView, member: MemberView) -> dict[str, Any]:
         "pod": view.pod_name(member),
         "brokerId": view.broker_id(member),
         "desiredRole": wanted.get("brokerRole", ""),
-        "ready": view.is_ready(member),
+        "ready": member.is_ready,
         "restarts": pod.restarts if pod else 0,
         "address": _address(wanted),
     }

@@ -11,6 +11,7 @@ from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
 from failback.operator.planning.plan.types import Operation
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.config import member_name, pod_name
 from failback.operator.render.shape import Member, Shape
 
@@ -19,17 +20,34 @@ from failback.operator.render.shape import Member, Shape
 class ClusterView:
     """The arguments of every condition of a BrokerCluster."""
 
-    cluster: BrokerCluster
-    previous: Mapping[str, Any]
-    """The status before this pass."""
-    observed: ObservedCluster
+    state: ClusterState
     shape: Shape
     desired: Mapping[Key, Object] = field(default_factory=dict)
     """Objects rendered for ``shape``."""
     drift: Mapping[Key, str] = field(default_factory=dict)
     """Children that this pass applies, and why."""
     operation: Operation | None = None
-    now: float = 0.0
+    """The operation after this pass."""
+
+    @property
+    def cluster(self) -> BrokerCluster:
+        """What the user wants."""
+        return self.state.cluster
+
+    @property
+    def previous(self) -> Mapping[str, Any]:
+        """The status before this pass."""
+        return self.state.status
+
+    @property
+    def observed(self) -> ObservedCluster:
+        """What this pass sees."""
+        return self.state.observed
+
+    @property
+    def now(self) -> float:
+        """Unix time of the pass."""
+        return self.state.now
 
     @functools.cached_property
     def members(self) -> tuple[MemberView, ...]:
@@ -96,10 +114,6 @@ class ClusterView:
         wanted = self.desired.get(("StatefulSet", self.member_name(member)), {})
         return bool(wanted.get("spec", {}).get("replicas", 1) == 0)
 
-    def is_ready(self, member: MemberView) -> bool:
-        """Tell whether the member's pod is ready and stays."""
-        return member.pod is not None and member.pod.ready and not member.pod.deleting
-
     def previous_member(self, member: MemberView) -> Mapping[str, Any]:
         """Return what the status said of a member before this pass."""
         for pair in self.previous.get("pairs") or ():
@@ -124,7 +138,7 @@ class ClusterView:
     def is_writable(self, pair: int) -> bool:
         """Tell whether the pair's master is ready, registered as id 0 and open for writes."""
         master = self.master(pair)
-        if master is None or not self.is_ready(master) or not self.is_registered(master):
+        if master is None or not master.is_ready or not self.is_registered(master):
             return False
         config = master.broker.config if master.broker else None
         permission = (config or self.wanted(master)).get("brokerPermission", "6")

@@ -151,7 +151,7 @@ def _platform(view: ClusterView) -> Iterator[tuple[str, str]]:
     monitored = spec.metrics.pod_monitor.enabled
     if monitored and "PodMonitor" not in view.observed.served_kinds:
         yield "PodMonitorCrdMissing", "the API server does not serve PodMonitor"
-    resync_refused = resync.refusal(view.cluster, view.previous, view.observed)
+    resync_refused = resync.refusal(view.state)
     if resync_refused:
         yield "ResyncRefused", resync_refused
     refused = [view.member_name(item) for item in view.members if _resize_refused(view, item)]

@@ -44,7 +44,6 @@ from failback.operator.render.experiment_jobs import (
 )
 from failback.operator.render.jobs import JobContext, run_claim
 
-PAUSE: Final = "failback.dev/pause-reconciliation"
 OVER: Final = frozenset({"Completed", "Aborted", "Failed"})
 GIVE_UP_SECONDS: Final = GRACE_SECONDS + HEAL_SECONDS
 """A deletion waits so long for a stop and its heal; then the object goes."""
@@ -131,7 +130,7 @@ def plan_experiment(
         given = experiment.spec.seed
         draft.status |= {"seed": drawn_seed if given is None else given, "phase": "Pending"}
         return draft.plan(_AT_ONCE)
-    paused = experiment.metadata.annotations.get(PAUSE) == "true"
+    paused = experiment.metadata.is_paused
     draft.condition("Paused", paused, "Requested" if paused else "None")
     run = next_run(experiment, status)
     if run is None:

@@ -25,8 +25,7 @@ from failback.operator.planning.plan.encoding import (
     names,
 )
 from failback.operator.planning.plan.types import Action, Event, Plan
-from failback.operator.planning.state import present
-from failback.operator.planning.state.predicates import PAUSE
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.schema.rules import violations
 
 MANAGED: Final = "failback.dev/managed"
@@ -83,7 +82,7 @@ class Item:
 
     @property
     def is_paused(self) -> bool:
-        return self.resource.metadata.annotations.get(PAUSE) == "true"
+        return self.resource.metadata.is_paused
 
     def is_as_wanted(self, stored: Config | None) -> bool:
         """Tell whether a table has the item as the resource wants it."""
@@ -110,24 +109,24 @@ class Work:
 
 def find_pairs(item: Item, cluster: BrokerCluster, observed: ObservedCluster) -> list[OnPair]:
     """Return the item on every pair that is to have it."""
+    state = ClusterState(cluster, cluster.status, observed, observed.at)
     return [
-        _on_pair(item, cluster, observed, index)
+        _on_pair(item, state, index)
         for index in range(cluster.spec.pairs)
         if item.is_named(cluster.broker_name(index))
     ]
 
 
-def _on_pair(item: Item, cluster: BrokerCluster, observed: ObservedCluster, index: int) -> OnPair:
-    name = cluster.broker_name(index)
-    ordinal = present.master_member(cluster, observed, index, cluster.status)
-    master = observed.member(index, ordinal)
+def _on_pair(item: Item, state: ClusterState, index: int) -> OnPair:
+    name = state.cluster.broker_name(index)
+    master = state.master(index)
     slaves = []
-    for number in cluster.pair(index).ordinals:
-        if number != ordinal:
-            table = _table(item, observed.member(index, number).broker)
+    for view in state.wanted(index):
+        if view.ordinal != master.ordinal:
+            table = _table(item, view.broker)
             has = None if table is None else table.get(item.name)
-            slaves.append((f"{name}-{number}", has, table is not None))
-    contested = facts.is_contested(observed, index, name)
+            slaves.append((f"{name}-{view.ordinal}", has, table is not None))
+    contested = state.is_contested(index)
     counts = _is_master(master) and not contested
     table = _table(item, master.broker) if counts else None
     return OnPair(

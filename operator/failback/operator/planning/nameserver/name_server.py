@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.name_server import NameServer, NameServerSpec
-from failback.operator.planning.cluster.cluster import PAUSE
 from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.release import name_server_context
 from failback.operator.planning.cluster.warnings import (
@@ -106,7 +105,7 @@ def plan_name_server(
 
 def is_paused(name_server: NameServer) -> bool:
     """Tell whether nothing but the status may be written."""
-    marked = name_server.metadata.annotations.get(PAUSE) == "true"
+    marked = name_server.metadata.is_paused
     return name_server.spec.suspend or marked
 
 

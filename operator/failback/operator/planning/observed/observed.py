@@ -123,6 +123,16 @@ class MemberView:
     broker: Broker | None = None
     """``None`` when there is no pod to ask."""
 
+    @property
+    def exists(self) -> bool:
+        """It has an object or a pod; a bare claim is no member."""
+        return not (self.statefulset is None and self.config_map is None and self.pod is None)
+
+    @property
+    def is_ready(self) -> bool:
+        """It has a ready pod that is not going away."""
+        return self.pod is not None and self.pod.ready and not self.pod.deleting
+
 
 @dataclass(frozen=True, slots=True)
 class Route:

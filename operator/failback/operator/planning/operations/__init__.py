@@ -6,10 +6,9 @@ At most one runs at a time; its step stands in ``status.currentOperation``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
 from failback.operator.planning.operations import (
     live_config,
     resize,
@@ -19,7 +18,9 @@ from failback.operator.planning.operations import (
     scale_down,
     scale_up,
 )
+from failback.operator.planning.operations.step_context import StepContext
 from failback.operator.planning.plan.types import Advance, Operation
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 
@@ -38,23 +39,10 @@ class OperationModule(Protocol):
     def ABANDONABLE(self) -> bool:  # noqa: N802
         """Whether a cause of higher priority may end it, to be planned afresh later."""
 
-    def cause(
-        self,
-        cluster: BrokerCluster,
-        status: Mapping[str, Any],
-        observed: ObservedCluster,
-        now: float,
-    ) -> Operation | None:
+    def cause(self, state: ClusterState) -> Operation | None:
         """Return the operation that the observation calls for, at its first step."""
 
-    def advance(
-        self,
-        cluster: BrokerCluster,
-        observed: ObservedCluster,
-        desired: Mapping[Key, Object],
-        operation: Operation,
-        now: float,
-    ) -> Advance:
+    def advance(self, step: StepContext) -> Advance:
         """Return what the operation wants of this pass."""
 
     def reshape(self, shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
@@ -81,55 +69,37 @@ def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape
     return OPERATIONS[operation.type].reshape(shape, cluster, operation)
 
 
-def advance(
-    cluster: BrokerCluster,
-    observed: ObservedCluster,
-    desired: Mapping[Key, Object],
-    operation: Operation,
-    now: float,
-) -> Advance:
+def advance(step: StepContext) -> Advance:
     """Return what the running operation wants of this pass."""
-    return OPERATIONS[operation.type].advance(cluster, observed, desired, operation, now)
+    return OPERATIONS[step.operation.type].advance(step)
 
 
-def choose(
-    cluster: BrokerCluster,
-    status: Mapping[str, Any],
-    observed: ObservedCluster,
-    running: Operation | None,
-    now: float,
-) -> Operation | None:
+def choose(state: ClusterState) -> Operation | None:
     """Return the operation of this pass: the running one, or the most urgent cause.
 
     A running operation that may be abandoned gives way to a more urgent cause at the end of its
     step; ``data.giveWay`` asks one that closed a pair to open it first.
     """
+    running = state.running
     if running is None:
-        return _cause(cluster, status, observed, now, below=None)
+        return _cause(state, below=None)
     module = OPERATIONS[running.type]
     if not module.ABANDONABLE or running.data.get("giveWay"):
         return running
-    urgent = _cause(cluster, status, observed, now, below=module.PRIORITY)
+    urgent = _cause(state, below=module.PRIORITY)
     if urgent is not None and running.type == roll.TYPE:
-        limit = cluster.spec.update_strategy.pair_timeout_seconds
-        return roll.give_way(running, observed, urgent, now, limit) or urgent
-    waits = running.type == scale_up.TYPE and scale_up.only_waits(cluster, observed, running)
+        return roll.give_way(state, running, urgent) or urgent
+    waits = running.type == scale_up.TYPE and scale_up.only_waits(state, running)
     if urgent is None and waits:
-        urgent = live_config.cause(cluster, status, observed, now)
+        urgent = live_config.cause(state)
     return urgent or running
 
 
-def _cause(
-    cluster: BrokerCluster,
-    status: Mapping[str, Any],
-    observed: ObservedCluster,
-    now: float,
-    below: int | None,
-) -> Operation | None:
+def _cause(state: ClusterState, below: int | None) -> Operation | None:
     for module in OPERATIONS.values():
         if below is not None and below <= module.PRIORITY:
             return None
-        found = module.cause(cluster, status, observed, now)
+        found = module.cause(state)
         if found is not None:
             return found
     return None

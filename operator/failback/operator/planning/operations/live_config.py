@@ -18,8 +18,7 @@ from typing import Any, Final
 from failback.operator.engines.catalogue import quirk
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
-from failback.operator.planning.operations.turn import Turn, member_label, timed
+from failback.operator.planning.operations.step_context import StepContext, member_label, timed
 from failback.operator.planning.plan import children
 from failback.operator.planning.plan.types import (
     Action,
@@ -30,7 +29,8 @@ from failback.operator.planning.plan.types import (
     SetConfig,
     operation_id,
 )
-from failback.operator.planning.state import live_keys, predicates, present
+from failback.operator.planning.state import live_keys, predicates
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.live_keys import PERMISSION, READ
 from failback.operator.render.config import member_name, properties_text
 from failback.operator.render.shape import Member, Shape
@@ -72,22 +72,20 @@ class Work:
     blocked: tuple[str, ...] = ()
 
 
-def cause(
-    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
-) -> Operation | None:
+def cause(state: ClusterState) -> Operation | None:
     """Return a LiveConfig when a file or a broker has another live value than wanted."""
-    work = work_of(cluster, status, observed, now)
+    work = work_of(state)
     if not work.changes and not work.blocked:
         return None
-    why = [f"{member_label(cluster, c.member)}{sorted(c.broker)}" for c in work.changes]
+    why = [f"{member_label(state.cluster, c.member)}{sorted(c.broker)}" for c in work.changes]
     return Operation(
-        id=operation_id(TYPE, None, cluster.metadata.generation, " ".join(why)),
+        id=operation_id(TYPE, None, state.cluster.metadata.generation, " ".join(why)),
         type=TYPE,
         step="SetConfig",
-        started_at=now,
-        step_started_at=now,
+        started_at=state.now,
+        step_started_at=state.now,
         blocked_by=work.blocked if not work.changes else (),
-        data={"changes": _told(cluster, observed, work.changes, {})},
+        data={"changes": _told(state, work.changes, {})},
     )
 
 
@@ -96,43 +94,36 @@ def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape
     return shape
 
 
-def advance(
-    cluster: BrokerCluster,
-    observed: ObservedCluster,
-    desired: Mapping[Key, Object],
-    operation: Operation,
-    now: float,
-) -> Advance:
+def advance(step: StepContext) -> Advance:
     """Return the files and requests of this pass; ended when every answer (26) is as wanted."""
-    turn = Turn(cluster, observed, desired, operation, now)
-    work = work_of(cluster, {}, observed, now)
-    rejected = _rejected(turn)
-    kept = (_without_rejected(cluster, change, rejected) for change in work.changes)
+    work = work_of(step.state)
+    rejected = _rejected(step)
+    kept = (_without_rejected(step.cluster, change, rejected) for change in work.changes)
     changes = tuple(change for change in kept if change.file or change.broker)
     if changes:
-        return timed(turn, _send(turn, changes, work.blocked))
+        return timed(step, _send(step, changes, work.blocked))
     if work.blocked or rejected:
         waits = (*work.blocked, *(("RejectedKey",) if rejected else ()))
-        return timed(turn, turn.stay(*waits, wake=5.0))
-    return Advance(None, events=_events(turn))
+        return timed(step, step.stay(*waits, wake=5.0))
+    return Advance(None, events=_events(step))
 
 
-def _send(turn: Turn, changes: tuple[Change, ...], blocked: tuple[str, ...]) -> Advance:
+def _send(step: StepContext, changes: tuple[Change, ...], blocked: tuple[str, ...]) -> Advance:
     """Send everything, or what the last pass could not, or give a value up."""
     first = f"{changes[0].member} {sorted((changes[0].broker or changes[0].file).items())}"
-    sent = turn.data.get("sent") or {}
+    sent = step.data.get("sent") or {}
     again = sent.get("first") == first
-    if again and turn.now - sent["at"] < AGAIN_SECONDS:
-        return turn.stay(*blocked, wake=AGAIN_SECONDS)
+    if again and step.now - sent["at"] < AGAIN_SECONDS:
+        return step.stay(*blocked, wake=AGAIN_SECONDS)
     attempts = sent["attempts"] + 1 if again else 1
     if attempts > MAX_ATTEMPTS and changes[0].broker:
-        return _reject(turn, changes[0], blocked)
-    told = _told(turn.cluster, turn.observed, changes, turn.data.get("changes") or {})
-    return turn.stay(
+        return _reject(step, changes[0], blocked)
+    told = _told(step.state, changes, step.data.get("changes") or {})
+    return step.stay(
         *blocked,
-        actions=_actions(turn, changes),
+        actions=_actions(step, changes),
         counts=True,
-        sent={"first": first, "at": turn.now, "attempts": attempts},
+        sent={"first": first, "at": step.now, "attempts": attempts},
         changes=told,
     )
 
@@ -140,32 +131,30 @@ def _send(turn: Turn, changes: tuple[Change, ...], blocked: tuple[str, ...]) -> 
 # --- what is to be done -------------------------------------------------------------------------
 
 
-def work_of(
-    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
-) -> Work:
+def work_of(state: ClusterState) -> Work:
     """Return every change that may be made now, pair by pair in index order."""
-    shape = present.base_shape(cluster, status, observed)
+    shape = state.base_shape
     changes: list[Change] = []
     blocked: list[str] = []
     permission = False
     for pair in range(shape.pairs):
-        standing = present.ordinals(observed, pair)
+        ordinals = state.ordinals.get(pair, ())
         master = shape.masters[pair]
         found = [
             Change(
                 member,
-                live_keys.file_changes(cluster, shape, observed, member),
-                live_keys.broker_changes(cluster, shape, observed, member),
+                live_keys.file_changes(state, shape, member),
+                live_keys.broker_changes(state, shape, member),
             )
-            for member in ((pair, ordinal) for ordinal in standing)
-            if observed.member(*member).config_map is not None
+            for member in ((pair, ordinal) for ordinal in ordinals)
+            if state.observed.member(*member).config_map is not None
         ]
-        waits = _may_enable(cluster, observed, pair, master, found, now)
+        waits = _may_enable(state, pair, master, found)
         blocked += [name for name in waits if name not in blocked]
-        enables = cluster.pair(pair).slave_read_enable or not any(map(_reads, found))
-        changes += _in_order(shape, observed, master, found, enables=enables, withhold=bool(waits))
+        enables = state.cluster.pair(pair).slave_read_enable or not any(map(_reads, found))
+        changes += _in_order(state, master, found, enables=enables, withhold=bool(waits))
         if not permission:
-            repair = _permission(observed, pair, standing)
+            repair = _permission(state, pair)
             permission = bool(repair)
             changes += repair
     return Work(tuple(change for change in changes if change.file or change.broker), tuple(blocked))
@@ -176,23 +165,20 @@ def _reads(change: Change) -> bool:
 
 
 def _may_enable(
-    cluster: BrokerCluster,
-    observed: ObservedCluster,
-    pair: int,
-    master: int,
-    found: list[Change],
-    now: float,
+    state: ClusterState, pair: int, master: int, found: list[Change]
 ) -> tuple[str, ...]:
     """Return what forbids to turn reads of slaves on now; a forced failover asks nothing more."""
-    if not any(map(_reads, found)) or not cluster.pair(pair).slave_read_enable:
+    if not any(map(_reads, found)) or not state.cluster.pair(pair).slave_read_enable:
         return ()
     names = _ENABLE
-    slaves = [view for (p, o), view in observed.members.items() if p == pair and o != master]
+    slaves = [view for (p, o), view in state.observed.members.items() if p == pair and o != master]
     if all(view.broker is not None and view.broker.config is not None for view in slaves):
         names = (*_ENABLE, "MetadataEqual")
-    found_false = predicates.evaluate(names, cluster, observed, now, pair=pair, master=master)
-    engine = cluster.spec.engine
-    accepted = {item.strip() for item in cluster.metadata.annotations.get(ACCEPT, "").split(",")}
+    found_false = predicates.evaluate(names, state, pair=pair, master=master)
+    engine = state.cluster.spec.engine
+    accepted = {
+        item.strip() for item in state.cluster.metadata.annotations.get(ACCEPT, "").split(",")
+    }
     drops = quirk("dropsTopicsOnSync", engine.type, engine.version or "")
     if drops and "dropsTopicsOnSync" not in accepted:
         return (*found_false, "EngineQuirk")
@@ -200,8 +186,7 @@ def _may_enable(
 
 
 def _in_order(
-    shape: Shape,
-    observed: ObservedCluster,
+    state: ClusterState,
     master: int,
     found: list[Change],
     *,
@@ -215,10 +200,10 @@ def _in_order(
     """
     waits: set[int] = set()
     everyone = {change.member[1] for change in found}
-    silent = {o for o in everyone if _is_silent(observed, (found[0].member[0], o))}
+    silent = {o for o in everyone if _is_silent(state, (found[0].member[0], o))}
     if withhold:
         waits = everyone
-    elif any(map(_reads, found)) and found[0].member[0] not in shape.read_forced:
+    elif any(map(_reads, found)) and found[0].member[0] not in state.base_shape.read_forced:
         if enables and silent - {master}:
             waits = {master}
         elif not enables and master in silent:
@@ -227,15 +212,15 @@ def _in_order(
         yield change.without(frozenset({READ})) if change.member[1] in waits else change
 
 
-def _is_silent(observed: ObservedCluster, member: Member) -> bool:
-    broker = observed.member(*member).broker
+def _is_silent(state: ClusterState, member: Member) -> bool:
+    broker = state.observed.member(*member).broker
     return broker is None or broker.config is None
 
 
-def _permission(observed: ObservedCluster, pair: int, standing: tuple[int, ...]) -> list[Change]:
+def _permission(state: ClusterState, pair: int) -> list[Change]:
     """Return one request for a member whose permission is not what its file says."""
-    for ordinal in standing:
-        view = observed.member(pair, ordinal)
+    for ordinal in state.ordinals.get(pair, ()):
+        view = state.observed.member(pair, ordinal)
         want = facts.properties(view.config_map).get(PERMISSION)
         config = (view.broker.config if view.broker else None) or {}
         if want is not None and PERMISSION in config and config[PERMISSION] != want:
@@ -246,35 +231,35 @@ def _permission(observed: ObservedCluster, pair: int, standing: tuple[int, ...])
 # --- files and requests -------------------------------------------------------------------------
 
 
-def _actions(turn: Turn, changes: tuple[Change, ...]) -> tuple[Action, ...]:
+def _actions(step: StepContext, changes: tuple[Change, ...]) -> tuple[Action, ...]:
     found: list[Action] = []
     for change in changes:
-        found += _file(turn, change.member, change.file)
-        broker = turn.observed.member(*change.member).broker
+        found += _file(step, change.member, change.file)
+        broker = step.observed.member(*change.member).broker
         if change.broker and broker is not None:
             found.append(SetConfig(change.member, broker.address, dict(change.broker)))
     return tuple(found)
 
 
-def _file(turn: Turn, member: Member, lines: Mapping[str, str | None]) -> list[Action]:
+def _file(step: StepContext, member: Member, lines: Mapping[str, str | None]) -> list[Action]:
     """Return the apply of a member's ConfigMap with some lines changed."""
-    key = ("ConfigMap", member_name(turn.cluster, *member))
-    rendered = turn.desired.get(key)
+    key = ("ConfigMap", member_name(step.cluster, *member))
+    rendered = step.desired.get(key)
     if not lines or rendered is None:
         return []
     found: dict[str, str | None] = {**facts.properties(rendered), **lines}
     text = properties_text({name: value for name, value in found.items() if value is not None})
     manifest = {**rendered, "data": {**rendered["data"], "broker.conf": text}}
-    return [Apply(children.finished(manifest, turn.observed.objects.get(key)))]
+    return [Apply(children.finished(manifest, step.observed.objects.get(key)))]
 
 
 # --- what a broker refuses ----------------------------------------------------------------------
 
 
-def _rejected(turn: Turn) -> dict[str, dict[str, Any]]:
+def _rejected(step: StepContext) -> dict[str, dict[str, Any]]:
     """Return the values that were given up, by member: left alone until the spec changes."""
-    found = turn.data.get("rejected") or {}
-    generation = turn.cluster.metadata.generation
+    found = step.data.get("rejected") or {}
+    generation = step.cluster.metadata.generation
     return {name: row for name, row in found.items() if row["generation"] == generation}
 
 
@@ -285,24 +270,24 @@ def _without_rejected(
     return change if row is None else change.without(frozenset(row["keys"]))
 
 
-def _reject(turn: Turn, change: Change, blocked: tuple[str, ...]) -> Advance:
+def _reject(step: StepContext, change: Change, blocked: tuple[str, ...]) -> Advance:
     """Set the file back to what the broker answers: the next pod must not start worse."""
-    label = member_label(turn.cluster, change.member)
-    broker = turn.observed.member(*change.member).broker
+    label = member_label(step.cluster, change.member)
+    broker = step.observed.member(*change.member).broker
     answer = (broker.config if broker else None) or {}
     keys = sorted(change.broker)
     verified = {key: answer[key] for key in keys if key in answer and key != PERMISSION}
-    before = _rejected(turn)
+    before = _rejected(step)
     row = before.get(label, {"keys": []})
     text = f"{label} does not take {', '.join(f'{key}={change.broker[key]}' for key in keys)}"
     given_up = {
         "keys": sorted({*row["keys"], *keys}),
-        "generation": turn.cluster.metadata.generation,
+        "generation": step.cluster.metadata.generation,
     }
-    return turn.stay(
+    return step.stay(
         *blocked,
         "RejectedKey",
-        actions=tuple(_file(turn, change.member, verified)),
+        actions=tuple(_file(step, change.member, verified)),
         events=(Event("ConfigRejected", text, warning=True),),
         rejected={**before, label: given_up},
         sent={},
@@ -313,15 +298,14 @@ def _reject(turn: Turn, change: Change, blocked: tuple[str, ...]) -> Advance:
 
 
 def _told(
-    cluster: BrokerCluster,
-    observed: ObservedCluster,
+    state: ClusterState,
     changes: tuple[Change, ...],
     before: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return what the final event says, by key: old value, new value, members, drift."""
     found = {key: dict(row) for key, row in before.items()}
     for change in changes:
-        view = observed.member(*change.member)
+        view = state.observed.member(*change.member)
         answer = (view.broker.config if view.broker else None) or facts.properties(view.config_map)
         wanted: dict[str, str | None] = {**change.file, **change.broker}
         for key in sorted(wanted):
@@ -334,16 +318,16 @@ def _told(
                     "drift": key not in change.file,
                 },
             )
-            label = member_label(cluster, change.member)
+            label = member_label(state.cluster, change.member)
             row["to"] = wanted[key] or ""
             if label not in row["on"]:
                 row["on"] = [*row["on"], label]
     return found
 
 
-def _events(turn: Turn) -> tuple[Event, ...]:
+def _events(step: StepContext) -> tuple[Event, ...]:
     events = []
-    for key, row in sorted((turn.data.get("changes") or {}).items()):
+    for key, row in sorted((step.data.get("changes") or {}).items()):
         drift = " (drift)" if row["drift"] else ""
         text = f"{key} {row['from']} -> {row['to']} on {', '.join(row['on'])}{drift}"
         events.append(Event("ConfigUpdated", text))

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from failback.operator.kinds.base import parse_quantity
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
-from failback.operator.planning.operations.turn import Turn, timed
+from failback.operator.planning.observed.observed import MemberView
+from failback.operator.planning.operations.step_context import StepContext, timed
 from failback.operator.planning.plan.encoding import find_condition
 from failback.operator.planning.plan.types import (
     Advance,
@@ -23,7 +23,7 @@ from failback.operator.planning.plan.types import (
     ResizeClaim,
     operation_id,
 )
-from failback.operator.planning.state import present
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 TYPE: Final = "VolumeResize"
@@ -37,23 +37,22 @@ SENT_SECONDS: Final = 60.0
 """A claim that stays as it was after so many requests in so long is not allowed to grow."""
 
 
-def cause(
-    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
-) -> Operation | None:
+def cause(state: ClusterState) -> Operation | None:
     """Return a VolumeResize of the first pair whose claims or templates are too small."""
-    if cluster.spec.storage.type != "persistent" or was_refused(cluster, status):
+    cluster = state.cluster
+    if cluster.spec.storage.type != "persistent" or was_refused(cluster, state.status):
         return None
     for pair in range(cluster.spec.pairs):
         size = cluster.pair(pair).storage_size
-        views = [observed.member(*member) for member in present.members(cluster, pair)]
+        views = state.wanted(pair)
         if any(_claim_is_small(view, size) or _template_is_small(view, size) for view in views):
             return Operation(
                 id=operation_id(TYPE, pair, cluster.metadata.generation, size),
                 type=TYPE,
                 step="ResizeClaims",
                 pair=pair,
-                started_at=now,
-                step_started_at=now,
+                started_at=state.now,
+                step_started_at=state.now,
                 data={"size": size},
             )
     return None
@@ -92,87 +91,80 @@ def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape
     return shape
 
 
-def advance(
-    cluster: BrokerCluster,
-    observed: ObservedCluster,
-    desired: Mapping[Key, Object],
-    operation: Operation,
-    now: float,
-) -> Advance:
+def advance(step: StepContext) -> Advance:
     """Return what the VolumeResize wants of this pass.
 
     ``data.refused`` stands in the status before the operation ends: the warning that keeps the
     same generation from trying again is made from it.
     """
-    turn = Turn(cluster, observed, desired, operation, now)
-    refused = operation.data.get("refused")
+    refused = step.data.get("refused")
     if refused:
         return Advance(None, events=(Event(REFUSED, str(refused), warning=True),))
-    if present.is_leaving(cluster, turn.pair):
+    if step.state.is_leaving(step.pair):
         return Advance(None)
-    return timed(turn, _STEPS[operation.step](turn))
+    return timed(step, _STEPS[step.operation.step](step))
 
 
-def _views(turn: Turn) -> list[MemberView]:
+def _views(step: StepContext) -> list[MemberView]:
     """Return the members in the order they grow: slaves from the highest, then the master."""
-    slaves = sorted(turn.slaves(), key=lambda view: -view.ordinal)
-    return [*slaves, turn.master_view]
+    slaves = sorted(step.slaves(), key=lambda view: -view.ordinal)
+    return [*slaves, step.master_view]
 
 
-def _size(turn: Turn) -> str:
-    return turn.cluster.pair(turn.pair).storage_size
+def _size(step: StepContext) -> str:
+    return step.cluster.pair(step.pair).storage_size
 
 
-def _resize(turn: Turn) -> Advance:
-    blocked = turn.check(("NotPaused", "NoChaosRunning"))
+def _resize(step: StepContext) -> Advance:
+    blocked = step.check(("NotPaused", "NoChaosRunning"))
     if blocked:
-        return turn.stay(*blocked)
-    small = [view.claim for view in _views(turn) if _claim_is_small(view, _size(turn))]
+        return step.stay(*blocked)
+    small = [view.claim for view in _views(step) if _claim_is_small(view, _size(step))]
     claims = [claim for claim in small if claim is not None]
     if not claims:
-        return turn.go("WaitResized")
-    sent = turn.data.get("sent") or {"since": turn.now, "at": 0.0, "times": 0}
+        return step.go("WaitResized")
+    sent = step.data.get("sent") or {"since": step.now, "at": 0.0, "times": 0}
     since, last, times = sent["since"], sent["at"], sent["times"]
-    said = turn.observed.refused.get(claims[0].name)
-    if said or (times >= SENT_TIMES and turn.now - since >= SENT_SECONDS):
+    said = step.observed.refused.get(claims[0].name)
+    if said or (times >= SENT_TIMES and step.now - since >= SENT_SECONDS):
         words = said or claims[0].message or "the API server does not take a larger request"
-        return turn.stay(refused=f"{claims[0].name}: {words}", wake=0.0)
-    if turn.now - last < AGAIN_SECONDS:
-        return turn.stay(wake=AGAIN_SECONDS)
-    actions = tuple(ResizeClaim(claim.name, claim.uid, _size(turn)) for claim in claims)
-    sent = {"since": since, "at": turn.now, "times": times + 1}
-    return turn.stay(actions=actions, counts=True, sent=sent)
+        return step.stay(refused=f"{claims[0].name}: {words}", wake=0.0)
+    if step.now - last < AGAIN_SECONDS:
+        return step.stay(wake=AGAIN_SECONDS)
+    actions = tuple(ResizeClaim(claim.name, claim.uid, _size(step)) for claim in claims)
+    sent = {"since": since, "at": step.now, "times": times + 1}
+    return step.stay(actions=actions, counts=True, sent=sent)
 
 
-def _wait(turn: Turn) -> Advance:
-    if any(_claim_is_small(view, _size(turn)) for view in _views(turn)):
-        return turn.go("ResizeClaims")
-    for view in _views(turn):
+def _wait(step: StepContext) -> Advance:
+    if any(_claim_is_small(view, _size(step)) for view in _views(step)):
+        return step.go("ResizeClaims")
+    for view in _views(step):
         claim = view.claim
         if claim is None or claim.needs_restart:
             continue
-        if not claim.capacity or parse_quantity(claim.capacity) < parse_quantity(_size(turn)):
-            return turn.stay("ClaimsSettled", wake=5.0)
-    return turn.go("RecreateStatefulSet")
+        if not claim.capacity or parse_quantity(claim.capacity) < parse_quantity(_size(step)):
+            return step.stay("ClaimsSettled", wake=5.0)
+    return step.go("RecreateStatefulSet")
 
 
-def _recreate(turn: Turn) -> Advance:
-    for view in _views(turn):
+def _recreate(step: StepContext) -> Advance:
+    for view in _views(step):
         statefulset = view.statefulset
         if statefulset is None:
             if view.claim is not None:
-                return turn.stay()  # the next pass applies it again
-        elif _template_is_small(view, _size(turn)):
+                return step.stay()  # the next pass applies it again
+        elif _template_is_small(view, _size(step)):
             metadata = statefulset["metadata"]
             if metadata.get("deletionTimestamp"):
-                return turn.stay(wake=0.5)
+                return step.stay(wake=0.5)
             key = ("StatefulSet", metadata["name"])
-            return turn.stay(actions=(Delete(key, metadata["uid"], "Orphan"),), wake=0.5)
-    name = turn.cluster.broker_name(turn.pair)
-    return Advance(None, events=(Event("VolumeResized", f"{name} {_size(turn)}"),))
+            return step.stay(actions=(Delete(key, metadata["uid"], "Orphan"),), wake=0.5)
+    name = step.cluster.broker_name(step.pair)
+    return Advance(None, events=(Event("VolumeResized", f"{name} {_size(step)}"),))
 
 
-_STEPS: Final[Mapping[str, Callable[[Turn], Advance]]] = {
+_STEPS: Final[Mapping[str, Callable[[StepContext], Advance]]] = {
     "ResizeClaims": _resize,
     "WaitResized": _wait,
     "RecreateStatefulSet": _recreate,

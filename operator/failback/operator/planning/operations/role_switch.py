@@ -21,11 +21,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
+from failback.operator.planning.operations.step_context import StepContext
 from failback.operator.planning.operations.switching import handover, takeover
 from failback.operator.planning.operations.switching.pair import (
-    LEASE_SECONDS,
     Outcome,
     PairView,
     waiting,
@@ -43,6 +41,7 @@ from failback.operator.planning.operations.switching.request import (
 from failback.operator.planning.operations.switching.request import TYPE as TYPE
 from failback.operator.planning.plan.types import Advance, Event, Operation, TakeLease
 from failback.operator.planning.state import predicates
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 PRIORITY: Final = 1
@@ -83,17 +82,16 @@ not know for a minute that the master is steady; let go at once, a switch would 
 operators that are ended again and again."""
 
 
-def cause(
-    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
-) -> Operation | None:
+def cause(state: ClusterState) -> Operation | None:
     """Return the operation of the oldest RoleSwitch that may begin now."""
-    for request in requests(cluster, observed):
-        if request.phase in ENDED or request.deleted_at is not None or now > request.deadline:
+    for request in requests(state.cluster, state.observed):
+        over = request.phase in ENDED or request.deleted_at is not None
+        if over or state.now > request.deadline:
             continue
-        found = preflight(cluster, observed, request, now, status=status)
+        found = preflight(state, request)
         # What the plan of the cluster is about to replace is no obstacle: it asks by priority.
         if not found.refused and set(found.blocked) <= {"NoOtherOperation"}:
-            return open_operation(cluster, request, found.old_master, PLANNED[0], now)
+            return open_operation(state.cluster, request, found.old_master, PLANNED[0], state.now)
     return None
 
 
@@ -117,16 +115,11 @@ def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape
 _OPEN: Final = frozenset({"OpenWrites", "RejoinOldMaster", "Verify", ROLL_BACK})
 
 
-def advance(
-    cluster: BrokerCluster,
-    observed: ObservedCluster,
-    desired: Mapping[Key, Object],
-    operation: Operation,
-    now: float,
-) -> Advance:
+def advance(step: StepContext) -> Advance:
     """Return what the switch wants of this pass."""
-    request = find(cluster, observed, operation.data["uid"])
-    view = PairView(cluster, observed, operation, now, desired, request)
+    operation = step.operation
+    request = find(step.cluster, step.observed, operation.data["uid"])
+    view = PairView(step.state, step.desired, operation, request)
     if operation.step == FINISHED:
         shown = request is None or request.phase in ENDED
         return Advance(None if shown else operation)
@@ -134,9 +127,9 @@ def advance(
         why = _why_undo(view)
         if why is not None:
             return _undo(view, *why)
-    elif operation.step != ROLL_BACK and view.lease_is_taken:
+    elif operation.step != ROLL_BACK and view.lease.is_taken:
         return Advance(operation.blocked("LeaseHeld"))
-    if facts.is_contested(observed, view.pair, view.broker_name):
+    if step.state.is_contested(view.pair):
         if operation.step == PLANNED[0]:
             return Advance(None)
         return Advance(operation.blocked("SingleMaster"), _renewal(view))
@@ -165,9 +158,9 @@ def _carry(view: PairView, outcome: Outcome) -> Advance:
 def _renewal(view: PairView) -> tuple[TakeLease, ...]:
     """Return the renewal of the lease, from the step after taking it until it is let go."""
     idle = view.operation.step in ("TakeLease", ROLL_BACK) or "verified" in view.data
-    if idle or not view.lease_is_due:
+    if idle or not view.lease.is_due:
         return ()
-    return (TakeLease(view.lease_name, view.data["uid"], LEASE_SECONDS),)
+    return (view.lease.take(),)
 
 
 def _next(view: PairView, evidence: Mapping[str, Any]) -> Advance:
@@ -205,14 +198,14 @@ def _why_undo(view: PairView) -> tuple[str, str] | None:
         reason = "TimedOut" if view.data["onTimeout"] == "Fail" else "RolledBack"
         waited = f"{view.operation.step} did not end within {view.data['timeoutSeconds']} s"
         return reason, waited
-    if view.operation.step not in PLANNED[:2] and view.lease_is_taken:
-        return "LeaseHeld", f"somebody else holds Lease {view.lease_name}"
+    if view.operation.step not in PLANNED[:2] and view.lease.is_taken:
+        return "LeaseHeld", f"somebody else holds Lease {view.lease.name}"
     return None
 
 
 def _undo(view: PairView, reason: str, message: str) -> Advance:
     """Return the operation at RollBack, or at its end when nothing was begun."""
-    if view.operation.step in PLANNED[:2] and not view.lease_is_ours:
+    if view.operation.step in PLANNED[:2] and not view.lease.is_ours:
         return _finish(view, "Failed", reason, message, {})
     diary = step_ended(view.operation.data["steps"], {"failed": message}, ROLL_BACK, view.now)
     moved = view.operation.at_step(ROLL_BACK, view.now, steps=diary, reason=reason, message=message)
@@ -270,14 +263,7 @@ def _preflight(view: PairView) -> Outcome:
     """Ask everything once more, now that the operation stands in the status."""
     if view.request is None:
         return waiting("RequestKnown")
-    found = preflight(
-        view.cluster,
-        view.observed,
-        view.request,
-        view.now,
-        status={},
-        operation=view.operation,
-    )
+    found = preflight(view.state, view.request, operation=view.operation)
     if found.refused:
         return Outcome(failed=("Preflight", found.refused))
     if found.old_master != view.data["from"]:
@@ -302,9 +288,7 @@ def _verify(view: PairView) -> Outcome:
     )
     if view.data.get("rejoined", True) and not late:
         names.append("MetadataEqual")
-    false = predicates.evaluate(
-        names, view.cluster, view.observed, view.now, pair=view.pair, operation=view.operation
-    )
+    false = predicates.evaluate(names, view.state, pair=view.pair, operation=view.operation)
     labels = takeover.role_labels(view)
     if false or labels:
         return Outcome(blocked=false, actions=labels)

@@ -17,17 +17,15 @@ from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
 from failback.operator.planning.operations import live_config
-from failback.operator.planning.operations.turn import (
+from failback.operator.planning.operations.step_context import (
     CLOSED,
     OPEN,
     ROUTE_SECONDS,
-    Turn,
+    StepContext,
     member_label,
     timed,
 )
-from failback.operator.planning.plan.encoding import operation_from_status
 from failback.operator.planning.plan.types import (
     Advance,
     Event,
@@ -36,7 +34,8 @@ from failback.operator.planning.plan.types import (
     PatchMetadata,
     operation_id,
 )
-from failback.operator.planning.state import predicates, present, restarts
+from failback.operator.planning.state import predicates, restarts
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 TYPE: Final = "Roll"
@@ -63,16 +62,15 @@ UNREADY: Final[tuple[str, ...]] = (
 in every pod block its own correction."""
 
 
-def cause(
-    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
-) -> Operation | None:
+def cause(state: ClusterState) -> Operation | None:
     """Return a Roll of the pair whose member goes first, or of the member a person named."""
-    waiting = _waiting(cluster, observed, status)
+    cluster = state.cluster
+    waiting = _waiting(state)
     manual = restarts.manual_member(cluster)
-    if (waiting or manual) and _live_goes_first(cluster, status, observed, now):
+    if (waiting or manual) and _live_goes_first(state):
         return None
     data: dict[str, Any] = {}
-    if manual is not None and (pod := observed.member(*manual).pod) is not None:
+    if manual is not None and (pod := state.observed.member(*manual).pod) is not None:
         pair, why = manual[0], f"{restarts.RESTART_MEMBER} {pod.uid}"
         data = {"manual": list(manual)}
     elif waiting:
@@ -85,31 +83,27 @@ def cause(
         type=TYPE,
         step="ChooseMember",
         pair=pair,
-        started_at=now,
-        step_started_at=now,
+        started_at=state.now,
+        step_started_at=state.now,
         data=data,
     )
 
 
-def _live_goes_first(
-    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
-) -> bool:
+def _live_goes_first(state: ClusterState) -> bool:
     """Tell whether live keys that changed with the others are being set; not for ever."""
-    running = operation_from_status(status)
+    running = state.running
     if running is not None and running.type == live_config.TYPE:
-        if now - running.started_at > LIVE_FIRST_SECONDS:
+        if state.now - running.started_at > LIVE_FIRST_SECONDS:
             return False
     elif running is not None:
         return False
-    return bool(live_config.work_of(cluster, status, observed, now).changes)
+    return bool(live_config.work_of(state).changes)
 
 
-def _waiting(
-    cluster: BrokerCluster, observed: ObservedCluster, status: Mapping[str, Any]
-) -> tuple[tuple[tuple[int, int], tuple[str, ...]], ...]:
-    if cluster.spec.update_strategy.type == "OnDelete":
+def _waiting(state: ClusterState) -> tuple[tuple[tuple[int, int], tuple[str, ...]], ...]:
+    if state.cluster.spec.update_strategy.type == "OnDelete":
         return ()
-    return restarts.pending(cluster, observed, status)
+    return restarts.pending(state)
 
 
 def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
@@ -121,32 +115,21 @@ def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape
     return dataclasses.replace(shape, closed=closed)
 
 
-def advance(
-    cluster: BrokerCluster,
-    observed: ObservedCluster,
-    desired: Mapping[Key, Object],
-    operation: Operation,
-    now: float,
-) -> Advance:
+def advance(step: StepContext) -> Advance:
     """Return what the Roll wants of this pass."""
-    turn = Turn(cluster, observed, desired, operation, now)
-    return timed(turn, _STEPS[operation.step](turn))
+    return timed(step, _STEPS[step.operation.step](step))
 
 
-def give_way(
-    operation: Operation, observed: ObservedCluster, urgent: Operation, now: float, limit: float
-) -> Operation | None:
+def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Operation | None:
     """Return the Roll as it goes on although something more urgent waits; ``None`` = it ends.
 
     A pair that it closed is opened first, unless its master does not answer. An eviction under
-    way is waited for, but not for ever.
-
-    Args:
-        limit: ``pairTimeoutSeconds``.
+    way is waited for, at most ``pairTimeoutSeconds``.
     """
+    now, limit = state.now, state.cluster.spec.update_strategy.pair_timeout_seconds
     forced = urgent.data.get("mode") == "Forced"
     pair, member = operation.pair or 0, operation.member or 0
-    broker = observed.member(pair, member).broker
+    broker = state.observed.member(pair, member).broker
     under_way = operation.step == "WaitReady" or (
         operation.step == "EvictMember" and operation.attempts > 0
     )
@@ -162,171 +145,171 @@ def give_way(
 # --- steps --------------------------------------------------------------------------------------
 
 
-def _choose(turn: Turn) -> Advance:
-    if turn.data.get("manual") is not None:
-        return _choose_named(turn)
-    waiting = _waiting(turn.cluster, turn.observed, {})
-    if not waiting or waiting[0][0][0] != turn.pair:
-        return _finish(turn)
-    return _begin(turn, waiting[0][0][1])
+def _choose(step: StepContext) -> Advance:
+    if step.data.get("manual") is not None:
+        return _choose_named(step)
+    waiting = _waiting(step.state)
+    if not waiting or waiting[0][0][0] != step.pair:
+        return _finish(step)
+    return _begin(step, waiting[0][0][1])
 
 
-def _choose_named(turn: Turn) -> Advance:
+def _choose_named(step: StepContext) -> Advance:
     """Restart the member that the annotation names; then take the annotation away."""
-    if not turn.data.get("manualDone"):
-        return _begin(turn, turn.data["manual"][1])
-    if restarts.RESTART_MEMBER in turn.cluster.metadata.annotations:
-        return turn.stay(actions=(PatchMetadata((restarts.RESTART_MEMBER,)),))
-    return _finish(turn)
+    if not step.data.get("manualDone"):
+        return _begin(step, step.data["manual"][1])
+    if restarts.RESTART_MEMBER in step.cluster.metadata.annotations:
+        return step.stay(actions=(PatchMetadata((restarts.RESTART_MEMBER,)),))
+    return _finish(step)
 
 
-def _finish(turn: Turn) -> Advance:
-    return turn.go("OpenWrites") if turn.data.get("closed") else Advance(None)
+def _finish(step: StepContext) -> Advance:
+    return step.go("OpenWrites") if step.data.get("closed") else Advance(None)
 
 
-def _begin(turn: Turn, ordinal: int) -> Advance:
+def _begin(step: StepContext, ordinal: int) -> Advance:
     """Ask whether the member may go, then drain it or evict it."""
-    view = turn.view(ordinal)
+    view = step.view(ordinal)
     if view.pod is None:
-        return turn.go("WaitReady", member=ordinal, podUid="")
-    blocked = _blocked(turn, ordinal)
-    if blocked or not _template_stands(turn, ordinal):
-        return turn.stay(*blocked)
+        return step.go("WaitReady", member=ordinal, podUid="")
+    blocked = _blocked(step, ordinal)
+    if blocked or not _template_stands(step, ordinal):
+        return step.stay(*blocked)
     uid = view.pod.uid
-    drains = ordinal == turn.master and turn.cluster.spec.update_strategy.drain_master
-    if drains and present.is_ready(view) and turn.permission() == OPEN:
-        return turn.go("DrainMaster", member=ordinal, podUid=uid, closed=True, closedAt=None)
-    return turn.go("EvictMember", member=ordinal, podUid=uid)
+    drains = ordinal == step.master and step.cluster.spec.update_strategy.drain_master
+    if drains and view.is_ready and step.permission() == OPEN:
+        return step.go("DrainMaster", member=ordinal, podUid=uid, closed=True, closedAt=None)
+    return step.go("EvictMember", member=ordinal, podUid=uid)
 
 
-def _blocked(turn: Turn, ordinal: int) -> tuple[str, ...]:
-    if present.is_ready(turn.view(ordinal)):
-        return turn.check(MASTER if ordinal == turn.master else SLAVE, ordinal)
+def _blocked(step: StepContext, ordinal: int) -> tuple[str, ...]:
+    if step.view(ordinal).is_ready:
+        return step.check(MASTER if ordinal == step.master else SLAVE, ordinal)
     names = UNREADY
-    if len(facts.claims_to_be_master(turn.observed, turn.pair)) > 1:
+    if len(facts.claims_to_be_master(step.observed, step.pair)) > 1:
         names = (*UNREADY, "SingleMaster")  # two masters: nobody restarts anything
-    return turn.check(names, ordinal)
+    return step.check(names, ordinal)
 
 
-def _template_stands(turn: Turn, ordinal: int) -> bool:
+def _template_stands(step: StepContext, ordinal: int) -> bool:
     """Tell whether a pod made now would be of the wanted template."""
     return (
-        turn.is_applied("StatefulSet", ordinal)
-        and turn.is_applied("ConfigMap", ordinal)
-        and restarts.is_settled(turn.view(ordinal))
+        step.is_applied("StatefulSet", ordinal)
+        and step.is_applied("ConfigMap", ordinal)
+        and restarts.is_settled(step.view(ordinal))
     )
 
 
-def _drain(turn: Turn) -> Advance:
-    if not present.is_ready(turn.master_view):
-        return turn.go("EvictMember")
-    if not turn.is_closed():
-        blocked = turn.check(("NameServersReachable",))
-        return turn.stay(*blocked, actions=turn.set_permission(CLOSED), closedAt=None)
-    since = turn.data.get("closedAt")
+def _drain(step: StepContext) -> Advance:
+    if not step.master_view.is_ready:
+        return step.go("EvictMember")
+    if not step.is_closed():
+        blocked = step.check(("NameServersReachable",))
+        return step.stay(*blocked, actions=step.set_permission(CLOSED), closedAt=None)
+    since = step.data.get("closedAt")
     if since is None:
-        return turn.stay(closedAt=turn.now)
-    left = since + ROUTE_SECONDS - turn.now
-    return turn.go("EvictMember") if left <= 0 else turn.stay(wake=min(2.0, left))
+        return step.stay(closedAt=step.now)
+    left = since + ROUTE_SECONDS - step.now
+    return step.go("EvictMember") if left <= 0 else step.stay(wake=min(2.0, left))
 
 
-def _evict(turn: Turn) -> Advance:
-    ordinal = turn.operation.member or 0
-    view = turn.view(ordinal)
+def _evict(step: StepContext) -> Advance:
+    ordinal = step.operation.member or 0
+    view = step.view(ordinal)
     pod = view.pod
-    if pod is None or pod.uid != turn.data["podUid"]:
-        return turn.go("WaitReady")
+    if pod is None or pod.uid != step.data["podUid"]:
+        return step.go("WaitReady")
     if pod.deleting:
-        return turn.stay()
-    blocked = _blocked(turn, ordinal)
-    if blocked and turn.data.get("closed"):
-        waited = turn.now - turn.operation.step_started_at
-        if waited > REOPEN_SECONDS and turn.operation.attempts == 0:
-            return turn.go("OpenWrites")
-    if blocked or not _template_stands(turn, ordinal):
-        return turn.stay(*blocked)
-    first = turn.operation.attempts == 0
+        return step.stay()
+    blocked = _blocked(step, ordinal)
+    if blocked and step.data.get("closed"):
+        waited = step.now - step.operation.step_started_at
+        if waited > REOPEN_SECONDS and step.operation.attempts == 0:
+            return step.go("OpenWrites")
+    if blocked or not _template_stands(step, ordinal):
+        return step.stay(*blocked)
+    first = step.operation.attempts == 0
     why = restarts.reasons(view) or ("Manual",)
-    event = Event("PodRestart", f"{why[0]}: {member_label(turn.cluster, (turn.pair, ordinal))}")
-    operation = dataclasses.replace(turn.operation.blocked(), attempts=1)
+    event = Event("PodRestart", f"{why[0]}: {member_label(step.cluster, (step.pair, ordinal))}")
+    operation = dataclasses.replace(step.operation.blocked(), attempts=1)
     return Advance(operation, (Evict(pod.name, pod.uid),), (event,) if first else ())
 
 
-def _wait_ready(turn: Turn) -> Advance:
-    ordinal = turn.operation.member or 0
-    view = turn.view(ordinal)
-    if view.pod is None or view.pod.deleting or view.pod.uid == turn.data["podUid"]:
-        return turn.stay()
-    if _is_outdated(turn, ordinal):
-        return turn.go("ChooseMember")
-    if not present.is_ready(view) or not turn.is_registered(view):
-        return _or_unready_first(turn)
-    return turn.go("WaitReplicated")
+def _wait_ready(step: StepContext) -> Advance:
+    ordinal = step.operation.member or 0
+    view = step.view(ordinal)
+    if view.pod is None or view.pod.deleting or view.pod.uid == step.data["podUid"]:
+        return step.stay()
+    if _is_outdated(step, ordinal):
+        return step.go("ChooseMember")
+    if not view.is_ready or not step.is_registered(view):
+        return _or_unready_first(step)
+    return step.go("WaitReplicated")
 
 
-def _is_outdated(turn: Turn, ordinal: int) -> bool:
+def _is_outdated(step: StepContext, ordinal: int) -> bool:
     """Tell whether the new pod is of an older template all the same, or the spec changed."""
-    if turn.data.get("manual") is not None:
+    if step.data.get("manual") is not None:
         return False
-    return bool(restarts.reasons(turn.view(ordinal))) and _template_stands(turn, ordinal)
+    return bool(restarts.reasons(step.view(ordinal))) and _template_stands(step, ordinal)
 
 
-def _or_unready_first(turn: Turn) -> Advance:
+def _or_unready_first(step: StepContext) -> Advance:
     """Wait, unless another member that is not ready can be helped by a new pod."""
-    if turn.data.get("manual") is None:
-        for (pair, ordinal), _ in _waiting(turn.cluster, turn.observed, {}):
-            view = turn.observed.member(pair, ordinal)
-            if pair == turn.pair and not present.is_ready(view):
-                return turn.go("ChooseMember")
-    return turn.stay()
+    if step.data.get("manual") is None:
+        for (pair, ordinal), _ in _waiting(step.state):
+            view = step.observed.member(pair, ordinal)
+            if pair == step.pair and not view.is_ready:
+                return step.go("ChooseMember")
+    return step.stay()
 
 
-def _wait_replicated(turn: Turn) -> Advance:
-    ordinal = turn.operation.member or 0
-    view = turn.view(ordinal)
-    if _is_outdated(turn, ordinal):
-        return turn.go("ChooseMember")
-    if ordinal == turn.master:
-        done = _slaves_follow(turn)
+def _wait_replicated(step: StepContext) -> Advance:
+    ordinal = step.operation.member or 0
+    view = step.view(ordinal)
+    if _is_outdated(step, ordinal):
+        return step.go("ChooseMember")
+    if ordinal == step.master:
+        done = _slaves_follow(step)
     else:
-        blocked = turn.check(("PrefixVerified", "MetadataEqual"))
-        done = not blocked and facts.in_sync(turn.master_view.broker, view.broker, turn.now)
+        blocked = step.check(("PrefixVerified", "MetadataEqual"))
+        done = not blocked and facts.in_sync(step.master_view.broker, view.broker, step.now)
         if blocked:
-            waiting = _or_unready_first(turn)
+            waiting = _or_unready_first(step)
             moved = waiting.operation is not None and waiting.operation.step != "WaitReplicated"
-            return waiting if moved else turn.stay(*blocked)
+            return waiting if moved else step.stay(*blocked)
     if not done:
-        return _or_unready_first(turn)
-    more = {"manualDone": True} if turn.data.get("manual") is not None else {}
-    step = "OpenWrites" if turn.data.get("closed") else "ChooseMember"
-    return turn.go(step, **more)
+        return _or_unready_first(step)
+    more = {"manualDone": True} if step.data.get("manual") is not None else {}
+    following = "OpenWrites" if step.data.get("closed") else "ChooseMember"
+    return step.go(following, **more)
 
 
-def _slaves_follow(turn: Turn) -> bool:
+def _slaves_follow(step: StepContext) -> bool:
     """Tell whether every slave that serves is connected to the new master and in sync."""
-    if turn.now - turn.operation.step_started_at < RECONNECT_SECONDS and turn.slaves():
+    if step.now - step.operation.step_started_at < RECONNECT_SECONDS and step.slaves():
         return False
     return all(
-        facts.in_sync(turn.master_view.broker, slave.broker, turn.now)
-        for slave in turn.slaves()
-        if present.is_ready(slave)
+        facts.in_sync(step.master_view.broker, slave.broker, step.now)
+        for slave in step.slaves()
+        if slave.is_ready
     )
 
 
-def _open(turn: Turn) -> Advance:
-    if turn.permission() is None and turn.data.get("giveWay"):
+def _open(step: StepContext) -> Advance:
+    if step.permission() is None and step.data.get("giveWay"):
         return Advance(None)
-    if turn.permission() != OPEN:
-        return turn.stay(actions=turn.set_permission(OPEN))
-    waited = turn.now - turn.operation.step_started_at
-    if turn.route_is_writable() is False and waited <= ROUTE_SECONDS:
-        return turn.stay()  # a topic that is itself read-only must not hold the Roll for ever
-    if turn.data.get("giveWay"):
+    if step.permission() != OPEN:
+        return step.stay(actions=step.set_permission(OPEN))
+    waited = step.now - step.operation.step_started_at
+    if step.route_is_writable() is False and waited <= ROUTE_SECONDS:
+        return step.stay()  # a topic that is itself read-only must not hold the Roll for ever
+    if step.data.get("giveWay"):
         return Advance(None)
-    return turn.go("ChooseMember", closed=False, closedAt=None)
+    return step.go("ChooseMember", closed=False, closedAt=None)
 
 
-_STEPS: Final[Mapping[str, Callable[[Turn], Advance]]] = {
+_STEPS: Final[Mapping[str, Callable[[StepContext], Advance]]] = {
     "ChooseMember": _choose,
     "DrainMaster": _drain,
     "EvictMember": _evict,

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
+from failback.operator.planning.observed.observed import Key, MemberView
 from failback.operator.planning.operations.scale_up import is_system_topic
-from failback.operator.planning.operations.turn import CLOSED, ROUTE_SECONDS, Turn
+from failback.operator.planning.operations.step_context import CLOSED, ROUTE_SECONDS, StepContext
 from failback.operator.planning.plan.types import (
     Action,
     Advance,
@@ -25,7 +25,7 @@ from failback.operator.planning.plan.types import (
     Operation,
     operation_id,
 )
-from failback.operator.planning.state import present
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 TYPE: Final = "ScaleDown"
@@ -38,52 +38,49 @@ _MAX_TOPICS: Final = 256
 _BEFORE: Final = ("NotPaused", "NoChaosRunning", "NameServersReachable")
 
 
-def cause(
-    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
-) -> Operation | None:
+def cause(state: ClusterState) -> Operation | None:
     """Return a ScaleDown of the highest pair that leaves, else of slaves that leave."""
-    standing = present.pairs(observed)
-    for pair in reversed(standing):
-        leaves = present.is_leaving(cluster, pair)
-        surplus = [o for o in present.ordinals(observed, pair) if o > cluster.pair(pair).slaves]
-        if not (leaves or surplus) or _refusal(cluster, status, observed, pair):
+    for pair in reversed(state.pairs):
+        leaves = state.is_leaving(pair)
+        surplus = _surplus(state, pair)
+        if not (leaves or surplus) or _refusal(state, pair):
             continue
         return Operation(
-            id=operation_id(TYPE, pair, cluster.metadata.generation, f"{leaves} {surplus}"),
+            id=operation_id(TYPE, pair, state.cluster.metadata.generation, f"{leaves} {surplus}"),
             type=TYPE,
             step="DrainPair",
             pair=pair,
-            started_at=now,
-            step_started_at=now,
+            started_at=state.now,
+            step_started_at=state.now,
             data={"leaves": leaves, "slaves": surplus},
         )
     return None
 
 
-def refusals(
-    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster
-) -> tuple[str, ...]:
+def _surplus(state: ClusterState, pair: int) -> list[int]:
+    slaves = state.cluster.pair(pair).slaves
+    return [ordinal for ordinal in state.ordinals[pair] if ordinal > slaves]
+
+
+def refusals(state: ClusterState) -> tuple[str, ...]:
     """Return why members that the spec has no place for stay all the same."""
-    found = (_refusal(cluster, status, observed, pair) for pair in present.pairs(observed))
+    found = (_refusal(state, pair) for pair in state.pairs)
     return tuple(text for text in found if text)
 
 
-def _refusal(
-    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, pair: int
-) -> str | None:
-    name = cluster.broker_name(pair)
-    master = present.master_member(cluster, observed, pair, status)
-    slaves = cluster.pair(pair).slaves
-    leaves = present.is_leaving(cluster, pair)
-    if not leaves and not any(o > slaves for o in present.ordinals(observed, pair)):
+def _refusal(state: ClusterState, pair: int) -> str | None:
+    name = state.cluster.broker_name(pair)
+    master, slaves = state.master_member(pair), state.cluster.pair(pair).slaves
+    leaves = state.is_leaving(pair)
+    if not leaves and not _surplus(state, pair):
         return None
     if not leaves and master > slaves:
         return f"{name}: member {master} is the master; switch roles before slavesPerPair {slaves}"
-    for switch in observed.role_switches:
+    for switch in state.observed.role_switches:
         phase = (switch.get("status") or {}).get("phase")
         if switch["spec"].get("pair") == pair and phase in ("Running", "RollingBack"):
             return f"{name}: RoleSwitch {switch['metadata']['name']} is running"
-    if present.running_arm(observed) is not None:
+    if state.arm is not None:
         return f"{name}: an experiment is running"
     return None
 
@@ -115,139 +112,128 @@ def _stopped(shape: Shape, operation: Operation, pair: int) -> set[tuple[int, in
     return slaves | {(pair, master)} if operation.data.get("slavesGone") else slaves
 
 
-def advance(
-    cluster: BrokerCluster,
-    observed: ObservedCluster,
-    desired: Mapping[Key, Object],
-    operation: Operation,
-    now: float,
-) -> Advance:
+def advance(step: StepContext) -> Advance:
     """Return what the ScaleDown wants of this pass."""
-    turn = Turn(cluster, observed, desired, operation, now)
-    if _is_taken_back(turn):
-        return Advance(
-            None, events=(Event("DrainFinished", f"{cluster.broker_name(turn.pair)}, taken back"),)
-        )
-    return _STEPS[operation.step](turn)
+    if _is_taken_back(step):
+        return Advance(None, events=(Event("DrainFinished", f"{step.broker_name}, taken back"),))
+    return _STEPS[step.operation.step](step)
 
 
-def _is_taken_back(turn: Turn) -> bool:
-    if turn.data.get("leaves"):
-        return not present.is_leaving(turn.cluster, turn.pair)
-    return not all(present.is_leaving(turn.cluster, turn.pair, o) for o in turn.data["slaves"])
+def _is_taken_back(step: StepContext) -> bool:
+    if step.data.get("leaves"):
+        return not step.state.is_leaving(step.pair)
+    return not all(step.state.is_leaving(step.pair, o) for o in step.data["slaves"])
 
 
-def _drain(turn: Turn) -> Advance:
-    blocked = turn.check(_BEFORE)
+def _drain(step: StepContext) -> Advance:
+    blocked = step.check(_BEFORE)
     if blocked:
-        return turn.stay(*blocked)
-    if not turn.data.get("leaves"):
-        return turn.go("Unregister")
-    if turn.master_view.pod is None:  # nothing writes here; what it holds can't be asked either
-        return turn.go("WaitEmpty")
-    if turn.permission() is None:
-        return turn.stay("MasterAnswers")
-    if not turn.is_closed():
-        return turn.stay(actions=turn.set_permission(CLOSED), closedAt=None)
-    since = turn.data.get("closedAt")
+        return step.stay(*blocked)
+    if not step.data.get("leaves"):
+        return step.go("Unregister")
+    if step.master_view.pod is None:  # nothing writes here; what it holds can't be asked either
+        return step.go("WaitEmpty")
+    if step.permission() is None:
+        return step.stay("MasterAnswers")
+    if not step.is_closed():
+        return step.stay(actions=step.set_permission(CLOSED), closedAt=None)
+    since = step.data.get("closedAt")
     if since is None:
-        event = Event("DrainStarted", turn.cluster.broker_name(turn.pair))
-        return dataclasses.replace(turn.stay(closedAt=turn.now), events=(event,))
-    left = since + ROUTE_SECONDS - turn.now
-    return turn.go("WaitEmpty") if left <= 0 else turn.stay(wake=min(2.0, left))
+        event = Event("DrainStarted", step.broker_name)
+        return dataclasses.replace(step.stay(closedAt=step.now), events=(event,))
+    left = since + ROUTE_SECONDS - step.now
+    return step.go("WaitEmpty") if left <= 0 else step.stay(wake=min(2.0, left))
 
 
-def _empty(turn: Turn) -> Advance:
-    name = turn.cluster.broker_name(turn.pair)
-    lag = turn.observed.lags.get(turn.pair)
-    skipped = turn.cluster.metadata.annotations.get(SKIP) == name
+def _empty(step: StepContext) -> Advance:
+    name = step.broker_name
+    lag = step.observed.lags.get(step.pair)
+    skipped = step.cluster.metadata.annotations.get(SKIP) == name
     if skipped or (lag is not None and lag.empty):
-        blocked = turn.check(_BEFORE)
+        blocked = step.check(_BEFORE)
         if blocked:
-            return turn.stay(*blocked)
-        moved = turn.go("Unregister", topics=_own_topics(turn), slavesGone=False)
+            return step.stay(*blocked)
+        moved = step.go("Unregister", topics=_own_topics(step), slavesGone=False)
         text = f"{name}, unread messages are given up" if skipped else name
         return dataclasses.replace(moved, events=(Event("DrainFinished", text),))
-    told = turn.data.get("toldAt")
-    if lag is None or (told is not None and turn.now - told < TELL_SECONDS):
-        return turn.stay("PairEmpty", wake=5.0)
+    told = step.data.get("toldAt")
+    if lag is None or (told is not None and step.now - told < TELL_SECONDS):
+        return step.stay("PairEmpty", wake=5.0)
     text = f"{name} is not consumed: {', '.join(lag.remaining[:5])}; a group that nobody runs "
     text += "never drains: delete its SubscriptionGroup, or the group by request 207"
     event = Event("DrainBlocked", text, warning=True)
-    return turn.stay("PairEmpty", events=(event,), wake=5.0, toldAt=turn.now)
+    return step.stay("PairEmpty", events=(event,), wake=5.0, toldAt=step.now)
 
 
-def _own_topics(turn: Turn) -> list[str]:
+def _own_topics(step: StepContext) -> list[str]:
     """Return the topics that no other pair has: name servers may keep a trace of them."""
-    broker = turn.master_view.broker
+    broker = step.master_view.broker
     own = set((broker.topics if broker else None) or {})
-    return sorted(name for name in own - _elsewhere(turn) if not is_system_topic(name))[
+    return sorted(name for name in own - _elsewhere(step) if not is_system_topic(name))[
         :_MAX_TOPICS
     ]
 
 
-def _elsewhere(turn: Turn) -> set[str]:
+def _elsewhere(step: StepContext) -> set[str]:
     found: set[str] = set()
-    for (pair, _), view in turn.observed.members.items():
-        if pair != turn.pair and view.broker is not None:
+    for (pair, _), view in step.observed.members.items():
+        if pair != step.pair and view.broker is not None:
             found |= set(view.broker.topics or {})
     return found
 
 
-def _unregister(turn: Turn) -> Advance:
-    slaves = [view for view in _leaving(turn) if view.ordinal != turn.master]
+def _unregister(step: StepContext) -> Advance:
+    slaves = [view for view in _leaving(step) if view.ordinal != step.master]
     if any(view.pod is not None for view in slaves):
-        return turn.stay()
-    if not turn.data.get("leaves"):
-        return turn.go("DeleteMembers")
-    if not turn.data.get("slavesGone"):
-        return turn.stay(slavesGone=True, wake=0.0)
-    if turn.master_view.pod is not None or not _is_unregistered(turn):
-        return turn.stay()
-    return turn.go("DeleteMembers")
+        return step.stay()
+    if not step.data.get("leaves"):
+        return step.go("DeleteMembers")
+    if not step.data.get("slavesGone"):
+        return step.stay(slavesGone=True, wake=0.0)
+    if step.master_view.pod is not None or not _is_unregistered(step):
+        return step.stay()
+    return step.go("DeleteMembers")
 
 
-def _is_unregistered(turn: Turn) -> bool:
-    answers = [r.brokers for r in turn.observed.routes if r.brokers is not None]
-    name = turn.cluster.broker_name(turn.pair)
-    return bool(answers) and not any(answer.get(name) for answer in answers)
+def _is_unregistered(step: StepContext) -> bool:
+    return bool(step.registered) and not any(step.registered)
 
 
-def _leaving(turn: Turn) -> list[MemberView]:
-    ordinals = present.ordinals(turn.observed, turn.pair)
-    if not turn.data.get("leaves"):
-        ordinals = tuple(o for o in ordinals if o in turn.data["slaves"])
-    return [turn.view(ordinal) for ordinal in ordinals]
+def _leaving(step: StepContext) -> list[MemberView]:
+    ordinals = step.state.ordinals.get(step.pair, ())
+    if not step.data.get("leaves"):
+        ordinals = tuple(o for o in ordinals if o in step.data["slaves"])
+    return [step.view(ordinal) for ordinal in ordinals]
 
 
-def _delete(turn: Turn) -> Advance:
+def _delete(step: StepContext) -> Advance:
     """Delete one StatefulSet in a pass, from the highest ordinal, then what belongs to it."""
-    leaving = _leaving(turn)
+    leaving = _leaving(step)
     if not leaving:
-        topics = _forgotten(turn)
-        if topics and not turn.data.get("forgotten"):
-            return turn.stay(actions=topics, forgotten=True)
+        topics = _forgotten(step)
+        if topics and not step.data.get("forgotten"):
+            return step.stay(actions=topics, forgotten=True)
         # Once more: a crash may have come between that word in the status and the requests.
-        return Advance(None, topics, (Event("PairRemoved", _removed(turn)),))
+        return Advance(None, topics, (Event("PairRemoved", _removed(step)),))
     view = leaving[-1]
     keys: tuple[Key, ...] = (
-        ("StatefulSet", turn.name(view.ordinal)),
-        ("ConfigMap", turn.name(view.ordinal)),
+        ("StatefulSet", step.name(view.ordinal)),
+        ("ConfigMap", step.name(view.ordinal)),
     )
-    if turn.data.get("leaves") and len(leaving) == 1:
-        keys = (*keys, ("PodDisruptionBudget", f"{turn.cluster.name}-{turn.pair}"))
-    return turn.stay(actions=_deletions(turn, keys), wake=0.5)
+    if step.data.get("leaves") and len(leaving) == 1:
+        keys = (*keys, ("PodDisruptionBudget", f"{step.cluster.name}-{step.pair}"))
+    return step.stay(actions=_deletions(step, keys), wake=0.5)
 
 
-def _removed(turn: Turn) -> str:
-    name = turn.cluster.broker_name(turn.pair)
-    if turn.data.get("leaves"):
+def _removed(step: StepContext) -> str:
+    name = step.broker_name
+    if step.data.get("leaves"):
         return name
-    return ", ".join(f"{name}-{ordinal}" for ordinal in turn.data["slaves"])
+    return ", ".join(f"{name}-{ordinal}" for ordinal in step.data["slaves"])
 
 
-def _deletions(turn: Turn, keys: tuple[Key, ...]) -> tuple[Action, ...]:
-    found = ((key, turn.observed.objects.get(key)) for key in keys)
+def _deletions(step: StepContext, keys: tuple[Key, ...]) -> tuple[Action, ...]:
+    found = ((key, step.observed.objects.get(key)) for key in keys)
     return tuple(
         Delete(key, have["metadata"]["uid"])
         for key, have in found
@@ -255,13 +241,13 @@ def _deletions(turn: Turn, keys: tuple[Key, ...]) -> tuple[Action, ...]:
     )
 
 
-def _forgotten(turn: Turn) -> tuple[Action, ...]:
-    servers = tuple(turn.observed.name_servers or ())
-    names = set(turn.data.get("topics") or ()) - _elsewhere(turn)
+def _forgotten(step: StepContext) -> tuple[Action, ...]:
+    servers = tuple(step.observed.name_servers or ())
+    names = set(step.data.get("topics") or ()) - _elsewhere(step)
     return tuple(DeleteTopic(name, (), servers) for name in sorted(names)) if servers else ()
 
 
-_STEPS: Final[Mapping[str, Callable[[Turn], Advance]]] = {
+_STEPS: Final[Mapping[str, Callable[[StepContext], Advance]]] = {
     "DrainPair": _drain,
     "WaitEmpty": _empty,
     "Unregister": _unregister,

@@ -10,22 +10,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import (
-    Broker,
-    Key,
-    MemberView,
-    Object,
-    ObservedCluster,
-)
+from failback.operator.planning.observed.observed import Broker, MemberView
 from failback.operator.planning.operations import live_config
-from failback.operator.planning.operations.turn import (
+from failback.operator.planning.operations.step_context import (
     OPEN,
     ROUTE_SECONDS,
-    Turn,
+    StepContext,
     member_label,
     timed,
 )
@@ -38,7 +32,7 @@ from failback.operator.planning.plan.types import (
     PutTopic,
     operation_id,
 )
-from failback.operator.planning.state import present
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Member, Shape
 from failback.operator.schema.rule_texts import SYSTEM_TOPICS
 
@@ -65,66 +59,50 @@ _SYSTEM_GROUPS: Final = frozenset(
 )  # SubscriptionGroupManager#init, apache/rocketmq 4.9.8: every broker makes them itself
 
 
-def cause(
-    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
-) -> Operation | None:
+def cause(state: ClusterState) -> Operation | None:
     """Return a ScaleUp of a pair that is closed, or that misses a member it never had.
 
     A pair whose members are up goes first; while none is, live changes elsewhere go first.
     """
-    shape = present.base_shape(cluster, status, observed)
+    closed = state.base_shape.closed
     candidates = []
-    for pair in range(cluster.spec.pairs):
-        missing = [o for o in cluster.pair(pair).ordinals if _is_new(observed, pair, o)]
-        if pair in shape.closed or (missing and present.ordinals(observed, pair)):
-            candidates.append((not _stands(cluster, observed, pair), pair))
+    for pair in range(state.cluster.spec.pairs):
+        misses_one = any(not view.exists for view in state.wanted(pair))
+        if pair in closed or (misses_one and pair in state.ordinals):
+            candidates.append((not state.is_whole(pair), pair))
     if not candidates:
         return None
     waits, pair = min(candidates)
-    if waits and live_config.cause(cluster, status, observed, now) is not None:
+    if waits and live_config.cause(state) is not None:
         return None
-    master = observed.member(pair, shape.masters[pair])
     return Operation(
-        id=operation_id(TYPE, pair, cluster.metadata.generation, str(sorted(shape.closed))),
+        id=operation_id(TYPE, pair, state.cluster.metadata.generation, str(sorted(closed))),
         type=TYPE,
         step="CreateMembers",
         pair=pair,
-        started_at=now,
-        step_started_at=now,
+        started_at=state.now,
+        step_started_at=state.now,
         data={
-            "opens": pair in shape.closed,
-            "existing": not present.ordinals(observed, pair) and master.claim is not None,
-            "new": [list(member) for member in _new_slaves(cluster, observed)],
+            "opens": pair in closed,
+            "existing": pair not in state.ordinals and state.master(pair).claim is not None,
+            "new": [list(member) for member in _new_slaves(state)],
         },
     )
 
 
-def _is_new(observed: ObservedCluster, pair: int, ordinal: int) -> bool:
-    view = observed.member(pair, ordinal)
-    return view.statefulset is None and view.config_map is None and view.pod is None
-
-
-def _new_slaves(cluster: BrokerCluster, observed: ObservedCluster) -> Iterator[Member]:
+def _new_slaves(state: ClusterState) -> Iterator[Member]:
     """Yield the members that pairs which serve are about to get."""
-    for pair in present.pairs(observed):
-        if pair < cluster.spec.pairs:
-            for member in present.members(cluster, pair):
-                if _is_new(observed, *member):
-                    yield member
+    for pair in state.pairs:
+        if pair < state.cluster.spec.pairs:
+            for view in state.wanted(pair):
+                if not view.exists:
+                    yield pair, view.ordinal
 
 
-def _stands(cluster: BrokerCluster, observed: ObservedCluster, pair: int) -> bool:
-    views = [observed.member(*member) for member in present.members(cluster, pair)]
-    name = cluster.broker_name(pair)
-    master = observed.member(pair, present.master_member(cluster, observed, pair, {}))
-    registered = facts.is_registered(observed, name, master, 0)
-    return registered and all(map(present.is_ready, views))
-
-
-def only_waits(cluster: BrokerCluster, observed: ObservedCluster, operation: Operation) -> bool:
+def only_waits(state: ClusterState, operation: Operation) -> bool:
     """Tell whether the operation has nothing to do but to wait for members."""
     waits = operation.step in ("CreateMembers", "WaitRegistered")
-    return waits and not _stands(cluster, observed, operation.pair or 0)
+    return waits and not state.is_whole(operation.pair or 0)
 
 
 def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
@@ -136,46 +114,38 @@ def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape
     return dataclasses.replace(shape, closed=closed)
 
 
-def advance(
-    cluster: BrokerCluster,
-    observed: ObservedCluster,
-    desired: Mapping[Key, Object],
-    operation: Operation,
-    now: float,
-) -> Advance:
+def advance(step: StepContext) -> Advance:
     """Return what the ScaleUp wants of this pass."""
-    turn = Turn(cluster, observed, desired, operation, now)
-    if present.is_leaving(cluster, turn.pair):
+    if step.state.is_leaving(step.pair):
         return Advance(None)  # the spec was lowered again: a ScaleDown takes it from here
-    return timed(turn, _STEPS[operation.step](turn))
+    return timed(step, _STEPS[step.operation.step](step))
 
 
-def _create(turn: Turn) -> Advance:
-    wanted = turn.cluster.pair(turn.pair).ordinals
-    if any(turn.view(ordinal).statefulset is None for ordinal in wanted):
-        return turn.stay()
-    return turn.go("WaitRegistered")
+def _create(step: StepContext) -> Advance:
+    if any(view.statefulset is None for view in step.state.wanted(step.pair)):
+        return step.stay()
+    return step.go("WaitRegistered")
 
 
-def _registered(turn: Turn) -> Advance:
-    views = [turn.master_view, *turn.slaves()]
-    if not all(present.is_ready(view) and turn.is_registered(view) for view in views):
-        return turn.stay(*turn.check(("NameServersReachable",)))
-    master = turn.master_view.broker
-    if not all(facts.in_sync(master, slave.broker, turn.now) for slave in turn.slaves()):
-        return turn.stay(*turn.check(("PrefixVerified",)))
-    if turn.data.get("opens"):
-        return turn.go("CopyMetadata")
-    return Advance(None, events=_slaves_added(turn))
+def _registered(step: StepContext) -> Advance:
+    views = [step.master_view, *step.slaves()]
+    if not all(view.is_ready and step.is_registered(view) for view in views):
+        return step.stay(*step.check(("NameServersReachable",)))
+    master = step.master_view.broker
+    if not all(facts.in_sync(master, slave.broker, step.now) for slave in step.slaves()):
+        return step.stay(*step.check(("PrefixVerified",)))
+    if step.data.get("opens"):
+        return step.go("CopyMetadata")
+    return Advance(None, events=_slaves_added(step))
 
 
-def _slaves_added(turn: Turn) -> tuple[Event, ...]:
+def _slaves_added(step: StepContext) -> tuple[Event, ...]:
     """Return one event per new slave: an empty one starts at its master's last log file."""
     events = []
-    for pair, ordinal in turn.data.get("new", ()):
-        broker = turn.observed.member(pair, ordinal).broker
+    for pair, ordinal in step.data.get("new", ()):
+        broker = step.observed.member(pair, ordinal).broker
         start = "" if broker is None or broker.start is None else f" from offset {broker.start}"
-        label = member_label(turn.cluster, (pair, ordinal))
+        label = member_label(step.cluster, (pair, ordinal))
         events.append(Event("PairAdded", f"{label} replicates{start}"))
     return tuple(events)
 
@@ -183,34 +153,23 @@ def _slaves_added(turn: Turn) -> tuple[Event, ...]:
 # --- metadata -----------------------------------------------------------------------------------
 
 
-def _copy(turn: Turn) -> Advance:
-    target = turn.master_view.broker
-    sources = [p for p in _other_pairs(turn) if p not in _closed_pairs(turn)]
+def _copy(step: StepContext) -> Advance:
+    target = step.master_view.broker
+    sources = [step.state.master(pair) for pair in _open_pairs(step)]
     if not sources:
-        return turn.go("OpenWrites")
-    known = [view.broker for view in map(_master_of(turn), sources) if _tables(view)]
-    if not known or not _tables(turn.master_view) or known[0] is None or target is None:
-        return turn.stay("MasterAnswers")
-    missing = _missing(turn, known[0], target)
-    return turn.stay(actions=missing[:PUTS_PER_PASS]) if missing else turn.go("OpenWrites")
+        return step.go("OpenWrites")
+    known = [view.broker for view in sources if _tables(view)]
+    if not known or not _tables(step.master_view) or known[0] is None or target is None:
+        return step.stay("MasterAnswers")
+    missing = _missing(step, known[0], target)
+    return step.stay(actions=missing[:PUTS_PER_PASS]) if missing else step.go("OpenWrites")
 
 
-def _other_pairs(turn: Turn) -> list[int]:
-    standing = present.pairs(turn.observed)
-    return [p for p in range(turn.cluster.spec.pairs) if p != turn.pair and p in standing]
-
-
-def _closed_pairs(turn: Turn) -> frozenset[int]:
-    """Return the pairs that are closed too: they know no more than this one."""
-    return present.base_shape(turn.cluster, {}, turn.observed).closed
-
-
-def _master_of(turn: Turn) -> Callable[[int], MemberView]:
-    def view(pair: int) -> MemberView:
-        ordinal = present.master_member(turn.cluster, turn.observed, pair, {})
-        return turn.observed.member(pair, ordinal)
-
-    return view
+def _open_pairs(step: StepContext) -> list[int]:
+    """Return the other pairs; those that are closed too know no more than this one."""
+    not_these = {step.pair, *step.state.base_shape.closed}
+    wanted = [pair for pair in step.state.pairs if pair < step.cluster.spec.pairs]
+    return [pair for pair in wanted if pair not in not_these]
 
 
 def _tables(view: MemberView) -> bool:
@@ -218,10 +177,10 @@ def _tables(view: MemberView) -> bool:
     return broker is not None and broker.topics is not None and broker.groups is not None
 
 
-def _missing(turn: Turn, source: Broker, target: Broker) -> tuple[Action, ...]:
-    elsewhere = _topics_of_other_pairs(turn)
-    own = {turn.cluster.cluster_name} | {
-        turn.cluster.broker_name(pair) for pair in present.pairs(turn.observed)
+def _missing(step: StepContext, source: Broker, target: Broker) -> tuple[Action, ...]:
+    elsewhere = _topics_of_other_pairs(step)
+    own = {step.cluster.cluster_name} | {
+        step.cluster.broker_name(pair) for pair in step.state.pairs
     }
     topics = [
         PutTopic(target.address, config)
@@ -244,29 +203,29 @@ def is_system_topic(name: str) -> bool:
     return name in SYSTEM_TOPICS or name.startswith(_SYSTEM_PREFIX)
 
 
-def _topics_of_other_pairs(turn: Turn) -> set[str]:
+def _topics_of_other_pairs(step: StepContext) -> set[str]:
     """Return the topics that a Topic resource keeps to other pairs."""
-    own = turn.cluster.broker_name(turn.pair)
+    own = step.broker_name
     found: set[str] = set()
-    for topic in turn.observed.topics:
+    for topic in step.observed.topics:
         pairs = topic["spec"].get("pairs") or ["*"]
         if "*" not in pairs and own not in pairs:
             found.add(topic["spec"].get("topicName") or topic["metadata"]["name"])
     return found
 
 
-def _open(turn: Turn) -> Advance:
-    if turn.permission() != OPEN:
-        return turn.stay(actions=turn.set_permission(OPEN))
-    waited = turn.now - turn.operation.step_started_at
-    if turn.route_is_writable() is False and waited <= ROUTE_SECONDS:
-        return turn.stay()
-    name = turn.cluster.broker_name(turn.pair)
-    data = " with existing data" if turn.data.get("existing") else ""
+def _open(step: StepContext) -> Advance:
+    if step.permission() != OPEN:
+        return step.stay(actions=step.set_permission(OPEN))
+    waited = step.now - step.operation.step_started_at
+    if step.route_is_writable() is False and waited <= ROUTE_SECONDS:
+        return step.stay()
+    name = step.broker_name
+    data = " with existing data" if step.data.get("existing") else ""
     return Advance(None, events=(Event("PairAdded", f"{name}{data}"),))
 
 
-_STEPS: Final[Mapping[str, Callable[[Turn], Advance]]] = {
+_STEPS: Final[Mapping[str, Callable[[StepContext], Advance]]] = {
     "CreateMembers": _create,
     "WaitRegistered": _registered,
     "CopyMetadata": _copy,

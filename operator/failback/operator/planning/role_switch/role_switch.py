@@ -32,6 +32,7 @@ from failback.operator.planning.plan.encoding import (
     to_time,
 )
 from failback.operator.planning.plan.types import Action, Delete, Event, Operation, Plan
+from failback.operator.planning.state.cluster_state import ClusterState
 
 _RUNNING_SECONDS: Final = 2.0
 _PENDING_SECONDS: Final = 5.0
@@ -143,7 +144,7 @@ def _pending(
     if cluster is None:
         blocked: tuple[str, ...] = ("ClusterExists",)
     else:
-        found = preflight(cluster, observed, request, now, status=cluster.status)
+        found = preflight(ClusterState.of(cluster, cluster.status, observed, now), request)
         if found.refused:
             return _failed_early(switch, status, "Preflight", found.refused, now)
         blocked = found.blocked

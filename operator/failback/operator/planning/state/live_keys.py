@@ -13,7 +13,7 @@ from typing import Final
 from failback.operator.engines.catalogue import config_keys, same_value
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import ObservedCluster
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Member, Shape, shaped_pair
 
 PERMISSION: Final = "brokerPermission"
@@ -49,45 +49,39 @@ def wanted(
     return found
 
 
-def held(
-    cluster: BrokerCluster, shape: Shape, observed: ObservedCluster
-) -> dict[Member, dict[str, str | None]]:
+def held(state: ClusterState, shape: Shape) -> dict[Member, dict[str, str | None]]:
     """Return what each member's ConfigMap keeps for now; members without one keep nothing."""
     found: dict[Member, dict[str, str | None]] = {}
-    for member, view in sorted(observed.members.items()):
+    for member, view in sorted(state.observed.members.items()):
         if view.config_map is None or member[0] >= shape.pairs:
             continue
-        present = {k: v for k, v in facts.properties(view.config_map).items() if is_live(k)}
-        want = wanted(cluster, shape, member, observed.name_servers)
-        keys = [key for key in sorted({*present, *want}) if present.get(key) != want.get(key)]
+        current = {k: v for k, v in facts.properties(view.config_map).items() if is_live(k)}
+        want = wanted(state.cluster, shape, member, state.observed.name_servers)
+        keys = [key for key in sorted({*current, *want}) if current.get(key) != want.get(key)]
         if keys:
-            found[member] = {key: present.get(key) for key in keys}
+            found[member] = {key: current.get(key) for key in keys}
     return found
 
 
-def file_changes(
-    cluster: BrokerCluster, shape: Shape, observed: ObservedCluster, member: Member
-) -> dict[str, str | None]:
+def file_changes(state: ClusterState, shape: Shape, member: Member) -> dict[str, str | None]:
     """Return the live keys whose line in a member's ConfigMap must change; ``None`` = goes."""
-    present = facts.properties(observed.member(*member).config_map)
-    want = wanted(cluster, shape, member, observed.name_servers)
-    gone = [key for key in present if is_live(key) and key not in want and key != "namesrvAddr"]
-    changed = {key: value for key, value in want.items() if present.get(key) != value}
+    current = facts.properties(state.observed.member(*member).config_map)
+    want = wanted(state.cluster, shape, member, state.observed.name_servers)
+    gone = [key for key in current if is_live(key) and key not in want and key != "namesrvAddr"]
+    changed = {key: value for key, value in want.items() if current.get(key) != value}
     return {**changed, **dict.fromkeys(gone)}
 
 
-def broker_changes(
-    cluster: BrokerCluster, shape: Shape, observed: ObservedCluster, member: Member
-) -> dict[str, str]:
+def broker_changes(state: ClusterState, shape: Shape, member: Member) -> dict[str, str]:
     """Return the live keys that a member's broker answers differently (26); empty if unknown.
 
     A line that goes from the file is set back to the broker's own default.
     """
-    view = observed.member(*member)
+    view = state.observed.member(*member)
     if view.broker is None or view.broker.config is None:
         return {}
-    want: dict[str, str] = dict(wanted(cluster, shape, member, observed.name_servers))
-    for key, value in file_changes(cluster, shape, observed, member).items():
+    want: dict[str, str] = dict(wanted(state.cluster, shape, member, state.observed.name_servers))
+    for key, value in file_changes(state, shape, member).items():
         if value is None and key in DEFAULTS:
             want[key] = DEFAULTS[key]
     answer = view.broker.config

@@ -7,18 +7,17 @@ that needs its answer false. The names of those that are false stand in ``blocke
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from failback.operator.engines.catalogue import quirk
-from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import MemberView, ObservedCluster
+from failback.operator.planning.observed.observed import MemberView
 from failback.operator.planning.plan.types import Operation
-from failback.operator.planning.state import present
+from failback.operator.planning.state.cluster_state import ClusterState
+from failback.operator.planning.state.running_engine import engine_of
 
-PAUSE: Final = "failback.dev/pause-reconciliation"
 STEADY_MASTER_SECONDS: Final = 60.0
 """How long id 0 must have had one address: two masters show as an address that alternates."""
 SYNC_PERIODS: Final = 3
@@ -32,72 +31,51 @@ _BAD_PREFIX: Final = frozenset({"Diverged", "SlaveAhead"})
 class Question:
     """About which member of which pair, and for whom, the predicates are asked."""
 
-    cluster: BrokerCluster
-    observed: ObservedCluster
-    now: float
+    state: ClusterState
     pair: int | None = None
     """``None`` = about every pair."""
     member: int | None = None
     """The ordinal that the step would take away."""
     operation: Operation | None = None
     """Who asks."""
-    running: Operation | None = None
-    """``status.currentOperation``."""
     master: int | None = None
     """The pair's master member; ``None`` = as the ConfigMaps say."""
 
     def pairs(self) -> range | tuple[int, ...]:
         """The pairs that are asked about."""
-        return range(self.cluster.spec.pairs) if self.pair is None else (self.pair,)
+        return range(self.state.cluster.spec.pairs) if self.pair is None else (self.pair,)
 
     def master_of(self, pair: int) -> int:
         """The master member of a pair."""
         if self.master is not None and pair == self.pair:
             return self.master
-        return present.master_member(self.cluster, self.observed, pair, {})
-
-    def views(self, pair: int) -> Iterator[MemberView]:
-        """The members a pair should have."""
-        for member in present.members(self.cluster, pair):
-            yield self.observed.member(*member)
+        return self.state.master_member(pair)
 
     def master_view(self, pair: int) -> MemberView:
         """The master of a pair."""
-        return self.observed.member(pair, self.master_of(pair))
+        return self.state.observed.member(pair, self.master_of(pair))
 
     def slaves(self, pair: int) -> list[MemberView]:
         """The slaves a pair should have."""
         master = self.master_of(pair)
-        return [view for view in self.views(pair) if view.ordinal != master]
+        return [view for view in self.state.wanted(pair) if view.ordinal != master]
 
 
 def not_paused(question: Question) -> bool:
     """No pause annotation, no ``suspend``."""
-    cluster = question.cluster
-    return cluster.metadata.annotations.get(PAUSE) != "true" and not cluster.spec.suspend
+    return not question.state.is_paused
 
 
 def no_other_operation(question: Question) -> bool:
     """No operation is running, or the one that asks."""
-    running, own = question.running, question.operation
+    running, own = question.state.running, question.operation
     return running is None or (own is not None and running.id == own.id)
 
 
 def no_other_pair_disrupted(question: Question) -> bool:
     """Every other pair has all its members ready and its master registered."""
-    return all(
-        _is_running(question, pair)
-        for pair in range(question.cluster.spec.pairs)
-        if pair != question.pair
-    )
-
-
-def _is_running(question: Question, pair: int) -> bool:
-    name = question.cluster.broker_name(pair)
-    master = question.master_view(pair)
-    return all(map(present.is_ready, question.views(pair))) and facts.is_registered(
-        question.observed, name, master, 0
-    )
+    pairs = range(question.state.cluster.spec.pairs)
+    return all(question.state.is_whole(pair) for pair in pairs if pair != question.pair)
 
 
 def pair_has_in_sync_slave(question: Question) -> bool:
@@ -112,17 +90,16 @@ def _keeps_slave(question: Question, pair: int) -> bool:
     others = [view for view in question.slaves(pair) if view.ordinal != question.member]
     master = question.master_view(pair).broker
     return not others or any(
-        present.is_ready(view) and facts.in_sync(master, view.broker, question.now)
-        for view in others
+        view.is_ready and facts.in_sync(master, view.broker, question.state.now) for view in others
     )
 
 
 def no_other_member_down(question: Question) -> bool:
     """Every other member of the pair is ready."""
     return all(
-        present.is_ready(view)
+        view.is_ready
         for pair in question.pairs()
-        for view in question.views(pair)
+        for view in question.state.wanted(pair)
         if view.ordinal != question.member
     )
 
@@ -147,7 +124,7 @@ def _is_fresh(question: Question, master: MemberView, slave: MemberView) -> bool
 def _sync_seconds(view: MemberView) -> float:
     engine = {"type": "failback", "version": ""}
     if view.statefulset is not None:
-        engine = present.engine_of(view.statefulset)
+        engine = engine_of(view.statefulset)
     return float(quirk("slaveSyncSeconds", engine["type"], engine["version"]))
 
 
@@ -177,11 +154,13 @@ def _holds(
 
 def name_servers_reachable(question: Question) -> bool:
     """At least one name server answers, and most of those that do agree on each id 0."""
-    answers = [route.brokers for route in question.observed.routes if route.brokers is not None]
+    answers = [
+        route.brokers for route in question.state.observed.routes if route.brokers is not None
+    ]
     if not answers:
         return False
     for pair in question.pairs():
-        name = question.cluster.broker_name(pair)
+        name = question.state.cluster.broker_name(pair)
         said = Counter(answer.get(name, {}).get(0) for answer in answers)
         if said.most_common(1)[0][1] * 2 <= len(answers):
             return False
@@ -194,19 +173,19 @@ def single_master(question: Question) -> bool:
 
 
 def _has_single_master(question: Question, pair: int) -> bool:
-    observed = question.observed
+    observed = question.state.observed
     views = [view for (index, _), view in sorted(observed.members.items()) if index == pair]
     masters = facts.claims_to_be_master(observed, pair)
-    silent = [v for v in views if present.is_ready(v) and facts.says_master(v.broker) is None]
+    silent = [v for v in views if v.is_ready and facts.says_master(v.broker) is None]
     if len(masters) != 1 or silent:
         return False
     own = facts.announced_addresses(masters[0])
     answers = [route.brokers for route in observed.routes if route.brokers is not None]
-    name = question.cluster.broker_name(pair)
+    name = question.state.cluster.broker_name(pair)
     if not answers or any(answer.get(name, {}).get(0) not in own for answer in answers):
         return False
     since = observed.master_since.get(pair)
-    return since is not None and question.now - since >= STEADY_MASTER_SECONDS
+    return since is not None and question.state.now - since >= STEADY_MASTER_SECONDS
 
 
 def prefix_verified(question: Question) -> bool:
@@ -214,7 +193,7 @@ def prefix_verified(question: Question) -> bool:
     return not any(
         view.pod is not None and view.pod.prefix in _BAD_PREFIX
         for pair in question.pairs()
-        for view in question.views(pair)
+        for view in question.state.wanted(pair)
     )
 
 
@@ -224,37 +203,35 @@ def no_chaos_running(question: Question) -> bool:
     return not any(
         (experiment.get("status") or {}).get("phase") in _INJECTING
         and experiment["metadata"]["name"] != own
-        for experiment in question.observed.experiments
+        for experiment in question.state.observed.experiments
     )
 
 
 def pdb_allows(question: Question) -> bool:
     """The pair's budget allows a disruption, or the pod is not ready and may go anyway."""
-    if not question.cluster.spec.pod_disruption_budget.enabled:
+    if not question.state.cluster.spec.pod_disruption_budget.enabled:
         return True
     for pair in question.pairs():
         if question.member is not None:
-            pod = question.observed.member(pair, question.member).pod
+            pod = question.state.observed.member(pair, question.member).pod
             if pod is not None and not pod.ready:
                 continue
-        if question.observed.budgets.get(pair, 0) < 1:
+        if question.state.observed.budgets.get(pair, 0) < 1:
             return False
     return True
 
 
 def min_ready_seconds(question: Question) -> bool:
     """The member of the cluster that became ready last has been so for ``minReadySeconds``."""
-    needed = question.cluster.spec.update_strategy.min_ready_seconds
-    pods = [view.pod for _, view in sorted(question.observed.members.items())]
+    needed = question.state.cluster.spec.update_strategy.min_ready_seconds
+    pods = [view.pod for _, view in sorted(question.state.observed.members.items())]
     since = [pod.ready_since for pod in pods if pod is not None and pod.ready]
-    return all(time is not None and question.now - time >= needed for time in since)
+    return all(time is not None and question.state.now - time >= needed for time in since)
 
 
 def store_compatible(question: Question) -> bool:
     """The wanted engine can read the stores that are there."""
-    arm = present.running_arm(question.observed) or {}
-    engine = present.arm_engine(question.cluster, arm)
-    return present.held_engine(question.cluster, question.observed, engine) is None
+    return question.state.held_engine is None
 
 
 def claims_settled(question: Question) -> bool:
@@ -262,7 +239,7 @@ def claims_settled(question: Question) -> bool:
     return not any(
         view.claim is not None and view.claim.resizing
         for pair in question.pairs()
-        for view in question.views(pair)
+        for view in question.state.wanted(pair)
         if question.member is None or view.ordinal == question.member
     )
 
@@ -288,37 +265,23 @@ PREDICATES: Final[Mapping[str, Callable[[Question], bool]]] = {
 
 def evaluate(
     names: Iterable[str],
-    cluster: BrokerCluster,
-    observed: ObservedCluster,
-    now: float,
+    state: ClusterState,
     *,
     pair: int | None = None,
     member: int | None = None,
     operation: Operation | None = None,
-    running: Operation | None = None,
     master: int | None = None,
 ) -> tuple[str, ...]:
     """Return those of ``names`` that are false, in their order.
 
     Args:
-        now: Unix time of the pass.
         pair: The pair that the step disturbs; ``None`` = all pairs.
         member: The ordinal that the step takes away, if one.
         operation: The operation that asks.
-        running: ``status.currentOperation``; an operation asks only while it is that itself.
         master: The pair's master member, when not as the ConfigMaps say.
 
     Raises:
         KeyError: There is no predicate of that name.
     """
-    question = Question(
-        cluster,
-        observed,
-        now,
-        pair=pair,
-        member=member,
-        operation=operation,
-        running=running,
-        master=master,
-    )
+    question = Question(state, pair=pair, member=member, operation=operation, master=master)
     return tuple(name for name in names if not PREDICATES[name](question))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.observed.observed import MemberView, ObservedCluster
-from failback.operator.planning.state import present
+from failback.operator.planning.observed.observed import MemberView
+from failback.operator.planning.state.cluster_state import ClusterState, members
+from failback.operator.planning.state.running_engine import engine_of
 from failback.operator.render.shape import Member
 
 RESTART_MEMBER: Final = "failback.dev/restart-member"
@@ -36,7 +36,7 @@ def reasons(view: MemberView) -> tuple[str, ...]:
     found = []
     if pod.restart_hash != marks.get(_HASH, ""):
         found.append("ConfigChanged")
-    if pod.image and pod.image != present.engine_of(statefulset).get("image", pod.image):
+    if pod.image and pod.image != engine_of(statefulset).get("image", pod.image):
         found.append("ImageChanged")
     if pod.restarted_at != marks.get(_RESTARTED_AT, ""):
         found.append("Manual")
@@ -48,22 +48,19 @@ def reasons(view: MemberView) -> tuple[str, ...]:
     return tuple(found)
 
 
-def pending(
-    cluster: BrokerCluster, observed: ObservedCluster, status: Mapping[str, Any]
-) -> tuple[tuple[Member, tuple[str, ...]], ...]:
+def pending(state: ClusterState) -> tuple[tuple[Member, tuple[str, ...]], ...]:
     """Return the wanted members that have to be replaced, with reasons, in the order they go.
 
     Members that are not ready go first: replacing them takes nothing away. Then pair by pair in
     index order: slaves from the highest ordinal, the master last.
     """
     found = []
-    for pair in range(cluster.spec.pairs):
-        master = present.master_member(cluster, observed, pair, status)
-        for ordinal in cluster.pair(pair).ordinals:
-            view = observed.member(pair, ordinal)
+    for pair in range(state.cluster.spec.pairs):
+        master = state.master_member(pair)
+        for view in state.wanted(pair):
             if why := reasons(view):
-                order = (present.is_ready(view), pair, ordinal == master, -ordinal)
-                found.append((order, (pair, ordinal), why))
+                order = (view.is_ready, pair, view.ordinal == master, -view.ordinal)
+                found.append((order, (pair, view.ordinal), why))
     return tuple((member, why) for _, member, why in sorted(found))
 
 
@@ -71,7 +68,7 @@ def manual_member(cluster: BrokerCluster) -> Member | None:
     """Return the member that ``failback.dev/restart-member`` names, if the cluster has it."""
     name = cluster.metadata.annotations.get(RESTART_MEMBER, "").strip()
     for pair in range(cluster.spec.pairs):
-        for member in present.members(cluster, pair):
+        for member in members(cluster, pair):
             if name == f"{cluster.broker_name(pair)}-{member[1]}":
                 return member
     return None

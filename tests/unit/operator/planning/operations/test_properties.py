@@ -16,6 +16,7 @@ from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.observed.observed import ObservedCluster, Route
 from failback.operator.planning.operations import OPERATIONS, roll
 from failback.operator.planning.plan.types import Evict, Plan
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.predicates import evaluate
 from failback.operator.render.shape import Member
 from tests.support.operator.planning_run import CONTEXT, Run, disruptions, steady
@@ -77,6 +78,10 @@ def _config(observed: ObservedCluster, member: Member, **values: str) -> Observe
     return _broker(observed, member, config={**(broker.config or {}), **values})
 
 
+def _state(world: World, observed: ObservedCluster) -> ClusterState:
+    return ClusterState(world.cluster, world.status, observed, world.now)
+
+
 _EXPERIMENT = {"metadata": {"name": "x"}, "spec": {}, "status": {"phase": "Injecting"}}
 HARM: dict[str, Callable[[ObservedCluster], ObservedCluster]] = {
     "other pair down": lambda o: _pod(o, (1, 0), ready=False),
@@ -117,7 +122,7 @@ def test_no_ready_member_is_evicted_while_a_predicate_is_false(member: int, harm
     plan = plan_now(world, observed)
     names = roll.MASTER if member == 0 else roll.SLAVE
     view = observed.member(0, member)
-    false = evaluate(names, world.cluster, observed, world.now, pair=0, member=member)
+    false = evaluate(names, _state(world, observed), pair=0, member=member)
     if false or view.pod is None or view.pod.deleting:
         assert not evictions(plan)
     else:
@@ -131,7 +136,7 @@ def test_each_harm_is_one(name: str) -> None:
         world = _before_eviction(member)
         observed = HARM[name](world.observe())
         names = roll.MASTER if member == 0 else roll.SLAVE
-        if evaluate(names, world.cluster, observed, world.now, pair=0, member=member):
+        if evaluate(names, _state(world, observed), pair=0, member=member):
             return
     pytest.fail(f"nothing minds: {name}")
 

@@ -11,9 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from failback.operator.planning.operations import role_switch
+from failback.operator.planning.operations.step_context import StepContext
 from failback.operator.planning.operations.switching import snapshot
 from failback.operator.planning.plan.encoding import from_time, operation_from_status
 from failback.operator.planning.plan.types import SaveSnapshot
+from failback.operator.planning.state.cluster_state import ClusterState
 from tests.support.operator.switch_world import TOPIC_GROUP, SwitchWorld, delivered, is_over, roles
 
 pytestmark = pytest.mark.unit
@@ -228,7 +230,8 @@ def test_the_target_is_not_restarted_before_both_files_have_their_new_role() -> 
     running = operation_from_status(world.status)
     assert running is not None
     desired = world.desired(cluster, observed)
-    found = role_switch.advance(cluster, observed, desired, running, world.now)
+    state = ClusterState(cluster, world.status, observed, world.now, running)
+    found = role_switch.advance(StepContext(state, desired, running))
     assert found.actions == ()
     assert found.operation == running
 

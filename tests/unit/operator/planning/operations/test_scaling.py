@@ -244,7 +244,7 @@ def test_the_master_never_leaves_for_want_of_slaves() -> None:
     Run(world).for_passes(20)
     assert len(world.pods) == 3
     assert world.running(0, 2).is_master
-    text = scale_down.refusals(world.cluster, world.status, world.observe())
+    text = scale_down.refusals(world.state())
     assert text == ("orders-0: member 2 is the master; switch roles before slavesPerPair 1",)
     assert told(world, "ScaleDownRefused") == list(text)
 
@@ -262,9 +262,7 @@ def test_nothing_leaves_under_an_experiment_or_a_role_switch() -> None:
     ]
     Run(world).for_passes(20)
     assert world.status["replicas"] == 2
-    assert scale_down.refusals(world.cluster, {}, world.observe()) == (
-        "orders-1: an experiment is running",
-    )
+    assert scale_down.refusals(world.state()) == ("orders-1: an experiment is running",)
     world.experiments = []
     Run(world).until_steady()
     assert world.status["replicas"] == 1

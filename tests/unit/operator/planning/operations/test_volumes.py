@@ -169,7 +169,7 @@ def test_a_master_is_never_wiped() -> None:
     world.annotate(force_resync_member=world.claims["data-orders-0-0-0"].uid)
     Run(world).for_passes(10)
     assert not [action for action in world.log if isinstance(action, Delete)]
-    why = resync.refusal(world.cluster, world.status, world.observe())
+    why = resync.refusal(world.state())
     assert why == "orders-0-0 is the master of its pair"
     assert f"ResyncRefused: {why}" in warning(world)
 
@@ -181,7 +181,7 @@ def test_the_only_copy_is_never_wiped() -> None:
     world.annotate(force_resync_member=world.claims["data-orders-0-1-0"].uid)
     Run(world).for_passes(20)
     assert not [action for action in world.log if isinstance(action, Delete)]
-    assert "only copy" in str(resync.refusal(world.cluster, world.status, world.observe()))
+    assert "only copy" in str(resync.refusal(world.state()))
 
 
 def test_an_ephemeral_member_is_wiped_by_deleting_its_pod() -> None:

@@ -12,7 +12,6 @@ from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
 from failback.operator.planning.operations.switching import snapshot
 from failback.operator.planning.operations.switching.pair import (
-    LEASE_SECONDS,
     READ,
     READ_WRITE,
     UNDERWAY,
@@ -28,11 +27,8 @@ from failback.operator.planning.operations.switching.request import reference
 from failback.operator.planning.plan.types import (
     Action,
     Delete,
-    ReleaseLease,
     SaveSnapshot,
-    TakeLease,
 )
-from failback.operator.planning.state import present
 
 ROUTE_SECONDS: Final = 35.0
 """Clients poll their routes every 30 s; after this none writes to a closed pair any more."""
@@ -47,12 +43,11 @@ BASELINE, FINAL = "baseline", "final"
 
 def take_lease(view: PairView) -> Outcome:
     """Take the pair's Lease, so that nobody else works on the pair."""
-    if view.lease_is_ours:
-        return Outcome(done=True, evidence={"lease": view.lease_name})
-    if view.lease_is_taken:
-        return Outcome(failed=("LeaseHeld", f"somebody else holds Lease {view.lease_name}"))
-    take = TakeLease(view.lease_name, view.data["uid"], LEASE_SECONDS)
-    return doing(take)
+    if view.lease.is_ours:
+        return Outcome(done=True, evidence={"lease": view.lease.name})
+    if view.lease.is_taken:
+        return Outcome(failed=("LeaseHeld", f"somebody else holds Lease {view.lease.name}"))
+    return doing(view.lease.take())
 
 
 def drain_writes(view: PairView) -> Outcome:
@@ -111,7 +106,7 @@ def _more_advanced(view: PairView) -> str | None:
     """Return the predicate that another slave makes false, or ``None``."""
     target = end_of(view.new) or 0
     for member in view.others:
-        if not present.is_ready(member):
+        if not member.is_ready:
             continue  # it is compared when it comes back
         end = end_of(member)
         if end is None:
@@ -179,8 +174,8 @@ def release(view: PairView) -> tuple[Action, ...]:
     if view.observed.snapshot_uid:
         key = ("ConfigMap", view.data["snapshot"])
         actions += (Delete(key, view.observed.snapshot_uid),)
-    if view.lease_is_ours:
-        actions += (ReleaseLease(view.lease_name, view.data["uid"]),)
+    if view.lease.is_ours:
+        actions += (view.lease.release(),)
     return actions
 
 

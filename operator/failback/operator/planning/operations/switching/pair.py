@@ -8,22 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from failback.operator.engines.catalogue import quirk
-from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
+from failback.operator.planning.observed.observed import MemberView
+from failback.operator.planning.operations.pair_lease import PairLease
+from failback.operator.planning.operations.step_context import WRITE, StepContext
 from failback.operator.planning.operations.switching.request import Request
 from failback.operator.planning.plan import children
-from failback.operator.planning.plan.encoding import from_time
-from failback.operator.planning.plan.types import Action, Operation, SetConfig
-from failback.operator.render.config import member_name
+from failback.operator.planning.plan.types import Action, SetConfig
+from failback.operator.planning.state.live_keys import PERMISSION
 
-LEASE_SECONDS: Final = 60
-RENEW_SECONDS: Final = 15
-PERMISSION: Final = "brokerPermission"
 READ_WRITE: Final = "6"
 READ: Final = "4"
-WRITABLE: Final = 2
-"""The bit of a permission that lets producers write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,30 +58,13 @@ def remember(**data: Any) -> Outcome:
 
 
 @dataclass(frozen=True)
-class PairView:
-    """The arguments of every step. A is the old master's member, B the target."""
+class PairView(StepContext):
+    """A step of a role switch. A is the old master's member, B the target."""
 
-    cluster: BrokerCluster
-    observed: ObservedCluster
-    operation: Operation
-    now: float
-    desired: Mapping[Key, Object] = field(default_factory=dict)
     request: Request | None = None
     """The RoleSwitch object; ``None`` when it is gone."""
 
     # --- who is who ---
-
-    @functools.cached_property
-    def pair(self) -> int:
-        return self.operation.pair or 0
-
-    @functools.cached_property
-    def broker_name(self) -> str:
-        return self.cluster.broker_name(self.pair)
-
-    @property
-    def data(self) -> Mapping[str, Any]:
-        return self.operation.data
 
     @functools.cached_property
     def old(self) -> MemberView:
@@ -141,33 +119,25 @@ class PairView:
     # --- what routes say ---
 
     @functools.cached_property
-    def routes(self) -> tuple[Mapping[str, Mapping[int, str]], ...]:
-        """The broker tables of the name servers that answer."""
-        return tuple(route.brokers for route in self.observed.routes if route.brokers is not None)
-
-    @functools.cached_property
     def master_addresses(self) -> tuple[str | None, ...]:
         """What each answering name server lists as id 0 of the pair."""
-        return tuple(brokers.get(self.broker_name, {}).get(0) for brokers in self.routes)
+        return tuple(ids.get(0) for ids in self.registered)
 
     def route_permission_is(self, *, writable: bool) -> bool | None:
         """Tell whether every name server shows the pair so; ``None`` while none answers.
 
         A pair without a topic has no permission to show.
         """
-        answers = [
-            route.permissions for route in self.observed.routes if route.permissions is not None
-        ]
-        if not answers:
+        if not self.route_permissions:
             return None
-        shown = [found[self.broker_name] for found in answers if self.broker_name in found]
-        return all(bool(permission & WRITABLE) == writable for permission in shown)
+        shown = [permission for permission in self.route_permissions if permission is not None]
+        return all(bool(permission & WRITE) == writable for permission in shown)
 
     # --- what is applied ---
 
     def is_pending(self, kind: str, ordinal: int) -> bool:
         """Tell whether a member's object is still to be applied: every pass applies what drifts."""
-        key = (kind, member_name(self.cluster, self.pair, ordinal))
+        key = (kind, self.name(ordinal))
         if key not in self.desired:
             return False
         have = self.observed.objects.get(key)
@@ -191,36 +161,10 @@ class PairView:
 
     # --- the lease ---
 
-    @property
-    def lease_name(self) -> str:
-        return f"failback-{self.cluster.name}-{self.pair}"
-
-    @property
-    def _lease(self) -> Mapping[str, Any]:
-        found = self.observed.leases.get(self.lease_name)
-        return {} if found is None else found.get("spec", {})
-
-    @property
-    def lease_is_ours(self) -> bool:
-        return bool(self._lease.get("holderIdentity") == self.data["uid"])
-
-    @property
-    def lease_is_taken(self) -> bool:
-        """Somebody else holds the lease, and it has not expired."""
-        holder = self._lease.get("holderIdentity")
-        if not holder or holder == self.data["uid"]:
-            return False
-        return self._lease_age < float(self._lease.get("leaseDurationSeconds", LEASE_SECONDS))
-
-    @property
-    def lease_is_due(self) -> bool:
-        """The lease must be taken or renewed."""
-        return not self.lease_is_ours or self._lease_age >= RENEW_SECONDS
-
-    @property
-    def _lease_age(self) -> float:
-        renewed = from_time(self._lease.get("renewTime"))
-        return float("inf") if renewed is None else max(0.0, self.now - renewed)
+    @functools.cached_property
+    def lease(self) -> PairLease:
+        """The pair's Lease; the RoleSwitch object holds it."""
+        return PairLease.of(self.state, self.pair, self.data["uid"])
 
 
 def permission_of(member: MemberView) -> str | None:

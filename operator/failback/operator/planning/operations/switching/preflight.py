@@ -6,18 +6,17 @@ it waits for while it is Pending.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.operations.switching.pair import end_of
 from failback.operator.planning.operations.switching.request import Request, member_label
-from failback.operator.planning.plan.encoding import operation_from_status
 from failback.operator.planning.plan.types import Operation
-from failback.operator.planning.state import predicates, present
+from failback.operator.planning.state import predicates
+from failback.operator.planning.state.cluster_state import ClusterState
 
 MASTERLESS_SECONDS: Final = 30.0
 """A forced switch believes that a master is gone after this."""
@@ -41,40 +40,26 @@ class Preflight:
 
 
 def preflight(
-    cluster: BrokerCluster,
-    observed: ObservedCluster,
-    request: Request,
-    now: float,
-    *,
-    status: Mapping[str, Any],
-    operation: Operation | None = None,
+    state: ClusterState, request: Request, *, operation: Operation | None = None
 ) -> Preflight:
     """Judge a request.
 
     Args:
-        status: The cluster's status as stored.
         operation: The operation of this very request, once it is open.
     """
     pair, target = request.spec.pair, request.spec.target_member
-    old = present.master_member(cluster, observed, pair, status)
+    cluster, observed, now = state.cluster, state.observed, state.now
+    old = state.master_member(pair)
     refused = _refused(cluster, observed, request, old)
     if refused:
         return Preflight(old, refused)
     forced = request.spec.mode == "Forced"
-    running = operation or operation_from_status(status)
     names = _COMMON if forced else _COMMON + _PLANNED
     false = predicates.evaluate(
-        names,
-        cluster,
-        observed,
-        now,
-        pair=pair,
-        operation=operation or _asking(request),
-        running=running,
-        master=old,
+        names, state, pair=pair, operation=operation or _asking(request), master=old
     )
     more = _forced(observed, pair, old, now) if forced else _planned(observed, request, old, now)
-    if not present.is_ready(observed.member(pair, target)):
+    if not observed.member(pair, target).is_ready:
         more = (*more, "TargetReady")
     return Preflight(old, blocked=(*false, *more))
 
@@ -120,7 +105,7 @@ def _planned(observed: ObservedCluster, request: Request, old: int, now: float) 
     master = observed.member(pair, old)
     target = observed.member(pair, request.spec.target_member)
     found: tuple[str, ...] = ()
-    if not present.is_ready(master):
+    if not master.is_ready:
         found += ("OldMasterReady",)
     lag = facts.lag_bytes(master.broker, target.broker)
     if lag is None or not (
@@ -132,15 +117,13 @@ def _planned(observed: ObservedCluster, request: Request, old: int, now: float) 
 
 def _forced(observed: ObservedCluster, pair: int, old: int, now: float) -> tuple[str, ...]:
     found: tuple[str, ...] = ()
-    if present.is_ready(observed.member(pair, old)):
+    if observed.member(pair, old).is_ready:
         found += ("OldMasterDown",)
     since = observed.masterless_since.get(pair)
     if since is None or now - since < MASTERLESS_SECONDS:
         found += ("MasterUnregistered",)
     for (index, ordinal), member in sorted(observed.members.items()):
-        waits = (
-            index == pair and ordinal != old and present.is_ready(member) and end_of(member) is None
-        )
+        waits = index == pair and ordinal != old and member.is_ready and end_of(member) is None
         if waits:
             return (*found, "LogEndsKnown")
     return found

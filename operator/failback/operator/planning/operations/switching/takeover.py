@@ -24,7 +24,7 @@ from failback.operator.planning.operations.switching.pair import (
     waiting,
 )
 from failback.operator.planning.plan.types import Action, CommitOffsets, Evict, LabelPod, PatchSpec
-from failback.operator.planning.state import predicates, present
+from failback.operator.planning.state import predicates
 from failback.operator.render.config import member_name
 
 REJOINED_BYTES: Final = 1024 * 1024
@@ -44,7 +44,7 @@ def stop_old_master(view: PairView) -> Outcome:
         return waiting("NameServersReachable")
     if any(address is not None for address in view.master_addresses):
         return waiting("MasterUnregistered")
-    return Outcome(done=True, evidence={"pod": "gone", "nameServers": len(view.routes)})
+    return Outcome(done=True, evidence={"pod": "gone", "nameServers": len(view.registered)})
 
 
 def _is_stopped(view: PairView, member: MemberView) -> bool:
@@ -131,7 +131,7 @@ def _became_master(view: PairView) -> Outcome:
         return waiting("SlavesAheadStopped")
     began = view.data.get("evictedAt")
     if began is not None and "readOutageSeconds" not in view.data:
-        served = any(present.is_ready(member) for member in view.others)
+        served = any(member.is_ready for member in view.others)
         return remember(readOutageSeconds=0 if served else round(max(0.0, view.now - began)))
     return Outcome(done=True, evidence={"end": end})
 
@@ -147,9 +147,7 @@ def _restart_target(view: PairView) -> Outcome:
         return waiting("TargetReady")
     if "evictedAt" not in view.data:
         return remember(evictedAt=view.now)
-    blocked = predicates.evaluate(
-        ("PDBAllows",), view.cluster, view.observed, view.now, pair=view.pair, member=wanted
-    )
+    blocked = predicates.evaluate(("PDBAllows",), view.state, pair=view.pair, member=wanted)
     if blocked:
         return waiting(*blocked)
     return doing(Evict(pod.name, pod.uid))
@@ -235,7 +233,7 @@ def _settle_ids(view: PairView) -> Outcome:
     for member in view.others:
         key = ("ConfigMap", member_name(view.cluster, view.pair, member.ordinal))
         wanted = facts.properties(view.desired.get(key)).get("brokerId")
-        if not present.is_ready(member) or wanted is None:
+        if not member.is_ready or wanted is None:
             continue
         config = member.broker.config if member.broker else None
         if config is None:
@@ -251,7 +249,7 @@ def _is_slave_again(view: PairView) -> bool:
     config = (view.old.broker.config if view.old.broker else None) or {}
     key = ("ConfigMap", member_name(view.cluster, view.pair, view.data["from"]))
     wanted = facts.properties(view.desired.get(key)).get("brokerId")
-    if not present.is_ready(view.old) or config.get("brokerId") != wanted:
+    if not view.old.is_ready or config.get("brokerId") != wanted:
         return False
     lag = facts.lag_bytes(view.new.broker, view.old.broker)
     return facts.says_master(view.old.broker) is False and lag is not None and lag < REJOINED_BYTES

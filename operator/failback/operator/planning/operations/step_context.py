@@ -1,4 +1,4 @@
-"""What every operation asks and does in one pass: the :class:`Turn`. Pure.
+"""What every operation asks and does in one pass: the :class:`StepContext`. Pure.
 
 Children are brought to the shape of the step before the actions of an operation are carried out,
 in one order, and carrying out stops at the first failure. So an operation that closes a pair only
@@ -18,7 +18,8 @@ from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
 from failback.operator.planning.plan import children
 from failback.operator.planning.plan.types import Action, Advance, Event, Operation, SetConfig
-from failback.operator.planning.state import predicates, present
+from failback.operator.planning.state import predicates
+from failback.operator.planning.state.cluster_state import ClusterState, master_of
 from failback.operator.planning.state.live_keys import PERMISSION
 from failback.operator.render.config import member_name
 from failback.operator.render.shape import Member
@@ -29,18 +30,33 @@ ROUTE_SECONDS: Final = 35.0
 """Clients ask for routes every 30 s; after this they know."""
 TIMED_OUT_SECONDS: Final = 30.0
 """Pause between passes of an operation that is over its time."""
-_WRITE: Final = 2
+WRITE: Final = 2
+"""The bit of a permission that lets producers write."""
 
 
 @dataclass(frozen=True)
-class Turn:
-    """The arguments of ``advance``, with what steps ask of them."""
+class StepContext:
+    """The state of the cluster as a step of its running operation sees it."""
 
-    cluster: BrokerCluster
-    observed: ObservedCluster
+    state: ClusterState
     desired: Mapping[Key, Object]
+    """Objects rendered for the shape of this step."""
     operation: Operation
-    now: float
+
+    @property
+    def cluster(self) -> BrokerCluster:
+        """What the user wants."""
+        return self.state.cluster
+
+    @property
+    def observed(self) -> ObservedCluster:
+        """What this pass sees."""
+        return self.state.observed
+
+    @property
+    def now(self) -> float:
+        """Unix time of the pass."""
+        return self.state.now
 
     # --- who ---
 
@@ -58,9 +74,14 @@ class Turn:
     def master(self) -> int:
         """The master member of the pair."""
         try:
-            return present.master_of(self.desired, self.cluster, self.pair)
+            return master_of(self.desired, self.cluster, self.pair)
         except LookupError:
-            return present.master_member(self.cluster, self.observed, self.pair, {})
+            return self.state.master_member(self.pair)
+
+    @property
+    def broker_name(self) -> str:
+        """The name under which the pair registers."""
+        return self.cluster.broker_name(self.pair)
 
     @property
     def master_view(self) -> MemberView:
@@ -73,8 +94,7 @@ class Turn:
 
     def slaves(self) -> list[MemberView]:
         """The slaves the pair should have."""
-        wanted = self.cluster.pair(self.pair).ordinals
-        return [self.view(ordinal) for ordinal in wanted if ordinal != self.master]
+        return [view for view in self.state.wanted(self.pair) if view.ordinal != self.master]
 
     def name(self, ordinal: int) -> str:
         """The member's name."""
@@ -86,13 +106,10 @@ class Turn:
         """Return the predicates that are false."""
         return predicates.evaluate(
             names,
-            self.cluster,
-            self.observed,
-            self.now,
+            self.state,
             pair=self.pair,
             member=member,
             operation=self.operation,
-            running=self.operation,
             master=self.master,
         )
 
@@ -111,10 +128,23 @@ class Turn:
 
     def is_registered(self, view: MemberView) -> bool:
         """Tell whether every name server that answers lists the member under its id."""
-        answers = [r.brokers for r in self.observed.routes if r.brokers is not None]
-        name, own = self.cluster.broker_name(self.pair), facts.announced_addresses(view)
-        wanted = self.broker_id(view.ordinal)
-        return bool(answers) and all(answer.get(name, {}).get(wanted) in own for answer in answers)
+        own, wanted = facts.announced_addresses(view), self.broker_id(view.ordinal)
+        listed = [ids.get(wanted) for ids in self.registered]
+        return bool(listed) and all(address in own for address in listed)
+
+    # --- what name servers say ---
+
+    @functools.cached_property
+    def registered(self) -> tuple[Mapping[int, str], ...]:
+        """What each name server that answers lists of the pair: broker id → address."""
+        tables = [route.brokers for route in self.observed.routes]
+        return tuple(table.get(self.broker_name, {}) for table in tables if table is not None)
+
+    @functools.cached_property
+    def route_permissions(self) -> tuple[int | None, ...]:
+        """What each name server that answers shows; ``None`` of a pair that has no topic."""
+        tables = [route.permissions for route in self.observed.routes]
+        return tuple(table.get(self.broker_name) for table in tables if table is not None)
 
     # --- opening and closing ---
 
@@ -136,17 +166,14 @@ class Turn:
         ``None`` while none answers, or when they differ; a pair without topics has nothing to
         show and counts as either.
         """
-        name = self.cluster.broker_name(self.pair)
-        answers = [r.permissions for r in self.observed.routes if r.permissions is not None]
-        shown = {bool(found[name] & _WRITE) for found in answers if name in found}
+        shown = {bool(found & WRITE) for found in self.route_permissions if found is not None}
         return next(iter(shown)) if len(shown) == 1 else None
 
     def is_closed(self) -> bool:
         """Tell whether no producer is sent here: the master says so and so do the routes."""
-        answers = [r.permissions for r in self.observed.routes if r.permissions is not None]
-        name = self.cluster.broker_name(self.pair)
-        writable = any(found.get(name, 0) & _WRITE for found in answers)
-        return self.permission() == CLOSED and bool(answers) and not writable
+        shown = self.route_permissions
+        writable = any((found or 0) & WRITE for found in shown)
+        return self.permission() == CLOSED and bool(shown) and not writable
 
     # --- what comes of it ---
 
@@ -177,11 +204,11 @@ class Turn:
         return Advance(operation, wake_after=0.0)
 
 
-def timed(turn: Turn, advance: Advance) -> Advance:
+def timed(step: StepContext, advance: Advance) -> Advance:
     """Tell once that an operation is over its time; after that it tries more slowly."""
-    limit = turn.cluster.spec.update_strategy.pair_timeout_seconds
+    limit = step.cluster.spec.update_strategy.pair_timeout_seconds
     operation = advance.operation
-    if operation is None or turn.now - operation.started_at <= limit:
+    if operation is None or step.now - operation.started_at <= limit:
         return advance
     if not operation.data.get("timedOut"):
         waits = f" waits for {', '.join(operation.blocked_by)}" if operation.blocked_by else ""
@@ -192,7 +219,7 @@ def timed(turn: Turn, advance: Advance) -> Advance:
             operation=operation.remembering({"timedOut": True}),
             events=(*advance.events, event),
         )
-    if advance.actions or operation.step != turn.operation.step:
+    if advance.actions or operation.step != step.operation.step:
         return advance
     return dataclasses.replace(advance, wake_after=TIMED_OUT_SECONDS)
 

@@ -1,0 +1,236 @@
+"""One BrokerCluster in one pass: what is wanted, what is observed, what follows from both. Pure.
+
+A pass makes one :class:`ClusterState` and hands it to every operation. What it says is read from
+the children themselves, so that an operator that starts anew finds the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
+from failback.operator.planning.plan.encoding import operation_from_status
+from failback.operator.planning.plan.types import Operation
+from failback.operator.planning.state import instants
+from failback.operator.planning.state.running_engine import arm_engine, held_engine, running_arm
+from failback.operator.render.config import member_name
+from failback.operator.render.shape import Member, Shape
+
+FAILOVER_SECONDS: Final = 30.0
+"""How long a master must be gone before reads of its slaves are forced."""
+_SLAVE: Final = "SLAVE"
+
+
+@dataclass(frozen=True)
+class ClusterState:
+    """What every condition, predicate and operation of one pass asks about the cluster."""
+
+    cluster: BrokerCluster
+    status: Mapping[str, Any]
+    """The status before this pass."""
+    observed: ObservedCluster
+    now: float
+    """Unix time of the pass."""
+    running: Operation | None = None
+    """``status.currentOperation``, with nothing in the future."""
+
+    @classmethod
+    def of(
+        cls,
+        cluster: BrokerCluster,
+        status: Mapping[str, Any],
+        observed: ObservedCluster,
+        now: float,
+    ) -> ClusterState:
+        """Return the state of a pass; another clock may have written the running operation."""
+        running = operation_from_status(status)
+        if running is not None:
+            running = instants.not_after(running, now)
+        return cls(cluster, status, observed, now, running)
+
+    @property
+    def is_paused(self) -> bool:
+        """Nothing but the status may be written."""
+        return self.cluster.spec.suspend or self.cluster.metadata.is_paused
+
+    # --- members ---
+
+    @functools.cached_property
+    def ordinals(self) -> Mapping[int, tuple[int, ...]]:
+        """Pair → ordinals that have objects or a pod; a bare claim is no member."""
+        found: dict[int, tuple[int, ...]] = {}
+        for (pair, ordinal), view in sorted(self.observed.members.items()):
+            if view.exists:
+                found[pair] = (*found.get(pair, ()), ordinal)
+        return found
+
+    @property
+    def pairs(self) -> tuple[int, ...]:
+        """The indices of the pairs that have any member."""
+        return tuple(self.ordinals)
+
+    def wanted(self, pair: int) -> tuple[MemberView, ...]:
+        """Return the members of a pair as the spec wants them."""
+        return tuple(
+            self.observed.member(pair, ordinal) for ordinal in self.cluster.pair(pair).ordinals
+        )
+
+    def is_leaving(self, pair: int, ordinal: int = 0) -> bool:
+        """Tell whether the spec has no place for a member any more."""
+        return pair >= self.cluster.spec.pairs or ordinal > self.cluster.pair(pair).slaves
+
+    # --- masters ---
+
+    @functools.cached_property
+    def masters(self) -> Mapping[int, int]:
+        """Pair → ordinal that is master, of every pair that is wanted or has a member."""
+        count = max([self.cluster.spec.pairs, *(pair + 1 for pair in self.pairs)])
+        return {pair: self._master_member(pair) for pair in range(count)}
+
+    def master_member(self, pair: int) -> int:
+        """Return the ordinal that is master: the one whose ConfigMap says so.
+
+        Where none or several do, the status decides, then the spec (a cluster made anew over kept
+        claims).
+        """
+        found = self.masters.get(pair)
+        return self._master_member(pair) if found is None else found
+
+    def _master_member(self, pair: int) -> int:
+        said = [
+            ordinal
+            for ordinal in self.ordinals.get(pair, ())
+            if _says_master(self.observed.member(pair, ordinal).config_map)
+        ]
+        if len(said) == 1:
+            return said[0]
+        rows = self.status.get("pairs") or ()
+        recorded = [row.get("masterMember") for row in rows if row.get("index") == pair]
+        remembered = recorded[0] if recorded else None
+        if isinstance(remembered, int) and (not said or remembered in said):
+            return remembered
+        return self.cluster.pair(pair).master_member
+
+    def master(self, pair: int) -> MemberView:
+        """Return the master of a pair."""
+        return self.observed.member(pair, self.master_member(pair))
+
+    def is_whole(self, pair: int) -> bool:
+        """Tell whether every wanted member of a pair is ready and its master is registered."""
+        name = self.cluster.broker_name(pair)
+        registered = facts.is_registered(self.observed, name, self.master(pair), 0)
+        return registered and all(view.is_ready for view in self.wanted(pair))
+
+    def is_contested(self, pair: int) -> bool:
+        """Tell whether two or more processes act as master of a pair."""
+        return facts.is_contested(self.observed, pair, self.cluster.broker_name(pair))
+
+    # --- what is rendered before any operation ---
+
+    @functools.cached_property
+    def arm(self) -> Mapping[str, Any] | None:
+        """The arm of an experiment whose configuration is merged over the cluster's now."""
+        return running_arm(self.observed)
+
+    @functools.cached_property
+    def held_engine(self) -> dict[str, str] | None:
+        """The engine that must stay because the wanted one can't read the stores."""
+        return held_engine(self.cluster, self.observed, arm_engine(self.cluster, self.arm))
+
+    @functools.cached_property
+    def base_shape(self) -> Shape:
+        """The shape before any operation: what exists is kept, what the spec adds is added."""
+        spare = {
+            pair: ordinals[-1]
+            for pair, ordinals in self.ordinals.items()
+            if ordinals[-1] > self.cluster.pair(pair).slaves
+        }
+        shape = Shape(
+            pairs=len(self.masters),
+            slaves=spare,
+            masters=dict(self.masters),
+            closed=frozenset(pair for pair in self.masters if self._is_closed(pair)),
+            read_forced=frozenset(pair for pair in self.pairs if self._reads_are_forced(pair)),
+            overlay=dict(self.arm.get("brokerConfig") or {}) if self.arm else {},
+            engine=arm_engine(self.cluster, self.arm),
+        )
+        held = self.held_engine
+        return shape if held is None else dataclasses.replace(shape, engine=held)
+
+    def _is_closed(self, pair: int) -> bool:
+        """Tell whether a pair takes no writes now: its master's file says so, or it is new."""
+        view = self.master(pair)
+        if view.config_map is not None:
+            return facts.properties(view.config_map).get("brokerPermission") == "4"
+        if pair not in self.ordinals:
+            return not self._is_fresh
+        config = view.broker.config if view.broker else None
+        return (config or {}).get("brokerPermission") == "4"
+
+    @functools.cached_property
+    def _is_fresh(self) -> bool:
+        """The cluster is made for the first time: nothing serves that could be copied."""
+        if self.status.get("observedGeneration"):
+            return False
+        views = self.observed.members.values()
+        return not any(view.pod is not None and view.pod.ready for view in views)
+
+    # --- failover: slaves that serve reads while the master is gone ---
+
+    def _reads_are_forced(self, pair: int) -> bool:
+        """Decide ``failover.mode: SlaveReadOnly`` for one pair.
+
+        What was forced stays so until the master is registered and its slaves have its tables.
+        """
+        master = self.master(pair)
+        if self.cluster.spec.failover.mode != "SlaveReadOnly" or self.is_leaving(pair):
+            return False
+        if self.cluster.pair(pair).slave_read_enable or self.is_leaving(pair, master.ordinal):
+            return False
+        since = self.observed.masterless_since.get(pair)
+        gone = not master.is_ready
+        if gone and since is not None and self.observed.at - since >= FAILOVER_SECONDS:
+            return True
+        ordinals = [each for each in self.ordinals[pair] if each != master.ordinal]
+        slaves = [self.observed.member(pair, ordinal) for ordinal in ordinals]
+        files = [facts.properties(slave.config_map) for slave in slaves]
+        forced = any(file.get("slaveReadEnable") == "true" for file in files)
+        return forced and not self._is_restored(master, slaves)
+
+    def _is_restored(self, master: MemberView, slaves: list[MemberView]) -> bool:
+        name = self.cluster.broker_name(master.pair)
+        if not facts.is_registered(self.observed, name, master, 0):
+            return False
+        tables = [facts.compare_metadata(master.broker, slave.broker) for slave in slaves]
+        return all(
+            table and table.equal and not table.stale and not table.ahead for table in tables
+        )
+
+
+def _says_master(config_map: Object | None) -> bool:
+    found = facts.properties(config_map)
+    return bool(found) and found.get("brokerRole", _SLAVE) != _SLAVE
+
+
+def master_of(desired: Mapping[Key, Object], cluster: BrokerCluster, pair: int) -> int:
+    """Return the master member of a pair among rendered objects.
+
+    Raises:
+        LookupError: The pair is not rendered.
+    """
+    for ordinal in range(4):
+        rendered = desired.get(("ConfigMap", member_name(cluster, pair, ordinal)))
+        if rendered is not None and _says_master(rendered):
+            return ordinal
+    raise LookupError(f"pair {pair} is not rendered")
+
+
+def members(cluster: BrokerCluster, pair: int) -> tuple[Member, ...]:
+    """Return the members of a pair as the spec wants them."""
+    return tuple((pair, ordinal) for ordinal in cluster.pair(pair).ordinals)

@@ -1,0 +1,78 @@
+"""Which engine runs, which one an experiment's arm asks for, and which one must stay. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from failback.operator.engines.catalogue import quirk
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.planning.observed.observed import Object, ObservedCluster
+
+APACHE_OF_ARMS: Final = "4.9.7"
+"""Version of Apache's broker in an arm, where the cluster itself runs another engine."""
+_OVER: Final = frozenset({"Completed", "Aborted", "Failed"})
+_SERVERS: Final = ("broker", "namesrv")
+_OF_APACHE: Final = ("./mqbroker", "./mqnamesrv")
+
+
+def running_arm(observed: ObservedCluster) -> Mapping[str, Any] | None:
+    """Return the arm whose configuration is merged over the cluster's now, or ``None``."""
+    for experiment in observed.experiments:
+        status = experiment.get("status") or {}
+        active = status.get("activeArm")
+        if not active or status.get("phase") in _OVER:
+            continue
+        for arm in experiment.get("spec", {}).get("arms") or ():
+            if arm.get("name") == active:
+                return dict(arm)
+    return None
+
+
+def arm_engine(cluster: BrokerCluster, arm: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return what an arm changes of the cluster's engine: an arm names a type, never a version."""
+    kind = str((arm or {}).get("engine") or "")
+    if not kind:
+        return {}
+    if kind == "apache" and cluster.spec.engine.type != kind:
+        return {"type": kind, "version": APACHE_OF_ARMS}
+    return {"type": kind}
+
+
+def engine_of(statefulset: Object) -> dict[str, str]:
+    """Return engine type, version and image that a StatefulSet runs."""
+    template = statefulset["spec"]["template"]
+    named = [item for item in template["spec"]["containers"] if item.get("name") in _SERVERS]
+    container = named[0] if named else {}
+    labels = template.get("metadata", {}).get("labels", {})
+    found = {
+        "type": "apache" if container.get("args", [""])[0] in _OF_APACHE else "failback",
+        "version": labels.get("app.kubernetes.io/version", ""),
+    }
+    if container.get("image"):
+        found["image"] = container["image"]
+    return found
+
+
+def held_engine(
+    cluster: BrokerCluster, observed: ObservedCluster, over: Mapping[str, Any]
+) -> dict[str, str] | None:
+    """Return the engine that must stay because the wanted one can't read the store, or ``None``.
+
+    A store that 5.x wrote may hold records, timer logs and reset state that 4.x does not read.
+    """
+    kind = str(over.get("type") or cluster.spec.engine.type)
+    version = str(over.get("version") or cluster.spec.engine.version or "")
+    if _family(kind, version) != "v4":
+        return None
+    for _, view in sorted(observed.members.items()):
+        if view.statefulset is None:
+            continue
+        running = engine_of(view.statefulset)
+        if _family(running["type"], running["version"]) == "v5":
+            return running
+    return None
+
+
+def _family(engine: str, version: str) -> str:
+    return str(quirk("storeFamily", engine, version))
