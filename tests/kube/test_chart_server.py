@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from failback.operator.kinds.base import FINALIZER
 from tests.support.kube_lab.api import ApiError
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
@@ -21,7 +22,6 @@ pytestmark = pytest.mark.kube
 NO_PODS = ("replicas=0", "crds.install=false", "uninstall.removeFinalizers=false")
 FOREIGN_KINDS = {"PodMonitor": "podmonitors", "ServiceMonitor": "servicemonitors"}
 FOREIGN_KINDS["PrometheusRule"] = "prometheusrules"
-FINALIZER = "failback.dev/finalizer"
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.operator.kubernetes.helm_hooks import FINALIZER
+from failback.operator.kinds.base import FINALIZER
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess

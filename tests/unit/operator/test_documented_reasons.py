@@ -13,7 +13,11 @@ pytestmark = pytest.mark.unit
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "operator.md").read_text()
 OPERATOR = ROOT / "operator" / "failback" / "operator"
-SOURCES = (*OPERATOR.glob("planning/**/*.py"), OPERATOR / "controller" / "passes.py")
+SOURCES = (
+    *OPERATOR.glob("planning/**/*.py"),
+    OPERATOR / "controller" / "passes.py",
+    OPERATOR / "controller" / "outcome.py",
+)
 WORD = re.compile(r"[A-Z][A-Za-z0-9]+")
 
 OTHER_WORDS = """

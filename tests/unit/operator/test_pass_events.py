@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.controller.carry_out import Outcome
+from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision, Passes
 from failback.operator.kubernetes.api import ApiError
 from failback.operator.kubernetes.store import Store
@@ -89,5 +89,5 @@ async def test_the_end_of_a_resource_is_told_once_it_is_gone() -> None:
     assert passed.finish
     assert world.told == [], "until the finalizer goes another operator would tell it again"
     for _ in range(2):
-        await world.passes.farewell("Topic", TOPIC)
+        await world.passes.on_deleted("Topic", TOPIC)
     assert world.told == ["TopicCreated"]

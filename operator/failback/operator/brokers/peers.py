@@ -116,7 +116,7 @@ class Peers:
 
     @property
     def admin(self) -> AdminClient:
-        """The connections, for orders of :mod:`failback.operator.controller.carry_out`."""
+        """The connections, for orders: see :meth:`tell`."""
         return self._admin
 
     async def close(self) -> None:
@@ -143,6 +143,15 @@ class Peers:
         finally:
             if isinstance(order, Coroutine):
                 order.close()  # who is cancelled while it waits for its turn has asked nothing
+
+    async def tell(self, code: int, address: str, order: Awaitable[Value]) -> Value:
+        """Send an order to a peer; everything of that broker is asked again afterwards."""
+        try:
+            return await self.order(code, order)
+        finally:
+            known = self._brokers.get(address)
+            if known is not None:
+                known.due.clear()
 
     async def _answered(self, code: int, order: Awaitable[Value]) -> Value:
         """Await the answer within the time limit; count it."""
@@ -273,11 +282,6 @@ class Peers:
             self._brokers[target.address] = known
         return known
 
-    def forget_except(self, addresses: set[str]) -> None:
-        """Drop what is known of brokers that nobody asks for any more."""
-        for address in set(self._brokers) - addresses:
-            del self._brokers[address]
-
     async def refresh_pair(self, targets: Sequence[Target], *, fast: bool) -> None:
         """Ask the members of one pair what is due: slaves first, masters last."""
         slaves = [target for target in targets if not target.is_master]
@@ -374,18 +378,6 @@ class Peers:
             await self._read_runtime(target, known)
             if target.http:
                 await self._read_metrics(target, known)
-
-    async def read_config(self, target: Target) -> Mapping[str, str] | None:
-        """Ask for the configuration (26) now, keep and return it."""
-        known = self._known(target)
-        await self._read_config(target, known)
-        return known.broker.config
-
-    def expire(self, address: str) -> None:
-        """Have everything of a broker asked again at the next refresh."""
-        known = self._brokers.get(address)
-        if known is not None:
-            known.due.clear()
 
     async def _read_config(self, target: Target, known: _Known) -> None:
         code = RequestCode.GET_BROKER_CONFIG

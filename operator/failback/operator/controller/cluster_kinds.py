@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from failback.operator.brokers.figures import ClusterFigures, PairFigures
-from failback.operator.controller.carry_out import NameTaken, Outcome
 from failback.operator.controller.clock import Deadlines
 from failback.operator.controller.observe import Observer
+from failback.operator.controller.outcome import NameTaken, Outcome
 from failback.operator.controller.passes import Decision
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer

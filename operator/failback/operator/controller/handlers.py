@@ -20,6 +20,7 @@ import aiohttp
 import kopf
 
 from failback.operator.controller.loops import Key, Loops
+from failback.operator.kinds.base import FINALIZER
 from failback.operator.kubernetes.api import GROUP, MANAGER, RESOURCES
 from failback.operator.kubernetes.first_lists import FirstLists
 from failback.operator.kubernetes.store import Store, owners_of
@@ -27,7 +28,6 @@ from failback.operator.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-FINALIZER: Final = "failback.dev/finalizer"
 PLAIN_KINDS: Final = ("NameServer", "BrokerCluster", "ReconsumptionReport")
 FINALIZED_KINDS: Final = ("Topic", "SubscriptionGroup", "RoleSwitch", "ChaosExperiment")
 _CHILDREN: Final[Mapping[str, str]] = {
@@ -211,7 +211,7 @@ class Watches:
                 self._store.deleted(meta["uid"])
                 self._with_daemon.discard(meta["uid"])
                 self._ends.pop(meta["uid"], None)
-                await self.loops.farewell(kind, dict(body))
+                await self.loops.on_deleted(kind, dict(body))
             key = (kind, meta["namespace"], meta["name"])
             if kind in self._acting.intersection(PLAIN_KINDS) and type != "DELETED":
                 self.loops.ensure(key)
@@ -238,6 +238,7 @@ class Watches:
             async def end(**given: Any) -> None:
                 key = (kind, str(given["namespace"]), str(given["name"]))
                 await self._end_without_daemon(key, str(given["uid"]))
+                # kopf takes the finalizer off once this handler and the daemon have ended.
 
     def _deletion_seconds(self, kind: str) -> float:
         return DELETION_SECONDS.get(kind, _DELETION_SECONDS)

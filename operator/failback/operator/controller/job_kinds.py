@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import aiohttp
 
-from failback.operator.controller.carry_out import Outcome
 from failback.operator.controller.cluster_kinds import World
+from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport

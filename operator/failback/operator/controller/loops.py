@@ -104,9 +104,9 @@ class Loops:
         await self._passes.refresh(*key)
         return await self._passes.run(*key, deleting=deleting)
 
-    async def farewell(self, kind: str, resource: Object) -> None:
-        """Tell how the deletion of a resource that is gone ended."""
-        await self._passes.farewell(kind, resource)
+    async def on_deleted(self, kind: str, resource: Object) -> None:
+        """Post the events about the end of a resource that is gone."""
+        await self._passes.on_deleted(kind, resource)
 
     def overdue_seconds(self) -> float:
         """Return by how much the most overdue pass is late; 0 when none is."""

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from failback.operator.controller.carry_out import Outcome
 from failback.operator.controller.cluster_kinds import World
+from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision
 from failback.operator.kinds.base import Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster

@@ -1,7 +1,15 @@
-"""One pass over one resource: observe, plan, carry out, write the status.
+"""One pass over one resource. What it does, in order:
 
-A kind is a :class:`Kind`: how its peers are asked, how it is planned. Everything else, the order
-of writes among it, is the same for all of them.
+1. Read the resource from the store; without one there is no pass.
+2. Observe and plan: :meth:`Kind.decide`, the one part that differs between the kinds.
+3. Write ``currentOperation``, where the plan asks for it: a step is in the status before its
+   first side effect, so that the next operator goes on from there.
+4. Carry out the plan's actions, up to the first that fails: :class:`CarryOut`.
+5. Let the kind take note of what was done: :meth:`Kind.after`.
+6. Write the status where it differs, with what could not be carried out.
+7. Post the events, count the pass, return when the next one is due: :class:`Passed`.
+
+A pass whose resource or child has changed since step 1 begins again, at most three times.
 """
 
 from __future__ import annotations
@@ -14,20 +22,25 @@ from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
 
-from failback.operator.controller.carry_out import CarryOut, NameTaken, NotReadBack, Outcome
+from failback.operator.controller.carry_out import CarryOut
+from failback.operator.controller.outcome import (
+    NameTaken,
+    Outcome,
+    failure_events,
+    ready_false,
+    with_outcome,
+)
 from failback.operator.kubernetes.api import ApiError, Kube
 from failback.operator.kubernetes.events import Recorder
 from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Key, Object
 from failback.operator.planning.plan.encoding import (
-    condition,
     difference,
     find_condition,
     from_time,
-    merge_conditions,
 )
-from failback.operator.planning.plan.types import Apply, Event, Plan, SetConfig
+from failback.operator.planning.plan.types import Event, Plan
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +55,15 @@ class Passed:
     """ok, unchanged, failed or paused."""
     wake_after: float | None = None
     finish: bool = False
-    """The finalizer may go."""
+    """The handler of the deletion may return; kopf then takes the finalizer off."""
     back_off: bool = False
     """The pass is repeated after a growing pause."""
     retry_after: float | None = None
     """Seconds that the other side asked for."""
+
+
+_AGAIN: Final = Passed("again")
+"""The pass begins again at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +109,8 @@ class Passes:
         self._recorder = recorder
         self._metrics = metrics
         self._kinds = kinds
-        self._farewells: dict[str, tuple[Event, ...]] = {}
-        """By uid: what to tell of a resource once it is gone."""
+        self._last_events: dict[str, tuple[Event, ...]] = {}
+        """By uid: events to post once a resource is gone."""
 
     async def refresh(self, kind: str, namespace: str, name: str) -> bool:
         """Ask the peers of a resource what is due; tell whether anything turned out new."""
@@ -136,42 +153,48 @@ class Passes:
         self._kinds[kind].forget(namespace, name)
         self._metrics.forget(kind, namespace, name)
 
-    async def farewell(self, kind: str, resource: Object) -> None:
-        """Tell of a resource that is gone how its deletion ended.
+    async def on_deleted(self, kind: str, resource: Object) -> None:
+        """Post the events about the end of a resource that is gone.
 
-        Only now: an event before the finalizer goes would be told by every operator that dies
+        Posted before the finalizer goes, they would be posted again by every operator that dies
         between the two.
         """
-        for event in self._farewells.pop(resource["metadata"]["uid"], ()):
+        for event in self._last_events.pop(resource["metadata"]["uid"], ()):
             await self._recorder.post({**resource, "kind": kind}, event)
 
     async def _run(self, kind: str, namespace: str, name: str, deleting: bool) -> Passed | None:
-        for repeat in range(_MAX_REPEATS):
-            resource: Object | None = self._store.resource(kind, namespace, name)
-            if resource is None:
+        for _ in range(_MAX_REPEATS - 1):
+            passed = await self._once(kind, namespace, name, deleting)
+            if passed is not _AGAIN:
+                return passed
+        return await self._once(kind, namespace, name, deleting, last=True)
+
+    async def _once(
+        self, kind: str, namespace: str, name: str, deleting: bool, *, last: bool = False
+    ) -> Passed | None:
+        """Do what the module's docstring lists; ``_AGAIN`` when something changed meanwhile."""
+        resource: Object | None = self._store.resource(kind, namespace, name)
+        if resource is None:
+            return None
+        try:
+            decision = await self._kinds[kind].decide(resource, deleting=deleting)
+        except ValidationError as error:
+            return await self._invalid(resource, error)
+        plan = decision.plan
+        try:
+            resource = await self._write_operation(resource, plan)
+        except ApiError as error:
+            if error.code == 404:
                 return None
-            try:
-                decision = await self._kinds[kind].decide(resource, deleting=deleting)
-            except ValidationError as error:
-                return await self._invalid(resource, error)
-            plan = decision.plan
-            try:
-                resource = await self._write_operation(resource, plan)
-            except ApiError as error:
-                if error.code == 404:
-                    return None
-                if error.code != 409 or repeat + 1 == _MAX_REPEATS:
-                    raise
-                await self._reread(resource)
-                continue
-            outcome = await self._carry_out.run(resource, plan.actions, decision.known)
-            self._kinds[kind].after(resource, plan, outcome)
-            if isinstance(outcome.error, NameTaken) and repeat + 1 < _MAX_REPEATS:
-                continue
-            if _moved_on(outcome.error) and repeat + 1 < _MAX_REPEATS:
-                continue
-            return await self._finish(resource, plan, outcome)
-        return Passed("failed", back_off=True)
+            if error.code != 409 or last:
+                raise
+            await self._reread(resource)
+            return _AGAIN
+        outcome = await self._carry_out.run(resource, plan.actions, decision.known)
+        self._kinds[kind].after(resource, plan, outcome)
+        if _moved_on(outcome.error) and not last:
+            return _AGAIN
+        return await self._finish(resource, plan, outcome)
 
     async def _reread(self, resource: Object) -> None:
         metadata = resource["metadata"]
@@ -208,27 +231,27 @@ class Passes:
 
     async def _finish(self, resource: Object, plan: Plan, outcome: Outcome) -> Passed:
         have = resource.get("status", {})
-        wanted = _with_outcome(resource, plan, outcome)
+        wanted = with_outcome(resource, plan, outcome)
         patch = difference(have, wanted)
         try:
             if patch:
                 resource = await self._patch(resource, patch)
         except ApiError as error:
-            if plan.actions and outcome.ok:  # what was done is told now: it is not planned again
+            if plan.actions and outcome.ok:  # posted now: what was done is not planned again
                 await self._post(resource, plan.events)
             if error.code == 404:
                 return Passed("ok", finish=plan.finish)
-            if error.code == 409:  # somebody wrote meanwhile: look again
+            if error.code == 409:  # another one wrote meanwhile: look again
                 await self._reread(resource)
                 return Passed("failed", wake_after=0.0, back_off=True)
             raise
         self._note_operation(have, wanted)
-        failures = (*outcome.events, *_failure_events(have, wanted))
-        told = (*plan.events, *failures) if outcome.ok else failures
+        failures = (*outcome.events, *failure_events(have, wanted))
+        events = (*plan.events, *failures) if outcome.ok else failures
         if plan.finish and outcome.ok:
-            self._farewells[resource["metadata"]["uid"]] = told
+            self._last_events[resource["metadata"]["uid"]] = events
         else:
-            await self._post(resource, told)
+            await self._post(resource, events)
         if not outcome.ok:
             return Passed("failed", back_off=True, retry_after=_retry_after(outcome))
         changed = bool(patch) or bool(plan.actions)
@@ -254,23 +277,17 @@ class Passes:
         first = error.errors(include_url=False)[0]
         path = ".".join(str(part) for part in first["loc"] if part != "[key]")
         text = f"schema {path}: {first['msg']}"
-        plan = Plan(status=_ready_false(resource, "InvalidSpec", text))
+        plan = Plan(status=ready_false(resource, "InvalidSpec", text))
         turned = difference(resource.get("status", {}), plan.status)
         events = (Event("InvalidSpec", text, warning=True),) if turned else ()
         return await self._finish(resource, replace(plan, events=events), Outcome())
 
 
 def _moved_on(error: Exception | None) -> bool:
-    """Tell whether a write was refused because the object changed meanwhile."""
-    return (
-        isinstance(error, ApiError)
-        and error.code == 409
-        and error.reason
-        in (
-            "Conflict",
-            "AlreadyExists",
-        )
-    )
+    """Tell whether an action was refused because the object changed or came meanwhile."""
+    if isinstance(error, ApiError):
+        return error.code == 409 and error.reason in ("Conflict", "AlreadyExists")
+    return isinstance(error, NameTaken)
 
 
 def _retry_after(outcome: Outcome) -> float | None:
@@ -281,70 +298,3 @@ def _retry_after(outcome: Outcome) -> float | None:
             return outcome.error.retry_after or 1.0
         return outcome.error.retry_after
     return None
-
-
-def _with_outcome(resource: Object, plan: Plan, outcome: Outcome) -> dict[str, Any]:
-    """Return the status to write, with what could not be carried out."""
-    wanted = dict(plan.status)
-    if outcome.ok:
-        return wanted
-    if outcome.blocked_by and wanted.get("currentOperation"):
-        blocked = sorted({*wanted["currentOperation"].get("blockedBy", ()), *outcome.blocked_by})
-        wanted["currentOperation"] = {**wanted["currentOperation"], "blockedBy": blocked}
-    error = outcome.error
-    if isinstance(error, NameTaken):
-        return _ready_false(resource, "NameTaken", str(error), wanted)
-    if isinstance(error, ApiError) and error.code in (400, 403, 422):
-        return _ready_false(resource, "ApplyFailed", _apply_failed(outcome, error), wanted)
-    if isinstance(outcome.failed, SetConfig) and isinstance(error, NotReadBack):
-        entry = _condition(resource, wanted, "ConfigApplied", "RejectedKey", str(error))
-        wanted["conditions"] = merge_conditions(wanted, [entry])
-    return wanted
-
-
-def _apply_failed(outcome: Outcome, error: ApiError) -> str:
-    name = ""
-    if isinstance(outcome.failed, Apply):
-        name = f" {outcome.failed.manifest['metadata']['name']}"
-    words = error.message
-    if error.code == 422 and error.causes:
-        words = "; ".join(f"{item.get('field')}: {item.get('message')}" for item in error.causes)
-    return f"{error.verb} {error.resource}{name}: {words}"
-
-
-def _condition(
-    resource: Object, status: Mapping[str, Any], kind: str, reason: str, message: str
-) -> dict[str, Any]:
-    return condition(
-        resource.get("status", {}),
-        kind,
-        False,
-        reason,
-        message,
-        now=time.time(),
-        generation=resource["metadata"].get("generation", 1),
-    )
-
-
-def _ready_false(
-    resource: Object, reason: str, message: str, status: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    found = dict(resource.get("status", {}) if status is None else status)
-    entry = _condition(resource, found, "Ready", reason, message)
-    found["conditions"] = merge_conditions(found, [entry])
-    return found
-
-
-def _failure_events(have: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Event, ...]:
-    """Return the events of refusals that this pass saw first: one per message."""
-    found = []
-    for kind, reason, event in (
-        ("Ready", "ApplyFailed", "ApplyFailed"),
-        ("ConfigApplied", "RejectedKey", "ConfigRejected"),
-    ):
-        before, now = find_condition(have, kind), find_condition(wanted, kind)
-        if now is None or now["reason"] != reason:
-            continue
-        if before is None or (before["reason"], before["message"]) != (reason, now["message"]):
-            found.append(Event(event, now["message"], warning=True))
-    return tuple(found)

@@ -15,6 +15,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from pydantic.alias_generators import to_camel
 
 API_VERSION: Final = "failback.dev/v1alpha1"
+FINALIZER: Final = "failback.dev/finalizer"
+PAUSE: Final = "failback.dev/pause-reconciliation"
 
 _QUANTITY_PATTERN: Final = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?$"
 _QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?\Z")
@@ -114,9 +116,6 @@ class Model(BaseModel):
         frozen=True,
         use_attribute_docstrings=True,
     )
-
-
-PAUSE: Final = "failback.dev/pause-reconciliation"
 
 
 class Metadata(Model):

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from failback.operator.kinds.base import FINALIZER
 from failback.protocol.errors import FailbackError
 
 if TYPE_CHECKING:
     from kubernetes.client import ApiClient
 
-FINALIZER: Final = "failback.dev/finalizer"
 CHAOS_LABEL: Final = "failback.dev/chaos-allowed"
 GROUP, VERSION = "failback.dev", "v1alpha1"
 PLURALS: Final = (

@@ -303,4 +303,4 @@ class Plan:
     wake_after: float | None = None
     """Seconds until the next pass although nothing happens; ``None`` = the resync period."""
     finish: bool = False
-    """The finalizer may go (kinds that act on deletion)."""
+    """Kinds that act on deletion: kopf may take the finalizer off."""

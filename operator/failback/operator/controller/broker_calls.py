@@ -1,0 +1,135 @@
+"""The actions of a plan that brokers carry out.
+
+A success code is no evidence: what was set is read back.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from failback.operator.brokers.peers import Peers
+from failback.operator.controller.outcome import NotReadBack, Outcome
+from failback.operator.engines.catalogue import same_value
+from failback.operator.metrics import Metrics
+from failback.operator.planning.plan.encoding import names
+from failback.operator.planning.plan.types import (
+    CommitOffsets,
+    DeleteGroup,
+    DeleteTopic,
+    PutGroup,
+    PutTopic,
+    SetConfig,
+)
+from failback.protocol.codes import RequestCode, ResponseCode
+from failback.protocol.errors import BrokerError
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
+
+_FOR_GOOD: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION, 13})
+
+
+class BrokerCalls:
+    """Changes of brokers: configuration, topics, groups, offsets."""
+
+    def __init__(self, peers: Peers, metrics: Metrics) -> None:
+        self._peers = peers
+        self._metrics = metrics
+
+    async def set_config(self, action: SetConfig) -> None:
+        """Set keys of a running broker (25), then ask for them (26)."""
+        admin, address = self._peers.admin, action.address
+        values = dict(action.values)
+        await self._peers.tell(
+            RequestCode.UPDATE_BROKER_CONFIG, address, admin.update_broker_config(address, values)
+        )
+        answer = await self._peers.tell(
+            RequestCode.GET_BROKER_CONFIG, address, admin.broker_config(address)
+        )
+        wrong = [
+            key
+            for key, value in sorted(values.items())
+            if not same_value(key, answer.get(key, ""), value)
+        ]
+        self._metrics.config_update("rejected" if wrong else "applied")
+        if wrong:
+            pair, ordinal = action.member
+            text = f"member {ordinal} of pair {pair} does not take {names(wrong)}"
+            raise NotReadBack(text)
+
+    async def put_topic(self, action: PutTopic, outcome: Outcome) -> None:
+        """Create or change a topic (17), then look for it in the broker's table (21)."""
+        admin, address = self._peers.admin, action.address
+        topic = msgspec.convert(dict(action.config), TopicConfig)
+        try:
+            await self._peers.tell(
+                RequestCode.UPDATE_AND_CREATE_TOPIC, address, admin.create_topic(address, topic)
+            )
+        except BrokerError as error:
+            _note_refusal(outcome, address, error)
+            raise
+        code = RequestCode.GET_ALL_TOPIC_CONFIG
+        table = await self._peers.tell(code, address, admin.all_topic_config(address))
+        stored = table.topic_config_table.get(topic.topic_name)
+        if stored is None or (stored.read_queue_nums, stored.write_queue_nums, stored.perm) != (
+            topic.read_queue_nums,
+            topic.write_queue_nums,
+            topic.perm,
+        ):
+            raise NotReadBack(f"{address} does not show topic {topic.topic_name} as sent")
+
+    async def put_group(self, action: PutGroup, outcome: Outcome) -> None:
+        """Create or change a group (200), then look for it in the broker's table (201)."""
+        admin, address = self._peers.admin, action.address
+        group = msgspec.convert(dict(action.config), SubscriptionGroupConfig)
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        try:
+            await self._peers.tell(code, address, admin.create_group(address, group))
+        except BrokerError as error:
+            _note_refusal(outcome, address, error)
+            raise
+        code = RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG
+        table = await self._peers.tell(code, address, admin.all_groups(address))
+        if table.subscription_group_table.get(group.group_name) != group:
+            raise NotReadBack(f"{address} does not show group {group.group_name} as sent")
+
+    async def delete_topic(self, action: DeleteTopic) -> None:
+        """Delete a topic at its brokers."""
+        for address in action.brokers:
+            code = RequestCode.DELETE_TOPIC_IN_BROKER
+            await self._peers.tell(
+                code, address, self._peers.admin.delete_topic(address, action.topic)
+            )
+
+    async def delete_group(self, action: DeleteGroup) -> None:
+        """Delete a group, and its offsets where that is wanted."""
+        address = action.address
+        order = self._peers.admin.delete_group(
+            address, action.group, remove_offset=action.remove_offsets
+        )
+        await self._peers.tell(RequestCode.DELETE_SUBSCRIPTIONGROUP, address, order)
+
+    async def commit_offsets(self, action: CommitOffsets) -> None:
+        """Store offsets that are above what the broker has now, then read them back."""
+        admin, address = self._peers.admin, action.address
+        code = RequestCode.GET_ALL_CONSUMER_OFFSET
+        have = await self._peers.tell(code, address, admin.all_offsets(address))
+        for key, queue, offset in action.offsets:
+            if have.get(key, {}).get(queue, -1) >= offset:
+                continue
+            topic, _, group = key.partition("@")
+            order = admin.update_offset(address, group, topic, queue, offset)
+            await self._peers.tell(RequestCode.UPDATE_CONSUMER_OFFSET, address, order)
+        have = await self._peers.tell(code, address, admin.all_offsets(address))
+        lost = [
+            key
+            for key, queue, offset in action.offsets
+            if have.get(key, {}).get(queue, -1) < offset
+        ]
+        if lost:
+            raise NotReadBack(f"{address} does not show the offsets of {names(sorted(set(lost)))}")
+
+
+def _note_refusal(outcome: Outcome, address: str, error: BrokerError) -> None:
+    if error.code in _FOR_GOOD:
+        outcome.refused[address] = str(error.remark)

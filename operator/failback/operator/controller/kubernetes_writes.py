@@ -1,0 +1,260 @@
+"""The actions of a plan that the API server carries out: objects, pods, claims, leases."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any, Final
+
+from failback.operator.controller.outcome import NameTaken, NotReadBack, Outcome
+from failback.operator.kubernetes.api import ApiError, Kube
+from failback.operator.kubernetes.conflicts import Conflicts
+from failback.operator.kubernetes.store import Store
+from failback.operator.metrics import Metrics
+from failback.operator.planning.observed.observed import Key, Object
+from failback.operator.planning.operations.switching import snapshot
+from failback.operator.planning.plan.encoding import from_time, names
+from failback.operator.planning.plan.types import (
+    Action,
+    Apply,
+    Delete,
+    DeletePod,
+    Event,
+    Evict,
+    LabelPod,
+    PatchMetadata,
+    PatchSpec,
+    ReleaseLease,
+    ResizeClaim,
+    SaveSnapshot,
+    SetPodCondition,
+    TakeLease,
+)
+from failback.operator.planning.state.decode import is_owned
+
+EVICTION_RETRY_SECONDS: Final = 5.0
+
+
+class KubernetesWrites:
+    """Writes to the API server; what it answers goes into the store."""
+
+    def __init__(self, kube: Kube, store: Store, conflicts: Conflicts, metrics: Metrics) -> None:
+        self._kube = kube
+        self._store = store
+        self._conflicts = conflicts
+        self._metrics = metrics
+
+    async def carry_out(
+        self, resource: Object, action: Action, known: Mapping[Key, Object], outcome: Outcome
+    ) -> None:
+        """Carry out one action of ``resource``.
+
+        Args:
+            known: Children that were observed: others are looked for before they are made.
+
+        Raises:
+            TypeError: It is none of the API server's.
+        """
+        namespace = resource["metadata"]["namespace"]
+        match action:
+            case Apply():
+                await self._apply(resource, action.manifest, known, outcome)
+            case Delete():
+                kind, name = action.key
+                await self._kube.delete(
+                    kind, namespace, name, uid=action.uid, propagation=action.propagation
+                )
+            case Evict():
+                await self._evict(resource, action, outcome)
+            case DeletePod():
+                await self._kube.delete(
+                    "Pod",
+                    namespace,
+                    action.pod,
+                    uid=action.uid,
+                    grace_seconds=action.grace_seconds,
+                )
+                self._count_restart(resource, "Deleted")
+            case LabelPod():
+                body = {"metadata": {"uid": action.uid, "labels": dict(action.labels)}}
+                await self._patch_pod(namespace, action.pod, body)
+            case SetPodCondition():
+                await self._set_pod_condition(namespace, action)
+            case ResizeClaim():
+                body = {
+                    "metadata": {"uid": action.uid},
+                    "spec": {"resources": {"requests": {"storage": action.size}}},
+                }
+                await self._kube.merge("PersistentVolumeClaim", namespace, action.claim, body)
+            case PatchSpec():
+                await self._patch_spec(resource, action)
+            case PatchMetadata():
+                marks = dict.fromkeys(action.remove_annotations)
+                body = {"metadata": {"annotations": marks}}
+                name = resource["metadata"]["name"]
+                await self._kube.merge(resource["kind"], namespace, name, body)
+            case SaveSnapshot():
+                await self._save_snapshot(resource, action)
+            case TakeLease():
+                await self._take_lease(resource, action)
+            case ReleaseLease():
+                await self._release_lease(namespace, action)
+            case _:
+                raise TypeError(f"no such action: {action!r}")
+
+    # --- objects ------------------------------------------------------------------------------
+
+    async def _apply(
+        self, resource: Object, manifest: Object, known: Mapping[Key, Object], outcome: Outcome
+    ) -> None:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        namespace = resource["metadata"]["namespace"]
+        if (kind, name) not in known and manifest["metadata"].get("ownerReferences"):
+            have = await self._kube.get(kind, namespace, name)
+            if have is not None and not is_owned(have, resource["metadata"]["uid"]):
+                raise NameTaken((kind, name))
+        try:
+            done = await self._kube.apply(manifest)
+        except ApiError as error:
+            if not error.is_field_conflict:
+                raise
+            verdict = self._conflicts.judge(kind, namespace, name, error)
+            self._metrics.field_conflict(verdict.manager)
+            if verdict.tell:
+                text = f"{verdict.manager} set {names(verdict.fields)} of {kind}/{name}"
+                outcome.events.append(Event("FieldManagerConflict", text, warning=True))
+            if not verdict.force:
+                return
+            done = await self._kube.apply(manifest, force=True)
+        self._store.wrote({"kind": kind, **done})
+
+    async def _evict(self, resource: Object, action: Evict, outcome: Outcome) -> None:
+        try:
+            await self._kube.evict(resource["metadata"]["namespace"], action.pod, action.uid)
+        except ApiError as error:
+            if error.code == 429:
+                outcome.blocked_by = ("PDBAllows",)
+                outcome.retry_after = EVICTION_RETRY_SECONDS
+            raise
+        self._count_restart(resource, "Evicted")
+
+    def _count_restart(self, resource: Object, reason: str) -> None:
+        metadata = resource["metadata"]
+        operation = resource.get("status", {}).get("currentOperation") or {}
+        why = str(operation.get("type") or reason)
+        self._metrics.pod_restart(metadata["namespace"], metadata["name"], why)
+
+    async def _patch_pod(self, namespace: str, pod: str, body: Object) -> None:
+        try:
+            self._store.wrote(await self._kube.merge("Pod", namespace, pod, body))
+        except ApiError as error:
+            if error.code not in (404, 409):  # gone, or another pod of that name
+                raise
+
+    async def _set_pod_condition(self, namespace: str, action: SetPodCondition) -> None:
+        condition = {
+            "type": action.condition,
+            "status": "True" if action.value else "False",
+            "lastTransitionTime": _stamp(),
+        }
+        try:
+            await self._kube.patch_pod_condition(namespace, action.pod, action.uid, condition)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
+
+    async def _patch_spec(self, resource: Object, action: PatchSpec) -> None:
+        """Record the master member of a pair, if it still is what it was."""
+        metadata = resource["metadata"]
+        where = (resource["kind"], metadata["namespace"], metadata["name"])
+        have = await self._kube.get(*where)
+        if have is None:
+            return
+        overrides = have["spec"].get("pairOverrides") or []
+        found = [index for index, item in enumerate(overrides) if item["index"] == action.pair]
+        member = overrides[found[0]].get("masterMember", 0) if found else 0
+        if member == action.master_member:
+            return
+        if member != action.expected:
+            text = f"masterMember of pair {action.pair} is {member}, expected {action.expected}"
+            raise NotReadBack(text)
+        version = have["metadata"]["resourceVersion"]
+        check = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
+        if found:
+            path = f"/spec/pairOverrides/{found[0]}/masterMember"
+            change: Object = {"op": "add", "path": path, "value": action.master_member}
+        else:
+            entry = {"index": action.pair, "masterMember": action.master_member}
+            path = "/spec/pairOverrides/-" if overrides else "/spec/pairOverrides"
+            change = {"op": "add", "path": path, "value": entry if overrides else [entry]}
+        self._store.wrote(await self._kube.json_patch(*where, [dict(check), dict(change)]))
+
+    async def _save_snapshot(self, resource: Object, action: SaveSnapshot) -> None:
+        metadata = resource["metadata"]
+        made = snapshot.manifest(action, metadata["namespace"], metadata["name"])
+        self._store.wrote(await self._kube.apply(made, force=True))
+
+    # --- leases -------------------------------------------------------------------------------
+
+    async def _take_lease(self, resource: Object, action: TakeLease) -> None:
+        namespace = resource["metadata"]["namespace"]
+        have = await self._kube.get("Lease", namespace, action.name)
+        spec = {
+            "holderIdentity": action.holder,
+            "leaseDurationSeconds": action.seconds,
+            "renewTime": _stamp(micro=True),
+        }
+        if have is None:
+            await self._kube.create(_lease(resource, action.name, spec))
+            return
+        old = have.get("spec", {})
+        holder = old.get("holderIdentity")
+        if holder and holder != action.holder and not _is_expired(old):
+            raise ApiError("update", "leases", 409, "LeaseHeld", f"{action.name}: {holder}")
+        await self._kube.replace({**have, "kind": "Lease", "spec": {**old, **spec}})
+
+    async def _release_lease(self, namespace: str, action: ReleaseLease) -> None:
+        have = await self._kube.get("Lease", namespace, action.name)
+        if have is None or have.get("spec", {}).get("holderIdentity") != action.holder:
+            return
+        await self._kube.delete("Lease", namespace, action.name, uid=have["metadata"]["uid"])
+
+
+def _lease(resource: Object, name: str, spec: Mapping[str, Any]) -> Object:
+    metadata = resource["metadata"]
+    cluster = resource.get("spec", {}).get("clusterRef", {}).get("name") or metadata["name"]
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": name,
+            "namespace": metadata["namespace"],
+            "labels": {
+                "app.kubernetes.io/name": "failback",
+                "app.kubernetes.io/managed-by": "failback-operator",
+                "failback.dev/cluster": cluster,
+            },
+            "ownerReferences": [
+                {
+                    "apiVersion": resource["apiVersion"],
+                    "kind": resource["kind"],
+                    "name": metadata["name"],
+                    "uid": metadata["uid"],
+                }
+            ],
+        },
+        "spec": dict(spec),
+    }
+
+
+def _is_expired(spec: Mapping[str, Any]) -> bool:
+    renewed = from_time(spec.get("renewTime"))
+    if renewed is None:
+        return True
+    age = datetime.datetime.now(datetime.UTC).timestamp() - renewed
+    return age > float(spec.get("leaseDurationSeconds") or 0)
+
+
+def _stamp(*, micro: bool = False) -> str:
+    shape = "%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ"
+    return datetime.datetime.now(datetime.UTC).strftime(shape)

@@ -1,0 +1,113 @@
+"""How far carrying out a plan got, why it stopped, and what the status says of that."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from failback.operator.kubernetes.api import ApiError
+from failback.operator.planning.observed.observed import Key, Object
+from failback.operator.planning.plan.encoding import condition, find_condition, merge_conditions
+from failback.operator.planning.plan.types import Action, Apply, Event, Plan, SetConfig
+from failback.protocol.errors import FailbackError
+
+
+class NameTaken(FailbackError):
+    """An object of a name we need belongs to somebody else."""
+
+    def __init__(self, key: Key) -> None:
+        super().__init__(f"{key[0]}/{key[1]} belongs to somebody else")
+        self.key = key
+
+
+class NotReadBack(FailbackError):
+    """A peer acknowledged a change that its next answer does not show."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How far a plan got."""
+
+    done: int = 0
+    failed: Action | None = None
+    error: Exception | None = None
+    events: list[Event] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Broker address → why it refused a topic or group for good."""
+    blocked_by: tuple[str, ...] = ()
+    retry_after: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Everything was carried out."""
+        return self.failed is None
+
+
+def with_outcome(resource: Object, plan: Plan, outcome: Outcome) -> dict[str, Any]:
+    """Return the status to write, with what could not be carried out."""
+    wanted = dict(plan.status)
+    if outcome.ok:
+        return wanted
+    if outcome.blocked_by and wanted.get("currentOperation"):
+        blocked = sorted({*wanted["currentOperation"].get("blockedBy", ()), *outcome.blocked_by})
+        wanted["currentOperation"] = {**wanted["currentOperation"], "blockedBy": blocked}
+    error = outcome.error
+    if isinstance(error, NameTaken):
+        return ready_false(resource, "NameTaken", str(error), wanted)
+    if isinstance(error, ApiError) and error.code in (400, 403, 422):
+        return ready_false(resource, "ApplyFailed", _apply_failed(outcome, error), wanted)
+    if isinstance(outcome.failed, SetConfig) and isinstance(error, NotReadBack):
+        entry = _condition(resource, wanted, "ConfigApplied", "RejectedKey", str(error))
+        wanted["conditions"] = merge_conditions(wanted, [entry])
+    return wanted
+
+
+def _apply_failed(outcome: Outcome, error: ApiError) -> str:
+    name = ""
+    if isinstance(outcome.failed, Apply):
+        name = f" {outcome.failed.manifest['metadata']['name']}"
+    words = error.message
+    if error.code == 422 and error.causes:
+        words = "; ".join(f"{item.get('field')}: {item.get('message')}" for item in error.causes)
+    return f"{error.verb} {error.resource}{name}: {words}"
+
+
+def _condition(
+    resource: Object, status: Mapping[str, Any], kind: str, reason: str, message: str
+) -> dict[str, Any]:
+    return condition(
+        resource.get("status", {}),
+        kind,
+        False,
+        reason,
+        message,
+        now=time.time(),
+        generation=resource["metadata"].get("generation", 1),
+    )
+
+
+def ready_false(
+    resource: Object, reason: str, message: str, status: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return a status, the resource's own or another, with ``Ready`` false."""
+    found = dict(resource.get("status", {}) if status is None else status)
+    entry = _condition(resource, found, "Ready", reason, message)
+    found["conditions"] = merge_conditions(found, [entry])
+    return found
+
+
+def failure_events(have: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[Event, ...]:
+    """Return the events of refusals that this pass saw first: one per message."""
+    found = []
+    for kind, reason, event in (
+        ("Ready", "ApplyFailed", "ApplyFailed"),
+        ("ConfigApplied", "RejectedKey", "ConfigRejected"),
+    ):
+        before, now = find_condition(have, kind), find_condition(wanted, kind)
+        if now is None or now["reason"] != reason:
+            continue
+        if before is None or (before["reason"], before["message"]) != (reason, now["message"]):
+            found.append(Event(event, now["message"], warning=True))
+    return tuple(found)
