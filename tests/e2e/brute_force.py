@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from failback.chaos.cluster.wire import parse_offset_table
+from failback.protocol.route import parse_offset_table
 
 Row = dict[str, Any]
 FAILED = ("LATER", "EXC", "NULL", "SUSPEND")

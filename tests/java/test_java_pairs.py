@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError
 from failback.protocol.route import (
     DelayOffsetTable,
     SubscriptionGroupWrapper,
     TopicConfigSerializeWrapper,
+    parse_offset_table,
 )
 from tests.support.common.polling import SCALE, wait_until
 from tests.support.java.apache import LOG_FILE_BYTES, Broker, Engine, got_by, sent_by
@@ -152,7 +152,7 @@ def _tables_in_files(slave: Broker) -> object:
     try:
         return (
             TopicConfigSerializeWrapper.from_json(topics),
-            decode_offset_table(offsets),
+            parse_offset_table(offsets),
             DelayOffsetTable.from_json(delays).offset_table,
             SubscriptionGroupWrapper.from_json(groups),
         )

@@ -12,13 +12,13 @@ from typing import TypeVar
 
 import pytest
 
-from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.broker.store.config import StoreConfig
 from failback.broker.store.message_store import MessageStore
 from failback.client.admin.admin import AdminClient
 from failback.protocol.codes import TRANSACTION_COMMIT
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import UNIQ_KEY, MessageExt, pack_host
+from failback.protocol.route import parse_offset_table
 from tests.java import mixed_load as mixed
 from tests.java.mixed_load import Acked, Done, MixedLoad
 from tests.support.common.polling import SCALE, until, wait_until
@@ -64,7 +64,7 @@ async def offsets_when_dispatched(
 def persisted(offset_file: Path, topic: str = TOPIC, group: str = "half") -> dict[int, int]:
     """What the file holds of a group; nothing while it is being replaced."""
     try:
-        return decode_offset_table(offset_file.read_text()).get(f"{topic}@{group}", {})
+        return parse_offset_table(offset_file.read_text()).get(f"{topic}@{group}", {})
     except (OSError, ProtocolError):
         return {}
 

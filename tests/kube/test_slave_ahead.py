@@ -14,12 +14,12 @@ from contextlib import suppress
 
 import pytest
 
-from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
 from failback.client.producer.producer import Producer
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import MessageExt
+from failback.protocol.route import parse_offset_table
 from tests.support.common.polling import wait_until
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
@@ -132,7 +132,7 @@ def persisted(pair: QuickPair, node: NodeProcess) -> Table:
     claim = f"{pair.namespace.name}_data-{pair.pod(MASTER)}_*"
     for file in pods.with_name("claims").glob(f"{claim}/config/consumerOffset.json"):
         with suppress(OSError, ProtocolError):  # it is replaced in two steps
-            return dict(decode_offset_table(file.read_text()).get(KEY, {}))
+            return dict(parse_offset_table(file.read_text()).get(KEY, {}))
     return {}
 
 

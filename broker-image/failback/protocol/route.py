@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -121,6 +121,25 @@ class ClusterInfo(Body):
 
     broker_addr_table: dict[str, BrokerData] = {}
     cluster_addr_table: dict[str, list[str]] = {}
+
+    def members(self) -> list[RegisteredBroker]:
+        """Return every registered broker, sorted by cluster, name and id."""
+        return sorted(
+            RegisteredBroker(cluster, name, number, address)
+            for cluster, names in self.cluster_addr_table.items()
+            for name in names
+            if name in self.broker_addr_table
+            for number, address in self.broker_addr_table[name].broker_addrs.items()
+        )
+
+
+class RegisteredBroker(NamedTuple):
+    """One broker process as a name server lists it; id 0 is the master."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    addr: str
 
 
 class DataVersion(Body, frozen=True):  # type: ignore[misc] # msgspec allows it
@@ -286,6 +305,21 @@ class ConsumerOffsetTable(Body):
             for key, queues in sorted(table.items())
         )
         return f'{{"offsetTable":{{{",".join(rows)}}}}}'.encode()
+
+
+def parse_offset_table(data: bytes | str) -> dict[str, dict[int, int]]:
+    """Read the body of code 43, or a consumerOffset.json: ``topic@group`` to queue id to offset.
+
+    Raises:
+        ProtocolError: It is neither, for example a file cut off by a crash.
+    """
+    return ConsumerOffsetTable.from_json(data).offset_table
+
+
+def split_offset_key(key: str) -> tuple[str, str]:
+    """Split a key of an offset table, ``topic@group``; without ``@`` the group is empty."""
+    topic, _, group = key.partition("@")
+    return topic, group
 
 
 class DelayOffsetTable(Body):

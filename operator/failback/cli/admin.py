@@ -50,24 +50,21 @@ def cluster_list(
     """List brokers: cluster, name, id, address, version, log end, rates."""
 
     async def ask(admin: AdminClient) -> list[dict[str, Any]]:
-        info = await admin.cluster_info()
         rows = []
-        for cluster, names in sorted(info.cluster_addr_table.items()):
-            for name in sorted(names):
-                for broker_id, addr in sorted(info.broker_addr_table[name].broker_addrs.items()):
-                    runtime = await _or_empty(admin.runtime_info, addr)
-                    rows.append(
-                        {
-                            "cluster": cluster,
-                            "broker": name,
-                            "id": broker_id,
-                            "address": addr,
-                            "version": runtime.get("brokerVersionDesc", "no answer"),
-                            "logEnd": runtime.get("commitLogMaxOffset", ""),
-                            "inTps": runtime.get("putTps", "").split(" ")[0],
-                            "outTps": runtime.get("getTransferedTps", "").split(" ")[0],
-                        }
-                    )
+        for cluster, name, broker_id, addr in (await admin.cluster_info()).members():
+            runtime = await _or_empty(admin.runtime_info, addr)
+            rows.append(
+                {
+                    "cluster": cluster,
+                    "broker": name,
+                    "id": broker_id,
+                    "address": addr,
+                    "version": runtime.get("brokerVersionDesc", "no answer"),
+                    "logEnd": runtime.get("commitLogMaxOffset", ""),
+                    "inTps": runtime.get("putTps", "").split(" ")[0],
+                    "outTps": runtime.get("getTransferedTps", "").split(" ")[0],
+                }
+            )
         return rows
 
     rows = ask_brokers(namesrv, root, ask)

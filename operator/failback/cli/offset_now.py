@@ -148,19 +148,19 @@ def _is_here(host: str) -> bool:
 
 def _offsets_in(store: Path) -> tuple[Path, Mapping[str, Mapping[int, int]]] | None:
     """consumerOffset.json of a store, or its backup as a broker would load it."""
-    from failback.protocol.route import ConsumerOffsetTable
+    from failback.protocol.route import parse_offset_table
 
     for name in ("consumerOffset.json", "consumerOffset.json.bak"):
         path = store / "config" / name
         try:
-            return path, ConsumerOffsetTable.from_json(path.read_bytes()).offset_table
+            return path, parse_offset_table(path.read_bytes())
         except (OSError, ProtocolError):
             continue
     return None
 
 
 async def _clients(admin: AdminClient, addr: str, place: Place, broker: str) -> list[Step]:
-    from failback.analytics.dashboard.sources.observe import client_memory
+    from failback.client.admin.survey import client_memory
 
     found = (await client_memory(admin, addr, place.group)).get((broker, place.topic, place.queue))
     if found is None or found[0] < 0:

@@ -13,12 +13,13 @@ import pytest
 
 from failback.chaos.cluster import processes
 from failback.chaos.cluster.view import ProcessState
-from failback.chaos.cluster.wire import WireConnection, parse_offset_table
+from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.errors import ExitCode, NotHealed, RunFolderError
 from failback.chaos.failpoints import POINTS, VARIABLE
 from failback.chaos.run.abort_and_heal import heal
 from failback.chaos.run_folder.run_folder import FolderState, RunFolder
 from failback.chaos.run_folder.undo_ledger import read_ledger
+from failback.protocol.route import parse_offset_table
 from tests.support.chaos.chaos_lab import LocalCluster, experiment, run_arm_command
 from tests.support.processes.child_process import failback_environment
 

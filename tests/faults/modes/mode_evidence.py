@@ -10,12 +10,12 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.consumelog.hook import StartOffset
 from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeResult, HandlerAnswer
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import MessageExt
+from failback.protocol.route import parse_offset_table
 from tests.support.clients.client_lab import RecordingHook, Row
 from tests.support.common.polling import until
 from tests.support.java.apache import Broker, Engine
@@ -187,7 +187,7 @@ def in_file(broker: Broker, group: str, topic: str, queue_id: int = 0) -> int:
 def in_table(file: Path, group: str, topic: str, queue_id: int = 0) -> int:
     """Return what a file of consumer offsets holds now, -1 for nothing."""
     try:
-        table = decode_offset_table(file.read_text())
+        table = parse_offset_table(file.read_text())
     except (FileNotFoundError, ProtocolError, ValueError):  # it is being replaced
         return -1
     return table.get(f"{topic}@{group}", {}).get(queue_id, -1)

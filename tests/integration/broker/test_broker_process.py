@@ -17,14 +17,13 @@ from typing import Any
 
 import pytest
 
-from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import RemotingError
 from failback.protocol.message import BatchElement, MessageExt, decode_records, encode_batch
-from failback.protocol.route import TopicConfig
+from failback.protocol.route import TopicConfig, parse_offset_table
 from tests.support.brokers.broker_lab import pull_header, send_header
 from tests.support.brokers.replica_lab import eventually
 from tests.support.common.polling import until, wait_until
@@ -353,7 +352,7 @@ async def test_sigterm_stops_in_order_and_exits_with_0(cluster: Cluster) -> None
             await held
         assert not (broker.store / "abort").exists()
         text = (broker.store / "config" / "consumerOffset.json").read_text()
-        assert decode_offset_table(text) == {"TopicTest@CG": {0: 1}}
+        assert parse_offset_table(text) == {"TopicTest@CG": {0: 1}}
         assert "broker-a" not in (await admin.cluster_info()).broker_addr_table
     assert "Traceback" not in broker.process.errors()
     broker.process.start()

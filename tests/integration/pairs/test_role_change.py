@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
-from failback.protocol.route import DelayOffsetTable
+from failback.protocol.route import DelayOffsetTable, parse_offset_table
 from tests.support.brokers.broker_lab import send_header
 from tests.support.brokers.replica_lab import TOPIC, eventually, log_bytes, send, until_equal
 from tests.support.java.apache import Broker
@@ -75,7 +74,7 @@ async def test_a_slave_becomes_the_master_with_all_it_copied(lab: Lab, rules: st
         await admin.update_offset(old.address, GROUP, TOPIC, 0, 7)
 
         async def copied() -> tuple[object, object, bool, bool]:
-            offsets = decode_offset_table(in_file(new, "consumerOffset.json"))
+            offsets = parse_offset_table(in_file(new, "consumerOffset.json"))
             text = in_file(new, "delayOffset.json")
             delays = DelayOffsetTable.from_json(text).offset_table if text else {}
             topics = in_file(new, "topics.json"), in_file(new, "subscriptionGroup.json")

@@ -6,12 +6,12 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import BrokerError, ProtocolError, RemotingError
+from failback.protocol.route import parse_offset_table
 from tests.support.brokers.broker_lab import send_header
 from tests.support.common.polling import SCALE
 from tests.support.java.apache import Broker, Engine, NameServer
@@ -114,6 +114,6 @@ class Outage:
 
 def _says(text: str, wanted: int) -> bool:
     try:
-        return decode_offset_table(text).get(f"{TOPIC}@{GROUP}", {}).get(0) == wanted
+        return parse_offset_table(text).get(f"{TOPIC}@{GROUP}", {}).get(0) == wanted
     except ProtocolError:
         return False

@@ -17,10 +17,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import FailbackError
+from failback.protocol.route import parse_offset_table
 from tests.support.common.polling import SCALE as PATIENCE
 from tests.support.common.polling import wait_until
 from tests.support.dashboard.alert_rules import hurried, prometheus_home
@@ -246,7 +246,7 @@ class AlertLab:
 
         def is_there() -> bool:
             try:
-                return decode_offset_table(path.read_bytes()).get(KEY, {}).get(0) == offset
+                return parse_offset_table(path.read_bytes()).get(KEY, {}).get(0) == offset
             except (OSError, FailbackError):  # just being replaced
                 return False
 

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.protocol.codes import RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import (
@@ -27,6 +26,7 @@ from failback.protocol.route import (
     ResetOffsetBody,
     SubscriptionData,
     TopicConfig,
+    parse_offset_table,
 )
 from tests.support.brokers.broker_lab import LabClient, broker_lab
 
@@ -108,7 +108,7 @@ async def test_the_whole_table_is_what_is_in_memory(tmp_path: Path) -> None:
         full = await client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
         delay = await client.ask(RequestCode.GET_ALL_DELAY_OFFSET)
     assert empty.body == b'{"offsetTable":{}}'
-    assert decode_offset_table(full.body) == {"TopicTest@CG": {0: 5, 1: 6}}
+    assert parse_offset_table(full.body) == {"TopicTest@CG": {0: 5, 1: 6}}
     assert delay.body == b'{"offsetTable":{}}'
 
 

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.broker.metadata.json_config import load_json_config
-from failback.broker.metadata.offsets.consumer_offset_manager import decode_offset_table
 from failback.protocol.codes import PULL_COMMIT, PULL_SUBSCRIPTION, RequestCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.fastjson import loads
@@ -30,6 +29,7 @@ from failback.protocol.route import (
     ResetOffsetBody,
     SubscriptionData,
     TopicConfig,
+    parse_offset_table,
 )
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
@@ -134,9 +134,9 @@ async def _replay(root: Path, history: list[tuple[object, ...]], role: str) -> N
                     )
         everything = await client.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
         file = root / "store" / "config" / "consumerOffset.json"
-    assert decode_offset_table(everything.body) == as_table(model)
+    assert parse_offset_table(everything.body) == as_table(model)
     # The lab never stops in order, so the file is what a kill leaves: the last persist.
-    assert (load_json_config(file, decode_offset_table) or {}) == as_table(persisted[-1])
+    assert (load_json_config(file, parse_offset_table) or {}) == as_table(persisted[-1])
 
 
 def as_table(model: Model) -> dict[str, dict[int, int]]:

@@ -12,7 +12,6 @@ import pytest
 
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.view import DeathRecord, Member, ProcessIdentity, ProcessState
-from failback.chaos.cluster.wire import parse_offset_table
 from failback.chaos.errors import TargetError
 from failback.chaos.faults import injection
 from failback.chaos.faults.replace_offset_file import kill_and_replace, older_table
@@ -20,6 +19,7 @@ from failback.chaos.faults.undo import undo_open
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.recorder.witness import OffsetEvent
 from failback.chaos.session import Session
+from failback.protocol.route import parse_offset_table
 from tests.support.chaos.chaos_session import open_session, peer_sees
 from tests.support.chaos.fake_target import FakeTarget
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from failback.chaos.cluster.wire import WireConnection, parse_offset_table, split_offset_key
+from failback.chaos.cluster.wire import WireConnection
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import (
     BrokerError,
@@ -16,6 +16,7 @@ from failback.protocol.errors import (
     RemotingSendError,
     RemotingTimeout,
 )
+from failback.protocol.route import parse_offset_table, split_offset_key
 from tests.support.net.fake_remoting import FakeBroker
 
 pytestmark = pytest.mark.unit

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from failback.broker.metadata.json_config import backup_of
 from failback.broker.metadata.offsets.consumer_offset_manager import (
     ConsumerOffsetManager,
-    decode_offset_table,
 )
 from failback.protocol.errors import CorruptStore, ProtocolError
+from failback.protocol.route import parse_offset_table
 
 pytestmark = pytest.mark.unit
 
@@ -88,13 +88,13 @@ def test_standard_json_and_the_members_of_5x_are_read() -> None:
             "offsetTable": {"T@g": {"0": 5, "12": "9"}},
         }
     )
-    assert decode_offset_table(text) == {"T@g": {0: 5, 12: 9}}
+    assert parse_offset_table(text) == {"T@g": {0: 5, 12: 9}}
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"offsetTable":{"T@g":{0:5', "[]", '{"offsetTable":5}'])
 def test_a_torn_or_foreign_document_is_refused(text: str) -> None:
     with pytest.raises(ProtocolError):
-        decode_offset_table(text)
+        parse_offset_table(text)
 
 
 def test_the_answer_to_43_has_unquoted_queue_ids(offsets: ConsumerOffsetManager) -> None:
@@ -114,7 +114,7 @@ def test_file_and_answer_bring_every_table_back(
     read = ConsumerOffsetManager(path)
     read.load()
     assert read.table == table
-    assert decode_offset_table(written.to_json()) == table
+    assert parse_offset_table(written.to_json()) == table
 
 
 def test_commits_after_the_last_persist_die_with_the_process(

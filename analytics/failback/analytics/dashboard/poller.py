@@ -32,7 +32,6 @@ from failback.analytics.dashboard.sources.live import LiveRun
 from failback.analytics.dashboard.sources.observe import (
     BrokerSeen,
     GroupTopic,
-    client_memory,
     look_at,
 )
 from failback.analytics.dashboard.sources.runs import RunEntry, RunIndex
@@ -45,6 +44,7 @@ from failback.analytics.dashboard.views.offset_health import (
     warnings,
 )
 from failback.client.admin.admin import AdminClient
+from failback.client.admin.survey import client_memory
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.protocol.errors import FailbackError
 

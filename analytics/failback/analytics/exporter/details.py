@@ -12,7 +12,7 @@ from failback.client.admin.offset_watch import Table
 from failback.protocol.clients import ConsumerConnection
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 from failback.protocol.metric_families import MAX_SERIES
-from failback.protocol.route import MessageQueue
+from failback.protocol.route import MessageQueue, split_offset_key
 from failback.protocol.stats import TopicOffset
 
 PUT_SIZE: Final = "TOPIC_PUT_SIZE"
@@ -126,7 +126,7 @@ def furthest_behind(offsets: Table, ends: Mapping[str, Mapping[int, int]]) -> li
     """Return those with messages to consume, most first."""
     found: list[tuple[int, Place]] = []
     for key, queues in offsets.items():
-        topic, _, group = key.partition("@")
+        topic, group = split_offset_key(key)
         behind = sum(_behind(queues, ends.get(topic, {})))
         if behind:
             found.append((behind, (topic, group)))

@@ -10,6 +10,7 @@ from typing import Final
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
 from failback.client.admin.offset_watch import RegressionWatch, SyncWatch
 from failback.protocol.metric_families import MAX_SERIES, OTHER
+from failback.protocol.route import split_offset_key
 
 RATE_SECONDS: Final = 10.0
 """Two of the intervals at which consumers commit."""
@@ -167,7 +168,7 @@ def committed_of(broker: BrokerAnswers) -> dict[Place, int]:
     """(topic, group) to the sum of the group's offsets."""
     found = {}
     for key, queues in (broker.offsets or {}).items():
-        topic, _, group = key.partition("@")
+        topic, group = split_offset_key(key)
         found[topic, group] = sum(max(0, offset) for offset in queues.values())
     return found
 
@@ -176,7 +177,7 @@ def lags_of(broker: BrokerAnswers) -> dict[Place, dict[int, int]]:
     """(topic, group) to queue id to messages behind the committed offset."""
     found = {}
     for key, queues in (broker.offsets or {}).items():
-        topic, _, group = key.partition("@")
+        topic, group = split_offset_key(key)
         ends = broker.ends.get(topic, {})
         found[topic, group] = {
             queue_id: max(0, ends[queue_id] - max(0, offset))

@@ -20,7 +20,7 @@ from failback.client.remoting.connection import RemotingClient
 from failback.protocol.clients import ConsumerConnection
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import DLQ_PREFIX
-from failback.protocol.route import MessageQueue
+from failback.protocol.route import MessageQueue, split_offset_key
 from failback.protocol.stats import ConsumeStatus, TopicOffset
 
 logger = logging.getLogger(__name__)
@@ -160,15 +160,7 @@ class Surveyor:
 
     async def _listed(self, admin: AdminClient) -> dict[tuple[str, str, int], str] | None:
         info = await self._or_none(admin.cluster_info)
-        if info is None:
-            return None
-        return {
-            (cluster, name, number): address
-            for cluster, names in info.cluster_addr_table.items()
-            for name in names
-            if name in info.broker_addr_table
-            for number, address in info.broker_addr_table[name].broker_addrs.items()
-        }
+        return None if info is None else {each[:3]: each.addr for each in info.members()}
 
     async def _pair(
         self, cluster: str, broker: str, members: Sequence[tuple[int, str]]
@@ -202,7 +194,7 @@ class Surveyor:
         address = broker.address
         wrapper = await self._or_none(lambda: self._admin.all_topic_config(address))
         names = sorted(wrapper.topic_config_table) if wrapper is not None else []
-        groups = sorted({key.partition("@")[2] for key in broker.offsets or {}} - {""})
+        groups = sorted({split_offset_key(key)[1] for key in broker.offsets or {}} - {""})
         stats, members, producers = await asyncio.gather(
             asyncio.gather(*(self._topic(address, name) for name in names)),
             asyncio.gather(*(self._group(address, name) for name in groups)),

@@ -21,6 +21,7 @@ from failback.protocol import calls
 from failback.protocol.codes import COMPRESSED, ResponseCode
 from failback.protocol.errors import BrokerError, FailbackError, ProtocolError, RemotingError
 from failback.protocol.message import RETRY_TOPIC, UNIQ_KEY, MessageExt, inflate_body
+from failback.protocol.route import split_offset_key
 
 PAGE_ROWS: Final = 20_000
 QUEUES_AT_ONCE: Final = 8
@@ -182,7 +183,7 @@ async def topics_of_groups(admin: AdminClient, groups: Iterable[str]) -> dict[st
             except (BrokerError, RemotingError, ProtocolError):
                 continue
             for entry in table:
-                topic, _, group = entry.partition("@")
+                topic, group = split_offset_key(entry)
                 if group in wanted and not topic.startswith("%"):
                     wanted[group].add(topic)
             break
@@ -191,12 +192,8 @@ async def topics_of_groups(admin: AdminClient, groups: Iterable[str]) -> dict[st
 
 async def names_of_addresses(admin: AdminClient) -> dict[str, str]:
     """Broker names by the address of each registered member."""
-    info = await admin.cluster_info()
-    return {
-        addr: data.broker_name
-        for data in info.broker_addr_table.values()
-        for addr in data.broker_addrs.values()
-    }
+    members = (await admin.cluster_info()).members()
+    return {member.addr: member.broker_name for member in members}
 
 
 def record_rows(place: Place, bid: int, message: MessageExt) -> list[dict[str, Any]]:

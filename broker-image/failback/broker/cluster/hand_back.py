@@ -12,6 +12,7 @@ from failback.broker.metadata.offsets.consumer_offset_manager import (
     OffsetTable,
 )
 from failback.protocol.errors import FailbackError
+from failback.protocol.route import split_offset_key
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ async def _table_of(outer: BrokerOuterApi, slave: str) -> OffsetTable:
 def _raise(mine: OffsetTable, theirs: OffsetTable, slave: str, max_offset: MaxOffset) -> int:
     raised = 0
     for key, queues in theirs.items():
-        topic = key.partition("@")[0]
+        topic, _ = split_offset_key(key)
         for queue_id, offset in queues.items():
             present = mine.get(key, {}).get(queue_id, -1)
             wanted = min(offset, max_offset(topic, queue_id))

@@ -52,6 +52,7 @@ from failback.protocol.metric_families import (
     SYNC_AGE,
     Family,
 )
+from failback.protocol.route import split_offset_key
 
 
 class BrokerCollector(Collector):
@@ -154,8 +155,8 @@ class BrokerCollector(Collector):
         """Messages between a group's committed offsets and the ends of its queues."""
         end = self._store.max_queue_offset
         return {
-            place_of(key): sum(
-                max(0, end(place_of(key)[0], queue_id) - max(0, offset))
+            split_offset_key(key): sum(
+                max(0, end(split_offset_key(key)[0], queue_id) - max(0, offset))
                 for queue_id, offset in queues.items()
             )
             for key, queues in self._offsets.table.items()
@@ -198,12 +199,6 @@ def made(family: Family) -> CounterMetricFamily | GaugeMetricFamily:
     if family.kind == "counter":
         return CounterMetricFamily(family.name, family.text, labels=family.labels)
     return GaugeMetricFamily(family.name, family.text, labels=family.labels)
-
-
-def place_of(key: str) -> tuple[str, str]:
-    """Return topic and group of a key of the offset table."""
-    topic, _, group = key.partition("@")
-    return topic, group
 
 
 def kind_of(topic: str) -> tuple[str, str]:

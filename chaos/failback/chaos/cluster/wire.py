@@ -20,7 +20,7 @@ from failback.protocol.errors import (
     RemotingTimeout,
 )
 from failback.protocol.frames import FrameReader
-from failback.protocol.route import ConsumerOffsetTable, TopicRouteData
+from failback.protocol.route import TopicRouteData
 from failback.protocol.stats import TopicStatsTable
 
 CONNECT_TIMEOUT: Final = 0.5
@@ -146,18 +146,3 @@ class WireConnection:
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         self.ask(calls.update_offset(group, topic, queue_id, offset), 1.0)
-
-
-def parse_offset_table(data: bytes | str) -> dict[str, dict[int, int]]:
-    """Read the body of code 43, or a consumerOffset.json.
-
-    Raises:
-        ProtocolError: It is neither, for example a file cut off by a crash.
-    """
-    return ConsumerOffsetTable.from_json(data).offset_table
-
-
-def split_offset_key(key: str) -> tuple[str, str]:
-    """Split ``topic@group``."""
-    topic, _, group = key.partition("@")
-    return topic, group

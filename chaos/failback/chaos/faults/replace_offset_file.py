@@ -15,7 +15,6 @@ from typing import Any, Final
 
 from failback.chaos.cluster.target import StoreWriter, Target
 from failback.chaos.cluster.view import Member, Role
-from failback.chaos.cluster.wire import parse_offset_table, split_offset_key
 from failback.chaos.errors import TargetError
 from failback.chaos.experiment.fault_kinds import AFTER, DOWN, RUNGS, FaultKind, Parameter
 from failback.chaos.failpoints import crash_point
@@ -26,6 +25,7 @@ from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.recorder.latest_samples import Offsets
 from failback.chaos.session import Session
 from failback.protocol.errors import FailbackError
+from failback.protocol.route import parse_offset_table, split_offset_key
 
 RESTORE_FILES: Final = "restore-files"
 FILES: Final = (proof.OFFSET_FILE, f"{proof.OFFSET_FILE}.bak")

@@ -25,6 +25,7 @@ from failback.chaos.recorder.witness import (
     first_pull_ok,
 )
 from failback.protocol.errors import FailbackError
+from failback.protocol.route import split_offset_key
 
 MIN_SERVED: Final = 100
 
@@ -136,7 +137,7 @@ class RungMatcher:
             json.dumps(table, indent=1, sort_keys=True).encode(),
         )
         for key, queues in table.items():
-            topic, _, group = key.partition("@")
+            topic, group = split_offset_key(key)
             if group not in self._groups:
                 continue
             for queue, offset in queues.items():

@@ -10,9 +10,10 @@ from failback.chaos.cluster.broker_facts import boot_time
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Target
 from failback.chaos.cluster.view import Member, Stamp
-from failback.chaos.cluster.wire import WireConnection, parse_offset_table, split_offset_key
+from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.recorder.witness import Listener, OffsetEvent, QueueEvent, RowWriter, Watcher
 from failback.protocol.errors import FailbackError, ProtocolError
+from failback.protocol.route import parse_offset_table, split_offset_key
 
 MARKER_TOPIC: Final = "failback-witness"
 MARKER_GROUP: Final = "FAILBACK_WITNESS"

@@ -29,7 +29,7 @@ from failback.operator.planning.observed.observed import Broker, PairLag, Route
 from failback.protocol.calls import parse_properties
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.errors import BrokerError, FailbackError
-from failback.protocol.route import DataVersion
+from failback.protocol.route import DataVersion, split_offset_key
 
 logger = logging.getLogger(__name__)
 
@@ -464,7 +464,7 @@ class Peers:
         if offsets is None or runtime is None:
             return None
         lags: dict[str, int] = {}
-        for group in sorted({key.partition("@")[2] for key in offsets}):
+        for group in sorted({split_offset_key(key)[1] for key in offsets}):
             stats = await self._consume_stats(address, group)
             if stats is None:
                 return None

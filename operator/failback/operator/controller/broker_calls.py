@@ -24,7 +24,7 @@ from failback.operator.planning.plan.types import (
 )
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.errors import BrokerError
-from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
+from failback.protocol.route import SubscriptionGroupConfig, TopicConfig, split_offset_key
 
 _FOR_GOOD: Final = frozenset({ResponseCode.SYSTEM_ERROR, ResponseCode.NO_PERMISSION, 13})
 
@@ -117,7 +117,7 @@ class BrokerCalls:
         for key, queue, offset in action.offsets:
             if have.get(key, {}).get(queue, -1) >= offset:
                 continue
-            topic, _, group = key.partition("@")
+            topic, group = split_offset_key(key)
             order = admin.update_offset(address, group, topic, queue, offset)
             await self._peers.tell(RequestCode.UPDATE_CONSUMER_OFFSET, address, order)
         have = await self._peers.tell(code, address, admin.all_offsets(address))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import http.client
-import json
 import math
 import re
 import time
@@ -15,8 +14,9 @@ from typing import Final, NamedTuple
 
 from failback.analytics.dashboard.sources.clusters import MemberRef
 from failback.client.admin.admin import AdminClient
-from failback.protocol.errors import FailbackError
+from failback.protocol.errors import FailbackError, ProtocolError
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+from failback.protocol.route import parse_offset_table, split_offset_key
 
 MOST_TOPICS: Final = 100
 """Topics whose ends are asked for with each look; those of the largest tables first."""
@@ -95,7 +95,7 @@ def table_of(offsets: Mapping[str, Mapping[int, int]]) -> Table:
     """``topic@group`` keys as pairs."""
     found: Table = {}
     for key, queues in offsets.items():
-        topic, _, group = key.partition("@")
+        topic, group = split_offset_key(key)
         found[GroupTopic(group, topic)] = dict(queues)
     return found
 
@@ -239,38 +239,6 @@ def _read_file(member: MemberRef) -> tuple[Table | None, float | None]:
         with path.open("rb") as file:
             content = file.read()
         age = max(0.0, time.time() - path.stat().st_mtime)
-        table = json.loads(_quote_keys(content))["offsetTable"]
-        plain = {
-            name: {int(q): int(o) for q, o in queues.items()} for name, queues in table.items()
-        }
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return table_of(parse_offset_table(content)), age
+    except (OSError, ProtocolError):
         return None, None
-    return table_of(plain), age
-
-
-def _quote_keys(text: bytes) -> bytes:
-    """fastjson leaves integer keys without quotes."""
-    return re.sub(rb"([{,]\s*)(\d+)\s*:", rb'\1"\2":', text)
-
-
-async def client_memory(
-    admin: AdminClient, addr: str, group: str
-) -> dict[tuple[str, str, int], tuple[int, str]]:
-    """Where the members of a group stand: (broker, topic, queue id): (offset, client id).
-
-    Asked through the broker at ``addr`` (307); members that do not answer are left out.
-    """
-    try:
-        members = (await admin.consumer_connection(addr, group)).connection_set
-    except FailbackError:
-        return {}
-    found: dict[tuple[str, str, int], tuple[int, str]] = {}
-    for client_id in sorted(each.client_id for each in members)[:64]:
-        try:
-            info = await admin.consumer_running_info(addr, group, client_id)
-        except FailbackError:
-            continue
-        for queue, state in info.mq_table.items():
-            place = (queue.broker_name, queue.topic, queue.queue_id)
-            found[place] = (state.commit_offset, client_id)
-    return found

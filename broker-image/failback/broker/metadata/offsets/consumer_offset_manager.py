@@ -15,7 +15,7 @@ from failback.broker.metadata.json_config import (
     persist_json_config_atomically,
 )
 from failback.broker.metadata.offsets.regressions import OffsetRegressions
-from failback.protocol.route import ConsumerOffsetTable
+from failback.protocol.route import ConsumerOffsetTable, parse_offset_table
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class ConsumerOffsetManager:
         Raises:
             CorruptStore: Both are there and unreadable.
         """
-        self.table = load_json_config(self._path, decode_offset_table) or {}
+        self.table = load_json_config(self._path, parse_offset_table) or {}
 
     def persist(self) -> None:
         """Write the whole table, changed or not.
@@ -144,12 +144,3 @@ class ConsumerOffsetManager:
             topic, separator, group = key.partition(_SEPARATOR)
             if separator and _SEPARATOR not in group:
                 yield topic, group
-
-
-def decode_offset_table(text: str | bytes) -> OffsetTable:
-    """Read a ConsumerOffsetSerializeWrapper: the file, or a master's answer to code 43.
-
-    Raises:
-        ProtocolError: It is something else.
-    """
-    return ConsumerOffsetTable.from_json(text).offset_table

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from failback.protocol.metric_families import MAX_SERIES, OTHER
+from failback.protocol.route import split_offset_key
 
 Source = Literal["restart", "slave_sync", "client_commit", "reset"]
 _SEPARATOR: Final = "@"
@@ -73,7 +74,7 @@ class OffsetRegressions:
 
     def note(self, source: Source, key: str, messages: int) -> None:
         """Count one offset that went back by ``messages``."""
-        topic, _, group = key.partition(_SEPARATOR)
+        topic, group = split_offset_key(key)
         place = (source, topic, group)
         if place not in self.counts and len(self.counts) >= MAX_SERIES:
             place = (source, OTHER, OTHER)
