@@ -24,7 +24,7 @@ from pathlib import Path
 import psutil
 
 from tests.support.kube_lab.api import Object
-from tests.support.kube_lab.control_plane import ControlPlane
+from tests.support.kube_lab.control_plane import ControlPlane, OwnControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess, see_names
 from tests.support.operator.operator_process import OperatorProcess, is_true, operator_identity
@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=10, help="of phase live")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        plane = ControlPlane(Path(folder) / "kube")
+        plane = OwnControlPlane(Path(folder) / "kube")
         try:
             plane.start()
             node = NodeProcess(plane)

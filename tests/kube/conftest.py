@@ -1,9 +1,9 @@
-"""Fixtures of the Kubernetes tests: one control plane per run, one namespace per test."""
+"""Fixtures of the Kubernetes tests: one control plane for all, a namespace for each test."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -11,29 +11,25 @@ from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess, see_names
 from tests.support.kube_lab.proxy import MisbehavingProxy
+from tests.support.kube_lab.shared import shared_lab
 
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A real API server with its store and controllers."""
-    plane = ControlPlane(Path(tmp_path_factory.mktemp("kube")))
-    try:
-        plane.start()
+    """A real API server with its store and controllers, and a node; all workers share it."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with shared_lab(folder / "kube-lab") as plane:
         yield plane
-    finally:
-        plane.stop()
 
 
 @pytest.fixture(scope="session")
-def node(control_plane: ControlPlane) -> Iterator[NodeProcess]:
-    """A node that runs the pods of all namespaces; their names resolve in this process."""
+def node(control_plane: ControlPlane) -> NodeProcess:
+    """The lab's node, which runs the pods of all namespaces; their names resolve here."""
     found = NodeProcess(control_plane)
-    try:
-        found.start()
-        see_names(found.hosts_file)
-        yield found
-    finally:
-        found.stop()
+    see_names(found.hosts_file)
+    return found
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -21,7 +22,20 @@ PLURALS: Final = {kind: plural for kind, plural, _ in OPTIONAL.values()}
 
 @contextmanager
 def optional_kinds(control_plane: ControlPlane) -> Iterator[None]:
-    """Let the API server serve them while the block lasts."""
+    """Let the API server serve them while the block lasts, for one test at a time."""
+    with foreign_kinds(control_plane):
+        yield from _served(control_plane)
+
+
+@contextmanager
+def foreign_kinds(control_plane: ControlPlane) -> Iterator[None]:
+    """Hold the right to add and remove definitions that are not ours."""
+    with (control_plane.folder / "foreign-kinds.lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _served(control_plane: ControlPlane) -> Iterator[None]:
     for group, (kind, plural, version) in OPTIONAL.items():
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         served = {"name": version, "served": True, "storage": True}
@@ -46,6 +60,8 @@ def optional_kinds(control_plane: ControlPlane) -> Iterator[None]:
     finally:
         for group, (_, plural, _) in OPTIONAL.items():
             control_plane.api.delete("CustomResourceDefinition", f"{plural}.{group}")
+        for group, (_, plural, _) in OPTIONAL.items():
+            control_plane.api.wait_gone("CustomResourceDefinition", f"{plural}.{group}")
 
 
 def names_of(api: Api, plural: str) -> list[str]:

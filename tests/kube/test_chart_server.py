@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from failback.operator.kinds.base import FINALIZER
+from tests.kube.optional_kinds import foreign_kinds
 from tests.support.kube_lab.api import ApiError
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
@@ -29,17 +30,18 @@ def monitoring(control_plane: ControlPlane) -> Iterator[None]:
     """The kinds of the Prometheus operator, without their schemas."""
     api = control_plane.api
     names = {f"{plural}.monitoring.coreos.com": kind for kind, plural in FOREIGN_KINDS.items()}
-    try:
-        for name, kind in names.items():
-            api.create(definition_of(name, kind))
-        for name in names:
-            api.wait("CustomResourceDefinition", name, established)
-        yield
-    finally:
-        for name in names:
-            api.delete("CustomResourceDefinition", name)
-        for name in names:
-            api.wait_gone("CustomResourceDefinition", name)
+    with foreign_kinds(control_plane):
+        try:
+            for name, kind in names.items():
+                api.create(definition_of(name, kind))
+            for name in names:
+                api.wait("CustomResourceDefinition", name, established)
+            yield
+        finally:
+            for name in names:
+                api.delete("CustomResourceDefinition", name)
+            for name in names:
+                api.wait_gone("CustomResourceDefinition", name)
 
 
 def definition_of(name: str, kind: str) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class AuditLog:
         """
         return [
             write
-            for write in self._read(since)
+            for write in self._read(since, user, namespace)
             if write.verb not in READS
             and write.user_agent.startswith(user_agent)
             and user in ("", write.user)
@@ -79,19 +79,22 @@ class AuditLog:
 
     def requests(self, user: str, *, since: int = 0) -> list[Write]:
         """Return the requests of a service account, reads too, in order of their answers."""
-        return [item for item in self._read(since) if item.user == user and item.resource]
+        return [item for item in self._read(since, user) if item.user == user and item.resource]
 
     def counts(self, *, since: int = 0) -> Counter[str]:
         """Return the number of write requests of each user agent."""
         return Counter(write.user_agent for write in self._read(since) if write.verb not in READS)
 
-    def _read(self, since: int) -> Iterator[Write]:
+    def _read(self, since: int, *words: str) -> Iterator[Write]:
+        """Yield the events whose lines have all the words; the rest is not worth decoding."""
+        wanted = [word.encode() for word in words]
         if not self.file.exists():
             return
         with self.file.open("rb") as log:
             log.seek(since)
             for line in log:
-                if line.endswith(b"\n"):  # the last one may still be on its way
+                # The last one may still be on its way.
+                if line.endswith(b"\n") and all(word in line for word in wanted):
                     yield _write(json.loads(line))
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -16,7 +17,7 @@ from tools.setup_kube import build_server, need_etcd
 from tests.support.common.polling import SCALE
 from tests.support.kube_lab.api import Api, ApiError, Object, close_connections
 from tests.support.kube_lab.audit import POLICY, AuditLog
-from tests.support.kube_lab.kubeconfig import Access, write_kubeconfig
+from tests.support.kube_lab.kubeconfig import Access, read_kubeconfig, write_kubeconfig
 from tests.support.kube_lab.servers import Server
 from tests.support.net.ports import free_port
 from tests.support.processes.child_process import ROOT
@@ -43,18 +44,48 @@ _STOP_SECONDS = 10
 
 
 class ControlPlane:
-    """One API server with its store and controllers. Start it from the main thread."""
+    """A control plane that runs, as its clients see it; its folder says where it is."""
 
-    def __init__(self, folder: Path, crds: Sequence[Path] | None = None) -> None:
-        """Choose ports and write the files; ``crds`` are YAML files, by default the project's."""
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.pki = folder / "pki"
         self.kubeconfig = folder / "kubeconfig"
         self.audit = AuditLog(folder / "audit.log")
+
+    @cached_property
+    def access(self) -> Access:
+        """The administrator's way in."""
+        return read_kubeconfig(self.kubeconfig)
+
+    @cached_property
+    def api(self) -> Api:
+        """A client of the administrator."""
+        return Api(self.kubeconfig)
+
+    @property
+    def url(self) -> str:
+        return self.access.server
+
+    @property
+    def ca_file(self) -> Path:
+        """The serving certificate, signed by itself: what clients trust."""
+        return self.access.ca_file
+
+    def install_definition(self, manifest: Object) -> None:
+        """Apply one CustomResourceDefinition and wait until it is Established."""
+        self.api.apply(manifest)
+        self.api.wait("CustomResourceDefinition", manifest["metadata"]["name"], _is_established)
+
+
+class OwnControlPlane(ControlPlane):
+    """One API server with its store and controllers. Start it from the main thread."""
+
+    def __init__(self, folder: Path, crds: Sequence[Path] | None = None) -> None:
+        """Choose ports and write the files; ``crds`` are YAML files, by default the project's."""
+        super().__init__(folder)
         self._crds = sorted(CRD_FOLDER.glob("*.yaml")) if crds is None else list(crds)
         folder.mkdir(parents=True, exist_ok=True)
         self.pki.mkdir(exist_ok=True)
-        self._token = secrets.token_hex(16)
         self._ports = {name: free_port() for name in ("etcd", "peer", "api")}
         self._write_files()
         need_etcd()
@@ -62,29 +93,6 @@ class ControlPlane:
         self.etcd = Server("etcd", self._etcd_command(), folder)
         self.api_server = Server("kube-apiserver", self._api_command(executable), folder)
         self.controllers = Server("controllers", self._controllers_command(executable), folder)
-
-    @property
-    def url(self) -> str:
-        return f"https://127.0.0.1:{self._ports['api']}"
-
-    @property
-    def port(self) -> int:
-        return self._ports["api"]
-
-    @property
-    def ca_file(self) -> Path:
-        """The serving certificate, signed by itself: what clients trust."""
-        return self.pki / "apiserver.crt"
-
-    @property
-    def access(self) -> Access:
-        """The administrator's way in."""
-        return Access(self.url, self.ca_file, self._token)
-
-    @property
-    def api(self) -> Api:
-        """A client of the administrator."""
-        return self._api
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -102,9 +110,6 @@ class ControlPlane:
         """Start it (again) and wait until it says it is ready."""
         self.api_server.start()
         self._await(self.ca_file.exists, "serving certificate", self.api_server)
-        if not hasattr(self, "_api"):
-            write_kubeconfig(self.kubeconfig, self.access)
-            self._api = Api(self.kubeconfig)
         self._await(self._is_ready, "answer of /readyz", self.api_server)
 
     def restart_controllers(self) -> None:
@@ -122,9 +127,11 @@ class ControlPlane:
     # --- files and flags -------------------------------------------------------------------------
 
     def _write_files(self) -> None:
+        token, url = secrets.token_hex(16), f"https://127.0.0.1:{self._ports['api']}"
+        write_kubeconfig(self.kubeconfig, Access(url, self.pki / "apiserver.crt", token))
         tokens = self.folder / "tokens.csv"
         tokens.touch(mode=0o600)
-        tokens.write_text(f'{self._token},admin,admin,"system:masters"\n')
+        tokens.write_text(f'{token},admin,admin,"system:masters"\n')
         (self.folder / "audit.yaml").write_text(POLICY)
         key = self.folder / "sa.key"
         _openssl("genrsa", "-out", str(key), "2048")
@@ -200,14 +207,14 @@ class ControlPlane:
 
     def _is_ready(self) -> bool:
         try:
-            code, answer = self._api.raw("GET", "/readyz")
+            code, answer = self.api.raw("GET", "/readyz")
         except (OSError, http.client.HTTPException):
             return False
         return code == http.client.OK and answer == b"ok"
 
     def _has_default_account(self) -> bool:
         try:
-            return self._api.find("ServiceAccount", "default") is not None
+            return self.api.find("ServiceAccount", "default") is not None
         except ApiError:
             return False
 
@@ -216,11 +223,6 @@ class ControlPlane:
         for manifest in YAML(typ="safe").load_all(file.read_text(encoding="utf-8")):
             if manifest:
                 self.install_definition(manifest)
-
-    def install_definition(self, manifest: Object) -> None:
-        """Apply one CustomResourceDefinition and wait until it is Established."""
-        self._api.apply(manifest)
-        self._api.wait("CustomResourceDefinition", manifest["metadata"]["name"], _is_established)
 
 
 def _is_established(definition: Object) -> bool:

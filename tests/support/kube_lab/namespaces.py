@@ -42,7 +42,7 @@ class Namespace:
         labels: Mapping[str, str] | None = None,
     ) -> None:
         self.control_plane = control_plane
-        self.name = name or f"t-{next(_NUMBERS)}-{secrets.token_hex(2)}"
+        self.name = name or f"t-{next(_NUMBERS)}-{secrets.token_hex(3)}"
         self.folder = control_plane.folder / "namespaces" / self.name
         self.folder.mkdir(parents=True)
         control_plane.api.create(

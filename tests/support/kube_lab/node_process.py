@@ -16,6 +16,7 @@ from tests.support.processes.child_process import ROOT, failback_environment
 
 _NEWNS: Final = 0x00020000
 _BIND, _REC, _PRIVATE = 0x1000, 0x4000, 0x40000
+_DETACH = 2
 _STOP_SECONDS: Final = 60
 
 
@@ -107,7 +108,7 @@ def see_names(hosts_file: Path) -> None:
     """Let this process, and those it starts from now on, resolve the names in ``hosts_file``.
 
     The calling thread leaves the machine's mount namespace for one where the file stands in for
-    /etc/hosts. Call it from the main thread; there is no way back.
+    /etc/hosts. Call it from the main thread.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     for result in (
@@ -118,6 +119,13 @@ def see_names(hosts_file: Path) -> None:
         if result:
             number = ctypes.get_errno()
             raise OSError(number, f"cannot see pod names: {os.strerror(number)}")
+
+
+def forget_names() -> None:
+    """Undo the last :func:`see_names`."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.umount2(b"/etc/hosts", _DETACH):
+        raise OSError(ctypes.get_errno(), "cannot forget pod names")
 
 
 def _children(pid: int) -> list[int]:

@@ -33,6 +33,7 @@ class Hosts:
         self._folder = folder
         self._pods: dict[str, dict[str, _Pod]] = defaultdict(dict)
         self._services: dict[str, dict[str, tuple[dict[str, str], bool]]] = defaultdict(dict)
+        self._everywhere: dict[str, str] = {}
         folder.mkdir(parents=True, exist_ok=True)
         self.everywhere.write_text(_OWN)
 
@@ -89,20 +90,14 @@ class Hosts:
                     yield service, pod.address
 
     def _write(self, namespace: str) -> None:
-        lines = [_OWN]
+        own, everywhere = [_OWN], []
         for name, address in sorted(self._entries(namespace)):
             full = f"{name}.{namespace}.svc"
-            lines.append(f"{address}\t{full}.{DOMAIN} {full} {name}.{namespace} {name}\n")
-        _rewrite(self.file(namespace), "".join(lines))
-        self._write_everywhere()
-
-    def _write_everywhere(self) -> None:
-        lines = [_OWN]
-        for namespace in sorted({*self._pods, *self._services}):
-            for line in self.file(namespace).read_text().splitlines()[1:]:
-                address, names = line.split("\t")
-                lines.append(f"{address}\t{' '.join(names.split()[:2])}\n")
-        _rewrite(self.everywhere, "".join(lines))
+            own.append(f"{address}\t{full}.{DOMAIN} {full} {name}.{namespace} {name}\n")
+            everywhere.append(f"{address}\t{full}.{DOMAIN} {full}\n")
+        _rewrite(self.file(namespace), "".join(own))
+        self._everywhere[namespace] = "".join(everywhere)
+        _rewrite(self.everywhere, _OWN + "".join(self._everywhere.values()))
 
 
 def _rewrite(file: Path, text: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import ApiError, Object
-from tests.support.kube_lab.control_plane import ControlPlane
+from tests.support.kube_lab.control_plane import OwnControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 
 pytestmark = pytest.mark.kube
@@ -55,7 +55,7 @@ def test_an_identity_may_do_what_its_role_says_and_nothing_else(namespace: Names
 
 
 def test_the_audit_log_tells_who_wrote_what(
-    control_plane: ControlPlane, namespace: Namespace
+    control_plane: OwnControlPlane, namespace: Namespace
 ) -> None:
     mark = control_plane.audit.mark()
     namespace.api.create(config_map("seen"))
@@ -85,7 +85,7 @@ def test_helm_installs_and_uninstalls(namespace: Namespace) -> None:
 
 
 def test_data_survive_a_kill_of_the_api_server(
-    control_plane: ControlPlane, namespace: Namespace
+    control_plane: OwnControlPlane, namespace: Namespace
 ) -> None:
     namespace.api.create(config_map("kept", key="value"))
     control_plane.api_server.kill()
@@ -100,7 +100,7 @@ def test_data_survive_a_kill_of_the_api_server(
 
 
 def test_a_definition_added_later_is_served_at_once(
-    control_plane: ControlPlane, namespace: Namespace
+    control_plane: OwnControlPlane, namespace: Namespace
 ) -> None:
     control_plane.install_definition(WIDGETS)
     wait_until(lambda: namespace.kubectl("get", "widgets", check=False).code == 0, "widgets")
