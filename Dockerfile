@@ -5,7 +5,7 @@
 ARG PYTHON_IMAGE=docker.io/library/python:3.11-slim-bookworm
 # What differs between two builds, named again by every stage that uses it.
 ARG SOURCE_DATE_EPOCH=1577836800
-ARG VERSION=0.1.0
+ARG VERSION=0.2.0
 ARG REVISION=unknown
 
 # --- the wheel, and a pip to install it with -----------------------------------------------------

@@ -60,7 +60,7 @@ def check_handover(report: dict[str, Any], counted: BruteForce) -> None:
 def _check_kill(report: dict[str, Any], counted: BruteForce) -> None:
     """The master died of SIGKILL, and the report says for how long it was away."""
     (kill,) = (fault for fault in report["faults"] if fault["kind"] == "KILL")
-    assert kill["honest"] is True
+    assert kill["proved"] is True
     assert counted.step("KILL")["signum"] == 9
     away = (counted.step("ACCEPT")["observed"] - counted.step("KILL")["observed"]) / 1e9
     assert abs(kill["down_seconds"] - away) < 0.1 + 0.1 * away

@@ -91,7 +91,7 @@ def test_an_image_starts_its_command(target: str, containers: Containers) -> Non
     code, output = container.run(*STARTS[target])
     assert (code, "Usage: " in output or "usage: " in output) == (0, True), output
     code, output = container.run("--version")
-    assert (code, output) == (0, "failback 0.1.0\n")
+    assert (code, output) == (0, "failback 0.2.0\n")
 
 
 @pytest.mark.parametrize("target", ["chaos", "analytics"])

@@ -285,9 +285,9 @@ def test_an_image_without_tag_gets_the_release(tmp_path: Path) -> None:
     found = objects(render(tmp_path, *MODES["everything"]))
     (container,) = deployment(found, "failback-operator")["containers"]
     variables = variables_of(found, "failback-operator")
-    assert container["image"] == "failback/operator:0.1.0"
+    assert container["image"] == "failback/operator:0.2.0"
     assert variables["FAILBACK_IMAGE_BROKER"] == "registry.example/broker:2"
-    assert variables["FAILBACK_IMAGE_CHAOS"] == "failback/chaos:0.1.0"
+    assert variables["FAILBACK_IMAGE_CHAOS"] == "failback/chaos:0.2.0"
     assert variables["FAILBACK_IMAGE_APACHE"] == "apache/rocketmq"
 
 
@@ -300,7 +300,7 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(tmp_path: Path) 
     assert settings_.namespaces == ("shop", "stock")
     assert (settings_.resync_seconds, settings_.admin_timeout_seconds) == (90.0, 3.0)
     assert (settings_.domain, settings_.log_format) == ("c.example", "text")
-    assert settings_.images["spark"] == "failback/analytics:0.1.0"
+    assert settings_.images["spark"] == "failback/analytics:0.2.0"
     assert settings_.leader_election is False
 
 

@@ -158,7 +158,7 @@ def test_a_pause_is_seen_by_the_kernel_and_a_termination_in_the_exit_code(
     assert not target.await_restarted(member, victim, Deadline.after(300)).same(victim)
 
 
-def test_a_whole_run_of_a_kill_is_honest(
+def test_a_whole_run_of_a_kill_is_proved(
     target: KubernetesTarget, namespace: Namespace, tmp_path: Path
 ) -> None:
     """With real timers: those of Apache cannot be scaled. There is no slave to consume from while

@@ -183,7 +183,7 @@ def expire(target: KubernetesTarget) -> None:
     assert target.api.replace_lease(found)
 
 
-def test_a_whole_run_of_a_kill_is_honest_and_leaves_its_summary(
+def test_a_whole_run_of_a_kill_is_proved_and_leaves_its_summary(
     target: KubernetesTarget, namespace: Namespace, tmp_path: Path
 ) -> None:
     fault = {
@@ -233,7 +233,7 @@ def test_a_whole_run_of_a_kill_is_honest_and_leaves_its_summary(
     assert summary["runSha256"] == report["evidence"]["run_sha256"]
     assert [each["pod"] for each in summary["targets"]] == [POD]
     fault_said = summary["faults"][0]
-    assert fault_said["honest"] is True
+    assert fault_said["proved"] is True
     assert fault_said["issued"] < fault_said["effect"] < fault_said["heal"]
     recorded = json.loads((run / "run.json").read_text())
     assert recorded["target"]["kind"] == "kubernetes"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __path__.append(f"{__path__[0]}/toolkit")
 """Experiments of 0.1 name failback.chaos.actions, .probes, .controls and .tolerances: they are in

@@ -275,7 +275,7 @@ class Session:
             "aborted": self.results.aborted,
             "gaps": self.recorder.gaps() if self.recorder else [],
             "faults": {
-                fid: {"honest": record.honest, "why": record.why, "rungs": dict(record.rungs)}
+                fid: {"proved": record.proved, "why": record.why, "rungs": dict(record.rungs)}
                 for fid, record in self.faults().items()
             },
         }

@@ -66,7 +66,7 @@ def test_a_broker_is_killed_again_when_it_has_just_returned(
     healed = evidence(tmp_path / "run", "heal")
     assert set(healed) == {"f1", "f1-again-1"}
     for each in healed.values():
-        assert (each["honest"], each["rungs"]["K3"]) == (True, "SIGKILL")
+        assert (each["proved"], each["rungs"]["K3"]) == (True, "SIGKILL")
     first, second = healed["f1"], healed["f1-again-1"]
     assert first["victims"][0]["pid"] != second["victims"][0]["pid"]
     gap = second["issued_ns"][0] - first["observed"]["accept_ns"]

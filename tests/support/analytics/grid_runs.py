@@ -33,7 +33,7 @@ from tests.support.analytics.predictor_grid import (
 from tests.support.chaos.chaos_lab import LocalCluster, rows, running_cluster
 
 ATTEMPTS: Final = 3
-"""A run that is not honest or does not drain proves nothing and is done again, on new brokers."""
+"""A run that is not proved or does not drain proves nothing and is done again, on new brokers."""
 
 
 class NotProved(AssertionError):

@@ -50,7 +50,7 @@ def sample_report(group: str = "billing") -> dict[str, Any]:
         },
         "checks": [
             {
-                "id": "fault_honest",
+                "id": "fault_proved",
                 "title": "the kill was proved",
                 "value": "Pass",
                 "expected": "signal 9",
@@ -71,7 +71,7 @@ def sample_report(group: str = "billing") -> dict[str, Any]:
                 "rungs": {"ACCEPT": 81 * SECOND},
                 "effect_ns": 30 * SECOND + 2_000_000,
                 "heal_ns": 81 * SECOND,
-                "honest": True,
+                "proved": True,
                 "peer_saw": "FIN",
                 "down_seconds": 51.0,
             }

@@ -176,7 +176,7 @@ def carry_out_on(cluster: LocalCluster, run: CauseRun, run_dir: Path) -> Labelle
     """Run it, report with the local engine, and read the labels.
 
     Raises:
-        AssertionError: The run was not honest, or not drained: it proves nothing. Or an answer of
+        AssertionError: The run was not proved, or not drained: it proves nothing. Or an answer of
             a broker was called unexplained: these brokers do it right.
     """
     outcome, said = _run(run, cluster, run_dir)

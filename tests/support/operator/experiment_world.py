@@ -70,7 +70,7 @@ def summary(**changes: Any) -> dict[str, Any]:
             {
                 "id": "f1",
                 "fault": "kill",
-                "honest": True,
+                "proved": True,
                 "issued": 30.0,
                 "effect": 30.1,
                 "heal": 50.0,

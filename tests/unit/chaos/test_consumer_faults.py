@@ -80,7 +80,7 @@ def test_a_run_without_a_broker_fault_says_when_its_first_fault_began(session: S
 
 def test_new_processes_that_are_assigned_are_the_heal(session: Session) -> None:
     record = killed(session)
-    assert (record.honest, record.rungs["K3"]) == (True, "SIGKILL, SIGKILL")
+    assert (record.proved, record.rungs["K3"]) == (True, "SIGKILL, SIGKILL")
     carry_out(session)  # starts them
     carry_out(session)  # sees them
     assert (record.rungs["K7"], record.rungs["K8"]) == ("new processes assigned", True)

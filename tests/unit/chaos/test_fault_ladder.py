@@ -1,4 +1,4 @@
-"""The ladder K1 to K6: five ways to die told apart, and a hole in it is never honest."""
+"""The ladder K1 to K6: five ways to die told apart, and a hole in it is never proved."""
 
 from __future__ import annotations
 
@@ -74,12 +74,10 @@ def terminate(session: Session, target: FakeTarget) -> FaultRecord:
     return record
 
 
-def test_a_sigkill_that_was_seen_by_everybody_is_honest(
-    session: Session, target: FakeTarget
-) -> None:
+def test_a_sigkill_that_was_seen_by_all_is_proved(session: Session, target: FakeTarget) -> None:
     dies(target, session, by=signal.SIGKILL)
     record = kill(session, target)
-    assert (record.honest, record.why) == (True, "")
+    assert (record.proved, record.why) == (True, "")
     assert record.rungs == {
         "K1": True,
         "K2": True,
@@ -120,7 +118,7 @@ def test_hold_and_ledger_come_before_the_signal(session: Session, target: FakeTa
         ({"code": 0}, terminate, "shutdown code did not run"),
     ],
 )
-def test_another_death_than_asked_is_not_honest(
+def test_another_death_than_asked_is_not_proved(
     session: Session,
     target: FakeTarget,
     end: dict[str, Any],
@@ -129,7 +127,7 @@ def test_another_death_than_asked_is_not_honest(
 ) -> None:
     dies(target, session, **end)
     record = ladder(session, target)
-    assert record.honest is False
+    assert record.proved is False
     assert doubt in record.why
 
 
@@ -145,13 +143,13 @@ def test_offsets_persisted_while_the_signal_was_on_its_way_are_no_shutdown_code(
 
     target.on_signal = persist_and_die
     record = kill(session, target)
-    assert (record.honest, record.rungs["K4"]) == (True, "no shutdown code ran")
+    assert (record.proved, record.rungs["K4"]) == (True, "no shutdown code ran")
     assert record.observed["file_age_ms"] == 0
 
 
-@pytest.mark.parametrize(("ahead_s", "honest"), [(60, True), (61, False)])
+@pytest.mark.parametrize(("ahead_s", "proved"), [(60, True), (61, False)])
 def test_only_offsets_persisted_after_the_signal_are_shutdown_code(
-    session: Session, target: FakeTarget, ahead_s: int, honest: bool
+    session: Session, target: FakeTarget, ahead_s: int, proved: bool
 ) -> None:
     """A file that was that young before tells of a clock that is ahead, and of nothing else."""
     future = now().wall_ns + 60 * 1_000_000_000
@@ -165,16 +163,16 @@ def test_only_offsets_persisted_after_the_signal_are_shutdown_code(
 
     target.on_signal = write_and_die
     record = kill(session, target)
-    assert record.honest is honest
-    if not honest:
+    assert record.proved is proved
+    if not proved:
         assert f"{OFFSETS} was written after the signal" in record.why
 
 
 @pytest.mark.parametrize("code", [0, 143])
-def test_a_clean_stop_is_an_honest_sigterm(session: Session, target: FakeTarget, code: int) -> None:
+def test_a_clean_stop_is_a_proved_sigterm(session: Session, target: FakeTarget, code: int) -> None:
     dies(target, session, code=code, shutdown_ran=True)
     record = terminate(session, target)
-    assert record.honest is True
+    assert record.proved is True
     assert record.rungs["K4"] == "shutdown code ran"
 
 
@@ -185,7 +183,7 @@ def test_no_signal_goes_to_a_process_that_took_the_pid(
     target.replace_member(0, identity=ProcessIdentity("demo-0-0", 100, 8, 2_000))
     with pytest.raises(TargetError, match="REPLACED"):
         kill_fault.kill(session, record, 12)
-    assert record.honest is False
+    assert record.proved is False
     assert not [call for call in target.calls if call[0] == "signal"]
     assert target.held == set()
     assert session.ledger.open_entries() == []
@@ -198,7 +196,7 @@ def test_a_broker_that_answers_nothing_is_no_sure_victim(
     target.replace_member(0, identity=ProcessIdentity("demo-0-0", 100, 7, None))
     record = injection.open_record(session, "f1", "kill", target.members[0], 0)
     assert record.rungs["K1"] is False
-    assert record.honest is False
+    assert record.proved is False
 
 
 def test_a_port_that_still_accepts_is_not_gone(session: Session, target: FakeTarget) -> None:

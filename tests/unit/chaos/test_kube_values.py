@@ -301,10 +301,10 @@ def test_a_summary_has_the_last_evidence_of_each_fault() -> None:
         "victims": [VICTIM],
         "issued_ns": [30_000_400_000, 1],
         "observed": {"gone_ns": 30_100_000_000},
-        "honest": True,
+        "proved": True,
     }
     healed = {**first, "observed": {**first["observed"], "healed_ns": 50_000_000_000}}  # type: ignore[dict-item]
-    consumers = {**first, "fid": "f2", "victims": [{"group": "g", "pid": 3}], "honest": False}
+    consumers = {**first, "fid": "f2", "victims": [{"group": "g", "pid": 3}], "proved": False}
     outcome = {
         "run": "r",
         "manifest_sha256": "ab",
@@ -324,11 +324,11 @@ def test_a_summary_has_the_last_evidence_of_each_fault() -> None:
     assert found["faults"][0] == {
         "id": "f1",
         "fault": "kill",
-        "honest": True,
+        "proved": True,
         "issued": 30.0,
         "effect": 30.1,
         "heal": 50.0,
     }
-    assert [each["honest"] for each in found["faults"]] == [True, False]
+    assert [each["proved"] for each in found["faults"]] == [True, False]
     assert found["reasons"] == ["NO_DRAIN: q 3"]
     assert (found["recovered"], found["run"], found["runSha256"]) == (True, "r", "ab")

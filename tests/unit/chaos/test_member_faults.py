@@ -136,7 +136,7 @@ def test_the_effect_and_the_heal_are_seen(
     proof: dict[str, Any],
 ) -> None:
     record = inject(session)
-    assert (record.honest, record.why) == (True, "")
+    assert (record.proved, record.why) == (True, "")
     assert record.rungs == {"K1": True, "K2": True, **proof}
     (entry,) = session.ledger.open_entries()
     assert entry.call == call
@@ -156,7 +156,7 @@ def test_a_member_that_did_not_take_it_makes_the_fault_doubtful(
 ) -> None:
     members[1].deaf = 1
     record = inject(session)
-    assert record.honest is False
+    assert record.proved is False
     assert record.why.startswith("billing-1 did not take ")
 
 
@@ -177,7 +177,7 @@ def test_a_member_that_missed_the_end_is_told_again(
 def test_queues_that_are_kept_are_no_effect(session: Session, members: list[FakeMember]) -> None:
     members[1].gives_up = False
     record = unsubscribed(session)
-    assert (record.honest, record.rungs["GIVEN_UP"]) == (False, False)
+    assert (record.proved, record.rungs["GIVEN_UP"]) == (False, False)
     assert record.why == "members of billing still hold queues 0 s later"
     assert session.rec.board.get("f1", "gone") is None
 

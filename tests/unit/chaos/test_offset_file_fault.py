@@ -93,7 +93,7 @@ def test_the_broker_finds_what_was_asked_for(
     record = inject(session, target, content=content, bak=bak)
     found = {path: target.files.get(path, (None, 0))[0] for path in (FILE, BAK)}
     assert found == {FILE: file, BAK: backup}
-    assert (record.honest, record.rungs["FILE"]) == (True, True)
+    assert (record.proved, record.rungs["FILE"]) == (True, True)
     assert record.observed["file_entries"] == (1 if bak == "keep" else 0)
 
 
@@ -103,7 +103,7 @@ def test_an_older_file_holds_what_was_sampled_then(session: Session, target: Sto
     session.rec.on_event(seen)
     record = inject(session, target)
     assert parse_offset_table(target.files[FILE][0]) == {"orders@billing": {0: 40}}
-    assert record.honest
+    assert record.proved
 
 
 def test_without_a_sampled_table_nothing_is_injected(session: Session, target: Store) -> None:
@@ -119,7 +119,7 @@ def test_a_table_that_is_not_as_old_as_asked_for_is_doubted(
     address = target.members[0].address
     session.rec.on_event(OffsetEvent(address, {("billing", "orders", 0): 40}, None, now()))
     record = inject(session, target, age_seconds=60.0)
-    assert record.honest is False
+    assert record.proved is False
     assert record.why.startswith("the oldest table of demo-0-0 is 0.")
     assert record.observed["file_sampled_ms"] < 30_000
 
@@ -132,7 +132,7 @@ def test_a_file_that_says_no_less_is_no_effect(
     session.rec.on_event(OffsetEvent(address, {("billing", "orders", 0): 90}, None, now()))
     target.files[BAK] = (table(90), 1)
     record = inject(session, target, content=content, bak=bak)
-    assert (record.honest, record.observed["file_lowered"]) == (False, 0)
+    assert (record.proved, record.observed["file_lowered"]) == (False, 0)
     assert record.why == "demo-0-0 will load no offset that is lower than before"
 
 
@@ -190,7 +190,7 @@ def test_a_target_that_cannot_write_injects_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loaded", "rung", "honest"),
+    ("loaded", "rung", "proved"),
     [
         ({"0": 40}, "as written", True),
         ({"0": 95}, "1 entries moved on since", True),
@@ -198,7 +198,7 @@ def test_a_target_that_cannot_write_injects_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_the_table_at_the_return_is_compared_with_the_file(
-    session: Session, target: Store, loaded: dict[str, int], rung: str, honest: bool
+    session: Session, target: Store, loaded: dict[str, int], rung: str, proved: bool
 ) -> None:
     seen = OffsetEvent(target.members[0].address, {("billing", "orders", 0): 40}, None, now())
     session.rec.on_event(seen)
@@ -211,7 +211,7 @@ def test_the_table_at_the_return_is_compared_with_the_file(
     for ready, act in session.rec._timed:
         if ready():
             act()
-    assert (record.rungs["LOADED"], record.honest) == (rung, honest)
+    assert (record.rungs["LOADED"], record.proved) == (rung, proved)
     lines = (session.folder.path / "evidence.jsonl").read_text().splitlines()
     last = json.loads(lines[-1])
-    assert (last["phase"], last["rungs"]["LOADED"], last["honest"]) == ("heal", rung, honest)
+    assert (last["phase"], last["rungs"]["LOADED"], last["proved"]) == ("heal", rung, proved)

@@ -54,7 +54,7 @@ def fault(session: Session, target: FakeTarget) -> FaultRecord:
     record = FaultRecord("f1", "kill", "", 1, victim=target.members[0])
     record.identity = target.identity(target.members[0])
     stamp = now()
-    record.issued, record.honest = (stamp, stamp), True
+    record.issued, record.proved = (stamp, stamp), True
     record.observed["gone_ns"] = stamp
     record.undo = session.ledger.add("release", {"pod": "demo-0-0"}, "f1")
     session.rec.open_fault(record)
@@ -115,7 +115,7 @@ def test_a_new_process_with_an_old_boot_time_is_doubtful(
     record = fault(session, target)
     target.replace_member(0, identity=ProcessIdentity("demo-0-0", 200, 9, 500))
     assert session.rec.matcher._new_identity(record, target.members[0], record.identity)  # type: ignore[arg-type]
-    assert record.honest is False
+    assert record.proved is False
 
 
 def test_the_table_at_the_return_is_kept(
@@ -200,7 +200,7 @@ def test_a_death_that_nobody_asked_for_is_another_incident(
     monkeypatch.setattr(target, "deaths", lambda _since: [(1, "demo-0-1", death)])
     session.rec._look_for_deaths()
     assert another_incident(configuration) is True
-    assert (record.honest, "died unplanned" in record.why) == (not in_a_window, in_a_window)
+    assert (record.proved, "died unplanned" in record.why) == (not in_a_window, in_a_window)
 
 
 def test_what_was_not_sampled_is_said_so_and_is_not_steady(session: Session) -> None:

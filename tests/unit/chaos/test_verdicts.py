@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from failback.chaos.run.verdict import (
     Check,
-    FaultHonesty,
+    FaultProof,
     Observations,
     ReasonCode,
     Verdict,
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unit
 GOOD = Observations(
     steady=True,
     steady_why="",
-    faults=(FaultHonesty("f1", honest=True),),
+    faults=(FaultProof("f1", proved=True),),
     expected_faults=1,
     recovered=True,
     recovered_why="",
@@ -57,8 +57,8 @@ def test_a_run_with_everything_proved_passes() -> None:
     [
         ({"steady": None}, ReasonCode.STEADY_STATE),
         ({"steady": False, "steady_why": "slow"}, ReasonCode.STEADY_STATE),
-        ({"faults": (FaultHonesty("f1", False, "exit 0"),)}, ReasonCode.FAULT_NOT_HONEST),
-        ({"faults": ()}, ReasonCode.FAULT_NOT_HONEST),
+        ({"faults": (FaultProof("f1", False, "exit 0"),)}, ReasonCode.FAULT_NOT_PROVED),
+        ({"faults": ()}, ReasonCode.FAULT_NOT_PROVED),
         ({"gaps": ("hole",)}, ReasonCode.RECORDER_GAP),
         ({"drained": False, "drain_why": "queue 3"}, ReasonCode.NO_DRAIN),
         ({"drained": None}, ReasonCode.NO_DRAIN),

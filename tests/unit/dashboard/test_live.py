@@ -87,7 +87,7 @@ def test_faults_go_from_intended_to_seen_to_healed(tmp_path: Path) -> None:
     assert first.victim == "master of pair-0"
     assert title_of(live_data(live)) == "No fault yet"
     note(tmp_path, fid="f1", intended_ns=6 * SECOND, issued_ns=[6 * SECOND + 1, 6 * SECOND + 2],
-         observed={"gone_ns": 6 * SECOND + 5}, honest=True)  # fmt: skip
+         observed={"gone_ns": 6 * SECOND + 5}, proved=True)  # fmt: skip
     (kind, data), _ = live.look(107 * SECOND)
     assert (kind, data["effect_ns"], data["heal_ns"]) == ("fault", 6 * SECOND + 5, None)
     assert title_of(live_data(live)) == "kill of demo-0-0-0 is in effect"

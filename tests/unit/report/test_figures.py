@@ -210,7 +210,7 @@ def test_an_exceeded_bound_is_named_and_cross_hatched() -> None:
 
 def test_a_fault_that_nobody_saw_is_only_hatched() -> None:
     planned = FaultBand("f1 kill", 10, None, None, intended_end_ns=50)
-    doubtful = FaultBand("f2 kill", 10, 20, 50, intended_end_ns=50, honest=False)
+    doubtful = FaultBand("f2 kill", 10, 20, 50, intended_end_ns=50, proved=False)
     figure = figures.timeline(TimelineData({}, EMPTY, EMPTY, [planned, doubtful]))
     lanes: dict[str, list[str]] = {}
     for bar in (trace for trace in figure.data if trace.type == "bar"):

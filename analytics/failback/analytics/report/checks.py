@@ -81,7 +81,7 @@ def merge(checks: Iterable[Check]) -> str:
 def run_checks(figures: Figures, report: Row) -> list[Check]:
     """All built-in checks, then those of the experiment."""
     found = [
-        _fault_honest(figures, report),
+        _fault_proved(figures, report),
         _recorder_complete(report),
         _evidence(figures),
         _drained(figures),
@@ -101,12 +101,12 @@ def run_checks(figures: Figures, report: Row) -> list[Check]:
     return _without_inputs(found) if is_trace(figures.analysis.folder.run) else found
 
 
-def _fault_honest(figures: Figures, report: Row) -> Check:
+def _fault_proved(figures: Figures, report: Row) -> Check:
     title = "every fault was proved"
     faults = [fault for fault in report["faults"] if fault["fid"] != "unplanned"]
     declared = figures.analysis.folder.run.get("faults")
     expected = len(declared) if declared is not None else len(faults)
-    doubtful = [fault["fid"] for fault in faults if not fault["honest"]]
+    doubtful = [fault["fid"] for fault in faults if not fault["proved"]]
     unplanned = [fault["fid"] for fault in report["faults"] if fault["fid"] == "unplanned"]
     problems = [f"{fid} was not proved" for fid in doubtful]
     if len(faults) < expected:
@@ -116,9 +116,9 @@ def _fault_honest(figures: Figures, report: Row) -> Check:
     observed = len(faults) - len(doubtful)
     if problems:
         detail = "; ".join(problems)
-        return Check("fault_honest", title, INCONCLUSIVE, expected, observed, "faults",
-                     "FAULT_NOT_HONEST", detail, tuple(doubtful))  # fmt: skip
-    return Check("fault_honest", title, PASS, expected, observed, "faults")
+        return Check("fault_proved", title, INCONCLUSIVE, expected, observed, "faults",
+                     "FAULT_NOT_PROVED", detail, tuple(doubtful))  # fmt: skip
+    return Check("fault_proved", title, PASS, expected, observed, "faults")
 
 
 def missing_evidence(report: Row) -> list[str]:
@@ -408,7 +408,7 @@ def _expectation(number: int, wish: Row, report: Row) -> Check:
 def _within_bound_wish(name: str, title: str, group: str | None, report: Row) -> Check:
     rows = [row for row in report["bounds"] if group in (None, row["group"])]
     if not rows:
-        return Check(name, title, INCONCLUSIVE, None, None, "messages", "FAULT_NOT_HONEST",
+        return Check(name, title, INCONCLUSIVE, None, None, "messages", "FAULT_NOT_PROVED",
                      "no outage was observed, so no bound applies")  # fmt: skip
     bound, observed = sum(row["bound"] for row in rows), sum(row["observed"] for row in rows)
     met = not any(row["exceeded"] for row in rows)

@@ -93,6 +93,14 @@ def _with_numbers(value: Any, schema: Report) -> Any:
     return value
 
 
+def _name_as_now(document: Report) -> None:
+    """Version 0.1 says ``honest`` of a fault that is ``proved``. Read for one version."""
+    faults = document.get("faults")
+    for fault in faults if isinstance(faults, list) else ():
+        if isinstance(fault, dict) and "honest" in fault:
+            fault.setdefault("proved", fault.pop("honest"))
+
+
 def read_report(path: Path) -> Report:
     """Read and check a ``report.json``; fields that this version does not know are kept.
 
@@ -116,6 +124,7 @@ def parse_report(content: bytes, path: Path | str) -> Report:
     version = document.get("schema") if isinstance(document, dict) else None
     if version != SCHEMA:
         raise ReportInputError(f"schema is {version!r}, this version reads {SCHEMA!r}", path)
+    _name_as_now(document)
     try:
         check_report(document)
     except jsonschema.ValidationError as error:

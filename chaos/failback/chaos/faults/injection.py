@@ -124,11 +124,11 @@ def returned(session: Session, record: FaultRecord) -> dict[str, Any]:
     """What is known when the action returns.
 
     Raises:
-        NotProved: A fault that is not honest fails its action, unless the experiment goes on.
+        NotProved: A fault that is not proved fails its action, unless the experiment goes on.
     """
     evidence = session.rec.evidence(record, "returned")
-    if record.honest is False and session.experiment.spec.on_not_honest == "stop":
-        raise NotProved(f"{record.fid} is not honest: {record.why}")
+    if record.proved is False and session.experiment.spec.on_not_honest == "stop":
+        raise NotProved(f"{record.fid} is not proved: {record.why}")
     return evidence
 
 

@@ -2,7 +2,7 @@
 
 The consumers end in order while the slave serves: only the slave's table knows what they did. The
 master returns with its old file, the slave copies it, and only then new consumers start. Both that
-the slave served and that its table was overwritten are observed, or the fault is not honest.
+the slave served and that its table was overwritten are observed, or the fault is not proved.
 """
 
 from __future__ import annotations

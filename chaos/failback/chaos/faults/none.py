@@ -31,7 +31,7 @@ def do_nothing(
     record = FaultRecord(fid, KIND.name, "nobody", session.schedule.seeds["victims"])
     record.intended_ns = intended
     stamp = now()
-    record.issued, record.honest = (stamp, stamp), True
+    record.issued, record.proved = (stamp, stamp), True
     session.phases.fault_begun(stamp.mono_ns)
     session.rec.open_fault(record)
     session.rec.fault_row(record, "NONE", observed=stamp, observer="harness")

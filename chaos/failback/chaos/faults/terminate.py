@@ -52,7 +52,7 @@ def terminate_broker(
     after: str = "",
     fid: str = "",
 ) -> dict[str, Any]:
-    """F2: SIGTERM a broker. One that needs SIGKILL after the grace makes the fault not honest.
+    """F2: SIGTERM a broker. One that needs SIGKILL after the grace leaves the fault unproved.
 
     Undone by :func:`start_broker`.
     """

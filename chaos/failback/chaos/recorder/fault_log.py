@@ -65,7 +65,7 @@ class FaultLog:
             issued_end=issued[1].mono_ns if issued else None,
             observed=observed.mono_ns if observed else None,
             observer=observer,
-            honest=record.honest,
+            honest=record.proved,
             detail=json.dumps({"fault": record.fault, **(detail or {})}),
             boot_ms=boot_ms,
         )
@@ -74,7 +74,7 @@ class FaultLog:
         self, kind: str, stamp: Stamp, observer: str, detail: Mapping[str, Any]
     ) -> None:
         """Write the row of a client's end that nobody asked for. That it ended is certain."""
-        record = FaultRecord("unplanned", "unplanned", "", 0, honest=True)
+        record = FaultRecord("unplanned", "unplanned", "", 0, proved=True)
         self.fault_row(record, kind, observed=stamp, observer=observer, detail=detail)
 
     def evidence(self, record: FaultRecord, phase: str) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class FaultLog:
                 "issued_ns": [after_zero(each) for each in record.issued or ()],
                 "observed": {key: after_zero(value) for key, value in record.observed.items()},
                 "rungs": dict(record.rungs),
-                "honest": record.honest,
+                "proved": record.proved,
                 "why": record.why,
                 "down_seconds": record.down_seconds,
                 "served_by_slave": dict(record.served),

@@ -1,4 +1,4 @@
-"""One injected fault: what was intended, issued and observed, and whether it counts as honest."""
+"""One injected fault: what was intended, issued and observed, and whether it is proved."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FaultRecord:
     resumed: Stamp | None = None
     observed: dict[str, Any] = field(default_factory=dict)
     rungs: dict[str, Any] = field(default_factory=dict)
-    honest: bool | None = None
+    proved: bool | None = None
     why: str = ""
     undo: str = ""
     down_seconds: float | None = None
@@ -48,13 +48,13 @@ class FaultRecord:
         return not self.called_off and "healed_ns" not in self.observed
 
     def settle(self) -> None:
-        """Every rung up to the effect was looked at: it is honest unless one was doubted."""
-        if self.honest is None:
-            self.honest = True
+        """Every rung up to the effect was looked at: it is proved unless one was doubted."""
+        if self.proved is None:
+            self.proved = True
 
     def doubt(self, why: str) -> None:
-        """A rung is missing or contradicts: the fault is not honest."""
-        self.honest = False
+        """A rung is missing or contradicts: the fault is not proved."""
+        self.proved = False
         self.why = f"{self.why}; {why}" if self.why else why
 
 

@@ -34,7 +34,7 @@ from failback.chaos.run.outcome import OUTCOME_FILE, RunOutcome, describe_error
 from failback.chaos.run.progress import serve_progress
 from failback.chaos.run.verdict import (
     Check,
-    FaultHonesty,
+    FaultProof,
     Observations,
     ReasonCode,
     Verdict,
@@ -200,7 +200,7 @@ def _finish(session: Session, journal: Mapping[str, Any]) -> RunOutcome:
             {
                 "fid": fid,
                 "fault": record.fault,
-                "honest": record.honest,
+                "proved": record.proved,
                 "why": record.why,
                 "rungs": dict(record.rungs),
                 "down_seconds": record.down_seconds,
@@ -233,7 +233,7 @@ def _observations(session: Session) -> Observations:
         steady=results.steady,
         steady_why=results.steady_why or results.aborted,
         faults=tuple(
-            FaultHonesty(fid, record.honest is True, record.why or "not every rung was proved")
+            FaultProof(fid, record.proved is True, record.why or "not every rung was proved")
             for fid, record in session.faults().items()
         ),
         expected_faults=len(session.arm.faults),

@@ -1,6 +1,6 @@
 """Pass, Fail or Inconclusive: the lattice of verdicts and the reasons of the harness. Pure.
 
-The harness decides only what it saw itself: was the fault honest, did the recorder record, did the
+The harness decides only what it saw itself: was the fault proved, did the recorder record, did the
 run recover and drain. How many messages came twice is the analysis's to say.
 """
 
@@ -22,7 +22,7 @@ class Verdict(Enum):
 class ReasonCode(Enum):
     """Why something is Inconclusive."""
 
-    FAULT_NOT_HONEST = "FAULT_NOT_HONEST"
+    FAULT_NOT_PROVED = "FAULT_NOT_PROVED"
     RECORDER_GAP = "RECORDER_GAP"
     NO_DRAIN = "NO_DRAIN"
     STEADY_STATE = "STEADY_STATE"
@@ -68,11 +68,11 @@ def merge(checks: Iterable[Check]) -> Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class FaultHonesty:
+class FaultProof:
     """What was proved of one fault."""
 
     fid: str
-    honest: bool
+    proved: bool
     why: str = ""
 
 
@@ -82,7 +82,7 @@ class Observations:
 
     steady: bool | None
     steady_why: str
-    faults: tuple[FaultHonesty, ...]
+    faults: tuple[FaultProof, ...]
     expected_faults: int
     recovered: bool | None
     recovered_why: str
@@ -98,7 +98,7 @@ class Observations:
 
 def judge(seen: Observations) -> tuple[Check, ...]:
     """Return the harness's own checks, in the order of the phases."""
-    checks = [_steady(seen), *_honest(seen), _recovered(seen), _recorder(seen), _drained(seen)]
+    checks = [_steady(seen), *_proved(seen), _recovered(seen), _recorder(seen), _drained(seen)]
     checks += _traffic(seen)
     if seen.clock_steps:
         checks.append(
@@ -116,19 +116,19 @@ def _steady(seen: Observations) -> Check:
     return inconclusive("steady_before", ReasonCode.STEADY_STATE, why)
 
 
-def _honest(seen: Observations) -> list[Check]:
+def _proved(seen: Observations) -> list[Check]:
     checks = [
-        passed(f"fault_honest:{fault.fid}")
-        if fault.honest
-        else inconclusive(f"fault_honest:{fault.fid}", ReasonCode.FAULT_NOT_HONEST, fault.why)
+        passed(f"fault_proved:{fault.fid}")
+        if fault.proved
+        else inconclusive(f"fault_proved:{fault.fid}", ReasonCode.FAULT_NOT_PROVED, fault.why)
         for fault in seen.faults
     ]
     missing = seen.expected_faults - len(seen.faults)
     if missing > 0:
         checks.append(
             inconclusive(
-                "fault_honest",
-                ReasonCode.FAULT_NOT_HONEST,
+                "fault_proved",
+                ReasonCode.FAULT_NOT_PROVED,
                 f"{missing} of {seen.expected_faults} faults were not injected",
             )
         )

@@ -2,7 +2,7 @@
 
 Chaos Toolkit itself neither stops at a failed action nor notices a silent instrument, so this
 control does: it opens the run before the hypothesis, interrupts when an action failed, a fault was
-not honest or the recorder has a gap, and closes the run folder at the end. It fails closed: when it
+not proved or the recorder has a gap, and closes the run folder at the end. It fails closed: when it
 did not run to its end there is no ``closed.json``, and no analysis will say Pass.
 """
 

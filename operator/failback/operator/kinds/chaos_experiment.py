@@ -360,7 +360,7 @@ class ChaosExperimentStatus(CommonStatus):
 class ChaosExperiment(Resource):
     """One fault plan with its workload, run once per arm and repetition.
 
-    Conditions: Injected (every fault was honest), Recovered (everything is healed),
+    Conditions: Injected (every fault was proved), Recovered (everything is healed),
     SteadyStateRestored, Paused, Warning.
     """
 

@@ -165,8 +165,8 @@ def fault_without_observation(folder: Path) -> Told:
     b.write(folder)
 
     def told(document: Document) -> None:
-        assert "FAULT_NOT_HONEST" in codes(document)
-        assert document["faults"][0]["honest"] is False
+        assert "FAULT_NOT_PROVED" in codes(document)
+        assert document["faults"][0]["proved"] is False
         assert document["rto"][0]["consume_ms"] == {"p50": None, "max": None}
 
     return told
@@ -176,7 +176,7 @@ def fault_never_injected(folder: Path) -> Told:
     b = clean()
     b.run["faults"] = [{"id": "f1"}]
     b.write(folder)
-    return inconclusive("FAULT_NOT_HONEST")
+    return inconclusive("FAULT_NOT_PROVED")
 
 
 CASES: Final[tuple[Case, ...]] = (

@@ -269,16 +269,21 @@ def test_an_image_that_cannot_be_pulled_is_named() -> None:
     assert world.message("Injected") == "failback/chaos:9: ImagePullBackOff: not found"
 
 
-def test_a_fault_that_was_not_honest_stays_said() -> None:
+@pytest.mark.parametrize("word", ["proved", "honest"])
+def test_a_fault_that_was_not_proved_stays_said(word: str) -> None:
+    """Also where a Job of version 0.1 says so."""
     world = World(experiment())
     world.run()
-    fault = {**summary()["faults"][0], "honest": False}
+    fault = {**summary()["faults"][0], word: False}
+    fault = {
+        name: fault[name] for name in fault if name == word or name not in ("proved", "honest")
+    }
     world.end(STAY, summary(faults=[fault], verdict="Inconclusive", exit=3), code=3)
     world.run()
     world.end(HANDOVER, summary())
     world.run()
-    assert world.condition("Injected") == ("False", "NotHonest")
-    assert world.message("Injected") == "stay-0: FAULT_NOT_HONEST: f1"
+    assert world.condition("Injected") == ("False", "NotProved")
+    assert world.message("Injected") == "stay-0: FAULT_NOT_PROVED: f1"
     assert world.status["verdict"] == "Inconclusive"
 
 

@@ -127,7 +127,7 @@ def blocks_of(report: Json, drawn: Mapping[str, tuple[str, Draw]], base: str) ->
             " the dotted line is when the schedule intended the kill.",
             named("timeline"),
             [table("Faults", ("fault", "kind", "intended (s)", "effect seen (s)", "healed (s)",
-                              "away (s)", "honest", "peers saw"),
+                              "away (s)", "proved", "peers saw"),
                    html.fault_rows(report), "No fault was injected.")],
         ),
         Block(

@@ -35,7 +35,7 @@ def _fault(fid: str, steps: Sequence[FaultStep]) -> Row:
         rungs |= detail.get("rungs") or {}
     heal = _first(steps, *HEAL_KINDS)
     accept = _first(steps, "ACCEPT", "RESUMED")
-    honesty = [step.honest for step in steps if step.honest is not None]
+    proofs = [step.honest for step in steps if step.honest is not None]
     down = None
     if effect.observed is not None and accept is not None:
         down = millis(accept.t - effect.t)
@@ -48,7 +48,7 @@ def _fault(fid: str, steps: Sequence[FaultStep]) -> Row:
         "issued_ns": [effect.issued, effect.issued_end],
         "effect_ns": effect.observed,
         "heal_ns": heal.observed if heal else None,
-        "honest": bool(honesty) and all(honesty) and effect.observed is not None,
+        "proved": bool(proofs) and all(proofs) and effect.observed is not None,
         "rungs": {
             **rungs,
             **{step.kind: step.observed for step in steps if step.kind not in EFFECT_KINDS},

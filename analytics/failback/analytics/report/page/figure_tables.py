@@ -155,11 +155,11 @@ def _story(report: Report) -> dict[str, Table]:
                           report.get("checks", [])),
         "faults": _table(
             "fid:s name:s kind:s intended_s:f intended_end_s:f effect_s:f healed_s:f away_s:f "
-            "honest:b peer_saw:s",
+            "proved:b peer_saw:s",
             (
                 (f["fid"], f.get("name"), f.get("kind"), _s(f.get("intended_ns")),
                  _s(f.get("intended_end_ns")), _s(f.get("effect_ns")), _s(f.get("heal_ns")),
-                 f.get("down_seconds"), f.get("honest"), f.get("peer_saw"))
+                 f.get("down_seconds"), f.get("proved"), f.get("peer_saw"))
                 for f in report.get("faults", [])
             ),
         ),

@@ -33,7 +33,7 @@ class FaultBand:
     effect_ns: int | None
     heal_ns: int | None
     intended_end_ns: int | None = None
-    honest: bool = True
+    proved: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,7 +205,7 @@ def fault_rows(report: Report) -> list[Row]:
             seconds(fault.get("effect_ns")),
             seconds(fault.get("heal_ns")),
             fault.get("down_seconds"),
-            fault.get("honest"),
+            fault.get("proved"),
             fault.get("peer_saw"),
         )
         for fault in report.get("faults", [])

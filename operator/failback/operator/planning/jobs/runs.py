@@ -13,7 +13,9 @@ MAX_REASONS: Final = 32
 _MAX_REASON: Final = 240
 _WORST_FIRST: Final = ("Fail", "Inconclusive", "Pass")
 _BAD_INPUT, _GUARD_REFUSED = 2, 4
-NOT_HONEST: Final = "FAULT_NOT_HONEST"
+NOT_PROVED: Final = "FAULT_NOT_PROVED"
+_NOT_PROVED: Final = (NOT_PROVED, "FAULT_NOT_HONEST")
+"""The reason, and how version 0.1 calls it."""
 
 
 class Injected(NamedTuple):
@@ -58,9 +60,9 @@ def result_of(
     names = {"reportURI": "reportUri", "run": "run", "runSha256": "runSha256"}
     found |= {ours: str(summary[its]) for ours, its in names.items() if summary.get(its)}
     reasons = [str(each)[:_MAX_REASON] for each in summary["reasons"]]
-    if not any(each.startswith(NOT_HONEST) for each in reasons):
-        doubtful = [str(fault["id"]) for fault in summary["faults"] if not fault["honest"]]
-        reasons[:0] = [f"{NOT_HONEST}: {', '.join(doubtful)}"] if doubtful else []
+    if not any(each.startswith(_NOT_PROVED) for each in reasons):
+        doubtful = [str(fault["id"]) for fault in summary["faults"] if not fault["proved"]]
+        reasons[:0] = [f"{NOT_PROVED}: {', '.join(doubtful)}"] if doubtful else []
     reasons = reasons[:MAX_REASONS]
     return found | ({"reasons": reasons} if reasons else {})
 
@@ -102,7 +104,7 @@ def timeline_of(
 
 
 def injected_of(runs: Sequence[Mapping[str, Any]], newest: Mapping[str, Any] | None) -> Injected:
-    """Return what all runs together say of ``Injected``: True when every fault was honest.
+    """Return what all runs together say of ``Injected``: True when every fault was proved.
 
     Args:
         runs: ``status.runs``, that of ``newest`` the last.
@@ -114,8 +116,8 @@ def injected_of(runs: Sequence[Mapping[str, Any]], newest: Mapping[str, Any] | N
         return Injected(False, reason, f"{_name(runs[-1])}: {said}", ends=not newest["faults"])
     for run in runs:
         for said in run.get("reasons") or ():
-            if said.startswith(NOT_HONEST):
-                return Injected(False, "NotHonest", f"{_name(run)}: {said}")
+            if said.startswith(_NOT_PROVED):
+                return Injected(False, "NotProved", f"{_name(run)}: {said}")
     for run in runs:
         if not run.get("run"):  # nobody knows what it did
             said = next(iter(run.get("reasons") or ()), "it left no run")

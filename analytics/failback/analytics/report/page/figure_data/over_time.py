@@ -39,7 +39,7 @@ def fault_bands(report: Report) -> list[FaultBand]:
             effect_ns=fault.get("effect_ns"),
             heal_ns=fault.get("heal_ns"),
             intended_end_ns=fault.get("intended_end_ns"),
-            honest=bool(fault.get("honest", True)),
+            proved=bool(fault.get("proved", True)),
         )
         for fault in report.get("faults", [])
     ]

@@ -147,7 +147,7 @@ def _add_lane(figure: go.Figure, fault: FaultBand, theme: Theme, window: tuple[i
             0.5,
             {
                 "color": theme.of(SLATE),
-                "pattern": {"shape": "" if fault.honest else "x"},
+                "pattern": {"shape": "" if fault.proved else "x"},
             },
         ),
     ):
