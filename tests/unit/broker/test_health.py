@@ -22,7 +22,7 @@ class Lab:
             has_name_servers=lambda: self.name_servers,
             registered_at=lambda: self.registered,
             remaining_bytes=lambda: self.remaining,
-            metrics=lambda: b"metric 1\n",
+            render_metrics=lambda: b"metric 1\n",
         )
 
     def get(self, path: str, method: str = "GET") -> tuple[int, str]:

@@ -35,7 +35,7 @@ async def test_a_slave_that_stopped_says_so_everywhere(tmp_path: Path) -> None:
         controller = lab.controller
         controller.phase.name = "running"
         assert controller._endpoints.readyz("GET").status == 200
-        assert "replicationStopped" not in controller._runtime_info()
+        assert "replicationStopped" not in controller.parts.runtime_table()
         assert shown(lab) == {
             "failback_ha_connections": "0.0",
             "failback_ha_acknowledged_offset": "0.0",

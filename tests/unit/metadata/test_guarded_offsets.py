@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.broker.cluster.hand_back import take_returned_offsets
+from failback.broker.cluster.hand_back import HandBack
 from failback.broker.cluster.outer_api import BrokerOuterApi
 from failback.broker.metadata.offsets.consumer_offset_manager import (
     ConsumerOffsetManager,
@@ -121,12 +121,9 @@ class ReturnedMaster:
         self.peers.answers[slave, RequestCode.GET_ALL_CONSUMER_OFFSET] = body
 
     async def starts(self) -> int:
-        return await take_returned_offsets(
-            self.outer,
-            self.offsets,
-            broker_name="b",
-            own_address=OWN,
-            max_offset=lambda topic, queue_id: self.ends.get((topic, queue_id), 0),
+        hand_back = HandBack(self.outer, self.offsets, broker_name="b", own_address=OWN)
+        return await hand_back.take_returned_offsets(
+            lambda topic, queue_id: self.ends.get((topic, queue_id), 0)
         )
 
 

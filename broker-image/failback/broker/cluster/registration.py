@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult
@@ -23,67 +24,58 @@ FIRST_DELAY_MS: Final = 10_000
 _READ_WRITE: Final = PERM_READ | PERM_WRITE
 
 
+@dataclass(slots=True)
 class Registration:
     """Registers everything periodically, and changes at once."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        identity: BrokerIdentity,
-        topics: TopicConfigManager,
-        outer: BrokerOuterApi,
-        on_result: Callable[[RegisterResult], None],
-    ) -> None:
-        """``on_result`` gets what the first name server answered, once per registration."""
-        self._config = config
-        self._identity = identity
-        self._topics = topics
-        self._outer = outer
-        self._on_result = on_result
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._due = False
-        self.registered_at = 0
-        """How many name servers took the last registration."""
+    config: BrokerConfig
+    identity: BrokerIdentity
+    topics: TopicConfigManager
+    outer: BrokerOuterApi
+    on_result: Callable[[RegisterResult], None]
+    registered_at: int = field(init=False, default=0)
+    """How many name servers took the last registration."""
+    _tasks: set[asyncio.Task[None]] = field(init=False, default_factory=set)
+    _due: bool = field(init=False, default=False)
 
     async def register_all(self, *, oneway: bool = False) -> None:
         """Register the whole topic table with every name server."""
-        await self._register(self._topics.to_wrapper(), oneway=oneway)
+        await self._register(self.topics.to_wrapper(), oneway=oneway)
 
     async def register_topic(self, topic: TopicConfig) -> None:
         """Register one changed topic, under the version of the whole table."""
-        whole = self._topics.to_wrapper()
+        whole = self.topics.to_wrapper()
         only = TopicConfigSerializeWrapper({topic.topic_name: topic}, whole.data_version)
         await self._register(only)
 
     async def _register(
         self, wrapper: TopicConfigSerializeWrapper, *, oneway: bool = False
     ) -> None:
-        results = await self._outer.register_all(
-            self._identity,
+        results = await self.outer.register_all(
+            self.identity,
             self._with_broker_permission(wrapper),
             oneway=oneway,
-            compressed=self._config.compressed_register,
-            timeout_ms=self._config.time_scale.ms(self._config.register_broker_timeout_mills),
+            compressed=self.config.compressed_register,
+            timeout_ms=self.config.time_scale.ms(self.config.register_broker_timeout_mills),
         )
         if oneway:
             return
         if len(results) != self.registered_at:
             logger.info(
                 "registered %s with %d of %d name servers",
-                self._identity.address,
+                self.identity.address,
                 len(results),
-                len(self._outer.name_servers),
+                len(self.outer.name_servers),
             )
         self.registered_at = len(results)
         if results:
-            self._on_result(results[0])
+            self.on_result(results[0])
 
     def _with_broker_permission(
         self, wrapper: TopicConfigSerializeWrapper
     ) -> TopicConfigSerializeWrapper:
         """Give every topic the broker's permission while that is not read and write."""
-        permission = self._config.broker_permission
+        permission = self.config.broker_permission
         if permission & _READ_WRITE == _READ_WRITE:
             return wrapper
         table = {
@@ -109,5 +101,5 @@ class Registration:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._outer.unregister_all(self._identity)
+        await self.outer.unregister_all(self.identity)
         self.registered_at = 0

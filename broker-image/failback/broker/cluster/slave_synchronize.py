@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 from typing import Final
 
@@ -22,37 +23,28 @@ PERIOD_MS: Final = 10_000
 """When :meth:`SlaveSynchronize.sync_all` runs, on the scheduler that also persists offsets."""
 
 
+@dataclass(slots=True)
 class SlaveSynchronize:
     """Copies topics, consumer offsets, delay offsets and groups from the master.
 
-    The master address is what the last registration answered, ``None`` included: while the
-    master is not registered nothing is copied, and the slave keeps what it last got plus what
-    clients commit to it. The first copy after the master's return overwrites those commits, for
-    consumer offsets are compared with nothing (apache/rocketmq#1094), unless
-    ``failbackGuardSlaveOffsets`` has :class:`MasterOffsets` compare them.
+    The master address is what the last registration answered, ``None`` included. While the master
+    is not registered nothing is copied: the slave keeps its last copy and what clients commit to
+    it. The first copy after the master's return overwrites those commits, for consumer offsets are
+    compared with nothing (apache/rocketmq#1094), unless ``failbackGuardSlaveOffsets`` has
+    :class:`MasterOffsets` compare them.
     """
 
-    def __init__(
-        self,
-        outer: BrokerOuterApi,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        offsets: ConsumerOffsetManager,
-        delay_offsets: DelayOffsets,
-        *,
-        own_address: str,
-        is_guarded: Callable[[], bool] = lambda: False,
-    ) -> None:
-        """``is_guarded`` tells for each copy whether larger consumer offsets stay."""
-        self._outer = outer
-        self._topics = topics
-        self._groups = groups
-        self._offsets = offsets
-        self._delay_offsets = delay_offsets
-        self._own_address = own_address
-        self._is_guarded = is_guarded
-        self.master_offsets = MasterOffsets()
-        self._master: str | None = None
+    outer: BrokerOuterApi
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    delay_offsets: DelayOffsets
+    _: KW_ONLY
+    own_address: str
+    is_guarded: Callable[[], bool] = lambda: False
+    """Whether larger consumer offsets stay; asked for each copy."""
+    master_offsets: MasterOffsets = field(init=False, default_factory=MasterOffsets)
+    _master: str | None = field(init=False, default=None)
 
     @property
     def master_addr(self) -> str | None:
@@ -71,7 +63,7 @@ class SlaveSynchronize:
         Returns whether a master was asked and all four succeeded.
         """
         master = self._master
-        if master is None or master == self._own_address:
+        if master is None or master == self.own_address:
             return False
         done = [
             await self._run("topics", self._sync_topics, master),
@@ -91,26 +83,26 @@ class SlaveSynchronize:
         return True
 
     async def _sync_topics(self, master: str) -> None:
-        if self._topics.replace_all(await self._outer.get_all_topic_config(master)):
+        if self.topics.replace_all(await self.outer.get_all_topic_config(master)):
             logger.info("copied topics from master %s", master)
 
     async def _sync_consumer_offsets(self, master: str) -> None:
-        if self._is_guarded():
-            boot_ms = await self._outer.get_boot_ms(master)
-            table = await self._outer.get_all_consumer_offset(master)
-            if await self._outer.get_boot_ms(master) != boot_ms:
+        if self.is_guarded():
+            boot_ms = await self.outer.get_boot_ms(master)
+            table = await self.outer.get_all_consumer_offset(master)
+            if await self.outer.get_boot_ms(master) != boot_ms:
                 raise ProtocolError(f"{master} was restarted while it was asked")
-            regressions = self._offsets.regressions
+            regressions = self.offsets.regressions
             self.master_offsets.merge(
-                self._offsets.table, table, boot_ms, partial(regressions.note, "slave_sync")
+                self.offsets.table, table, boot_ms, partial(regressions.note, "slave_sync")
             )
         else:
-            self._offsets.merge_from_master(await self._outer.get_all_consumer_offset(master))
-        await self._offsets.persist_aside()
+            self.offsets.merge_from_master(await self.outer.get_all_consumer_offset(master))
+        await self.offsets.persist_aside()
 
     async def _sync_delay_offsets(self, master: str) -> None:
-        self._delay_offsets.write_from_master(await self._outer.get_all_delay_offset(master))
+        self.delay_offsets.write_from_master(await self.outer.get_all_delay_offset(master))
 
     async def _sync_groups(self, master: str) -> None:
-        if self._groups.replace_all(await self._outer.get_all_subscription_group(master)):
+        if self.groups.replace_all(await self.outer.get_all_subscription_group(master)):
             logger.info("copied consumer groups from master %s", master)

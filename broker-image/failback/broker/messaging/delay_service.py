@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from failback.broker.config.time_scale import TimeScale
@@ -31,66 +32,59 @@ MOST_PER_TURN: Final = 256
 """Messages of one level that are delivered before others get their turn."""
 
 
+@dataclass(slots=True)
 class DelayService:
     """Moves what is due from SCHEDULE_TOPIC_XXXX to where it belongs."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        offsets: DelayOffsets,
-        *,
-        scale: TimeScale,
-        clock_ms: Callable[[], int],
-        commit: Callable[[], None],
-    ) -> None:
-        """``commit`` writes what was appended; StoreError if the disk refuses."""
-        self._store = store
-        self._offsets = offsets
-        self._scale = scale
-        self._clock_ms = clock_ms
-        self._commit = commit
+    store: MessageStore
+    delay_offsets: DelayOffsets
+    _: KW_ONLY
+    scale: TimeScale
+    clock_ms: Callable[[], int]
+    commit: Callable[[], None]
+    """Writes what was appended; StoreError if the disk refuses."""
 
     async def run(self) -> None:
         """Deliver until cancelled."""
         self.correct_offsets()
-        await asyncio.sleep(self._scale.seconds(FIRST_DELAY_MS))
+        await asyncio.sleep(self.scale.seconds(FIRST_DELAY_MS))
         while True:
             is_more_due = self.deliver_due()
-            await asyncio.sleep(0 if is_more_due else self._scale.seconds(PERIOD_MS))
+            await asyncio.sleep(0 if is_more_due else self.scale.seconds(PERIOD_MS))
 
     def correct_offsets(self) -> None:
         """Bring offsets that lie outside their queue back into it."""
-        for level, offset in self._offsets.table.items():
+        for level, offset in self.delay_offsets.table.items():
             corrected = self._within(level, offset)
             if corrected != offset:
                 logger.warning("delay level %d: offset %d is now %d", level, offset, corrected)
-                self._offsets.table[level] = corrected
+                self.delay_offsets.table[level] = corrected
 
     def deliver_due(self) -> bool:
         """Deliver what is due now; tell whether more is."""
         turns = {
             level: self._deliver_level(level, delay)
-            for level, delay in enumerate(self._store.delays, start=1)
+            for level, delay in enumerate(self.store.delays, start=1)
         }
         if any(delivered for _, delivered in turns.values()):
             try:
-                self._commit()
+                self.commit()
             except StoreError:  # logged where the broker is stopped for it
                 return False
         # Not before the copies are in the log: an offset that is persisted earlier outlives a kill
         # that they don't.
         for level, (offset, _) in turns.items():
             if offset is not None:
-                self._offsets.table[level] = offset
+                self.delay_offsets.table[level] = offset
         return any(delivered == MOST_PER_TURN for _, delivered in turns.values())
 
     def _deliver_level(self, level: int, delay_ms: int) -> tuple[int | None, int]:
         """Append what is due; return the new offset, None without messages, and how many."""
-        offset = self._within(level, self._offsets.table.get(level, 0))
-        entries = self._store.entries(SCHEDULE_TOPIC, level - 1, offset, MOST_PER_TURN)
+        offset = self._within(level, self.delay_offsets.table.get(level, 0))
+        entries = self.store.entries(SCHEDULE_TOPIC, level - 1, offset, MOST_PER_TURN)
         if not entries:
             return None, 0
-        now, delivered = self._clock_ms(), 0
+        now, delivered = self.clock_ms(), 0
         for physical_offset, _, due_ms in entries:
             # One that is due in more than its delay was stored by a clock that was ahead.
             if now < due_ms <= now + delay_ms:
@@ -110,7 +104,7 @@ class DelayService:
         Raises:
             StoreError: It was not appended.
         """
-        record = self._store.record_at(physical_offset)
+        record = self.store.record_at(physical_offset)
         try:
             message = None if record is None else decode_record(record, decompress=False)[0]
         except ProtocolError as error:
@@ -122,7 +116,7 @@ class DelayService:
             return
         topic, queue_id = place
         append_copy(
-            self._store,
+            self.store,
             message,
             topic=topic,
             queue_id=queue_id,
@@ -131,6 +125,6 @@ class DelayService:
         )
 
     def _within(self, level: int, offset: int) -> int:
-        low = self._store.min_queue_offset(SCHEDULE_TOPIC, level - 1)
-        high = self._store.max_queue_offset(SCHEDULE_TOPIC, level - 1)
+        low = self.store.min_queue_offset(SCHEDULE_TOPIC, level - 1)
+        high = self.store.max_queue_offset(SCHEDULE_TOPIC, level - 1)
         return min(max(offset, low), high)

@@ -26,26 +26,20 @@ class BrokerPhase:
     """Why the store takes no more writes."""
 
 
+@dataclass(slots=True, kw_only=True)
 class HealthEndpoints:
-    """Readiness never depends on whether the pair's other member is there: an outage would empty
-    the pair. Under the guarded rules a slave whose log is not its master's is not ready."""
+    """Answers probes and scrapes.
 
-    def __init__(
-        self,
-        *,
-        phase: BrokerPhase,
-        has_name_servers: Callable[[], bool],
-        registered_at: Callable[[], int],
-        remaining_bytes: Callable[[], int],
-        metrics: Callable[[], bytes],
-        replication_problem: Callable[[], object | None] = lambda: None,
-    ) -> None:
-        self._phase = phase
-        self._has_name_servers = has_name_servers
-        self._registered_at = registered_at
-        self._remaining_bytes = remaining_bytes
-        self._render = metrics
-        self._replication_problem = replication_problem
+    Readiness never depends on whether the pair's other member is there: an outage would empty the
+    pair. Under the guarded rules a slave whose log is not its master's is not ready.
+    """
+
+    phase: BrokerPhase
+    has_name_servers: Callable[[], bool]
+    registered_at: Callable[[], int]
+    remaining_bytes: Callable[[], int]
+    render_metrics: Callable[[], bytes]
+    replication_problem: Callable[[], object | None] = lambda: None
 
     def by_path(self) -> dict[str, Endpoint]:
         return {
@@ -57,8 +51,8 @@ class HealthEndpoints:
 
     def livez(self, _method: str) -> Reply:
         """Say that the loop turns, which answering proves, and that the store is not dead."""
-        if self._phase.fatal is not None:
-            return _unavailable(f"the store failed: {self._phase.fatal}")
+        if self.phase.fatal is not None:
+            return _unavailable(f"the store failed: {self.phase.fatal}")
         return Reply(HTTPStatus.OK, b"ok\n")
 
     def readyz(self, _method: str) -> Reply:
@@ -66,28 +60,28 @@ class HealthEndpoints:
         return _unavailable(problem) if problem else Reply(HTTPStatus.OK, b"ok\n")
 
     def _why_not_ready(self) -> str | None:
-        if self._phase.is_draining:
+        if self.phase.is_draining:
             return "draining"
-        if self._phase.name != RUNNING:
-            return self._phase.name
-        if self._has_name_servers() and not self._registered_at():
+        if self.phase.name != RUNNING:
+            return self.phase.name
+        if self.has_name_servers() and not self.registered_at():
             return "not registered"
-        problem = self._replication_problem()
+        problem = self.replication_problem()
         return None if problem is None else f"replication stopped: {problem}"
 
     def drainz(self, method: str) -> Reply:
         """POST: refuse sends from now on. GET: 200 once no connected slave is behind."""
         if method == "POST":
-            if self._phase.is_stopping:
+            if self.phase.is_stopping:
                 return Reply(HTTPStatus.CONFLICT, b"already stopping\n")
-            self._phase.is_draining = True
-        remaining = self._remaining_bytes()
-        done = self._phase.is_draining and not remaining
+            self.phase.is_draining = True
+        remaining = self.remaining_bytes()
+        done = self.phase.is_draining and not remaining
         body = json.dumps({"remaining": remaining}).encode() + b"\n"
         return Reply(HTTPStatus.OK if done else HTTPStatus.ACCEPTED, body, JSON)
 
     def metrics(self, _method: str) -> Reply:
-        return Reply(HTTPStatus.OK, self._render(), PROMETHEUS)
+        return Reply(HTTPStatus.OK, self.render_metrics(), PROMETHEUS)
 
 
 def _unavailable(problem: str) -> Reply:

@@ -5,7 +5,8 @@ Names follow BrokerMetricsConstant of RocketMQ 5.x where the meaning is the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -18,6 +19,7 @@ from failback.broker.ha.service import HaService
 from failback.broker.messaging.send_rules import FORBIDDEN_TOPICS
 from failback.broker.messaging.topic_admission import TopicAdmission
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
+from failback.broker.metadata.topics import TopicConfigManager
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.store.message_store import MessageStore
@@ -55,41 +57,27 @@ from failback.protocol.metric_families import (
 from failback.protocol.route import split_offset_key
 
 
+@dataclass(eq=False, kw_only=True)
 class BrokerCollector(Collector):
     """One broker's numbers."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        identity: BrokerIdentity,
-        store: MessageStore,
-        statistics: BrokerStatistics,
-        admission: TopicAdmission,
-        offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager[BrokerConnection],
-        producers: ProducerManager[BrokerConnection],
-        boot_ms: int,
-        persist_age_seconds: Callable[[], float],
-        sync_age_seconds: Callable[[], float | None],
-        offsets_kept: Callable[[], int],
-        ha: HaService,
-        topics: Callable[[], Iterable[str]],
-    ) -> None:
-        self._config = config
-        self._identity = identity
-        self._store = store
-        self._statistics = statistics
-        self._admission = admission
-        self._offsets = offsets
-        self._consumers = consumers
-        self._producers = producers
-        self._boot_ms = boot_ms
-        self._persist_age_seconds = persist_age_seconds
-        self._sync_age_seconds = sync_age_seconds
-        self._offsets_kept = offsets_kept
-        self._ha = ha
-        self._topics = topics
+    config: BrokerConfig
+    identity: BrokerIdentity
+    store: MessageStore
+    statistics: BrokerStatistics
+    admission: TopicAdmission
+    offsets: ConsumerOffsetManager
+    consumers: ConsumerManager[BrokerConnection]
+    producers: ProducerManager[BrokerConnection]
+    boot_ms: int
+    persist_age_seconds: Callable[[], float]
+    sync_age_seconds: Callable[[], float | None]
+    offsets_kept: Callable[[], int]
+    ha: HaService
+    topics: TopicConfigManager
+
+    def __post_init__(self) -> None:
+        identity = self.identity
         self._role = "slave" if identity.is_slave else "master"
         node_id = f"{identity.broker_name}-{identity.broker_id}"
         self._node = (identity.cluster_name, self._role, node_id)
@@ -98,35 +86,35 @@ class BrokerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._values()
         yield self._by_topic(MESSAGES_IN, self._messages_in())
-        yield self._by_group(MESSAGES_OUT, dict(self._statistics.messages_out))
+        yield self._by_group(MESSAGES_OUT, dict(self.statistics.messages_out))
         yield self._by_group(LAG, self._lags())
         yield self._by_group(INFLIGHT, self._inflight())
         yield self._dead_letters()
         yield from self._regressions()
 
     def _values(self) -> Iterator[Metric]:
-        store, ha = self._store, self._ha
+        store, ha = self.store, self.ha
         values: list[tuple[Family, float]] = [
-            (PERMISSION, self._config.broker_permission),
-            (START_TIME, self._boot_ms / 1000),
+            (PERMISSION, self.config.broker_permission),
+            (START_TIME, self.boot_ms / 1000),
             (STORAGE, store.max_physical_offset - max(0, store.min_physical_offset)),
             (FLUSH_BEHIND, max(0, store.max_physical_offset - store.flushed_offset)),
             (DISPATCH_BEHIND, store.dispatch_behind_bytes()),
-            (PRODUCERS, sum(map(len, self._producers.groups.values()))),
-            (CONSUMERS, sum(len(group.members) for group in self._consumers.groups.values())),
-            (PERSIST_AGE, self._persist_age_seconds()),
+            (PRODUCERS, sum(map(len, self.producers.groups.values()))),
+            (CONSUMERS, sum(len(group.members) for group in self.consumers.groups.values())),
+            (PERSIST_AGE, self.persist_age_seconds()),
             (HA_CONNECTIONS, ha.connection_count),
             (HA_ACKNOWLEDGED, ha.push2slave_max_offset),
             (HA_REFUSED, ha.refused_reports),
-            (GUARDED, self._offsets_kept()),
+            (GUARDED, self.offsets_kept()),
         ]
-        sync_age = self._sync_age_seconds()
+        sync_age = self.sync_age_seconds()
         if sync_age is not None:
             values.append((SYNC_AGE, sync_age))
-        if self._identity.is_slave:
+        if self.identity.is_slave:
             refusal = ha.client.refusal
             values += [
-                (OVERWRITES, self._offsets.regressions.overwrites),
+                (OVERWRITES, self.offsets.regressions.overwrites),
                 (HA_CONNECTED, int(ha.client.connected)),
                 (HA_STOPPED, int(refusal is not None)),
                 (HA_DIFFERS, -1 if refusal is None else refusal.offset),
@@ -149,24 +137,24 @@ class BrokerCollector(Collector):
         return metric
 
     def _messages_in(self) -> dict[str, float]:
-        return {topic: each.messages_in for topic, each in self._admission.targets.items()}
+        return {topic: each.messages_in for topic, each in self.admission.targets.items()}
 
     def _lags(self) -> dict[tuple[str, str], float]:
         """Messages between a group's committed offsets and the ends of its queues."""
-        end = self._store.max_queue_offset
+        end = self.store.max_queue_offset
         return {
             split_offset_key(key): sum(
                 max(0, end(split_offset_key(key)[0], queue_id) - max(0, offset))
                 for queue_id, offset in queues.items()
             )
-            for key, queues in self._offsets.table.items()
+            for key, queues in self.offsets.table.items()
         }
 
     def _inflight(self) -> dict[tuple[str, str], float]:
         """Messages behind the committed offset of a queue that were handed out already."""
         counts: dict[tuple[str, str], float] = {}
-        for (topic, group, queue_id), reads in self._statistics.queue_reads.items():
-            committed = self._offsets.query(group, topic, queue_id)
+        for (topic, group, queue_id), reads in self.statistics.queue_reads.items():
+            committed = self.offsets.query(group, topic, queue_id)
             ahead = max(0, reads.next_offset - committed) if committed >= 0 else 0
             counts[topic, group] = counts.get((topic, group), 0) + ahead
         return counts
@@ -174,10 +162,10 @@ class BrokerCollector(Collector):
     def _dead_letters(self) -> Metric:
         metric = made(DEAD_LETTERS)
         counts = {}
-        if not self._identity.is_slave:  # its copies are no messages of their own
-            for topic in self._topics():
+        if not self.identity.is_slave:  # its copies are no messages of their own
+            for topic in self.topics.table:
                 if topic.startswith(DLQ_PREFIX):
-                    end = self._store.max_queue_offset(topic, 0)
+                    end = self.store.max_queue_offset(topic, 0)
                     counts[topic.removeprefix(DLQ_PREFIX), ""] = float(end)
         for (group, _), count in limited(counts).items():
             metric.add_metric((*self._node, group), count)
@@ -185,8 +173,8 @@ class BrokerCollector(Collector):
 
     def _regressions(self) -> Iterator[Metric]:
         times, messages = made(REGRESSIONS), made(REGRESSION_MESSAGES)
-        for (source, topic, group), count in self._offsets.regressions.counts.items():
-            identity = self._identity
+        for (source, topic, group), count in self.offsets.regressions.counts.items():
+            identity = self.identity
             labels = (identity.cluster_name, identity.broker_name, self._role, group, topic, source)
             times.add_metric(labels, count[0])
             messages.add_metric(labels, count[1])

@@ -22,6 +22,7 @@ from failback.broker.metadata.groups import SubscriptionGroupManager
 from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOffsetManager
 from failback.broker.metadata.topics import TopicConfigManager
 from failback.broker.monitoring.health_endpoints import BrokerPhase
+from failback.broker.monitoring.runtime_info import RuntimeSources, runtime_info
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.monitoring.stats_counts import stats_counts
 from failback.broker.monitoring.stats_items import StatsItems
@@ -96,7 +97,7 @@ class Parts:
     phase: BrokerPhase
     registrar: Registration
     on_config_change: Callable[[set[str]], None]
-    runtime_table: Callable[[], dict[str, str]]
+    boot_ms: int
     clock: Callable[[], float]
     clock_ms: Callable[[], int]
 
@@ -113,6 +114,7 @@ class Parts:
     locks: QueueLocks = field(init=False)
     progress: GroupProgress = field(init=False)
     commit: Callable[[], None] = field(init=False)
+    runtime_table: Callable[[], dict[str, str]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.clients = self.build(ClientProcessor)
@@ -135,10 +137,25 @@ class Parts:
         )
         self.locks = QueueLocks(self.config.time_scale.ms(LOCK_LIVE_MS))
         self.progress = self.build(GroupProgress)
+        self.runtime_table = self._runtime_table
 
-    def build(self, part: type[_Part]) -> _Part:
-        """Make a part of those that the arguments of its constructor name."""
-        return part(**{name: getattr(self, name) for name in inspect.signature(part).parameters})
+    def build(self, part: type[_Part], **more: object) -> _Part:
+        """Make a part of ``more``, and of the parts that its other arguments name."""
+        names = inspect.signature(part).parameters.keys() - more.keys()
+        return part(**more, **{name: getattr(self, name) for name in names})
+
+    def _runtime_table(self) -> dict[str, str]:
+        """Return what GET_BROKER_RUNTIME_INFO answers."""
+        info = runtime_info(
+            self.build(RuntimeSources),
+            now_ms=self.clock_ms(),
+            sends_waiting=len(self.gate.waiting),
+            head_wait_ms=self.gate.head_wait_ms(),
+            pulls_deferred=sum(len(each.deferred) for each in self.server.connections),
+        )
+        if self.ha.client.refusal is not None:
+            info["replicationStopped"] = str(self.ha.client.refusal)
+        return info
 
 
 def register_processors(parts: Parts) -> tuple[SendProcessor, PullProcessor]:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from failback.broker.cluster.hand_back import count_lost_offsets, take_returned_offsets
+from failback.broker.cluster.hand_back import HandBack
 from failback.broker.cluster.outer_api import BrokerOuterApi, RegisterResult
 from failback.broker.cluster.registration import FIRST_DELAY_MS, Registration
 from failback.broker.cluster.slave_synchronize import FIRST_DELAY_MS as SYNC_FIRST_DELAY_MS
@@ -36,7 +36,6 @@ from failback.broker.metadata.offsets.consumer_offset_manager import ConsumerOff
 from failback.broker.metadata.topics import TopicConfigManager
 from failback.broker.monitoring.health_endpoints import RUNNING, BrokerPhase, HealthEndpoints
 from failback.broker.monitoring.metrics import BrokerCollector, render
-from failback.broker.monitoring.runtime_info import RuntimeSources, runtime_info
 from failback.broker.monitoring.statistics import GROUP_SAMPLE_MS, SAMPLE_MS, BrokerStatistics
 from failback.broker.monitoring.stats_items import PERIOD_MS as STATS_PERIOD_MS
 from failback.broker.processors.compose import Parts, register_processors
@@ -83,21 +82,12 @@ class BrokerController:
         self.statistics = BrokerStatistics()
         self._store_settings = store_config(config, identity)
         self.store = MessageStore(self._store_settings)
-        folder = Path(config.store_path_root_dir) / "config"
-        self.topics = TopicConfigManager(folder / "topics.json", config)
-        self.groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config)
-        self.offsets = ConsumerOffsetManager(
-            folder / "consumerOffset.json",
-            is_atomic=lambda: config.failback_guard_offset_file,
-        )
-        self.delay_offsets = DelayOffsets(folder / "delayOffset.json")
-        self.filters = ConsumerFilterManager(folder / "consumerFilter.json", wall_ms)
+        self._make_tables(Path(config.store_path_root_dir) / "config")
         self.ha = HaService(self.store, HaConfig.of(config))
         if self.ha.config.is_guarded and identity.is_slave:
             self._guard_replication()
-        self.client = RemotingClient(
-            settings=RemotingSettings(time_scale=config.failback_time_scale)
-        )
+        remoting = RemotingSettings(time_scale=config.failback_time_scale)
+        self.client = RemotingClient(settings=remoting)
         self.outer = BrokerOuterApi(
             self.client, config.name_servers, timeout_ms=self._scale.ms(3000)
         )
@@ -109,6 +99,12 @@ class BrokerController:
             self.delay_offsets,
             own_address=identity.address,
             is_guarded=lambda: config.failback_guard_slave_offsets,
+        )
+        self.hand_back = HandBack(
+            self.outer,
+            self.offsets,
+            broker_name=identity.broker_name,
+            own_address=identity.address,
         )
         self.offsets_raised = 0
         """How many consumer offsets were taken from slaves at the start."""
@@ -126,20 +122,23 @@ class BrokerController:
         """One job at a time, as 4.9's scheduler thread: persist, register, synchronise."""
         self.housekeeping = Scheduler(loop.time, self._scale)
         """What must not wait for a slow peer: held pulls, scans, samples."""
-        self.delays = DelayService(
-            self.store,
-            self.delay_offsets,
-            scale=self._scale,
-            clock_ms=wall_ms,
-            commit=self.server.commit_now,
-        )
         self.cleaning = Scheduler(loop.time, self._scale)
         """Expiry, which takes its time between two files."""
         self.health = HttpServer(self._endpoints.by_path())
 
+    def _make_tables(self, folder: Path) -> None:
+        config = self.config
+        self.topics = TopicConfigManager(folder / "topics.json", config)
+        self.groups = SubscriptionGroupManager(folder / "subscriptionGroup.json", config)
+        self.offsets = ConsumerOffsetManager(
+            folder / "consumerOffset.json", is_atomic=lambda: config.failback_guard_offset_file
+        )
+        self.delay_offsets = DelayOffsets(folder / "delayOffset.json")
+        self.filters = ConsumerFilterManager(folder / "consumerFilter.json", wall_ms)
+
     def _compose_processors(self, clock: Callable[[], float]) -> None:
         config, identity, server, store = self.config, self.identity, self.server, self.store
-        parts = Parts(
+        self.parts = parts = Parts(
             config=config,
             identity=identity,
             server=server,
@@ -154,7 +153,7 @@ class BrokerController:
             phase=self.phase,
             registrar=self.registration,
             on_config_change=self._config_changed,
-            runtime_table=self._runtime_info,
+            boot_ms=self._boot_ms,
             clock=clock,
             clock_ms=wall_ms,
         )
@@ -162,28 +161,19 @@ class BrokerController:
         self.admission, self.calls = parts.admission, parts.calls
         self.stats_items, self.transaction_check = parts.stats_items, parts.transaction_check
         self.send, self.pull = register_processors(parts)
-        collector = BrokerCollector(
-            config=config,
-            identity=identity,
-            store=store,
-            statistics=self.statistics,
-            admission=self.admission,
-            offsets=self.offsets,
-            consumers=self.clients.consumers,
-            producers=self.clients.producers,
-            boot_ms=self._boot_ms,
+        self.delays = parts.build(DelayService, scale=self._scale)
+        collector = parts.build(
+            BrokerCollector,
             persist_age_seconds=lambda: clock() - self._persisted_at,
             sync_age_seconds=lambda: clock() - self._synced_at if identity.is_slave else None,
             offsets_kept=lambda: self.offsets_raised + self.slave_synchronize.master_offsets.kept,
-            ha=self.ha,
-            topics=lambda: self.topics.table,
         )
         self._endpoints = HealthEndpoints(
             phase=self.phase,
             has_name_servers=lambda: bool(self.outer.name_servers),
             registered_at=lambda: self.registration.registered_at,
             remaining_bytes=lambda: self.remaining_bytes,
-            metrics=lambda: render(collector),
+            render_metrics=lambda: render(collector),
             replication_problem=lambda: self.ha.client.refusal,
         )
         server.on_closed = self._closed
@@ -218,7 +208,9 @@ class BrokerController:
             self.phase.name = "recovering"
             await self._load()
             try:
-                await self._take_returned_offsets()
+                if not self.identity.is_slave and self.config.failback_guard_returned_offsets:
+                    take = self.hand_back.take_returned_offsets
+                    self.offsets_raised = await take(self.store.max_queue_offset)
                 await self._serve(shutdown, on_ready)
             finally:
                 self.store.close()
@@ -252,27 +244,6 @@ class BrokerController:
         except BaseException:
             self.store.close()
             raise
-
-    async def _take_returned_offsets(self) -> None:
-        """Take from the slaves what was consumed from them, before any client is served."""
-        if self.identity.is_slave or not self.config.failback_guard_returned_offsets:
-            return
-        self.offsets_raised = await take_returned_offsets(
-            self.outer,
-            self.offsets,
-            broker_name=self.identity.broker_name,
-            own_address=self.identity.address,
-            max_offset=self.store.max_queue_offset,
-        )
-
-    async def _count_lost_offsets(self) -> None:
-        """Count for the metrics what is redelivered because this broker was killed."""
-        await count_lost_offsets(
-            self.outer,
-            self.offsets,
-            broker_name=self.identity.broker_name,
-            own_address=self.identity.address,
-        )
 
     async def _serve(self, shutdown: asyncio.Event, on_ready: Callable[[], None]) -> None:
         stop_store, stop_ha = asyncio.Event(), asyncio.Event()
@@ -310,7 +281,7 @@ class BrokerController:
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self.housekeeping.run())
             if not self.identity.is_slave and not self.config.failback_guard_returned_offsets:
-                loops.create_task(self._count_lost_offsets())
+                loops.create_task(self.hand_back.count_lost_offsets())
             await self.registration.register_all()
             self.clients.registered()
             self.phase.name = RUNNING
@@ -324,24 +295,17 @@ class BrokerController:
 
     def _schedule(self) -> None:
         config, jobs, every = self.config, self.scheduler, self.housekeeping.every
+        persist_ms, register = config.flush_consumer_offset_interval, self.registration.register_all
         jobs.every(
-            "persist consumer offsets",
-            PERSIST_FIRST_DELAY_MS,
-            config.flush_consumer_offset_interval,
-            self._persist_offsets,
+            "persist consumer offsets", PERSIST_FIRST_DELAY_MS, persist_ms, self._persist_offsets
         )
-        jobs.every(
-            "register",
-            FIRST_DELAY_MS,
-            config.register_period_ms,
-            self.registration.register_all,
-        )
+        jobs.every("register", FIRST_DELAY_MS, config.register_period_ms, register)
         if self.identity.is_slave:
             jobs.every("synchronise", SYNC_FIRST_DELAY_MS, SYNC_PERIOD_MS, self._synchronise)
         else:
             delay_period_ms = config.flush_delay_offset_interval
-            persist = self.delay_offsets.persist
-            every("persist delay offsets", PERSIST_FIRST_DELAY_MS, delay_period_ms, persist)
+            persist_delays = self.delay_offsets.persist
+            every("persist delay offsets", PERSIST_FIRST_DELAY_MS, delay_period_ms, persist_delays)
             check_ms = config.transaction_check_interval
             every("check transactions", check_ms, check_ms, self._check_transactions)
         every("persist filters", FILTERS_MS, FILTERS_MS, self.filters.persist)
@@ -372,13 +336,12 @@ class BrokerController:
         """Wait until the connected slaves hold the log and all answers are out."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.config.failback_drain_seconds * self._scale.factor
-        while self._is_behind() and loop.time() < deadline:  # noqa: ASYNC110 - bytes have no event
+        while self.remaining_bytes or len(self.gate.waiting):
+            if loop.time() >= deadline:
+                break
             await asyncio.sleep(self._scale.seconds(DRAIN_POLL_MS))
         if self.remaining_bytes:
             logger.warning("stopping with %d bytes that no slave has", self.remaining_bytes)
-
-    def _is_behind(self) -> bool:
-        return bool(self.remaining_bytes or len(self.gate.waiting))
 
     @property
     def remaining_bytes(self) -> int:
@@ -448,22 +411,6 @@ class BrokerController:
         self.clients.close_expired()
         idle_ms = self.config.server_channel_max_idle_time_seconds * 1000
         self.server.close_idle(self._scale.seconds(idle_ms))
-
-    def _runtime_info(self) -> dict[str, str]:
-        sources = RuntimeSources(
-            self.config, self.store, self.statistics, self.delay_offsets, self._boot_ms
-        )
-        deferred = sum(len(each.deferred) for each in self.server.connections)
-        info = runtime_info(
-            sources,
-            now_ms=wall_ms(),
-            sends_waiting=len(self.gate.waiting),
-            head_wait_ms=self.gate.head_wait_ms(),
-            pulls_deferred=deferred,
-        )
-        if self.ha.client.refusal is not None:
-            info["replicationStopped"] = str(self.ha.client.refusal)
-        return info
 
 
 def _first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,9 +1,9 @@
 """Periodic work of the broker, on an injected clock.
 
-One scheduler runs its jobs one after another, at a fixed rate: a run that is late is made up for
-at once. That is on purpose. In RocketMQ 4.9 offset persistence, registration and the slave's
-metadata synchronisation share a single thread, so a name server that does not answer delays the
-next persist; how much a failover repeats depends on it.
+One scheduler runs its jobs one after another, at a fixed rate: a run that is late is made up for at
+once. That is on purpose. In RocketMQ 4.9 offset persistence, registration and the slave's metadata
+synchronisation share a single thread. So a name server that does not answer delays the next
+persist. How much a failover repeats depends on it.
 
 Source: BrokerController.scheduledExecutorService, apache/rocketmq 4.9.8.
 """

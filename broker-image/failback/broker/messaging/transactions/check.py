@@ -2,8 +2,8 @@
 
 Every ``transactionCheckInterval`` both queues are read on from where the last check stopped; the
 two places are consumer offsets of the group CID_RMQ_SYS_TRANS, and persist like those. A half
-message that is older than ``transactionTimeOut`` and has no op record is stored again at the end
-of its queue, so that the place can move on, and one producer of its group is asked.
+message that is older than ``transactionTimeOut`` and has no op record is stored again at the end of
+its queue, so that the place can move on. One producer of its group is asked.
 
 Source: TransactionalMessageServiceImpl.check, AbstractTransactionalMessageCheckListener,
 apache/rocketmq 4.9.8.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -83,29 +83,19 @@ class Ops:
         return offset
 
 
+@dataclass(slots=True)
 class TransactionCheck:
     """Runs the check of a master."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        store: MessageStore,
-        offsets: ConsumerOffsetManager,
-        producers: ProducerManager[BrokerConnection],
-        halves: HalfMessages,
-        commit: Callable[[], None],
-        clock_ms: Callable[[], int],
-    ) -> None:
-        """``commit`` writes what was appended; StoreError if the disk refuses."""
-        self._config = config
-        self._store = store
-        self._offsets = offsets
-        self._producers = producers
-        self._halves = halves
-        self._commit = commit
-        self._clock_ms = clock_ms
-        self._opaque = itertools.count()
+    config: BrokerConfig
+    store: MessageStore
+    offsets: ConsumerOffsetManager
+    producers: ProducerManager[BrokerConnection]
+    halves: HalfMessages
+    commit: Callable[[], None]
+    """Writes what was appended; StoreError if the disk refuses."""
+    clock_ms: Callable[[], int]
+    _opaque: Iterator[int] = field(init=False, default_factory=itertools.count)
 
     def run_once(self) -> int:
         """Look at every half message that was not looked at before; return how many were asked.
@@ -115,10 +105,10 @@ class TransactionCheck:
         half_start, op_start = self._place(TRANS_HALF_TOPIC), self._place(TRANS_OP_HALF_TOPIC)
         ops = Ops(op_start)
         self._read_ops(ops, half_start)
-        began = self._clock_ms()
+        began = self.clock_ms()
         offset, asked = half_start, 0
         end = min(
-            self._store.max_queue_offset(TRANS_HALF_TOPIC, HALF_QUEUE), half_start + MOST_HALVES
+            self.store.max_queue_offset(TRANS_HALF_TOPIC, HALF_QUEUE), half_start + MOST_HALVES
         )
         try:
             while offset < end:
@@ -132,27 +122,25 @@ class TransactionCheck:
             logger.error("transaction check stays at %d: %s", offset, error)
         if offset != half_start:
             try:  # what was put back must be in the log before the offset can be persisted
-                self._commit()
+                self.commit()
             except StoreError:  # logged where the broker is stopped for it
                 return asked
-            self._offsets.commit(GROUP, TRANS_HALF_TOPIC, HALF_QUEUE, offset)
+            self.offsets.commit(GROUP, TRANS_HALF_TOPIC, HALF_QUEUE, offset)
         op_end = ops.done_up_to(op_start)
         if op_end != op_start:
-            self._offsets.commit(GROUP, TRANS_OP_HALF_TOPIC, HALF_QUEUE, op_end)
+            self.offsets.commit(GROUP, TRANS_OP_HALF_TOPIC, HALF_QUEUE, op_end)
         return asked
 
     def _place(self, topic: str) -> int:
-        low = self._store.min_queue_offset(topic, HALF_QUEUE)
-        high = self._store.max_queue_offset(topic, HALF_QUEUE)
-        return min(max(self._offsets.query(GROUP, topic, HALF_QUEUE), low), high)
+        low = self.store.min_queue_offset(topic, HALF_QUEUE)
+        high = self.store.max_queue_offset(topic, HALF_QUEUE)
+        return min(max(self.offsets.query(GROUP, topic, HALF_QUEUE), low), high)
 
     def _read_ops(self, ops: Ops, half_start: int) -> bool:
         """Read on in the op queue; tell whether there was anything."""
-        entries = self._store.entries(
-            TRANS_OP_HALF_TOPIC, HALF_QUEUE, ops.next_offset, OPS_PER_READ
-        )
+        entries = self.store.entries(TRANS_OP_HALF_TOPIC, HALF_QUEUE, ops.next_offset, OPS_PER_READ)
         for physical_offset, _, _ in entries:
-            op = self._halves.message_at(physical_offset)
+            op = self.halves.message_at(physical_offset)
             half_offset = _half_offset(op)
             if half_offset is None or half_offset < half_start:
                 ops.done.add(ops.next_offset)
@@ -163,25 +151,25 @@ class TransactionCheck:
 
     def _judge(self, offset: int, ops: Ops, half_start: int, began: int) -> int | None:
         """Return 1 when a producer was asked, 0 when the message is passed, ``None`` to stop."""
-        ((physical_offset, _, _),) = self._store.entries(TRANS_HALF_TOPIC, HALF_QUEUE, offset, 1)
-        half = self._halves.message_at(physical_offset)
+        ((physical_offset, _, _),) = self.store.entries(TRANS_HALF_TOPIC, HALF_QUEUE, offset, 1)
+        half = self.halves.message_at(physical_offset)
         if half is None:
             return 0
         if half.store_timestamp >= began:
             return None
         properties = dict(half.properties)
         times = _number(properties.get(CHECK_TIMES)) or 0
-        age_ms = self._clock_ms() - half.born_timestamp
-        if times >= self._config.transaction_check_max or age_ms > self._retained_ms:
+        age_ms = self.clock_ms() - half.born_timestamp
+        if times >= self.config.transaction_check_max or age_ms > self._retained_ms:
             logger.error("transaction %s is given up after %d checks", half.msg_id, times)
-            self._halves.give_up(half)
+            self.halves.give_up(half)
             return 0
-        immunity_ms = self._config.time_scale.ms(self._config.transaction_time_out)
+        immunity_ms = self.config.time_scale.ms(self.config.transaction_time_out)
         own = properties.get(CHECK_IMMUNITY)
         if own is not None:
             seconds = _number(own)
             if seconds is not None and seconds >= 0:
-                immunity_ms = self._config.time_scale.ms(seconds * 1000)
+                immunity_ms = self.config.time_scale.ms(seconds * 1000)
             if age_ms < immunity_ms:
                 return self._pass_immune(half, properties, ops)
         elif 0 <= age_ms < immunity_ms:
@@ -194,23 +182,23 @@ class TransactionCheck:
 
     @property
     def _retained_ms(self) -> int:
-        hours = self._config.file_reserved_time
-        return self._config.time_scale.ms(hours * 3_600_000)
+        hours = self.config.file_reserved_time
+        return self.config.time_scale.ms(hours * 3_600_000)
 
     def _pass_immune(self, half: MessageExt, properties: dict[str, str], ops: Ops) -> int:
         """Pass one that asked for more time: ended under its first offset, or stored again."""
         first = _number(properties.get(PREPARED_QUEUE_OFFSET))
         if first is None or not ops.is_ended(first):
             properties.setdefault(PREPARED_QUEUE_OFFSET, str(half.queue_offset))
-            self._halves.put_back(half, properties)
+            self.halves.put_back(half, properties)
         return 0
 
     def _ask(self, half: MessageExt, properties: dict[str, str], times: int) -> None:
         properties[CHECK_TIMES] = str(times)
         properties.setdefault(PREPARED_QUEUE_OFFSET, str(half.queue_offset))
-        again = self._halves.put_back(half, properties)
+        again = self.halves.put_back(half, properties)
         group = properties.get(PGROUP, "")
-        members = list(self._producers.groups.get(group, ()))
+        members = list(self.producers.groups.get(group, ()))
         if not members:
             logger.warning("transaction %s: no producer of %s is here", half.msg_id, group)
             return

@@ -12,6 +12,7 @@ Source: TransactionalMessageBridge, EndTransactionProcessor, apache/rocketmq 4.9
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Final
 
 from failback.broker.messaging.delayed import append_copy, real_place, waiting_place
@@ -62,24 +63,17 @@ class WrongTransaction(Exception):
     """The end of a transaction does not fit the half message it names."""
 
 
+@dataclass(slots=True)
 class HalfMessages:
     """Reads and writes the records of transactions. Appends are committed by the caller's run."""
 
-    def __init__(
-        self,
-        store: MessageStore,
-        topics: TopicConfigManager,
-        *,
-        store_host: bytes,
-        clock_ms: Callable[[], int],
-        on_append: Callable[[], None],
-    ) -> None:
-        """``on_append`` is called after messages were appended and before they are committed."""
-        self._store = store
-        self._topics = topics
-        self._store_host = store_host
-        self._clock_ms = clock_ms
-        self._on_append = on_append
+    store: MessageStore
+    topics: TopicConfigManager
+    _: KW_ONLY
+    store_host: bytes
+    clock_ms: Callable[[], int]
+    on_append: Callable[[], None]
+    """Called after messages were appended and before they are committed."""
 
     def find(self, physical_offset: int, queue_offset: int, producer_group: str) -> MessageExt:
         """Return the half message that the end of a transaction speaks of.
@@ -100,7 +94,7 @@ class HalfMessages:
 
     def message_at(self, physical_offset: int) -> MessageExt | None:
         """Return the message that begins there, its body as stored."""
-        record = self._store.record_at(physical_offset) if physical_offset >= 0 else None
+        record = self.store.record_at(physical_offset) if physical_offset >= 0 else None
         try:
             return None if record is None else decode_record(record, decompress=False)[0]
         except ProtocolError:
@@ -117,12 +111,12 @@ class HalfMessages:
         if place is None:
             raise WrongTransaction("the half message names no topic")
         (topic, queue_id), properties = place, dict(half.properties)
-        levels = len(self._store.delays)
+        levels = len(self.store.delays)
         waiting = waiting_place(encode_properties(properties), topic, queue_id, levels)
         if waiting is not None:
             topic, (queue_id, properties) = SCHEDULE_TOPIC, waiting
         append_copy(
-            self._store,
+            self.store,
             half,
             topic=topic,
             queue_id=queue_id,
@@ -131,7 +125,7 @@ class HalfMessages:
             transaction_type=TRANSACTION_COMMIT,
             prepared_transaction_offset=half.physical_offset,
         )
-        self._on_append()
+        self.on_append()
 
     def close(self, half: MessageExt) -> None:
         """Store the op record that ends a transaction, committed or not.
@@ -140,19 +134,19 @@ class HalfMessages:
             StoreError: It was not appended.
         """
         self._topic(TRANS_OP_HALF_TOPIC)
-        self._store.append(
+        self.store.append(
             topic=TRANS_OP_HALF_TOPIC.encode(),
             queue_id=half.queue_id,
             flag=0,
             sys_flag=0,
-            born_timestamp=self._clock_ms(),
-            born_host=self._store_host,
+            born_timestamp=self.clock_ms(),
+            born_host=self.store_host,
             reconsume_times=0,
             body=str(half.queue_offset).encode(),
             properties=encode_properties({TAGS: OP_TAG, WAIT: "true"}).encode(),
             tags_code=tags_code(OP_TAG),
         )
-        self._on_append()
+        self.on_append()
 
     def put_back(self, half: MessageExt, properties: dict[str, str]) -> Appended:
         """Store a half message again at the end of its queue; the old one is passed by.
@@ -161,14 +155,14 @@ class HalfMessages:
             StoreError: It was not appended.
         """
         appended = append_copy(
-            self._store,
+            self.store,
             half,
             topic=TRANS_HALF_TOPIC,
             queue_id=half.queue_id,
             properties=properties,
             reconsume_times=half.reconsume_times,
         )
-        self._on_append()
+        self.on_append()
         return appended
 
     def give_up(self, half: MessageExt) -> None:
@@ -179,18 +173,18 @@ class HalfMessages:
         """
         self._topic(TRANS_CHECK_MAX_TIME_TOPIC)
         append_copy(
-            self._store,
+            self.store,
             half,
             topic=TRANS_CHECK_MAX_TIME_TOPIC,
             queue_id=0,
             properties=half.properties,
             reconsume_times=half.reconsume_times,
         )
-        self._on_append()
+        self.on_append()
 
     def ensure_half_topic(self) -> None:
         """Create the topic of half messages when it is not there yet."""
         self._topic(TRANS_HALF_TOPIC)
 
     def _topic(self, name: str) -> None:
-        self._topics.create_in_send_back(name, 1, PERM_READ | PERM_WRITE)
+        self.topics.create_in_send_back(name, 1, PERM_READ | PERM_WRITE)

@@ -1,8 +1,9 @@
 """Held pulls: requests that found nothing and wait for a message.
 
-A pull is held per (topic, queue) until a message that passes its filter arrives there, a
-pass every five seconds finds newer messages or the end of its time, or its connection closes.
-Then the whole request runs again, without being held a second time. Pure: time is an argument.
+A pull is held per (topic, queue) until a message that passes its filter arrives there or its
+connection closes. A pass every five seconds also ends it: when there are newer messages, or when
+its time is over. Then the whole request runs again, without being held a second time. Pure: time is
+an argument.
 
 Source: PullRequestHoldService, NotifyMessageArrivingListener, apache/rocketmq 4.9.8.
 """

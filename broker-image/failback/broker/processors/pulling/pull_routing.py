@@ -1,8 +1,8 @@
 """Which code a pull gets and which broker the consumer is sent to next. Pure.
 
-The rule looks odd and is kept on purpose: on a slave with ``slaveReadEnable=false`` the original
-first sets PULL_RETRY_IMMEDIATELY and then overwrites it by the status, so a 4.9 slave serves
-every consumer. Only the suggestion depends on the setting.
+The rule looks odd and is kept on purpose. On a slave with ``slaveReadEnable=false`` the original
+first sets PULL_RETRY_IMMEDIATELY and then overwrites it by the status. So a 4.9 slave serves every
+consumer. Only the suggestion depends on the setting.
 
 Source: PullMessageProcessor.processRequest, apache/rocketmq 4.9.8.
 """

@@ -3,8 +3,8 @@
 A message is plain if its topic and queue are in use, and it is neither delayed nor half nor a batch
 nor retried. The kernel takes frames as long as they are such, and lays out records, queue entries
 and answers. What it leaves, :class:`SendProcessor` takes one by one; for the messages taken here
-that would have come to the same. Nothing between two of them can change what the checks depend
-on, so what is asked of the configuration is asked once a read, and of a queue once as well.
+that would have come to the same. Nothing between two of them can change what the checks depend on.
+So the configuration is asked once a read, and each queue once as well.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Send answers that wait for a flush, a slave, or both.
 
 One deque per condition, ordered by end offset, instead of a future per message: what an
-acknowledgement covers is always at the front. A message that waits for both is in both deques
-and answered when the second condition is settled; the slave's verdict then overrides the disk's,
-as in CommitLog.asyncPutMessage of apache/rocketmq 4.9.8. Pure: time is an argument.
+acknowledgement covers is always at the front. A message that waits for both is in both deques and
+is answered when the second condition is settled. The slave's verdict then overrides the disk's, as
+in CommitLog.asyncPutMessage of apache/rocketmq 4.9.8. Pure: time is an argument.
 """
 
 from __future__ import annotations

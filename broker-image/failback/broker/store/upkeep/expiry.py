@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,7 @@ def local_hour(now_ms: int) -> int:
     return time.localtime(now_ms / 1000).tm_hour
 
 
+@dataclass(slots=True)
 class Expiry:
     """Deletes log files that are old enough, and the queue files that only spoke of them.
 
@@ -44,29 +46,18 @@ class Expiry:
             paths that speak of nothing else and may be deleted.
     """
 
-    def __init__(
-        self,
-        files: Files,
-        config: StoreConfig,
-        log: CommitLog,
-        queues: QueueTable,
-        *,
-        clock_ms: Callable[[], int],
-        hour_of: Callable[[int], int] = local_hour,
-    ) -> None:
-        """``hour_of`` gives the hour of day, 0 to 23, of a time in ms."""
-        self._files = files
-        self._config = config
-        self._log = log
-        self._queues = queues
-        self._clock_ms = clock_ms
-        self._hour_of = hour_of
-        self.is_full = False
-        self.followers: list[Callable[[int], list[Path]]] = []
-        self._ordered = 0
-        """Rounds that are still to delete at any hour."""
-        self._cleaned_before = 0
-        """The queues hold no file that only speaks of what lies before this physical offset."""
+    files: Files
+    config: StoreConfig
+    log: CommitLog
+    queues: QueueTable
+    _: KW_ONLY
+    clock_ms: Callable[[], int]
+    hour_of: Callable[[int], int] = local_hour
+    is_full: bool = field(init=False, default=False)
+    followers: list[Callable[[int], list[Path]]] = field(init=False, default_factory=list)
+    _ordered: int = field(init=False, default=0)
+    _cleaned_before: int = field(init=False, default=0)
+    """The queues hold no file that only speaks of what lies before this physical offset."""
 
     def order(self) -> None:
         """Let the next :data:`ORDERED_ROUNDS` rounds delete what is old enough at any hour."""
@@ -82,51 +73,51 @@ class Expiry:
         """
         used = self._used_ratio()
         self._note_full(used)
-        forced = self._config.clean_file_forcibly and used > FORCED_RATIO
+        forced = self.config.clean_file_forcibly and used > FORCED_RATIO
         is_ordered, self._ordered = self._ordered > 0, max(0, self._ordered - 1)
-        is_full = used > self._config.disk_max_used_ratio / 100
+        is_full = used > self.config.disk_max_used_ratio / 100
         is_due = self._is_hour() or is_full or is_ordered
         deleted = await self._delete_log_files(forced, entered_offset) if is_due else []
-        low = self._log.min_offset
+        low = self.log.min_offset
         if low > self._cleaned_before:  # at the first round too: the last process may have died
             # A power loss must not bring files of the log back without their queue entries.
-            directory = self._config.commit_log_directory
-            await asyncio.to_thread(self._files.sync_directory, directory)
-            deleted += await self._delete(self._queues.drop_before(low))
+            directory = self.config.commit_log_directory
+            await asyncio.to_thread(self.files.sync_directory, directory)
+            deleted += await self._delete(self.queues.drop_before(low))
             for follower in self.followers:
                 deleted += await self._delete(follower(low))
-            self._queues.correct_min_offsets(low)
+            self.queues.correct_min_offsets(low)
             self._cleaned_before = low
         return deleted
 
     def _used_ratio(self) -> float:
-        paths = (self._config.commit_log_directory, self._config.root)
-        return max(self._files.used_ratio(path) for path in paths)
+        paths = (self.config.commit_log_directory, self.config.root)
+        return max(self.files.used_ratio(path) for path in paths)
 
     def _note_full(self, used: float) -> None:
         if self.is_full != (used > FULL_RATIO):
             self.is_full = not self.is_full
             what = "no messages are taken" if self.is_full else "messages are taken again"
-            logger.error("disk of %s is %.0f %% full: %s", self._config.root, used * 100, what)
+            logger.error("disk of %s is %.0f %% full: %s", self.config.root, used * 100, what)
 
     def _is_hour(self) -> bool:
-        hours = [hour.strip() for hour in self._config.delete_when.split(";")]
-        now = self._hour_of(self._clock_ms())
+        hours = [hour.strip() for hour in self.config.delete_when.split(";")]
+        now = self.hour_of(self.clock_ms())
         return any(hour.isdecimal() and int(hour) == now for hour in hours)
 
     async def _delete_log_files(self, forced: bool, entered_offset: int) -> list[Path]:
         """Delete from the oldest on, never the last, up to the first that has to stay."""
         deleted: list[Path] = []
-        files = self._log.files
+        files = self.log.files
         while len(files.files) > 1 and len(deleted) < MOST_FILES_PER_ROUND:
             first = files.files[0]
             if first.end > entered_offset:
                 break
-            age_ms = self._clock_ms() - self._files.modified_ms(first.path)
-            if not forced and age_ms < self._config.file_reserved_ms:
+            age_ms = self.clock_ms() - self.files.modified_ms(first.path)
+            if not forced and age_ms < self.config.file_reserved_ms:
                 break
             if deleted:
-                await asyncio.sleep(self._config.delete_log_files_interval_ms / 1000)
+                await asyncio.sleep(self.config.delete_log_files_interval_ms / 1000)
             await self._sync_before(first)
             deleted += await self._delete([files.drop_first()])
         return deleted
@@ -138,22 +129,22 @@ class Expiry:
         And the queue entries of its records: without those a queue can't be made again, and would
         count its offsets from an older one. Both are long done for files of the usual age.
         """
-        if self._log.flushed_offset < file.end:
-            await asyncio.to_thread(sync_files, self._files, [file.path])
-        for queue in list(self._queues):
+        if self.log.flushed_offset < file.end:
+            await asyncio.to_thread(sync_files, self.files, [file.path])
+        for queue in list(self.queues):
             start, end = queue.flushed_offset, queue.max_offset
             entry = queue.entry(start)
             if entry is None or entry[0] >= file.end:
                 continue
             files = queue.files.between(start * ENTRY_BYTES, end * ENTRY_BYTES)
-            await asyncio.to_thread(sync_files, self._files, [each.path for each in files])
+            await asyncio.to_thread(sync_files, self.files, [each.path for each in files])
             if queue.unsynced_directory:
-                await asyncio.to_thread(self._files.sync_directory, queue.files.directory)
+                await asyncio.to_thread(self.files.sync_directory, queue.files.directory)
             queue.flushed_offset = max(queue.flushed_offset, end)
 
     async def _delete(self, paths: list[Path]) -> list[Path]:
         """Delete in a thread: the file system may take its time over a large file."""
         for path in paths:
             logger.info("expired: %s is deleted", path)
-            await asyncio.to_thread(self._files.delete, path)
+            await asyncio.to_thread(self.files.delete, path)
         return paths
