@@ -87,8 +87,8 @@ def keep_freed_memory() -> None:
     """Let glibc keep up to 16 MiB of what is freed, instead of 256 KiB, for the next requests.
 
     It learns that from the largest block freed so far, of up to 32 MiB, unless the environment's
-    MALLOC_ variables forbid it. Each batch of large messages is some blocks of half a MiB: given
-    back at once they cost a page fault for every 4 KiB, up to 2 us on a virtual machine, which is
+    MALLOC_ variables forbid it. Each batch of large messages is some blocks of half a MiB. Given
+    back at once they cost a page fault for every 4 KiB, up to 2 us on a virtual machine. That is
     more than storing what is in them.
     """
     bytearray(8 << 20)

@@ -27,8 +27,9 @@ DEFAULTS: Final[dict[str, str]] = {
     "failbackHttpPort": "0",
     "failbackHttpAddress": "",
 }
-"""``bindAddress`` and what begins with failback is ours: the address to listen on, a factor on
-every interval, and the port and address (default: bindAddress) of /livez and /readyz, 0 = none."""
+"""``bindAddress`` and what begins with failback is ours: the address to listen on and a factor on
+every interval. So are the port (0 = none) and the address of /livez and /readyz (default:
+bindAddress)."""
 
 
 class NamesrvConfig:

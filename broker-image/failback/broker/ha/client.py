@@ -1,10 +1,10 @@
 """The slave's end: HAService.HAClient of 4.9.8 on the event loop.
 
-Differs from the original where the wire allows it: the first report goes out at once (not after
-5 s), a new address is dialled at once, and what one read brought is written with one system call
-and acknowledged once.
+It differs from the original where the wire allows it. The first report goes out at once, not after
+5 s, and a new address is dialled at once. What one read brought is written with one system call and
+acknowledged once.
 
-Under the guarded rules it replicates only what continues its own log: before each connection
+Under the guarded rules it replicates only what continues its own log. Before each connection
 :attr:`HaClient.judge` compares the logs, and the first record of the connection is checked before
 it is appended (``join``). What is found then stays as it is: nothing is appended, acknowledged or
 removed, and :attr:`HaClient.refusal` says where the logs part.

@@ -37,9 +37,9 @@ class HaMaster(Protocol):
 class HaConnection(asyncio.Protocol):
     """Sends the commit log from where the slave asked, and takes its acknowledgements.
 
-    States: before the first report nothing is sent, not even a heartbeat; after it the log is
-    pumped whenever it has grown and the socket takes more, and a heartbeat goes out when nothing
-    was written for ``heartbeat_ms``. Silence for ``housekeeping_ms`` ends it.
+    Before the first report nothing is sent, not even a heartbeat. After it the log is pumped
+    whenever it has grown and the socket takes more. A heartbeat goes out when nothing was written
+    for ``heartbeat_ms``. Silence for ``housekeeping_ms`` ends it.
     """
 
     def __init__(self, service: HaMaster) -> None:

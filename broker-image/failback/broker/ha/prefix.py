@@ -1,10 +1,10 @@
 """Is a slave's log the beginning of its master's? Asked before the slave starts, and under the
 guarded rules by the slave itself before it replicates.
 
-HA has no handshake: a slave whose log is longer than its master's, or differs from it, goes on
-acknowledging and is corrupted in silence once the master passes that point. So the last records
-of the own log are compared, byte by byte, with what the master answers to VIEW_MESSAGE_BY_ID (33)
-at the same physical offsets.
+HA has no handshake. A slave whose log is longer than its master's, or differs from it, goes on
+acknowledging. Once the master passes that point, the slave's log is corrupted in silence. So the
+last records of the own log are compared, byte by byte, with what the master answers to
+VIEW_MESSAGE_BY_ID (33) at the same physical offsets.
 
 Only the last records are compared to find out whether the logs differ. If they do, the first record
 that differs is searched in the whole log: all from there on is what the master does not have.

@@ -23,8 +23,8 @@ class HaService:
     """Both ends of replication.
 
     ``push2slave_max_offset`` is one number for all slaves: the greatest offset any of them ever
-    reported to this process, starting at 0 and never decreasing, the first report of a connection
-    included and unchecked. A peer that over-reports therefore makes SYNC_MASTER's wait vacuous
+    reported to this process. It starts at 0 and never decreases. The first report of a connection
+    counts, unchecked. A peer that over-reports therefore makes SYNC_MASTER's wait vacuous
     (apache/rocketmq#1155, #3015); ``HaConfig.is_guarded`` refuses it.
     """
 

@@ -75,8 +75,8 @@ class Received(NamedTuple):
 class SlaveStream:
     """Rebuilds the commit log from a master's frames.
 
-    A body is handed on piece by piece as it arrives: what was received of a frame that a broken
-    connection cut is a correct prefix of the master's log, and the next report asks for the rest.
+    A body is handed on piece by piece as it arrives. What was received of a frame that a broken
+    connection cut is a correct prefix of the master's log; the next report asks for the rest.
     """
 
     __slots__ = ("_any_offset", "_header", "_left", "_mapped_file_bytes", "_position")

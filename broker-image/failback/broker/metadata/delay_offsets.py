@@ -1,8 +1,8 @@
 """``config/delayOffset.json``: how far every delay level has been delivered.
 
-Held here for the delay service and for replication: a master answers GET_ALL_DELAY_OFFSET (45)
-with the table, a slave writes what it was answered to the file and looks at it no further.
-Source: ScheduleMessageService and SlaveSynchronize, apache/rocketmq 4.9.8.
+The delay service and replication use it. A master answers GET_ALL_DELAY_OFFSET (45) with the table.
+A slave writes the answer to its file and does not read it. Source: ScheduleMessageService and
+SlaveSynchronize, apache/rocketmq 4.9.8.
 """
 
 from __future__ import annotations

@@ -115,9 +115,9 @@ class TopicConfigManager:
         """Return ``topic``, created after ``default_topic`` when that may be inherited.
 
         While ``autoCreateTopicEnable`` is off, asking for TBW102's inheritance takes its inherit
-        bit away for good: switching it on again does not bring auto-creation back, and the next
-        persist makes that outlast a restart. So does 4.9.8; ``failbackGuardAutoCreate`` refuses
-        without that.
+        bit away for good. Switching it on again does not bring auto-creation back. The next persist
+        makes that outlast a restart. So does 4.9.8; ``failbackGuardAutoCreate`` refuses without
+        that.
         """
         existing = self.table.get(topic)
         if existing is not None:

@@ -1,7 +1,7 @@
 """One client connection: cuts the stream into frames and hands them to the server.
 
-Everything a read brings is worked off inside ``data_received``, without a task per request: all
-records of one read become one write to the log and all answers one write to the socket.
+Everything a read brings is worked off inside ``data_received``, without a task per request. All
+records of one read become one write to the log, all answers one write to the socket.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The remoting server: two ports, their connections, and the run that answers requests.
 
 A *run* is what one turn of the event loop brought. Its sends are appended to the store's pending
-bytes while the frames are walked; at its end :meth:`RemotingServer.finish` makes one write to the
+bytes while the frames are walked. At its end :meth:`RemotingServer.finish` makes one write to the
 log, then one write per connection, then wakes held pulls. Large runs are written to the log in
 parts as they come. The order matters: a queue entry is never visible before its record, an answer
 never goes out before its record is written.

@@ -27,8 +27,8 @@ def machine_memory_bytes() -> int:
 def queue_files_to_keep_open() -> int:
     """Return how many queue files may be open: as many as there are descriptors to spare.
 
-    One that is not open costs its opening with the next message, so a broker of thousands of
-    queues wants all of them; it raises its limit of descriptors to what the system allows.
+    One that is not open costs its opening with the next message, so a broker of thousands of queues
+    wants all of them. It raises its limit of descriptors to what the system allows.
     """
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if descriptors == resource.RLIM_INFINITY:
@@ -41,8 +41,8 @@ def queue_files_to_keep_open() -> int:
 class StoreConfig:
     """Sizes in bytes, intervals in milliseconds.
 
-    Read on every use, so the broker may change any field while the store runs, except the paths
-    and the two file sizes: those are fixed by the first file on the disk.
+    They are read on every use, so the broker may change any field while the store runs. Only the
+    paths and the two file sizes are fixed, by the first file on the disk.
     """
 
     root: Path

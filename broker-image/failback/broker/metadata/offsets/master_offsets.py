@@ -15,8 +15,8 @@ class MasterOffsets:
 
     4.9.8 takes every value of the master, so a master that came back from a kill overwrites what
     groups committed to the slave meanwhile (apache/rocketmq#1094). Here the larger offset of a
-    queue stays, with one exception: a value that the master itself has lowered within one life is
-    a reset, or a commit of an older offset, and is taken.
+    queue stays, with one exception. A value that the master itself has lowered within one life is a
+    reset, or a commit of an older offset, and is taken.
     """
 
     def __init__(self) -> None:

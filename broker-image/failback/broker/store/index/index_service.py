@@ -1,9 +1,9 @@
 """The index: finding records by their keys. IndexService of 4.9.8.
 
 Nothing of it happens while a message is stored. The service follows dispatch through the log and
-enters the keys of what it finds, a slice at a time: soon after messages came, before a key is
-looked up, and at a clean stop, so that a Java broker finds the files complete. After a start it
-goes on where the files end. What they lack, be it because there were none or because a crash
+enters the keys of what it finds, a slice at a time. It does so soon after messages came, before a
+key is looked up, and at a clean stop, so that a Java broker finds the files complete. After a start
+it goes on where the files end. What they lack, be it because there were none or because a crash
 took them, is entered in the background, without anybody waiting for it; in 4.9.8 records from
 before the last files of the log stay unknown then unless messageIndexSafe is set.
 

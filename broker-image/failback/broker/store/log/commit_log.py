@@ -4,8 +4,9 @@
     | record | record | ... | blank | zeros | record | ...          tail
                                                                        ^ next byte to be written
 
-A record never spans two files. One that does not fit leaves a blank record (its length is all
-that is left, its magic CBD43194) and opens the next file, so every file keeps 8 bytes for it.
+A record never spans two files. One that does not fit leaves a blank record and opens the next file,
+so every file keeps 8 bytes for it. The length of a blank record is all that is left, its magic
+CBD43194.
 
 Records are gathered in a *pending run* and go to the disk in one write (two where the run
 crosses a file's end). The tail moves last: a record whose write failed half-way is never
@@ -143,7 +144,7 @@ class CommitLog:
         """Append bytes of another broker's log at the tail.
 
         An empty log starts at the file that holds ``physical_offset``, even if a killed process
-        left a first file without a byte of data: 4.9.8 would put the bytes into that one.
+        left a first file without data. 4.9.8 would put the bytes into that one.
 
         Raises:
             StoreError: They do not continue this log.

@@ -1,8 +1,8 @@
 """Records as the store sees them: laying out the fixed part, and checking one in the log.
 
-``failback.protocol.message`` is the codec for everybody else and draws the layout. The store
-needs two things it doesn't do: writing a record as pieces of a larger run, with no copy of the
-body, and checking a record where it lies without decoding it.
+``failback.protocol.message`` is the codec of all other packages and draws the layout. The store
+needs two more things: writing a record as pieces of a larger run, with no copy of the body, and
+checking a record in place, without decoding it.
 
     |              88 bytes              | body | topic length u8, topic | length i16, properties |
 
@@ -95,23 +95,8 @@ def read_record(
     available = len(view) - at
     if available < HEAD_BYTES:
         return _short(view, at, available)
-    (
-        size,
-        magic,
-        crc,
-        queue_id,
-        _,
-        queue_offset,
-        own_offset,
-        sys_flag,
-        _,
-        _,
-        store_timestamp,
-        _,
-        _,
-        _,
-        body_bytes,
-    ) = RECORD_HEAD_V4.unpack_from(view, at)
+    fields = RECORD_HEAD_V4.unpack_from(view, at)
+    size, magic, crc, queue_id, _, queue_offset, own_offset, sys_flag = fields[:8]
     if magic != V1_MAGIC:
         return Problem.BLANK if magic == BLANK_MAGIC else Problem.BAD_MAGIC
     body_start = at + HEAD_BYTES
@@ -120,8 +105,8 @@ def read_record(
         if available < layout.size:
             return Problem.CUT_OFF
         fields = layout.unpack_from(view, at)
-        store_timestamp, body_bytes = fields[10], fields[14]
         body_start = at + layout.size
+    store_timestamp, body_bytes = fields[10], fields[14]
     end = at + size
     if size < RECORD_FIXED_BYTES or body_bytes < 0:
         return Problem.BAD_LENGTHS

@@ -39,7 +39,7 @@ _SCAN_BYTES: Final = 4096 * ENTRY_BYTES  # checked at a time
 def _valid_bytes(entries: bytes) -> int:
     """Return the bytes before the first entry that ends the queue.
 
-    Looks at one byte of all entries at once where that is enough: a start reads up to three files
+    Looks at one byte of all entries at once where that is enough. A start reads up to three files
     of every queue, and taking every entry apart costs twenty times as much.
     """
     if not (entries[0::ENTRY_BYTES] + entries[8::ENTRY_BYTES]).isascii():  # a number below 0

@@ -2,9 +2,9 @@
 
 An entry says nothing that its record does not say, so a crash loses nothing: recovery makes the
 missing ones from the log. What a write costs, on the other hand, hardly depends on how many entries
-it has; where thousands of queues take turns, one write for each message would cost more than
-storing it. Every few milliseconds a share of the queues that have something is written. A
-reader has its queue written first, so it never sees that entries wait.
+it has. Where thousands of queues take turns, one write for each message would cost more than
+storing it. Every few milliseconds a share of the queues that have something is written. A reader
+has its queue written first, so it never sees that entries wait.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Dispatch: from records in the log to entries in the consume queues.
 
-ReputMessageService of 4.9.8. A master's appends make their entries directly; this module reads
-the log where there is no other knowledge of it: on a slave, and at start for what the queues
-don't hold yet. The index of keys follows :attr:`Dispatcher.position` at its own pace.
+ReputMessageService of 4.9.8. A master's appends make their entries directly. This module reads the
+log on a slave, and at start for what the queues don't hold yet. The index of keys follows
+:attr:`Dispatcher.position` at its own pace.
 """
 
 from __future__ import annotations
