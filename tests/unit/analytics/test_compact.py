@@ -86,7 +86,6 @@ def test_rows_in_a_merged_and_an_old_file_are_read_once(tmp_path: Path) -> None:
     lake = open_lake(store, RUN)
     assert lake.rows("deliver") == count
     assert lake.passed_over == sorted(old)
-    assert lake.spark_paths("deliver") == [store.spark_uri(p.name) for p in lake.parts["deliver"]]
     checked = check_run(store, StoredCatalogue(store), RUN, 3)
     assert (checked.doubled, checked.vanished) == (tuple(sorted(old)), ())
     assert not [name for name in old if store.size(name) is not None]

@@ -72,12 +72,6 @@ class Lake:
         parts = (part for parts in self.parts.values() for part in parts)
         return [segment for part in parts for segment in part.segments]
 
-    def spark_paths(self, table: str) -> list[str]:
-        """What Spark is to read: the folder, or the files where some are unreadable."""
-        if not (self.unreadable or self.passed_over):  # one listing, not thousands of paths
-            return [self.store.spark_uri(f"table={table}/run={self.run}")]
-        return [self.store.spark_uri(part.name) for part in self.parts.get(table, ())]
-
     def read(self, table: str, columns: Sequence[str] | None = None) -> pa.Table:
         """All rows of a small table, in file order."""
         chunks = list(self.chunks(table, columns))

@@ -48,9 +48,6 @@ class TokenEntry:
             return True
         return run is not None and self.may_ingest(run)
 
-    def may_operate(self) -> bool:
-        return OPERATE in self.scopes
-
     def may_ingest(self, run: str) -> bool:
         return f"{INGEST}{ANY}" in self.scopes or f"{INGEST}{run}" in self.scopes
 

@@ -124,11 +124,6 @@ def _counted(lo: Ints, hi: Ints, weight: Ints) -> tuple[Ints, Ints, Ints]:
     return keys, keys + 1, counts
 
 
-def concat_runs(parts: Sequence[Runs]) -> Runs:
-    """All runs of ``parts``."""
-    return Runs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
 def sweep(number: Ints, lo: Ints, hi: Ints, weight: Ints, figure_weight: Ints) -> Depths:
     """Depth of every key: +weight at ``lo``, -weight at ``hi``, prefix sums per history.
 

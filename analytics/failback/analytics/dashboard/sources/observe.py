@@ -82,14 +82,6 @@ class BrokerSeen:
         except ValueError:
             return 1.0
 
-    def seconds_of(self, key: str, default_ms: float) -> float:
-        """An interval of its configuration, scaled, in seconds."""
-        try:
-            value = float(self.config.get(key, default_ms))
-        except ValueError:
-            value = default_ms
-        return value / 1000 * self.time_scale
-
 
 def table_of(offsets: Mapping[str, Mapping[int, int]]) -> Table:
     """``topic@group`` keys as pairs."""

@@ -12,7 +12,6 @@ from failback.analytics.predict import Settings, exposure
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 
-SLAVE_SYNC_MS: Final = 10_000
 PERSIST_MS: Final = 5_000
 OVERWRITE_SECONDS: Final = 40.0
 """A returned master's old table is on every slave after 30 s (registration) and 10 s (copy)."""

@@ -25,7 +25,6 @@ SLIDERS: Final = (
     ("handlerMs", 0, 1_000, 1),
 )
 """Settings that have a slider: key, least, greatest, step. The others are number fields."""
-MOST_MEMBERS: Final = 64
 MOST_DOWN_SECONDS: Final = 86_400
 Json = dict[str, Any]
 

@@ -136,7 +136,7 @@ def test_schemathesis_finds_no_500_and_no_undeclared_answer(
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(sys.path),
-            "SCHEMATHESIS_HOOKS": "tests.integration.collect.segment_bodies",
+            "SCHEMATHESIS_HOOKS": "tests.integration.collector.segment_bodies",
         },
         capture_output=True,
         text=True,
