@@ -65,12 +65,12 @@ def prepare(folder: RunFolder, lake: Lake, engine: Engine) -> Prepared:
 
 def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
     """Compute everything that a report needs of one run."""
-    clock = _Clock()
+    stage_timings = _StageTimings()
     prepared = prepare(folder, lake, engine)
     history, outages, context = prepared.history, prepared.outages, prepared.context
-    clock.lap("prepare")
+    stage_timings.end_of("prepare")
     counts = engine.count(context)
-    clock.lap("stage_a")
+    stage_timings.end_of("stage_a")
     progress = coverage.progress_of(history, counts.values)
     messages = _repeated(counts.depths, families.MESSAGE)
     copies = _repeated(counts.depths, families.COPY)
@@ -86,7 +86,7 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
     if is_trace(folder.run):
         classified = unattributed(classified)
     order = engine.order(context, folder.ordered_topics, classified)
-    clock.lap("stage_b")
+    stage_timings.end_of("stage_b")
     repeats = attributed(history, as_defined(classified, folder.definitions), links)
     forbidden = [forbidden_of(counts.values, outage) for outage in outages]
     resumed = engine.resumed(context, forbidden).to_pylist() if forbidden else []
@@ -108,9 +108,9 @@ def analyse(folder: RunFolder, lake: Lake, engine: Engine) -> Analysis:
         distances=distances,
         redelivered=redelivered_of(repeats, [each.processed for each in distances]),
         windows=windows_of(history, repeats),
-        timings=clock.laps,
+        timings=stage_timings.seconds,
     )
-    clock.lap("measures")
+    stage_timings.end_of("measures")
     give_back()
     return analysis
 
@@ -120,16 +120,16 @@ def _links(engine: Engine, context: Context, messages: pa.Table) -> pa.Table:
     return engine.links(context, messages) if wanted else tables.LINKS.empty_table()
 
 
-class _Clock:
+class _StageTimings:
     """Seconds per stage."""
 
     def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
+        self.seconds: dict[str, float] = {}
         self._last = time.monotonic()
 
-    def lap(self, name: str) -> None:
+    def end_of(self, name: str) -> None:
         now = time.monotonic()
-        self.laps[name] = round(now - self._last, 3)
+        self.seconds[name] = round(now - self._last, 3)
         self._last = now
 
 

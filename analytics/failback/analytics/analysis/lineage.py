@@ -140,13 +140,13 @@ def _commits(rows: Iterable[Row]) -> list[Step]:
         last[row["proc_no"], row["kind"]] = state
         tool = row["kind"] == "ADMIN_RESET"
         taken = row["sent"] and row["result"] in (None, *TAKEN_RESULTS)
-        told = _who(row["bid"], row["binc"])
+        broker = _who(row["bid"], row["binc"])
         what = (
-            f"a tool set {row['off']} on {told}"
+            f"a tool set {row['off']} on {broker}"
             if tool
-            else f"{client} had {row['off']} in memory and told {told}"
+            else f"{client} had {row['off']} in memory and told {broker}"
             if taken
-            else f"{client} had {row['off']} in memory; it did not reach {told}"
+            else f"{client} had {row['off']} in memory; it did not reach {broker}"
         )
         steps.append(
             Step(row["t"], RESET if tool else COMMIT, row["off"] if taken else None, 0,
@@ -242,7 +242,7 @@ def _since_reset(steps: Sequence[Step]) -> Sequence[Step]:
 
 
 def _why(a: Any, commits: Sequence[Step]) -> str:
-    """The rule of the causes, in words: who had been told more than the answer."""
+    """The rule of the causes, in words: which broker had received more than the answer."""
     if a.src == "NO_ENTRY":
         return "the broker that answered had no entry"
     above = [step for step in commits if (step.offset or 0) > a.start_off]

@@ -55,7 +55,7 @@ def decode(named: SegmentId, body: bytes, kind: str, sha256: str, limits: Limits
 
 
 def unpacked_bytes(body: bytes, kind: str) -> int:
-    """About how much memory the upload needs when it is unpacked; 0 if it cannot be told."""
+    """About how much memory the upload needs when it is unpacked; 0 if it is not known."""
     try:
         return (_stream if kind == ARROW_STREAM else _footer)(body).unpacked_bytes
     except (BadStream, pa.ArrowException, OSError):

@@ -1,4 +1,4 @@
-"""The list of runs, for whoever looks again and again: it must cost a busy collector nothing."""
+"""The list of runs. A program that polls it costs a busy collector nothing."""
 
 from __future__ import annotations
 

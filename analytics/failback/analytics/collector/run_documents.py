@@ -1,4 +1,4 @@
-"""What is told of a run and its processes, from the numbers that are kept in memory. Pure."""
+"""A run and its processes as documents, from the numbers in memory. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a collector can be told."""
+"""The settings of a collector."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class CollectorSettings:
     port: int = 8095
     limits: Limits = Limits()
     max_uploads: int = 64
-    """Uploads under way at the same time; the next one is told to come back."""
+    """Uploads under way at the same time; the next one is refused for now."""
     queue_bytes: int = 256 * MIB
     """Bodies held in memory until they are stored; above three quarters come 429s."""
     upload_seconds: float = 60.0
-    """How long one upload may take; a slower one is cut off and must come again."""
+    """How long one upload may take; a slower one is cut off; its shipper repeats it."""
     writers: int = 4
     """Threads that check, pack and sync; they wait for the disk more than they work."""
     min_free_bytes: int = 256 * MIB

@@ -4,8 +4,8 @@ A segment is written to ``incoming/``, synced, renamed into the lake, its folder
 gets its line in the catalogue; only then it is answered. In an object store one PUT takes the
 place of the first steps; the catalogue is kept on the disk, and copied there when a run closes.
 Killed anywhere, the next start finds either nothing but a file in ``incoming/``, which it deletes,
-or a lake file without a line, which ``fsck`` adds. Nobody was told that such a segment is stored,
-so its shipper sends it again and hears that it is known.
+or a lake file without a line, which ``fsck`` adds. No answer said that such a segment is stored, so
+its shipper sends it again and receives the answer that it is known.
 """
 
 from __future__ import annotations
@@ -291,13 +291,13 @@ class Store:
                     raise Problem("run-closed", f"run {named.run} was closed meanwhile")
                 self.catalogue.append(named.run, entry)
             except BaseException:
-                self.lake.delete(name)  # nobody was told that it is stored
+                self.lake.delete(name)  # no shipper got the answer that it is stored
                 raise
             state.add(entry)
             self._bytes += entry.bytes
 
     def _claim(self, named: SegmentId, number: int) -> None:
-        """Make the number the process's: deliveries of a run are told by it."""
+        """Make the number the process's: it identifies deliveries of a run."""
         with self._run_lock(named.run):
             state = self._state(named.run)
             owner = state.procs.get(number)

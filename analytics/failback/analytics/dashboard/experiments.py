@@ -180,13 +180,13 @@ class Experiments:
         return self.document(name)
 
     def abort_run(self, entry: RunEntry, who: str) -> None:
-        """Ask one run to end, whoever started it. Raises ``DashboardProblem``."""
+        """Ask one run to end, of any starter. Raises ``DashboardProblem``."""
         if entry.state != "running":
             raise DashboardProblem("not-running", f"{entry.run} is {entry.state}")
         try:
             self._abort_run(entry.path)
         except Exception as error:
-            # A boundary: whatever the harness says, the caller gets one sentence.
+            # A boundary: for every failure of the harness, the caller gets one sentence.
             raise DashboardProblem("not-running", str(error)) from error
         self._note("aborted run", entry.run, who)
 

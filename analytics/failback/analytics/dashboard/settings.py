@@ -1,4 +1,4 @@
-"""What a dashboard can be told, and what it can start. The command line makes both."""
+"""The settings of a dashboard, and what it can start. The command line makes both."""
 
 from __future__ import annotations
 

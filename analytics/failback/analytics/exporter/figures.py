@@ -154,7 +154,7 @@ def _add_runtime(found: Figures, broker: BrokerAnswers) -> None:
 
 
 def _add_sizes(found: Figures, runtime: Mapping[str, str], labels: Labels) -> None:
-    """Show what stands in runtime information as sizes with units and as classes of times."""
+    """Show what runtime information says as sizes with units and as classes of times."""
     capacity = _CAPACITY.fullmatch(runtime.get("commitLogDirCapacity", "").strip())
     sizes = {
         "remain_howmanydata_toflush": runtime.get("remainHowManyDataToFlush", ""),

@@ -149,7 +149,7 @@ class Surveyor:
         )
 
     def _complain(self, answered: Mapping[str, bool]) -> None:
-        """One line when somebody falls silent, one when he is back."""
+        """Log one line when a broker stops answering, one when it answers again."""
         for address, is_up in answered.items():
             if is_up and address in self._silent:
                 logger.info("%s answers again", address)

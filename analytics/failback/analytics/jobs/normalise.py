@@ -1,4 +1,4 @@
-"""Raw rows to rows that can be queried as they are: one clock, late ends joined, epochs told apart.
+"""Raw rows to rows that can be queried as they are: one clock, late ends joined, epochs numbered.
 
     python -m failback.analytics.jobs.normalise --lake URI --run ID --out URI [--documents RUN]
 

@@ -1,4 +1,4 @@
-"""What the jobs share: how they are told where Spark is, and how they end."""
+"""What the jobs share: the options that say where Spark is, and the exit code."""
 
 from __future__ import annotations
 

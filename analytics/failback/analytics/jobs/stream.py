@@ -126,7 +126,7 @@ def totals_of(deliveries: DataFrame, broadcasting: frozenset[str] = frozenset())
 
     Args:
         deliveries: The columns :data:`COLUMNS` of raw deliveries, a stream.
-        broadcasting: Groups each member of which gets every message: told apart by client id.
+        broadcasting: Groups of which every member gets every message: counted per client id.
     """
 
     def runs_of_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

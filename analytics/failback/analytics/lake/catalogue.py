@@ -4,7 +4,7 @@ The catalogue can be made again from the files (``fsck``): a file is there befor
 that a crash cut is ended by the next one and skipped by every reader. Marks stand beside it:
 
     closed=<id>    the run is complete, and how far each process got (JSON)
-    changed=<id>   a segment came again with other content (a JSON line for each)
+    changed=<id>   a duplicate segment had other content (a JSON line for each)
     expired=<id>   the run was deleted, or is being deleted (empty)
 """
 
@@ -73,7 +73,7 @@ class ProcState:
     bytes: int = 0
     deliveries: int = 0
     quarantined: int = 0
-    """Segments of it that came again with other content."""
+    """Duplicate segments of it with other content."""
     heard_ms: int = 0
     """When it was last heard of, Unix time."""
 
@@ -116,7 +116,7 @@ class RunState:
         self.bytes += entry.bytes
 
     def set_aside(self, proc: str) -> None:
-        """A segment of this process came again with other content."""
+        """A duplicate segment of this process had other content."""
         self.changed += 1
         number = self.number_of(proc)
         if number is not None:
@@ -175,7 +175,7 @@ class Catalogue:
         place(data, self.folder / f".run={run}.tmp", self.file(run))
 
     def mark_changed(self, run: str, segment_id: str, sha256: str, kept: str | None) -> None:
-        """Note that a segment came again with other content; durable when this returns."""
+        """Note a duplicate segment with other content; durable when this returns."""
         path = self.mark(run, CHANGED)
         note = {"id": segment_id, "sha256": sha256, "kept": kept}
         append_line(path, msgspec.json.encode(note), sync=True)

@@ -171,15 +171,15 @@ def open_lake(root: Path | str | LakeStore, run: str, tables: Iterable[str] = TA
 
 
 def _pass_over(lake: Lake, table: str) -> None:
-    """Count no segment twice where a compaction was cut before it deleted what it had merged."""
+    """Count every segment once where a compaction was cut before it deleted what it had merged."""
     parts = lake.parts.get(table, [])
     if not any(len(part.segments) > 1 for part in parts):
         return
-    twice = shadowed(
+    doubled = shadowed(
         {part.name: {(s["proc"], s["index"]) for s in part.segments} for part in parts}
     )
-    lake.parts[table] = [part for part in parts if part.name not in twice]
-    lake.passed_over += sorted(twice)
+    lake.parts[table] = [part for part in parts if part.name not in doubled]
+    lake.passed_over += sorted(doubled)
 
 
 def shadowed(held: Mapping[str, Set[Hashable]]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Exposure: what would come again if the master died now, from measured ages instead of phases.
+"""Exposure: what would be redelivered if the master died now, from measured ages instead of phases.
 
 The two faults that cost most while nothing is wrong yet: all members start again after the master's
 return, or while only the slave is known. Neither counts what would be consumed afterwards. Pure.

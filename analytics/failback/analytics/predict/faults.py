@@ -54,7 +54,7 @@ class FaultPlan:
     offsets: Offsets = "file"
     """What the answering master knows: its file, or what a planned switch carried over."""
     slaves: int | None = None
-    """Predict as with so many slaves, whatever the settings say."""
+    """Predict as with so many slaves, against the settings."""
     stop: Stop | None = None
     start: Start = Start()
     broker_uptime_seconds: float | None = None

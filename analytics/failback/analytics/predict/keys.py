@@ -1,6 +1,6 @@
 """The settings of a prediction under their keys: unit, range and meaning of each. Pure.
 
-``KEYS`` is the one table. Times are milliseconds as they stand in ``broker.conf`` and ClientConfig.
+``KEYS`` is the one table. Times are milliseconds as in ``broker.conf`` and ClientConfig.
 """
 
 from __future__ import annotations

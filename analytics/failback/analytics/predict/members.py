@@ -5,7 +5,7 @@ every queue, at the offset that the broker has, while the owners go on until the
 owner either drops its queues at its next rebalance, or its own heartbeat comes first and makes it
 the next member. Until all are members the queues are parted among those that are, so an owner may
 have to leave some of its own to others; when they come back to it, they begin where those others
-are. Whoever claims in the meantime goes on where the first one is: one claimant is drawn.
+are. A member that claims in the meantime goes on where the first one is: one claimant is drawn.
 
 Without a slave, and with the topic on other brokers too, the route loses the broker: owners drop
 its queues, their last commits fail, and after the return they start from the master's file.

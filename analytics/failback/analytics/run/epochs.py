@@ -3,7 +3,7 @@
 An epoch belongs to the *copy*, not to the moment of its delivery, else one copy could be split and
 a repeat be missed. A truncation event of a queue is ``(boot_ms, cut)``: a master incarnation that
 started with a smaller ``max`` than was known before. A copy is of epoch n if n events have
-``boot_ms <= store_ms``: both readings come from the same broker clock, whoever serves the copy.
+``boot_ms <= store_ms``: both readings come from the clock of the broker that stored the copy.
 Copies below ``cut`` were stored before and keep their epoch on both sides of the event.
 """
 

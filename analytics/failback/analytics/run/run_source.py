@@ -112,7 +112,7 @@ def _lines(store: LakeStore, name: str) -> Iterator[bytes]:
 
 
 def _closed_from_mark(store: LakeStore, run: str) -> dict[str, Any]:
-    """How far each process got, as the collector was told when the run was closed."""
+    """How far each process got, as the request that closed the run said."""
     for line in _lines(store, mark_name(run, CLOSED)):
         procs: Mapping[str, int] = json.loads(line)["procs"]
         return {"schema": CLOSED_SCHEMA, "procs": dict(procs)}

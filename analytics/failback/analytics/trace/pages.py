@@ -107,7 +107,7 @@ class Pages:
         self.folder = run_dir / "trace"
 
     def open(self, source: Mapping[str, Any]) -> dict[str, Any]:
-        """Begin a reading, or go on with that of the folder; return what stands in it.
+        """Begin a reading, or go on with that of the folder; return what it holds.
 
         Raises:
             ReportInputError: The folder was begun with another value of some field of ``source``.

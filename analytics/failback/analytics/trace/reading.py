@@ -29,7 +29,7 @@ QUEUES_AT_ONCE: Final = 8
 Take = Callable[[Place, int, MessageExt], list[dict[str, Any]]]
 """Rows of a message that a broker with some id gave."""
 Progress = Callable[[str, int], None]
-"""Told the topic and how many more of its messages were read."""
+"""Receives the topic and how many more of its messages were read."""
 
 
 @dataclass(frozen=True, slots=True)

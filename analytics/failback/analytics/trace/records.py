@@ -11,7 +11,7 @@ its first one is the type:
                     transaction id, state, from check
 
 The message id is the UNIQ_KEY, or the offset id of a message without one; a Pub of a batch has
-them all, with commas in between. Java writes null as ``null``. What stands in brackets, older
+them all, with commas in between. Java writes null as ``null``. What is in brackets, older
 clients leave out; newer ones may add fields behind, which are counted and not read. Source:
 TraceDataEncoder, apache/rocketmq 4.9.8.
 

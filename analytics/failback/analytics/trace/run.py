@@ -245,7 +245,7 @@ def _members(deliver: pa.Table) -> Counter[str]:
 def _gaps(
     pages: Pages, damaged: pa.Table, counts: Counts, problems: Sequence[str], *, scanned: bool
 ) -> list[str]:
-    """Everything that is missing or could not be told, in words."""
+    """Everything that is missing or not known, in words."""
     found = [*problems]
     for table in ("records", "copies"):
         found += [

@@ -58,7 +58,7 @@ def new_token() -> str:
 
 
 def digest_of(token: str) -> str:
-    """What stands in the token file. A slow hash would add nothing to 256 random bits."""
+    """What the token file holds. A slow hash would add nothing to 256 random bits."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Histories as intervals: the arithmetic behind counting what came twice. Pure.
+"""Histories as intervals: the arithmetic behind counting duplicates. Pure.
 
 Offsets of a queue and sequences of a lane are dense integers and deliveries mostly run forward, so
 a history of millions of rows is a few half-open intervals ``[lo, hi)``, and a repeat is an overlap.
@@ -89,11 +89,11 @@ def _layers(keys: Ints) -> Runs:
         step = np.diff(keys)
         breaks = np.flatnonzero(step != 1)
         gaps = step[breaks]
-        twice = breaks[gaps == 0] + 1
-        if twice.size:
+        doubled = breaks[gaps == 0] + 1
+        if doubled.size:
             once = np.ones(keys.size, bool)
-            once[twice] = False
-            again, keys = keys[twice], keys[once]
+            once[doubled] = False
+            again, keys = keys[doubled], keys[once]
             breaks = np.flatnonzero(np.diff(keys) != 1)
         else:
             again = keys[:0]

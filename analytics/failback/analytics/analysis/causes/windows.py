@@ -86,7 +86,7 @@ def windows_of(history: History, repeats: pa.Table) -> list[Window]:
     changed = np.ones(order.size, bool)
     changed[1:] = group[1:] != group[:-1]
     cut = changed.copy()
-    cut[1:] |= np.diff(qoff) > 1  # the same offset twice is in one run
+    cut[1:] |= np.diff(qoff) > 1  # equal offsets are in one run
     starts = np.flatnonzero(cut)
     ends = np.append(starts[1:], order.size) - 1
     begin = _least_of_each(c.ints("bt")[order], changed)[starts]

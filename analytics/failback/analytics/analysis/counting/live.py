@@ -1,9 +1,9 @@
 """Totals of one queue while its run goes on: deliveries, and how many of them were repeats. Pure.
 
 A queue's state is the set of offsets that were delivered at least once, as intervals, and a count.
-What comes late or in another order is more intervals, so the totals do not depend on the order; the
-same rows must not be added twice, which is the caller's to see to. Offsets that a cut log gave to
-other messages count as repeats here; only the report tells such epochs apart.
+What comes late or in another order is more intervals, so the totals do not depend on the order. The
+caller adds each row once. Offsets that a cut log gave to other messages count as repeats here; only
+the report knows such epochs.
 """
 
 from __future__ import annotations

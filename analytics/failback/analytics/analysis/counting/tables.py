@@ -125,7 +125,7 @@ COVER: Final = pa.schema(
         ("off", pa.int64()),
     ]
 )
-"""Highest offset that each incarnation had been told before an assignment, per epoch."""
+"""Highest offset that each incarnation had received before an assignment, per epoch."""
 
 RESET: Final = pa.schema(
     [
@@ -175,7 +175,7 @@ LINKS: Final = pa.schema(
 
 
 def sorted_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table in its schema and in one order, whoever made it."""
+    """The table in its schema and in one order, the same from each engine."""
     return sorted_away(columns_of(table), schema)
 
 

@@ -45,7 +45,7 @@ class Engine(Protocol):
 
         Args:
             context: As in :meth:`count`.
-            messages: Depths of (grp, lane) that occur twice or more.
+            messages: Depths of (grp, lane) that occur more than once.
         """
 
     def classify(
@@ -55,8 +55,8 @@ class Engine(Protocol):
 
         Args:
             context: As in :meth:`count`.
-            messages: Depths of (grp, lane) that occur twice or more.
-            copies: Depths of (grp, queue, epoch) that occur twice or more.
+            messages: Depths of (grp, lane) that occur more than once.
+            copies: Depths of (grp, queue, epoch) that occur more than once.
             inputs: The small tables; ``produced`` is the engine's own to fill.
 
         Returns:

@@ -1,8 +1,8 @@
 """The deliveries to classify: of messages or offsets that occur more than once. Pure.
 
-Files of the lake are in the order of their queues, and what came again is a few ranges: statistics
-of most row groups tell that nothing of it is in them. Rows of the others are looked at before they
-are normalised, by what neither group nor epoch changes.
+Files of the lake are in the order of their queues, and redelivered offsets are a few ranges.
+Statistics of most row groups show that none is in them. Rows of the others are looked at before
+they are normalised, by what neither group nor epoch changes.
 """
 
 from __future__ import annotations

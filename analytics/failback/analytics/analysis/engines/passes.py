@@ -102,7 +102,7 @@ def _by_lab_id_or_message_id(chunk: pa.Table) -> pa.Table:
 
 
 def lanes_of(messages: Mapping[Any, IntervalSet]) -> dict[int, IntervalSet]:
-    """What any group got twice, per lane."""
+    """What any group got more than once, per lane."""
     found: dict[int, IntervalSet] = {}
     for (_, lane), members in messages.items():
         found[lane] = found[lane] | members if lane in found else members

@@ -77,7 +77,7 @@ class Access:
         if is_loopback(host) or host in self._settings.public_hosts:
             return
         if not self._settings.is_open and not self._settings.public_hosts:
-            return  # whoever has no token gets nothing, under any name
+            return  # a request without a token is refused under any name
         raise DashboardProblem("wrong-host", f"Host is {host!r}; --public-host adds a name")
 
     def check_rate(self, connection: HTTPConnection, *, writes: bool) -> None:

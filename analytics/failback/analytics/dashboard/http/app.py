@@ -1,4 +1,4 @@
-"""The application: what is in front of every route, and what every refusal looks like."""
+"""The application: the checks before every route, and the form of every refusal."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def shared_of(request: Request) -> Shared:
 
 
 async def _reads(request: Request) -> Identity:
-    """Somebody who may look. Raises ``DashboardProblem``."""
+    """A user who may look. Raises ``DashboardProblem``."""
     shared = shared_of(request)
     identity = shared.access.require(request, READ)
     if request.method not in ("GET", "HEAD"):
@@ -149,7 +149,7 @@ async def _reads(request: Request) -> Identity:
 
 
 async def _operates(request: Request) -> Identity:
-    """Somebody who may start and abort, and means it. Raises ``DashboardProblem``."""
+    """A user who may start and abort, and confirms it. Raises ``DashboardProblem``."""
     shared = shared_of(request)
     identity = shared.access.require(request, OPERATE)
     shared.access.check_csrf(request, identity, request.headers.get(CSRF_HEADER))

@@ -1,4 +1,4 @@
-"""What is in front of the pages: their files, logging in and out, fields of forms."""
+"""Routes beside the pages: their files, logging in and out, fields of forms."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class PairRef:
     name: str
     members: tuple[MemberRef, ...]
     slave_read_enable: bool | None = None
-    """As wanted, where somebody says; brokers say what is."""
+    """As a spec wants it, if there is one; brokers say what is."""
 
 
 @dataclass(frozen=True, slots=True)

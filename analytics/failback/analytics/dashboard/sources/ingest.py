@@ -1,6 +1,6 @@
 """What a collector received: asked over its HTTP API, with a token that may read.
 
-The poller keeps the runs; the processes of one run are asked for when somebody looks at them.
+The poller keeps the runs; the processes of one run are asked for when a page shows them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def processes(address: CollectorAddress, run: str, cursor: int, limit: int) -> J
 
 @contextmanager
 def _understood() -> Iterator[None]:
-    """Whatever answers with 200 need not be a collector, or not of this version."""
+    """A server that answers with 200 may be no collector, or one of another version."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
@@ -97,7 +97,7 @@ def _understood() -> Iterator[None]:
 
 
 def document_of(client: CollectorClient, path: str) -> Json:
-    """A document of the collector. Raises ``DashboardProblem``: one sentence, whatever it was."""
+    """A document of the collector. Raises ``DashboardProblem``: one sentence for every failure."""
     try:
         answer = client.look(path)
     except CollectorAway as error:

@@ -117,7 +117,7 @@ def _slaves_may_be_read(spec: Mapping[str, Any], index: int) -> bool:
 
 
 def notes_of(item: Mapping[str, Any]) -> list[str]:
-    """The conditions that somebody should know of, as sentences; all that is well is left out."""
+    """The conditions that are not well, as sentences."""
     name = item["metadata"]["name"]
     found = []
     for each in (item.get("status") or {}).get("conditions") or ():
@@ -184,7 +184,7 @@ class KubeReader:
                 servers = self._list(namespace, SERVER_KINDS)
                 clusters = self._list(namespace, CLUSTER_KINDS)
             except Exception as error:
-                # Whatever the Kubernetes client raises: pages say it, and go on with what was read.
+                # Any error of the Kubernetes client: pages say it, and go on with what was read.
                 self.close()  # credentials may have been replaced
                 problems[problem_of(error)] = None
                 if not is_refusal(error):
@@ -231,7 +231,7 @@ def is_refusal(error: Exception) -> bool:
 
 
 def problem_of(error: Exception) -> str:
-    """One sentence for whoever reads the page."""
+    """One sentence for the page."""
     status, body = getattr(error, "status", None), getattr(error, "body", None)
     if not is_refusal(error):
         cause = getattr(error, "reason", None) or error

@@ -1,4 +1,4 @@
-"""A run that is going on: its faults, what it says, and how much came twice so far.
+"""A run that is going on: its faults, what it says, and how many duplicates so far.
 
 Everything is read from its folder, a little further with each look: ``evidence.jsonl`` for the
 faults, the harness's log for the phases, the hot logs for the counters. The count of repeats is the

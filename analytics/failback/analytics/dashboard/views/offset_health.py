@@ -84,7 +84,7 @@ def queue_row(pair: PairSeen, key: GroupTopic, qid: int) -> Json:
 
 
 def at_risk(memory: int | None, file: int | None, slave: int | None, *, away: bool) -> int | None:
-    """Messages that come again if a new consumer asks the master after a kill at this moment."""
+    """Messages redelivered if a new consumer asks the master after a kill at this moment."""
     if file is None:
         return None
     best = max(value for value in (memory, slave, file) if value is not None)
@@ -224,7 +224,7 @@ def lineage(
     return {
         **row,
         "safe_offset": safe,
-        # What the members have finished and not committed comes again too.
+        # What the members have finished and not committed is redelivered too.
         "at_risk": row["at_risk"]
         if row["at_risk"] is None or client is None
         else max(row["at_risk"], client[0] - row["master_file"]),

@@ -1,4 +1,4 @@
-"""How much may come again, against how much did: ``bounds[]`` and ``handover[]``. Pure.
+"""How much may be redelivered, against how much was: ``bounds[]`` and ``handover[]``. Pure.
 
 The mechanisms are those of a RocketMQ 4.9 pair after a kill of its master. Which of them can have
 acted is read off the assignments that followed:
@@ -207,8 +207,8 @@ def handover_figures(figures: Figures) -> list[Row]:
 
     For every queue's first assignment answered by the returned master whose previous owner had
     ended. ``loaded`` is the first sample of that incarnation's table, ``consumed`` the processed
-    frontier at the assignment: what was in hand when the owner ended, above it, comes again too and
-    is not counted. ``had`` is what the table held when the new owner asked: other than
+    frontier at the assignment: what was in hand when the owner ended, above it, is redelivered too
+    and is not counted. ``had`` is what the table held when the new owner asked: other than
     ``loaded`` where an owner that was slow to stop committed to the master after its return.
     """
     found = []

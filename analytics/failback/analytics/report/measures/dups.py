@@ -59,8 +59,8 @@ class Dups(Columns):
 
     @cached_property
     def _by_assignment(self) -> tuple[Ints, Ints]:
-        owner, owned = self.ints("a_no"), np.flatnonzero(self.valid("a_no"))
-        rows = owned[np.argsort(owner[owned], kind="stable")]
+        owner, assigned = self.ints("a_no"), np.flatnonzero(self.valid("a_no"))
+        rows = assigned[np.argsort(owner[assigned], kind="stable")]
         return owner[rows], rows
 
     def of_cause(self, wanted: Callable[[str | None], bool]) -> Flags:

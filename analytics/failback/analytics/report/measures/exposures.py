@@ -69,10 +69,10 @@ def exposure_curves(figures: Figures, instants: Ints) -> dict[tuple[str, str], I
     found: dict[tuple[str, str], Ints] = {}
     if not instants.size:
         return found
-    for key, front in figures.curves(families.DELIVERED_END).items():
+    for key, ends in figures.curves(families.DELIVERED_END).items():
         if key.ptopic.startswith(RETRY_PREFIX):
             continue
-        delivered = front.highest(instants // NS - 1)  # by the end of the second before
+        delivered = ends.highest(instants // NS - 1)  # by the end of the second before
         gap: Ints | None = None
         for source, bid in COPIES:
             mine = _copies(samples, key, source, bid)

@@ -14,7 +14,7 @@ from failback.analytics.report.measures.dups import Dups
 from failback.analytics.report.measures.lookups import Figures, declared_group, topics_of
 from failback.analytics.report.measures.loss import LOST_FATES
 from failback.analytics.report.measures.numbers import Row, ratio, seconds, total
-from failback.analytics.report.measures.repeats import ages_of, blast_of, dedupe_of
+from failback.analytics.report.measures.repeats import affected_of, ages_of, dedupe_of
 from failback.analytics.report.measures.sends import send_figures
 
 
@@ -37,7 +37,7 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
     by_group: Counter[str] = Counter()
     for cause, count in causes.items():
         by_group[report_group(cause)] += count
-    useless = dups.where(dups.flags("after_success"), "bt", "et", "ok_end")
+    after_success = dups.where(dups.flags("after_success"), "bt", "et", "ok_end")
     known = int(dups.valid("after_success").sum())
     order = [row for row in figures.analysis.order.to_pylist() if row["grp"] == name]
     declared = [
@@ -57,8 +57,8 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
         "primary": delivered - retry - len(dups),
         "retry": retry,
         "dup": len(dups),
-        "dup_after_success": len(useless),
-        "dup_before_success": known - len(useless),
+        "dup_after_success": len(after_success),
+        "dup_before_success": known - len(after_success),
         "dup_unknown_order": len(dups) - known,
         "dup_messages": messages,
         "lost": None if fates is None else sum(fates.get(fate, 0) for fate in LOST_FATES),
@@ -71,7 +71,7 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
         "dup_ratio": ratio(len(dups), distinct),
         "dup_msg_ratio": ratio(messages, distinct),
         "amplification": ratio(delivered, distinct),
-        "wasted_seconds": seconds(_handled(useless)),
+        "wasted_seconds": seconds(_handled(after_success)),
         "handler_seconds": seconds(figures.group_sums(families.HANDLER_NS)[name]),
         "causes": {cause: causes[cause] for cause in sorted(filter(None, causes))},
         "causes_split": _split(dups),
@@ -80,9 +80,9 @@ def group_figures(figures: Figures, name: str, losses: Mapping[str, Row] | None)
         "inherited": int(dups.flags("inherited").sum()),
         "partial_view": int(dups.flags("partial_view").sum()),
         "redelivery_counts": {str(k): counts[k] for k in sorted(counts)},
-        "repeat_age_seconds": ages_of(useless),
-        "dedupe": dedupe_of(figures, name, useless),
-        "blast": blast_of(figures, name, dups),
+        "repeat_age_seconds": ages_of(after_success),
+        "dedupe": dedupe_of(figures, name, after_success),
+        "blast": affected_of(figures, name, dups),
     }
 
 

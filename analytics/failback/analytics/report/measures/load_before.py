@@ -127,9 +127,9 @@ def _backlog(figures: Figures, outage: Outage, queues: list[GroupQueue]) -> int 
     if not known:
         return None
     last = np.array([(outage.killed - 1) // NS])
-    fronts = figures.curves(families.DELIVERED_END)
+    begun = figures.curves(families.DELIVERED_END)
     return sum(
-        max(0, ends[key.ptopic, key.qid] - int(fronts[key].highest(last)[0])) for key in known
+        max(0, ends[key.ptopic, key.qid] - int(begun[key].highest(last)[0])) for key in known
     )
 
 

@@ -24,8 +24,8 @@ MAX_KEYS_LOG2: Final = 24
 _SUCCESS: Final = ("et", "did", "lane", "lseq", "fkey")
 
 
-def ages_of(useless: Dups) -> Row:
-    ages = _ages(useless)
+def ages_of(after_success: Dups) -> Row:
+    ages = _ages(after_success)
     at = np.searchsorted(ages, np.array(AGE_EDGES_NS), "right").tolist()
     points = {
         name: quantile(ages, share)
@@ -40,14 +40,14 @@ def ages_of(useless: Dups) -> Row:
     }
 
 
-def _ages(useless: Dups) -> Ints:
-    """How long after the first success useless repeats began, ascending."""
-    return np.sort(useless.ints("bt") - useless.ints("ok_end"))
+def _ages(after_success: Dups) -> Ints:
+    """How long after the first success repeats after the success began, ascending."""
+    return np.sort(after_success.ints("bt") - after_success.ints("ok_end"))
 
 
-def dedupe_of(figures: Figures, name: str, useless: Dups) -> Row:
-    """What share of provably useless repeats a memory of T seconds or N keys would have caught."""
-    ages = _ages(useless)
+def dedupe_of(figures: Figures, name: str, after_success: Dups) -> Row:
+    """What share of them a memory of T seconds or N keys would have caught."""
+    ages = _ages(after_success)
     by_seconds = [
         {
             "window": seconds(edge),
@@ -55,11 +55,11 @@ def dedupe_of(figures: Figures, name: str, useless: Dups) -> Row:
         }
         for edge in AGE_EDGES_NS
     ]
-    if not len(useless):
+    if not len(after_success):
         return {"by_seconds": [], "by_keys": []}
     bins, total, width = _first_successes(figures, name)
     width_ns = figures.analysis.context.ok_bin_ns
-    begin, end = useless.ints("bt") // width_ns, useless.ints("ok_end") // width_ns
+    begin, end = after_success.ints("bt") // width_ns, after_success.ints("ok_end") // width_ns
     needed = _at(bins, total, begin) - _at(bins, total, end)
     error = _at(bins, width, begin) + _at(bins, width, end)
     by_keys = []
@@ -70,8 +70,8 @@ def dedupe_of(figures: Figures, name: str, useless: Dups) -> Row:
         by_keys.append(
             {
                 "keys": keys,
-                "share": ratio(caught, len(useless)),
-                "error": ratio(open_, len(useless)),
+                "share": ratio(caught, len(after_success)),
+                "error": ratio(open_, len(after_success)),
             }
         )
         if (needed + error <= keys).all():
@@ -104,7 +104,7 @@ def _at(bins: Any, values: Any, wanted: Any) -> Any:
     return np.where(at >= 0, values[np.maximum(at, 0)], 0) if bins.size else np.zeros(len(wanted))
 
 
-def blast_of(figures: Figures, name: str, dups: Dups) -> Row:
+def affected_of(figures: Figures, name: str, dups: Dups) -> Row:
     hit = dups.distinct("broker", "ptopic", "qid")
     depths = figures.depths(families.COPY)
     mine = depths.filter(pc.equal(depths.column("grp"), name))

@@ -55,8 +55,8 @@ class Explained(NamedTuple):
     """What made an answer legal, all that would have been, and the rows that say so."""
 
     by: str | None
-    """``commit``, ``file``, ``sync``, ``reset``, ``no_entry``; ``unknown`` when it
-    cannot be told; ``None`` when nothing known gives it."""
+    """``commit``, ``file``, ``sync``, ``reset``, ``no_entry``; ``unknown`` when that
+    is open; ``None`` when nothing known gives it."""
     legal: set[int]
     rows: tuple[str, ...] = ()
 
@@ -67,8 +67,8 @@ def explain(figures: Figures, number: int, a: Assignment) -> Explained:
     Legal are the values around the answer in the answering incarnation's own table, everything
     committed to it since the last look into that table, and resets. The table as it was first seen
     is the file it loaded; a slave's table changes by sync. What a master's table shows explains
-    nothing once that very process was told otherwise (:func:`_told_more`), and that it had no entry
-    does not once it showed one or its own file had one.
+    nothing once that very process received another offset (:func:`_higher_commits`). That it had no
+    entry explains nothing once it showed one or its own file had one.
     """
     if a.src_bid is None or a.src_binc is None:
         return Explained("no_entry" if a.src == "NO_ENTRY" else "unknown", set())
@@ -78,7 +78,7 @@ def explain(figures: Figures, number: int, a: Assignment) -> Explained:
         for sample in history.samples.get((a.key, "code43", a.src_bid), ())
         if sample.binc == a.src_binc and (a.src_addr is None or sample.addr == a.src_addr)
     ]
-    more = _told_more(figures, number, a)
+    more = _higher_commits(figures, number, a)
     if a.src == "NO_ENTRY":
         had = more or _shown(figures, a, samples) or _written(figures, a)
         return Explained(None, had) if had else Explained("no_entry", {0})
@@ -112,8 +112,8 @@ def explain(figures: Figures, number: int, a: Assignment) -> Explained:
     return Explained(None, legal)
 
 
-def _told_more(figures: Figures, number: int, a: Assignment) -> set[int]:
-    """What the answering master was told, where all of it lies above what it answered.
+def _higher_commits(figures: Figures, number: int, a: Assignment) -> set[int]:
+    """Commits to the answering master, where all of them lies above what it answered.
 
     From shortly before the owner of the queue gave it up, to the answer. One commit may be lost on
     its way; so many carried by pulls may not: each pull but the last was answered.

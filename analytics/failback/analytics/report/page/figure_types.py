@@ -157,7 +157,7 @@ class WaterfallData:
 
 @dataclass(frozen=True, slots=True)
 class DedupeData:
-    """Per group what share of useless repeats a memory would have caught."""
+    """Per group what share of the repeats after a success a memory would have caught."""
 
     by_seconds: Mapping[str, Sequence[tuple[float, float]]]
     by_keys: Mapping[str, Sequence[tuple[int, float, float]]]

@@ -87,7 +87,7 @@ def check_rows(report: Report) -> list[Row]:
 
 
 def act_now(report: Report) -> str | None:
-    """What somebody has to do at once: queues whose stored offset lies below a safe one."""
+    """What an operator has to do at once: queues whose stored offset lies below a safe one."""
     behind = [
         row
         for row in report.get("queues", [])

@@ -43,7 +43,7 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
         (families.MESSAGE, group.and_(lane=rows["lane"]), rows["lseq"]),
     ):
         out.intervals(family, key.at(counted), values[here], figure[here])
-    # What became of a message is told by the identity that its producer gave it.
+    # The fate of a message goes by the identity that its producer gave it.
     sent_lane, sent_seq = rows["sent_lane"], rows["sent_lseq"]
     sent = group.and_(lane=sent_lane)
     if not context.definitions.counts_all_by_lid:

@@ -1,4 +1,4 @@
-"""Inputs of figures of what came again: causes, intervals, ages, cost. Pure."""
+"""Inputs of figures of redelivered messages: causes, intervals, ages, cost. Pure."""
 
 from __future__ import annotations
 

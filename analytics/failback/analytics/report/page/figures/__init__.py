@@ -2,7 +2,7 @@
 
 The same functions serve the self-contained ``report.html`` and the dashboard. No I/O and no
 globals besides the palette. Every figure has a title that states its finding, units on its axes and
-a table twin beside it in the page, so that nothing is told by colour alone: each report group has
+a table twin beside it in the page, so that colour alone says nothing: each report group has
 its own colour (Okabe-Ito) *and* its own hatch.
 """
 

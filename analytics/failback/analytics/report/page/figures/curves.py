@@ -20,7 +20,7 @@ _ENOUGH = 0.99
 
 
 def dedupe_curve(data: DedupeData, theme: Theme = LIGHT) -> go.Figure:
-    """What share of useless repeats a memory of so many seconds, or of so many keys, catches."""
+    """What share of repeats after a success a memory of so many seconds or keys catches."""
     figure = go.Figure()
     for number, (group, rows) in enumerate(data.by_seconds.items()):
         _curve(figure, group, [r[0] for r in rows], [r[1] for r in rows], number, theme, "")
@@ -81,7 +81,7 @@ def _dedupe_title(data: DedupeData) -> str:
 
 
 def repeat_age(data: AgeData, theme: Theme = LIGHT) -> go.Figure:
-    """How long after the first success useless repeats began."""
+    """How long after the first success its repeats began."""
     figure = go.Figure()
     figure.add_bar(
         x=[f"{high:.3g}" for _, high, _ in data.bins],

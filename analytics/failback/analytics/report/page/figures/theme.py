@@ -1,9 +1,9 @@
 """Colours, hatches and the frame of every figure.
 
 Okabe-Ito colours belong to report groups, one each, with a hatch of its own, so that grey print and
-colour-blind readers lose nothing. Whatever is no report group has another colour: no colour means
-two things in one page. Colours are written as those of the light theme; :meth:`Theme.of` gives
-another theme's, and :func:`swaps` lets a page turn drawn figures around.
+colour-blind readers lose nothing. A cause outside the report groups has another colour: no colour
+means two things in one page. Colours are written as those of the light theme. :meth:`Theme.of`
+gives another theme's, and :func:`swaps` lets a page turn drawn figures around.
 """
 
 from __future__ import annotations
