@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.exporter.figures import figures_of
-from failback.analytics.exporter.history import History
+from failback.analytics.exporter.pair_history import History
 from failback.analytics.exporter.survey import Surveyor
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient

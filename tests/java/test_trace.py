@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.report import report as reports
-from failback.analytics.report.report import read_report, report
+from failback.analytics.report import make_report as reports
+from failback.analytics.report.make_report import read_report, report
 from failback.analytics.trace.ingest import Request, ingest
 from failback.analytics.trace.run import Written
 from failback.client.admin.admin import AdminClient

@@ -15,8 +15,8 @@ from failback.analytics.analysis.engines.local import LocalEngine
 from failback.analytics.analysis.engines.spark import SparkEngine, why_not
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.errors import ReportInputError
-from failback.analytics.report import report as reports
-from failback.analytics.report.report import read_report, report, report_many
+from failback.analytics.report import make_report as reports
+from failback.analytics.report.make_report import read_report, report, report_many
 from failback.analytics.run.definitions import Definitions
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.spark.spark_session import two_threads

@@ -25,7 +25,7 @@ from failback.analytics.jobs import normalise, reconsume, stream
 from failback.analytics.jobs import report as jobs_report
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.lake.store import open_store
-from failback.analytics.report.report import read_report, report
+from failback.analytics.report.make_report import read_report, report
 from failback.analytics.run.folder_reading import read_run_folder
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.spark.spark_session import two_threads

@@ -21,7 +21,7 @@ from failback.cli.verdicts import print_verdicts, row_of
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from failback.analytics.report.report import ReportPaths
+    from failback.analytics.report.make_report import ReportPaths
     from failback.chaos.experiment.spec import ChaosExperiment
     from failback.operator.kinds.base import Resource
 
@@ -189,7 +189,7 @@ def _cancel(arms: Sequence[ArmRun]) -> None:
 
 
 def _report(arms: Sequence[ArmRun], engine: str, *, silent: bool) -> list[ReportPaths]:
-    from failback.analytics.report.report import report_many
+    from failback.analytics.report.make_report import report_many
 
     folders = [arm.run_dir for arm in arms]
     if silent:

@@ -15,7 +15,7 @@ from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from failback.analytics.predict import Prediction
-    from failback.analytics.predict.document import Case
+    from failback.analytics.predict.prediction_document import Case
     from failback.cli.predict_sources import Question
 
 
@@ -66,9 +66,9 @@ def predict(
     json: JsonOption = False,
 ) -> None:
     """Predict how much a fault would make a group consume again, and which setting would help."""
-    from failback.analytics.predict.document import document
-    from failback.analytics.predict.document import schema as published
     from failback.analytics.predict.keys import parse_assignments
+    from failback.analytics.predict.prediction_document import document
+    from failback.analytics.predict.prediction_document import schema as published
     from failback.cli.predict_sources import Asked, read_questions
 
     if schema:
@@ -99,8 +99,8 @@ def predict(
 
 def _answer(question: Question, draws: int, seed: int, top: int) -> Case:
     from failback.analytics.predict import predict_all, rank_knobs
-    from failback.analytics.predict.document import Case
     from failback.analytics.predict.knobs import useful
+    from failback.analytics.predict.prediction_document import Case
 
     found = predict_all(question.settings, question.plans, draws=draws, seed=seed)
     knobs = []

@@ -53,7 +53,7 @@ def _sources(given: list[Path], lake: str | None, runs: list[str]) -> list[Path 
 
 def _write_summary(path: Path, reports: list[Path]) -> None:
     """Write the figures as the status of a ReconsumptionReport has them."""
-    from failback.analytics.report.report import read_report
+    from failback.analytics.report.make_report import read_report
     from failback.analytics.report.status_summary import TRIMMABLE, status_of
     from failback.cli.termination import VARIABLE, fit, write_termination
 
@@ -129,7 +129,7 @@ def report(
     Beside report.json, summary.md and report.html the folder has every table behind a figure, as
     CSV and Parquet, in tables/.
     """
-    from failback.analytics.report.report import report_many, report_schema
+    from failback.analytics.report.make_report import report_many, report_schema
     from failback.analytics.run.definitions import Wanted
 
     if schema:
@@ -163,7 +163,7 @@ def report(
 
 def _write_textfile(path: Path, reports: list[Path]) -> None:
     """Whole or not there: the collector of metrics may read at any time."""
-    from failback.analytics.report.report import read_report
+    from failback.analytics.report.make_report import read_report
     from failback.analytics.report.textfile import render_textfile
     from failback.client.files import replace_file
 

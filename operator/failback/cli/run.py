@@ -195,7 +195,7 @@ def _conclude(outcomes: Sequence[RunOutcome], report_engine: str | None, json: b
     codes = [outcome.exit_code for outcome in outcomes]
     rows: list[dict[str, Any]] = []
     if report_engine is not None:
-        from failback.analytics.report.report import report_many
+        from failback.analytics.report.make_report import report_many
 
         closed = [each for each in outcomes if Path(each.run_dir, "closed.json").exists()]
         try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.report.report import report
+from failback.analytics.report.make_report import report
 from failback.chaos.experiment.spec import ChaosExperiment
 from tests.faults.causes.wrong_brokers import WRONGS
 from tests.faults.causes.wrong_cluster import wrong_cluster

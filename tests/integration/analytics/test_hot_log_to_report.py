@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.report import report as reports
-from failback.analytics.report.report import read_report, report
+from failback.analytics.report import make_report as reports
+from failback.analytics.report.make_report import read_report, report
 from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.analytics.run_builder import RunBuilder, write_manifest

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.report import report as reports
-from failback.analytics.report.report import read_report, report
+from failback.analytics.report import make_report as reports
+from failback.analytics.report.make_report import read_report, report
 from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.upload.upload import UploadShipper
 from failback.client.consumelog.writer import ConsumeLog

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from failback.analytics.report.report import report
+from failback.analytics.report.make_report import report
 from failback.chaos.experiment.spec import ChaosExperiment
 from failback.chaos.run.outcome import RunOutcome
 from failback.chaos.run.run import run_arm

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.report import report as reports
-from failback.analytics.report.report import read_report, report
+from failback.analytics.report import make_report as reports
+from failback.analytics.report.make_report import read_report, report
 from tests.support.analytics.bad_input import CASES, Refused, clean, codes
 
 pytestmark = pytest.mark.unit

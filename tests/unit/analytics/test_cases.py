@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from failback.analytics.report.checks import value_at
-from failback.analytics.report.report import build_report, check_report
+from failback.analytics.report.make_report import build_report, check_report
 from tests.support.analytics.cases import CASES, Expected
 from tests.support.analytics.oracle import Oracle
 from tests.support.analytics.oracle_check import assert_agrees

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.report import report as reports
+from failback.analytics.report import make_report as reports
 from failback.analytics.report.compare import compare_reports
-from failback.analytics.report.report import read_report, report_many
+from failback.analytics.report.make_report import read_report, report_many
 from failback.analytics.run.definitions import (
     BUSINESS_KEY,
     DEFAULT,

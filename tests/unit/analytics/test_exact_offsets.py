@@ -7,9 +7,9 @@ import csv
 import pyarrow.parquet as pq
 import pytest
 
-from failback.analytics.report import report as reports
+from failback.analytics.report import make_report as reports
+from failback.analytics.report.make_report import ReportPaths, read_report, report
 from failback.analytics.report.page.figure_data import points_of
-from failback.analytics.report.report import ReportPaths, read_report, report
 from failback.analytics.report.textfile import render_textfile
 from tests.support.analytics.run_builder import RunBuilder
 

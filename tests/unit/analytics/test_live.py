@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.analytics.analysis.arrays.intervals import layers
-from failback.analytics.analysis.counting.live import QueueState
+from failback.analytics.analysis.counting.queue_state import QueueState
 from failback.analytics.jobs import stream
 from failback.analytics.lake.lake import open_lake
 from failback.analytics.run.folder_reading import read_run_folder

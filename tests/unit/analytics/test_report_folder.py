@@ -12,9 +12,9 @@ import jsonschema
 import pytest
 
 from failback.analytics.errors import EngineUnavailable, ReportInputError
-from failback.analytics.report import report as reports
+from failback.analytics.report import make_report as reports
+from failback.analytics.report.make_report import check_report, read_report, report, report_many
 from failback.analytics.report.measures.forecast import holds, validated
-from failback.analytics.report.report import check_report, read_report, report, report_many
 from tests.support.analytics.bad_input import clean, codes
 from tests.support.analytics.cases import CASES, c2, c3
 from tests.support.analytics.run_builder import MS, RunBuilder

@@ -9,7 +9,7 @@ import pytest
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.jobs.lake import main
-from failback.analytics.report.report import read_report, report_many
+from failback.analytics.report.make_report import read_report, report_many
 from failback.analytics.run.run_source import source_in_lake
 from tests.benchmarks.analytics.synthetic import Plan, generate
 
@@ -21,7 +21,7 @@ SAME = ("totals", "groups", "queues", "rollbacks", "loss", "rto", "verdict")
 @pytest.fixture
 def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
     """A run folder without its rows, and the lake that has them."""
-    monkeypatch.setattr("failback.analytics.report.report._html_can_be_made", lambda: False)
+    monkeypatch.setattr("failback.analytics.report.make_report._html_can_be_made", lambda: False)
     run = tmp_path / "run"
     generate(PLAN, run)
     (run / "manifest.json").unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from failback.analytics.analysis.engines.spark.pods import check_lakes, pod_sett
 from failback.analytics.analysis.engines.spark.session import check_reach, settings_of
 from failback.analytics.errors import EngineUnavailable, ReportInputError
 from failback.analytics.lake.store import open_store
-from failback.analytics.report.report import report_many
+from failback.analytics.report.make_report import report_many
 from tests.support.analytics.bad_input import clean
 
 pytestmark = pytest.mark.unit

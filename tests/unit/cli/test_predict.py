@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.predict.document import schema
+from failback.analytics.predict.prediction_document import schema
 from failback.cli.__main__ import main
 from failback.cli.bundled import bundled
 

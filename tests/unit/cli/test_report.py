@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.report import report as reports
+from failback.analytics.report import make_report as reports
 from failback.analytics.report.schema import read_report, report_schema
 from failback.cli.__main__ import main
 from tests.support.analytics.cases import c2, c3

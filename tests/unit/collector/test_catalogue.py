@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.collector import store as store_module
+from failback.analytics.collector import segment_store as store_module
+from failback.analytics.collector.segment_store import Store
 from failback.analytics.collector.settings import CollectorSettings
-from failback.analytics.collector.store import Store
 from failback.analytics.jobs.lake import main
 from failback.analytics.lake.catalogue import (
     CHANGED,

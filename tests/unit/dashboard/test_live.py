@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.dashboard.sources.live import LiveRun
+from failback.analytics.dashboard.sources.live_run import LiveRun
 from failback.analytics.dashboard.views.lanes import live_data, live_figure, title_of
 from failback.analytics.report.page.figures import DARK
 from failback.client.consumelog.writer import ConsumeLog

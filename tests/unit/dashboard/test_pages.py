@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
-from failback.analytics.dashboard.sources.live import LiveRun
+from failback.analytics.dashboard.sources.live_run import LiveRun
 from failback.analytics.dashboard.sources.runs import RunIndex
 from failback.analytics.web.tokens import digest_of, new_token
 from failback.chaos.run_folder.run_folder import RunFolder

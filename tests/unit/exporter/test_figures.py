@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 from failback.analytics.exporter import families
 from failback.analytics.exporter.exposures import base_settings, longest_persist_age
 from failback.analytics.exporter.figures import bytes_of, figures_of
-from failback.analytics.exporter.history import Budget, History
+from failback.analytics.exporter.pair_history import Budget, History
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
 from failback.protocol.clients import Connection, ConsumerConnection
 

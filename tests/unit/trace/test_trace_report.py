@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.report import report as reports
-from failback.analytics.report.report import read_report, report
+from failback.analytics.report import make_report as reports
+from failback.analytics.report.make_report import read_report, report
 from failback.analytics.trace.pages import Pages, Place
 from tests.support.analytics.run_builder import RunBuilder
 from tests.support.analytics.trace_builder import TraceBuilder, made_id, pub, record

@@ -46,8 +46,8 @@ from failback.analytics.collector.openapi import (
     document_of,
 )
 from failback.analytics.collector.pressure import UploadBudget
+from failback.analytics.collector.segment_store import STORED, Store, sha256_of
 from failback.analytics.collector.settings import CollectorSettings
-from failback.analytics.collector.store import STORED, Store, sha256_of
 from failback.analytics.lake.segment_ids import SegmentId
 from failback.analytics.web.problems import MEDIA_TYPE, Problem, problems
 from failback.analytics.web.tokens import TokenEntry, TokenFile

@@ -16,8 +16,8 @@ from fastapi import FastAPI
 
 from failback.analytics.collector.app import Collector, create_app
 from failback.analytics.collector.metrics import CollectorMetrics
+from failback.analytics.collector.segment_store import Store
 from failback.analytics.collector.settings import CollectorSettings
-from failback.analytics.collector.store import Store
 from failback.analytics.web.tokens import TokenFile
 from failback.analytics.web.web_server import WebServer, listen, serve_metrics
 from failback.protocol.errors import ConfigError

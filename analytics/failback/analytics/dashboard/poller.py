@@ -28,14 +28,14 @@ from failback.analytics.dashboard.sources.clusters import (
 )
 from failback.analytics.dashboard.sources.ingest import IngestReader, IngestView
 from failback.analytics.dashboard.sources.kube_clusters import KubeReader, KubeView, with_registered
-from failback.analytics.dashboard.sources.live import LiveRun
+from failback.analytics.dashboard.sources.live_run import LiveRun
+from failback.analytics.dashboard.sources.local_clusters import local_clusters, registered
 from failback.analytics.dashboard.sources.observe import (
     BrokerSeen,
     GroupTopic,
     look_at,
 )
 from failback.analytics.dashboard.sources.runs import RunEntry, RunIndex
-from failback.analytics.dashboard.sources.sources import local_clusters, registered
 from failback.analytics.dashboard.views.fleet import Rates, cluster_document, user_keys
 from failback.analytics.dashboard.views.offset_health import (
     ClientMemory,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from failback.analytics.exporter.history import PairHistory
+from failback.analytics.exporter.pair_history import PairHistory
 from failback.analytics.exporter.survey import BrokerAnswers
 from failback.analytics.predict import Settings, exposure
 from failback.analytics.predict.sources import with_broker_config

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from failback.analytics.exporter import families as own
 from failback.analytics.exporter.details import GET_LATENCY, GET_SIZE, PUT_SIZE, SENT_BACK
 from failback.analytics.exporter.exposures import exposures
-from failback.analytics.exporter.history import History, Place, committed_of, lags_of, sums_of
+from failback.analytics.exporter.pair_history import History, Place, committed_of, lags_of, sums_of
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
 from failback.client.admin.offset_watch import divergence
 from failback.protocol import metric_families as shared

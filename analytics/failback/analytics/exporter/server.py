@@ -16,7 +16,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from failback.analytics.exporter.figures import Figures, figures_of
-from failback.analytics.exporter.history import History
+from failback.analytics.exporter.pair_history import History
 from failback.analytics.exporter.runs import RunWatch
 from failback.analytics.exporter.survey import Survey, Surveyor
 from failback.analytics.web.web_server import check_address

@@ -28,8 +28,8 @@ from failback.analytics.analysis.results import Analysis
 from failback.analytics.errors import EngineUnavailable
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.lake.store import LakeStore, open_store
+from failback.analytics.report.make_report import build_report
 from failback.analytics.report.measures import Row
-from failback.analytics.report.report import build_report
 from failback.analytics.report.schema import report_bytes
 from failback.analytics.run.definitions import KEYS, LID, Wanted
 from failback.analytics.run.run_source import RunSource, source_in_lake

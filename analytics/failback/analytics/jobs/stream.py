@@ -2,11 +2,12 @@
 
     python -m failback.analytics.jobs.stream --lake URI --checkpoint DIR --out URI [--run ID]
 
-Each trigger reads the segments that are new in ``table=deliver``, keeps per (grp, broker, ptopic,
-qid) which offsets were delivered (:mod:`failback.analytics.analysis.counting.live`), and writes the
-totals of all queues since the beginning to ``OUT/totals.json``, whole or not at all. So a segment
-that comes late or out of order counts, and a trigger that is done again after a crash changes
-nothing. A run that is being read must not be compacted: its rows would be new files.
+Each trigger reads the segments that are new in ``table=deliver``. It keeps which offsets were
+delivered, per (grp, broker, ptopic, qid), as
+:mod:`failback.analytics.analysis.counting.queue_state`. It writes the totals of all queues since
+the beginning to ``OUT/totals.json``, whole or not at all. So a segment that comes late or out of
+order counts, and a trigger that is repeated after a crash changes nothing. A run that is being read
+must not be compacted: its rows would be new files.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from failback.analytics.analysis.counting import families, partials
-from failback.analytics.analysis.counting.live import QueueState
+from failback.analytics.analysis.counting.queue_state import QueueState
 from failback.analytics.analysis.engines.spark.session import check_reach, session
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.lake.store import LakeStore, open_store

@@ -18,15 +18,6 @@ from failback.analytics.report.page.figure_data.outcomes import (
     prediction_data,
     waterfalls,
 )
-from failback.analytics.report.page.figure_data.over_time import (
-    cause_time_data,
-    events,
-    exposure_data,
-    fault_bands,
-    heat_data,
-    staircases,
-    timeline_data,
-)
 from failback.analytics.report.page.figure_data.repeats import (
     age_data,
     cause_data,
@@ -35,6 +26,15 @@ from failback.analytics.report.page.figure_data.repeats import (
     interval_data,
     report_group,
     waste_data,
+)
+from failback.analytics.report.page.figure_data.time_series import (
+    cause_time_data,
+    events,
+    exposure_data,
+    fault_bands,
+    heat_data,
+    staircases,
+    timeline_data,
 )
 
 __all__ = [
