@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.report.report import report_many
+from failback.analytics.report.make_report import report_many
 from failback.analytics.report.schema import read_report
 from failback.chaos.experiment.generate import validate
 from failback.chaos.faults.experiments import load_experiment
