@@ -11,8 +11,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def replace_file(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes, *, sync: bool = True) -> None:
     """Put ``content`` at ``path``: written beside it, synced, renamed, the folder synced.
+
+    Args:
+        sync: ``False`` for what need not outlive the machine: nothing is synced.
 
     Raises:
         OSError: It can't be written; the old file is as it was.
@@ -20,10 +23,12 @@ def replace_file(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     writer = f"{os.getpid()}-{threading.get_native_id()}"  # two threads may write the same file
     beside = path.with_name(f".{path.name}.{writer}.tmp")
-    place(content, beside, path)
+    place(content, beside, path, sync=sync)
 
 
-def place(content: bytes | memoryview | pa.Buffer, hidden: Path, path: Path) -> None:
+def place(
+    content: bytes | memoryview | pa.Buffer, hidden: Path, path: Path, *, sync: bool = True
+) -> None:
     """Write ``hidden``, fsync, rename to ``path``, fsync of the folder.
 
     Raises:
@@ -32,13 +37,15 @@ def place(content: bytes | memoryview | pa.Buffer, hidden: Path, path: Path) -> 
     try:
         with hidden.open("wb") as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         hidden.replace(path)
     except BaseException:
         hidden.unlink(missing_ok=True)
         raise
-    sync_folder(path.parent)
+    if sync:
+        sync_folder(path.parent)
 
 
 def sync_folder(path: Path) -> None:

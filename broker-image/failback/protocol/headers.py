@@ -459,12 +459,6 @@ class GetBrokerConsumeStatsRequestHeader(Header):
     is_order: bool = False
 
 
-class GetBrokerConfigResponseHeader(Header):
-    """Answers 26; ``version`` is a DataVersion as JSON text."""
-
-    version: str
-
-
 # --- name server --------------------------------------------------------------------------
 
 

@@ -446,8 +446,8 @@ async def _or_empty(ask: Callable[[str], Awaitable[dict[str, str]]], addr: str) 
 
 
 def _known(settings: dict[str, str], keys: Sequence[str], broker: str) -> None:
-    from failback.operator.schema.decoding import did_you_mean
     from failback.protocol.errors import ConfigError
+    from failback.protocol.spelling import did_you_mean
 
     for key in keys:
         if key not in settings:

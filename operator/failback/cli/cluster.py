@@ -174,8 +174,8 @@ def logs(
     root: RootOption = None,
 ) -> None:
     """Print what a pod wrote to its output."""
-    from failback.operator.schema.decoding import did_you_mean
     from failback.protocol.errors import ConfigError
+    from failback.protocol.spelling import did_you_mean
 
     where = open_root(root)
     path = where.log_file(pod)

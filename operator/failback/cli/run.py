@@ -128,8 +128,8 @@ def _heal(path: Path, *, if_there: bool) -> int:
 
 def _load(name: str, time_scale: float | None, seed: int | None) -> ChaosExperiment:
     from failback.chaos.faults.experiments import load_experiment
-    from failback.operator.schema.decoding import did_you_mean
     from failback.protocol.errors import ConfigError
+    from failback.protocol.spelling import did_you_mean
 
     path = bundled(EXPERIMENTS[name]) if name in EXPERIMENTS else Path(name)
     if not name or (not path.exists() and path.suffix not in (".yaml", ".yml")):

@@ -6,13 +6,13 @@ Times are seconds after the kill (or after the return, where a field says so), b
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal
 
 from failback.protocol.errors import ConfigError
+from failback.protocol.spelling import near_or_all, nearest
 
 Signal = Literal["TERM", "KILL"]
 Offsets = Literal["file", "None", "WaitSync", "CopyMax"]
@@ -162,7 +162,6 @@ def find_fault(name: str) -> FaultPlan:
     """Return a fault. Raises ``ConfigError`` with the nearest known name."""
     fault = FAULTS.get(name)
     if fault is None:
-        near = difflib.get_close_matches(name, FAULTS, n=1, cutoff=0.5)
-        hint = f', did you mean "{near[0]}"' if near else f", one of {', '.join(FAULTS)}"
+        hint = near_or_all(nearest(name, FAULTS, cutoff=0.5), FAULTS)
         raise ConfigError("--fault", f'unknown "{name}"{hint}')
     return fault

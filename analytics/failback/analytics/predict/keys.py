@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import isfinite
@@ -13,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from failback.protocol.errors import ConfigError
+from failback.protocol.spelling import near_or_all, nearest
 
 Kind = Literal["ms", "seconds", "count", "rate", "flag", "factor"]
 Side = Literal["broker", "client", "load"]
@@ -264,8 +264,7 @@ def find_key(name: str) -> Key:
     """Return a key. Raises ``ConfigError`` with the nearest known name."""
     key = KEYS.get(name)
     if key is None:
-        near = difflib.get_close_matches(name, [*KEYS, RULES, *ALIASES], n=1, cutoff=0.5)
-        hint = f', did you mean "{near[0]}"' if near else f", one of {', '.join(KEYS)}"
+        hint = near_or_all(nearest(name, [*KEYS, RULES, *ALIASES], cutoff=0.5), KEYS)
         raise ConfigError(name, f"is no setting of the predictor{hint}")
     return key
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args, get_origin
@@ -13,6 +12,7 @@ from ruamel.yaml.error import YAMLError
 
 from failback.chaos.experiment.model import API_VERSION, KIND, Model
 from failback.protocol.errors import ConfigError
+from failback.protocol.spelling import near_or_all, nearest
 
 _M = TypeVar("_M", bound=Model)
 UNITS: Final = ("Seconds", "Ms", "Bytes", "Messages", "PerSecond", "Ratio")
@@ -112,12 +112,9 @@ def _aliases(model: type[Model]) -> list[str]:
 
 def unknown_name(name: str, known: Sequence[str]) -> str:
     """Say that a name is unknown, and which one was meant, also where only a unit is missing."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    if not close:
-        close = [each for each in known if _without_unit(each) == name.lower()][:1]
-    if close:
-        return f'unknown "{name}", did you mean "{close[0]}"'
-    return f'unknown "{name}", one of {", ".join(known)}' if known else f'unknown "{name}"'
+    near = nearest(name, known, cutoff=0.5)
+    near = near or next((each for each in known if _without_unit(each) == name.lower()), "")
+    return f'unknown "{name}"' + (near_or_all(near, known) if known else "")
 
 
 def _without_unit(name: str) -> str:

@@ -6,7 +6,6 @@ changes live, and in which order) and by the local runtime (warnings).
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from failback.operator.engines.quirks import applies, quirk, read_rows
+from failback.protocol.spelling import nearest
 
 __all__ = [
     "UNKNOWN_CLASS",
@@ -187,7 +187,7 @@ def unknown_key_hint(key: str, engine: str, version: str | None = None) -> str |
     known = known_keys(engine, version)
     if key in known:
         return None
-    near = difflib.get_close_matches(key, known, n=1)
+    near = nearest(key, known)
     name = engine if version is None else f"{engine} {version}"
-    hint = f", did you mean {near[0]}" if near else ""
+    hint = f", did you mean {near}" if near else ""
     return f"{key} is not a broker.conf key of {name}{hint}"

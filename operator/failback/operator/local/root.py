@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+from failback.client.files import replace_file
 from failback.protocol.errors import FailbackError
 
 
@@ -125,6 +126,4 @@ def write_json(path: Path, value: Any) -> None:
 
     Not fsynced: what it describes are processes, which do not outlive the machine either.
     """
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    replace_file(path, json.dumps(value, indent=1).encode() + b"\n", sync=False)

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import typing
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +30,7 @@ from failback.operator.kinds.role_switch import RoleSwitch
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
 from failback.operator.schema.rules import Violation, violations
+from failback.protocol.spelling import did_you_mean, nearest
 
 __all__ = [
     "API_VERSION",
@@ -126,17 +126,6 @@ def path_parts(text: str) -> tuple[str | int, ...]:
     return tuple(parts)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return ``, did you mean "X"?``, or nothing when no known word is near."""
-    near = _nearest(word, known)
-    return f', did you mean "{near}"?' if near else ""
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return near[0] if near else ""
-
-
 def _invalid(model: type[BaseModel], errors: Sequence[ErrorDetails]) -> Invalid:
     # An unknown field explains a missing one (spec.nameServerref), so it is told first.
     first = min(errors, key=lambda error: error["type"] != "extra_forbidden")
@@ -149,7 +138,7 @@ def _problem(model: type[BaseModel], location: tuple[int | str, ...], error: Err
     if kind == "extra_forbidden":
         parent = _model_at(model, location[:-1])
         known = [field.alias or name for name, field in parent.model_fields.items()]
-        near = _nearest(str(location[-1]), known)
+        near = nearest(str(location[-1]), known)
         return f"unknown field, did you mean {near}" if near else "unknown field"
     if kind == "missing":
         return "is required"

@@ -27,11 +27,11 @@ from failback.operator.schema.decoding import (
     SubscriptionGroup,
     Topic,
     decode,
-    did_you_mean,
     path_parts,
     path_text,
 )
 from failback.protocol.errors import ConfigError
+from failback.protocol.spelling import did_you_mean
 
 OTHER_KINDS: Final = ("RoleSwitch", "ChaosExperiment", "ReconsumptionReport")
 ANNOTATIONS: Final = frozenset(

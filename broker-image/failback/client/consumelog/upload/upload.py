@@ -32,6 +32,7 @@ from failback.client.consumelog.upload.collector_client import (
 )
 from failback.client.consumelog.upload.lake_files import stream_bytes
 from failback.client.consumelog.upload.segments import segments_of
+from failback.client.files import replace_file
 
 logger = logging.getLogger(__name__)
 
@@ -220,9 +221,7 @@ class UploadShipper:
         lines += [
             f"{name}{{run={json.dumps(run)}}} {count}" for run, count in sorted(waiting.items())
         ]
-        hidden = self._textfile.with_name(f".{self._textfile.name}.tmp")
-        hidden.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        hidden.rename(self._textfile)
+        replace_file(self._textfile, ("\n".join(lines) + "\n").encode(), sync=False)
 
 
 def _bytes_of(path: Path) -> int:
