@@ -53,7 +53,7 @@ from failback.operator.planning.plan.types import (
     SetConfig,
     TakeLease,
 )
-from failback.operator.planning.role_switch.role_switch import plan_role_switch
+from failback.operator.planning.role_switch.switch_object import plan_role_switch
 from failback.operator.planning.state import predicates
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.config import member_name
@@ -617,7 +617,7 @@ class SwitchWorld:
         """
         stop = until or is_over
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(predicates, "STEADY_MASTER_SECONDS", STEADY_IN_SHORT_LIVES)
+            patched.setattr(predicates, "STABLE_MASTER_SECONDS", STEADY_IN_SHORT_LIVES)
             for _ in range(MOST_LIVES):
                 self.crash_after = self.effects + 1
                 self.run(until=lambda at: at.crash_after is None or stop(at), tick=tick)

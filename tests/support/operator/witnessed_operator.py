@@ -45,7 +45,7 @@ CHANGING: Final = frozenset(
     }
 )
 _WAITS: Final[tuple[tuple[ModuleType, str], ...]] = (
-    (predicates, "STEADY_MASTER_SECONDS"),
+    (predicates, "STABLE_MASTER_SECONDS"),
     (preflight, "MASTERLESS_SECONDS"),
     (name_server, "SHRINK_SECONDS"),
     (topic, "ROUTE_SECONDS"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.controller.clock import Deadlines, SteadyClock
+from failback.operator.controller.clock import Deadlines, StableClock
 from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.plan.encoding import from_time, operation_from_status, to_time
 from failback.operator.planning.plan.types import Plan
@@ -141,7 +141,7 @@ def test_an_observation_is_told_in_times_of_the_wall() -> None:
 
 
 def test_a_steady_clock_does_not_look_at_the_wall_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = SteadyClock()
+    clock = StableClock()
     before = clock()
     assert abs(before - time.time()) < 1
     monkeypatch.setattr(time, "time", lambda: 0.0)

@@ -25,7 +25,7 @@ def _uptime() -> float:
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
-class SteadyClock:
+class StableClock:
     """Unix time of the start of the process, and from there on only what really passed."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Deadlines:
         """Return the status with its operation as old as it really is.
 
         Args:
-            ahead: Seconds that the wall clock is ahead of the steady one now.
+            ahead: Seconds that the wall clock is ahead of the stable one now.
         """
         operation = operation_from_status(status)
         if operation is None:

@@ -28,14 +28,14 @@ from failback.operator.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Dependencies:
     """What all kinds share."""
 
     settings: Settings
     observer: Observer
     metrics: Metrics
     clock: Callable[[], float] = time.time
-    steady: Callable[[], float] = time.time
+    stable: Callable[[], float] = time.time
     """The clock of the observer: it does not jump when the other one is set."""
     contexts: dict[tuple[str, bool], Context] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
@@ -57,8 +57,8 @@ class World:
         return found
 
     def ahead(self) -> float:
-        """Return by how many seconds the wall clock is ahead of the steady one."""
-        return self.clock() - self.steady()
+        """Return by how many seconds the wall clock is ahead of the stable one."""
+        return self.clock() - self.stable()
 
     async def observe(
         self, cluster: BrokerCluster, context: Context, status: Mapping[str, Any]
@@ -71,26 +71,26 @@ class World:
 class NameServerKind:
     """NameServer."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
 
     async def _context(self, resource: Object) -> Context:
-        served = await self._world.observer.served_kinds()
-        return self._world.context(resource["metadata"]["namespace"], served)
+        served = await self._dependencies.observer.served_kinds()
+        return self._dependencies.context(resource["metadata"]["namespace"], served)
 
     async def refresh(self, resource: Object) -> bool:
         """Ask the name servers whether they answer."""
         model = NameServer.model_validate(resource)
         context = await self._context(resource)
-        return await self._world.observer.refresh_name_server(model, context)
+        return await self._dependencies.observer.refresh_name_server(model, context)
 
     async def decide(self, resource: Object, *, deleting: bool) -> Decision:
         """Observe and plan."""
         model = NameServer.model_validate(resource)
         context = await self._context(resource)
-        observed = await self._world.observer.observe_name_server(model, context)
+        observed = await self._dependencies.observer.observe_name_server(model, context)
         status = resource.get("status", {})
-        plan = plan_name_server(model, status, observed, context, self._world.clock())
+        plan = plan_name_server(model, status, observed, context, self._dependencies.clock())
         return Decision(plan, observed.objects)
 
     def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
@@ -98,19 +98,21 @@ class NameServerKind:
         metadata = resource["metadata"]
         where = (metadata["namespace"], f"nameserver/{metadata['name']}")
         if isinstance(outcome.error, NameTaken):
-            self._world.observer.memory(*where).foreign.add(outcome.error.key)
-        self._world.metrics.show("NameServer", metadata["namespace"], metadata["name"], plan.status)
+            self._dependencies.observer.memory(*where).foreign.add(outcome.error.key)
+        self._dependencies.metrics.show(
+            "NameServer", metadata["namespace"], metadata["name"], plan.status
+        )
 
     def forget(self, namespace: str, name: str) -> None:
         """Drop what is remembered."""
-        self._world.observer.forget(namespace, f"nameserver/{name}")
+        self._dependencies.observer.forget(namespace, f"nameserver/{name}")
 
 
 class BrokerClusterKind:
     """BrokerCluster."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
         self._observed: dict[tuple[str, str], ObservedCluster] = {}
         self._memories: dict[tuple[str, str], Memory] = {}
         self._models: dict[tuple[str, str], tuple[str, BrokerCluster]] = {}
@@ -128,26 +130,26 @@ class BrokerClusterKind:
         return known[1]
 
     async def _context(self, resource: Object) -> Context:
-        served = await self._world.observer.served_kinds()
-        return self._world.context(resource["metadata"]["namespace"], served)
+        served = await self._dependencies.observer.served_kinds()
+        return self._dependencies.context(resource["metadata"]["namespace"], served)
 
     async def refresh(self, resource: Object) -> bool:
         """Ask name servers and brokers what is due."""
         model = self._model(resource)
         context = await self._context(resource)
         status = resource.get("status", {})
-        return await self._world.observer.refresh_cluster(model, context, status)
+        return await self._dependencies.observer.refresh_cluster(model, context, status)
 
     async def decide(self, resource: Object, *, deleting: bool) -> Decision:
         """Observe and plan."""
         model = self._model(resource)
         context = await self._context(resource)
         where, stored = (model.namespace, model.name), resource.get("status", {})
-        observed = await self._world.observe(model, context, stored)
+        observed = await self._dependencies.observe(model, context, stored)
         self._observed[where] = observed
-        memory = self._memories.setdefault(where, Memory(shared=self._world.shared))
+        memory = self._memories.setdefault(where, Memory(shared=self._dependencies.shared))
         deadlines = self._deadlines.setdefault(where, Deadlines())
-        now, ahead = self._world.clock(), self._world.ahead()
+        now, ahead = self._dependencies.clock(), self._dependencies.ahead()
         status = deadlines.kept(stored, ahead)
         plan = plan_cluster(model, status, observed, context, now, memory)
         deadlines.note(stored, plan.status, ahead)
@@ -158,7 +160,7 @@ class BrokerClusterKind:
         metadata = resource["metadata"]
         where = (metadata["namespace"], metadata["name"])
         if isinstance(outcome.error, NameTaken):
-            self._world.observer.memory(*where).foreign.add(outcome.error.key)
+            self._dependencies.observer.memory(*where).foreign.add(outcome.error.key)
         observed = self._observed.pop(where, None)
         if observed is not None:
             model = self._model(resource)
@@ -188,8 +190,8 @@ class BrokerClusterKind:
                 ahead = compared.ahead_messages if compared is not None else None
                 lag = known.lag_bytes((index, ordinal), master, view.broker)
                 members.append((index, ordinal, lag, ahead))
-        figures = known.look(cluster, status, observed, self._world.clock())
-        self._world.metrics.show("BrokerCluster", *where, status, members, masters, figures)
+        figures = known.look(cluster, status, observed, self._dependencies.clock())
+        self._dependencies.metrics.show("BrokerCluster", *where, status, members, masters, figures)
 
     def forget(self, namespace: str, name: str) -> None:
         """Drop what is remembered."""
@@ -197,4 +199,4 @@ class BrokerClusterKind:
         self._memories.pop((namespace, name), None)
         self._deadlines.pop((namespace, name), None)
         self._figures.pop((namespace, name), None)
-        self._world.observer.forget(namespace, name)
+        self._dependencies.observer.forget(namespace, name)

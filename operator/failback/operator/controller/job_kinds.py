@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from failback.operator.controller.cluster_kinds import World
+from failback.operator.controller.cluster_kinds import Dependencies
 from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
@@ -17,7 +17,7 @@ from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.kubernetes.api import ApiError, Kube
 from failback.operator.kubernetes.store import Store
 from failback.operator.planning.jobs.experiment import OVER, plan_experiment
-from failback.operator.planning.jobs.observed import ObservedExperiment, ObservedReport
+from failback.operator.planning.jobs.observed_jobs import ObservedExperiment, ObservedReport
 from failback.operator.planning.jobs.report import claim_of, plan_report
 from failback.operator.planning.observed.observed import Key, Object
 from failback.operator.planning.plan.types import Plan
@@ -35,13 +35,13 @@ _SEED_BITS: Final = 63
 class _JobKind:
     """What both kinds share: their context, and their Jobs with the newest pod of each."""
 
-    def __init__(self, world: World, store: Store, kube: Kube) -> None:
-        self._world = world
+    def __init__(self, dependencies: Dependencies, store: Store, kube: Kube) -> None:
+        self._dependencies = dependencies
         self._store = store
         self._kube = kube
 
     def _context(self, namespace: str) -> JobContext:
-        settings = self._world.settings
+        settings = self._dependencies.settings
         return JobContext.of_environment(
             settings.environment, namespace, settings.version, settings.domain
         )
@@ -84,7 +84,7 @@ class _JobKind:
         metadata = resource["metadata"]
         where = (resource["kind"], metadata["namespace"], metadata["name"])
         cluster = (resource["spec"].get("clusterRef") or {}).get("name", "")
-        self._world.metrics.show(*where, plan.status, cluster=cluster)
+        self._dependencies.metrics.show(*where, plan.status, cluster=cluster)
 
     def forget(self, namespace: str, name: str) -> None:
         """Nothing is remembered."""
@@ -105,7 +105,7 @@ class ExperimentKind(_JobKind):
             status,
             observed,
             context,
-            self._world.clock(),
+            self._dependencies.clock(),
             drawn_seed=random.getrandbits(_SEED_BITS),
             deleting=deleting,
         )
@@ -114,7 +114,7 @@ class ExperimentKind(_JobKind):
     async def _observe(
         self, model: ChaosExperiment, resource: Object, status: Mapping[str, Any]
     ) -> ObservedExperiment:
-        now = self._world.clock()
+        now = self._dependencies.clock()
         jobs, pods = self._jobs(resource)
         name, namespace = model.spec.cluster_ref.name, model.namespace
         cluster = self._store.resource("BrokerCluster", namespace, name)
@@ -191,7 +191,7 @@ class ReportKind(_JobKind):
         status = resource.get("status", {})
         context = self._context(model.namespace)
         observed = await self._observe(model, resource, context)
-        plan = plan_report(model, status, observed, context, self._world.clock())
+        plan = plan_report(model, status, observed, context, self._dependencies.clock())
         return Decision(plan, self._known(resource))
 
     async def _observe(
@@ -204,13 +204,13 @@ class ReportKind(_JobKind):
             experiment = self._store.resource(
                 "ChaosExperiment", namespace, model.spec.experiment_ref.name
             )
-        served = await self._world.observer.served_kinds()
+        served = await self._dependencies.observer.served_kinds()
         application = None
         if "SparkApplication" in served:
             application = await self._kube.get("SparkApplication", namespace, name)
         claim = claim_of(model, experiment, context)
         return ObservedReport(
-            at=self._world.clock(),
+            at=self._dependencies.clock(),
             experiment=experiment,
             job=jobs.get(name),
             pod=pods.get(name),

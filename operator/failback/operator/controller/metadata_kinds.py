@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
-from failback.operator.controller.cluster_kinds import World
+from failback.operator.controller.cluster_kinds import Dependencies
 from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision
 from failback.operator.kinds.base import Resource
@@ -19,7 +19,7 @@ from failback.operator.planning.metadata.group import plan_group
 from failback.operator.planning.metadata.topic import plan_topic
 from failback.operator.planning.observed.observed import Object, ObservedCluster
 from failback.operator.planning.plan.types import Plan
-from failback.operator.planning.role_switch.role_switch import plan_role_switch
+from failback.operator.planning.role_switch.switch_object import plan_role_switch
 
 _FIRST_ANSWERS_SECONDS = 60.0
 """An operator that has just started lets a resource be for so long, until brokers were asked."""
@@ -32,13 +32,15 @@ Planner = Callable[..., Plan]
 class OnCluster(Generic[Model]):
     """A kind that is planned from the observation of the cluster it names."""
 
-    def __init__(self, world: World, store: Store, model: type[Model], planner: Planner) -> None:
-        self._world = world
+    def __init__(
+        self, dependencies: Dependencies, store: Store, model: type[Model], planner: Planner
+    ) -> None:
+        self._dependencies = dependencies
         self._store = store
         self._model = model
         self._planner = planner
         self._refused: dict[tuple[str, str], tuple[int, dict[str, str]]] = {}
-        self._began = world.steady()
+        self._began = dependencies.stable()
 
     async def refresh(self, resource: Object) -> bool:
         """Nothing: the loop of the cluster asks its brokers, and wakes this one."""
@@ -48,7 +50,7 @@ class OnCluster(Generic[Model]):
         """Plan from what the cluster's brokers and name servers answered last."""
         model = self._model.model_validate(resource)
         namespace = model.namespace
-        now = self._world.clock()
+        now = self._dependencies.clock()
         observed, cluster = ObservedCluster(at=now), None
         name = resource["spec"]["clusterRef"]["name"]
         item = self._store.resource("BrokerCluster", namespace, name)
@@ -57,10 +59,10 @@ class OnCluster(Generic[Model]):
             return Decision(Plan(status=status, wake_after=_UNASKED_SECONDS), {})
         if item is not None:
             cluster = BrokerCluster.model_validate(item)
-            served = await self._world.observer.served_kinds()
-            context = self._world.context(namespace, served)
+            served = await self._dependencies.observer.served_kinds()
+            context = self._dependencies.context(namespace, served)
             status = item.get("status", {})
-            observed = await self._world.observe(cluster, context, status)
+            observed = await self._dependencies.observe(cluster, context, status)
         refused = self._refusals(namespace, model)
         plan = self._planner(
             model,
@@ -74,8 +76,8 @@ class OnCluster(Generic[Model]):
 
     def _is_too_early(self, namespace: str, cluster: str) -> bool:
         """Tell whether nothing is known yet: a broker that was not asked is not down."""
-        young = self._world.steady() - self._began < _FIRST_ANSWERS_SECONDS
-        return young and not self._world.observer.has_asked(namespace, cluster)
+        young = self._dependencies.stable() - self._began < _FIRST_ANSWERS_SECONDS
+        return young and not self._dependencies.observer.has_asked(namespace, cluster)
 
     def _refusals(self, namespace: str, model: Model) -> dict[str, str]:
         """Return what brokers refused for good since the spec changed last."""
@@ -91,7 +93,7 @@ class OnCluster(Generic[Model]):
             before = self._refused.get(where, (0, {}))
             kept = before[1] if before[0] == generation else {}
             self._refused[where] = (generation, {**kept, **outcome.refused})
-        self._world.metrics.show(resource["kind"], *where, plan.status)
+        self._dependencies.metrics.show(resource["kind"], *where, plan.status)
         if resource["kind"] == "RoleSwitch":
             self._note_outage(resource, plan.status)
 
@@ -101,23 +103,23 @@ class OnCluster(Generic[Model]):
         for field, side in (("writeOutageSeconds", "write"), ("readOutageSeconds", "read")):
             if field in status and field not in before:
                 mode = resource["spec"].get("mode", "Planned")
-                self._world.metrics.role_switch_outage(mode, side, float(status[field]))
+                self._dependencies.metrics.role_switch_outage(mode, side, float(status[field]))
 
     def forget(self, namespace: str, name: str) -> None:
         """Drop what is remembered."""
         self._refused.pop((namespace, name), None)
 
 
-def topic_kind(world: World, store: Store) -> OnCluster[Topic]:
+def topic_kind(dependencies: Dependencies, store: Store) -> OnCluster[Topic]:
     """Return the kind Topic."""
-    return OnCluster(world, store, Topic, plan_topic)
+    return OnCluster(dependencies, store, Topic, plan_topic)
 
 
-def group_kind(world: World, store: Store) -> OnCluster[SubscriptionGroup]:
+def group_kind(dependencies: Dependencies, store: Store) -> OnCluster[SubscriptionGroup]:
     """Return the kind SubscriptionGroup."""
-    return OnCluster(world, store, SubscriptionGroup, plan_group)
+    return OnCluster(dependencies, store, SubscriptionGroup, plan_group)
 
 
-def role_switch_kind(world: World, store: Store) -> OnCluster[RoleSwitch]:
+def role_switch_kind(dependencies: Dependencies, store: Store) -> OnCluster[RoleSwitch]:
     """Return the kind RoleSwitch."""
-    return OnCluster(world, store, RoleSwitch, plan_role_switch)
+    return OnCluster(dependencies, store, RoleSwitch, plan_role_switch)

@@ -27,7 +27,7 @@ from failback.operator.planning.observed.observed import (
     Pod,
     Route,
 )
-from failback.operator.planning.observed.rivals import Rival
+from failback.operator.planning.observed.other_operators import OtherOperator
 from failback.operator.planning.operations.switching import snapshot as snapshots
 from failback.operator.planning.state.decode import decode_claim, decode_pod, is_owned, member_of
 from failback.operator.render import common
@@ -56,7 +56,7 @@ class ClusterMemory:
     tables_at: float = 0.0
     permissions: dict[str, dict[str, int] | None] = field(default_factory=dict)
     refused: dict[str, str] = field(default_factory=dict)
-    rival: Rival = field(default_factory=Rival)
+    other_operator: OtherOperator = field(default_factory=OtherOperator)
     registered: list[object] | None = None
     """What the name servers said of this cluster's brokers when they were looked at last."""
     members: tuple[Sequence[Object], str, dict[Member, MemberView]] | None = None
@@ -66,12 +66,12 @@ class ClusterMemory:
     targets_of: tuple[BrokerCluster, Mapping[Member, MemberView], object] | None = None
     """Cluster, members and registrations."""
 
-    def look_for_rivals(
+    def look_for_other_operators(
         self, status: Mapping[str, Any], context: Context
     ) -> tuple[tuple[str, ...], str]:
         """Return the versions of two operators on one resource, and the one to show."""
         shown = str(status.get("operatorVersion") or "")
-        return self.rival.look(shown, context.version, time.monotonic())
+        return self.other_operator.look(shown, context.version, time.monotonic())
 
 
 class Observer:
@@ -138,9 +138,9 @@ class Observer:
         item = self._store.resource("NameServer", cluster.namespace, reference.name)
         if item is None:
             return None
-        told = item.get("status", {}).get("addresses")
-        if told:
-            return list(told)
+        listed = item.get("status", {}).get("addresses")
+        if listed:
+            return list(listed)
         return addresses(NameServer.model_validate(item), context)
 
     def members(self, cluster: BrokerCluster) -> dict[Member, MemberView]:
@@ -357,7 +357,7 @@ class Observer:
         snapshot, label, uid = _snapshot(children, status)
         marks = cluster.metadata.annotations.get("failback.dev/node-fenced", "")
         monitors = await self._monitors(cluster.namespace, cluster.name)
-        rivals, shown = memory.look_for_rivals(status, context)
+        other_operators, shown = memory.look_for_other_operators(status, context)
         return ObservedCluster(
             at=self._clock(),
             objects=_owned([*children, *monitors], cluster.metadata.uid),
@@ -382,7 +382,7 @@ class Observer:
             topic_lags=dict(memory.topic_lags),
             served_kinds=await self.served_kinds(),
             fenced_nodes=frozenset(filter(None, marks.replace(" ", "").split(","))),
-            rivals=rivals,
+            other_operators=other_operators,
             version_shown=shown,
         )
 
@@ -428,11 +428,11 @@ class Observer:
     async def refresh_name_server(self, name_server: NameServer, context: Context) -> bool:
         """Ask every address whose pod could answer; tell whether anything turned out new."""
         pods = self._pods(name_server)
-        told = addresses(name_server, context)
-        asked = [address for index, address in enumerate(told) if index in pods]
-        before = [self._peers.route(address).brokers is None for address in told]
+        listed = addresses(name_server, context)
+        asked = [address for index, address in enumerate(listed) if index in pods]
+        before = [self._peers.route(address).brokers is None for address in listed]
         await self._peers.refresh_routes(asked, fast=False)
-        return before != [self._peers.route(address).brokers is None for address in told]
+        return before != [self._peers.route(address).brokers is None for address in listed]
 
     def _pods(self, name_server: NameServer) -> dict[int, Pod]:
         found = {}
@@ -456,7 +456,7 @@ class Observer:
         }
         uid = name_server.metadata.uid
         monitors = await self._monitors(name_server.namespace, statefulset_name(name_server))
-        rivals, shown = memory.look_for_rivals(name_server.status, context)
+        other_operators, shown = memory.look_for_other_operators(name_server.status, context)
         return ObservedNameServer(
             at=self._clock(),
             objects=_owned([*children, *monitors], uid),
@@ -464,7 +464,7 @@ class Observer:
             pods=pods,
             answers=answers,
             served_kinds=await self.served_kinds(),
-            rivals=rivals,
+            other_operators=other_operators,
             version_shown=shown,
         )
 

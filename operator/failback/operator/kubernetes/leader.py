@@ -2,7 +2,7 @@
 
 A leader that can't renew its Lease ends its process at once, before another may take over: it
 can't know how much of its work is under way. Clocks of two machines are never compared: a Lease
-has run out when somebody saw it unchanged for as long as it lasts.
+has run out when an operator has seen it unchanged for as long as it lasts.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _LOST: Final = 1
 
 
 @dataclass(slots=True)
-class _Sight:
+class _LeaseView:
     """The Lease as it was seen last, and since when it is so."""
 
     seen: tuple[Any, ...] = ()
     since: float = 0.0
 
     def has_run_out(self, spec: dict[str, Any], now: float) -> bool:
-        """Tell whether nobody renewed the Lease for as long as it lasts.
+        """Tell whether the Lease was not renewed for as long as it lasts.
 
         Args:
             now: Seconds of a clock that does not jump.
@@ -50,8 +50,8 @@ class _Sight:
 @asynccontextmanager
 async def lead(kube: Kube, settings: Settings, stop: asyncio.Event) -> AsyncIterator[None]:
     """Wait for the Lease, hold it while the block runs, hand it over at its end."""
-    sight = _Sight()
-    while not stop.is_set() and not await _try(kube, settings, sight):
+    view = _LeaseView()
+    while not stop.is_set() and not await _try(kube, settings, view):
         with suppress(TimeoutError):
             async with asyncio.timeout(_RETRY_SECONDS):
                 await stop.wait()
@@ -72,17 +72,17 @@ async def lead(kube: Kube, settings: Settings, stop: asyncio.Event) -> AsyncIter
 
 async def _renew(kube: Kube, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
-    renewed, sight = loop.time(), _Sight()
+    renewed, view = loop.time(), _LeaseView()
     while True:
         await asyncio.sleep(_RENEW_SECONDS)
-        if await _try(kube, settings, sight):
+        if await _try(kube, settings, view):
             renewed = loop.time()
         elif loop.time() - renewed > _LEASE_SECONDS - _RENEW_SECONDS:
             logger.error("the Lease is lost: this process ends")
             os._exit(_LOST)
 
 
-async def _try(kube: Kube, settings: Settings, sight: _Sight) -> bool:
+async def _try(kube: Kube, settings: Settings, view: _LeaseView) -> bool:
     """Take or renew the Lease; tell whether it is ours."""
     namespace = settings.lease_namespace
     now = datetime.datetime.now(datetime.UTC)
@@ -98,7 +98,7 @@ async def _try(kube: Kube, settings: Settings, sight: _Sight) -> bool:
             return True
         old = have["spec"]
         holder = old.get("holderIdentity")
-        free = sight.has_run_out(old, asyncio.get_running_loop().time())
+        free = view.has_run_out(old, asyncio.get_running_loop().time())
         if holder and holder != settings.identity and not free:
             return False
         await kube.replace({**have, "kind": "Lease", "spec": {**old, **spec}})

@@ -142,15 +142,15 @@ class Store:
         now = time.monotonic()
         uids = {item["metadata"]["uid"] for item in listed}
         ghosts = (known.keys() & self.versions(kind, namespace).keys()) - uids
-        told = [self._shown[kind][uid] for uid in sorted(ghosts)]
-        for item in told:
+        ghost_items = [self._shown[kind][uid] for uid in sorted(ghosts)]
+        for item in ghost_items:
             self._drop(item)
         self._gone = {uid: at for uid, at in self._gone.items() if now - at < _GONE_SECONDS}
         self._gone.update(dict.fromkeys(ghosts, now))
         newer = list(missed)
         for item in newer:
             self.show(item)
-        return [*newer, *told]
+        return [*newer, *ghost_items]
 
     # --- what there is ------------------------------------------------------------------------
 

@@ -123,8 +123,8 @@ def find_java() -> str:
     needed = f"Java {MINIMUM_JAVA} or newer is needed for engine apache"
     if java is None:
         raise ConfigError("java", f"{needed}; install it: apt-get install openjdk-17-jre-headless")
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'version "(\d+)', told.stderr)
+    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    version = re.search(r'version "(\d+)', shown.stderr)
     if version is None or int(version[1]) < MINIMUM_JAVA:
         found = version[1] if version else "an unknown version"
         raise ConfigError("java", f"{needed}, {java} is {found}")

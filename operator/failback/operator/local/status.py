@@ -134,10 +134,10 @@ def _ready_condition(
     if not unready:
         return condition(previous, "Ready", True, "AllReady", "", now)
     missing = [name for name in unready if name not in pods]
-    told = ", ".join(
+    text = ", ".join(
         f"{name} {pods[name].state}" + (f" ({pods[name].reason})" if pods[name].reason else "")
         if name in pods
         else f"{name} not created"
         for name in unready
     )
-    return condition(previous, "Ready", False, "Creating" if missing else reason, told, now)
+    return condition(previous, "Ready", False, "Creating" if missing else reason, text, now)

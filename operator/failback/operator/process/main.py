@@ -18,8 +18,12 @@ from prometheus_client import disable_created_metrics
 from failback.operator.brokers.peers import Peers
 from failback.operator.controller import handlers
 from failback.operator.controller.carry_out import CarryOut
-from failback.operator.controller.clock import SteadyClock
-from failback.operator.controller.cluster_kinds import BrokerClusterKind, NameServerKind, World
+from failback.operator.controller.clock import StableClock
+from failback.operator.controller.cluster_kinds import (
+    BrokerClusterKind,
+    Dependencies,
+    NameServerKind,
+)
 from failback.operator.controller.job_kinds import ExperimentKind, ReportKind
 from failback.operator.controller.loops import Loops
 from failback.operator.controller.metadata_kinds import group_kind, role_switch_kind, topic_kind
@@ -100,24 +104,24 @@ async def _serve(
 ) -> None:
     if stop.is_set():
         return
-    shared, steady = Shared(), SteadyClock()
+    shared, stable = Shared(), StableClock()
     store = Store(shared)
     peers = Peers(
         metrics,
         timeout_seconds=settings.admin_timeout_seconds,
         scale=settings.poll_scale,
-        clock=steady,
+        clock=stable,
     )
-    observer = Observer(store, peers, kube, optional_kinds=_optional_kinds(settings), clock=steady)
-    world = World(settings, observer, metrics, steady=steady, shared=shared)
+    observer = Observer(store, peers, kube, optional_kinds=_optional_kinds(settings), clock=stable)
+    dependencies = Dependencies(settings, observer, metrics, stable=stable, shared=shared)
     kinds: dict[str, Kind] = {
-        "NameServer": NameServerKind(world),
-        "BrokerCluster": BrokerClusterKind(world),
-        "Topic": topic_kind(world, store),
-        "SubscriptionGroup": group_kind(world, store),
-        "RoleSwitch": role_switch_kind(world, store),
-        "ChaosExperiment": ExperimentKind(world, store, kube),
-        "ReconsumptionReport": ReportKind(world, store, kube),
+        "NameServer": NameServerKind(dependencies),
+        "BrokerCluster": BrokerClusterKind(dependencies),
+        "Topic": topic_kind(dependencies, store),
+        "SubscriptionGroup": group_kind(dependencies, store),
+        "RoleSwitch": role_switch_kind(dependencies, store),
+        "ChaosExperiment": ExperimentKind(dependencies, store, kube),
+        "ReconsumptionReport": ReportKind(dependencies, store, kube),
     }
     watches = handlers.Watches(store, settings, kinds)
     carry_out = CarryOut(kube, peers, store, Conflicts(), metrics)

@@ -75,12 +75,12 @@ def _rules(kind: str) -> Iterator[str]:
         return
     yield "Rules over several fields:"
     yield ""
-    told: set[tuple[str, str, str]] = set()
+    seen: set[tuple[str, str, str]] = set()
     for rule in rules:
         entry = (rule.id, rule.path, rule.message)
-        if entry not in told:
+        if entry not in seen:
             yield f"- {rule.id}, `{rule.path or 'metadata'}`: {rule.message}"
-        told.add(entry)
+        seen.add(entry)
     yield ""
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
-from failback.operator.planning.jobs.observed import ObservedReport
+from failback.operator.planning.jobs.observed_jobs import ObservedReport
 from failback.operator.planning.jobs.report import plan_report
 from failback.operator.planning.plan.types import Apply, Plan
 from failback.operator.render.jobs import JobContext

@@ -74,8 +74,8 @@ def _claim_message(member: MemberView) -> str:
     claim, pod = member.claim, member.pod
     assert claim is not None
     storage_class = claim.storage_class or "the default class"
-    told = pod.message if pod is not None and pod.problem == "Unschedulable" else ""
-    words = "; ".join(filter(None, (claim.message, told)))
+    hint = pod.message if pod is not None and pod.problem == "Unschedulable" else ""
+    words = "; ".join(filter(None, (claim.message, hint)))
     return f"{claim.name} of {storage_class} is {claim.phase}: {words}".removesuffix(": ")
 
 

@@ -23,7 +23,7 @@ FIXED: Final[Mapping[str, str]] = {
 
 
 def refused_changes(observed: ObservedCluster, desired: Mapping[Key, Object]) -> list[str]:
-    """Say which keys of ``config`` may not change, once each, with the value that stands.
+    """Say which keys of ``config`` may not change, once each, with the value in force.
 
     Only a member that is ready proves that its store is of this value: a wrong one over the kept
     volume of an earlier cluster can be corrected.
@@ -34,15 +34,15 @@ def refused_changes(observed: ObservedCluster, desired: Mapping[Key, Object]) ->
             continue
         wanted = desired.get(("ConfigMap", view.config_map["metadata"]["name"]))
         for key, value in _changes(view.config_map, wanted):
-            told = f"is fixed once a store exists, there it is {value or 'not set'}"
-            found.setdefault(key, f"config_keys spec.config: {key}: {told}")
+            text = f"is fixed once a store exists, there it is {value or 'not set'}"
+            found.setdefault(key, f"config_keys spec.config: {key}: {text}")
     return list(found.values())
 
 
-def _changes(standing: Object, wanted: Object | None) -> Iterator[tuple[str, str]]:
+def _changes(current: Object, wanted: Object | None) -> Iterator[tuple[str, str]]:
     if wanted is None:
         return
-    have, want = facts.properties(standing), facts.properties(wanted)
+    have, want = facts.properties(current), facts.properties(wanted)
     for key, default in FIXED.items():
         value = have.get(key, default)
         if not same_value(key, value, want.get(key, default)):

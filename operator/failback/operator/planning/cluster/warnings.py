@@ -65,7 +65,7 @@ def truncated(found: Verdict) -> Verdict:
 
 
 def _found(view: ClusterView, engine_version: str) -> Iterator[tuple[str, str]]:
-    yield from another_operator(view.observed.rivals)
+    yield from another_operator(view.observed.other_operators)
     yield from _annotations_and_overrides(view)
     yield from _roles(view)
     yield from _keys_and_quirks(view, engine_version)
@@ -73,10 +73,13 @@ def _found(view: ClusterView, engine_version: str) -> Iterator[tuple[str, str]]:
     yield from _platform(view)
 
 
-def another_operator(rivals: Sequence[str]) -> Iterator[tuple[str, str]]:
+def another_operator(other_operators: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield the reason for two operators on one resource, while there are two."""
-    if rivals:
-        yield "AnotherOperator", f"operators of versions {' and '.join(rivals)} both act on it"
+    if other_operators:
+        yield (
+            "AnotherOperator",
+            f"operators of versions {' and '.join(other_operators)} both act on it",
+        )
 
 
 def _annotations_and_overrides(view: ClusterView) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from failback.operator.kinds.chaos_experiment import Arm, ChaosExperiment
 from failback.operator.planning.jobs import guards, overlay, results
 from failback.operator.planning.jobs.healing import Heal, heal_state
-from failback.operator.planning.jobs.observed import ObservedExperiment
+from failback.operator.planning.jobs.observed_jobs import ObservedExperiment
 from failback.operator.planning.jobs.runs import (
     injected_of,
     next_run,

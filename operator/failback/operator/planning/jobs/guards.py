@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from failback.operator.kinds.chaos_experiment import Arm, ChaosExperiment, Fault
-from failback.operator.planning.jobs.observed import ObservedExperiment
+from failback.operator.planning.jobs.observed_jobs import ObservedExperiment
 from failback.operator.planning.observed.observed import Object
 from failback.operator.planning.plan.encoding import find_condition, from_time
 

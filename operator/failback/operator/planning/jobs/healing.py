@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.planning.jobs import results
-from failback.operator.planning.jobs.observed import ObservedExperiment
+from failback.operator.planning.jobs.observed_jobs import ObservedExperiment
 from failback.operator.planning.observed.observed import Object
 from failback.operator.render.experiment_jobs import heal_job_name
 

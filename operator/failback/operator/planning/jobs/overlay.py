@@ -7,7 +7,7 @@ the arm; here it is only looked for.
 from __future__ import annotations
 
 from failback.operator.kinds.chaos_experiment import Arm
-from failback.operator.planning.jobs.observed import ObservedExperiment
+from failback.operator.planning.jobs.observed_jobs import ObservedExperiment
 from failback.operator.planning.observed.observed import Object
 from failback.operator.planning.plan.encoding import find_condition
 

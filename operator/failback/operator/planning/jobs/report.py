@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.planning.jobs import results
 from failback.operator.planning.jobs.experiment import OVER
-from failback.operator.planning.jobs.observed import ObservedReport
+from failback.operator.planning.jobs.observed_jobs import ObservedReport
 from failback.operator.planning.observed.observed import Object
 from failback.operator.planning.plan.encoding import condition, from_time, merge_conditions, to_time
 from failback.operator.planning.plan.types import Action, Apply, Event, Plan
@@ -185,14 +185,14 @@ def _follow_application(
     now: float,
 ) -> Plan:
     assert observed.application is not None
-    told = (observed.application.get("status") or {}).get("applicationState") or {}
+    application = (observed.application.get("status") or {}).get("applicationState") or {}
     try:
         summary = results.report_summary(observed.pod)
     except results.SummaryInvalid as error:
-        state = str(told.get("state") or "")
+        state = str(application.get("state") or "")
         if state in _FAILED_STATES or state == "COMPLETED":
             reason = "SummaryInvalid" if state == "COMPLETED" else "JobFailed"
-            message = f"{state}: {told.get('errorMessage') or error}"
+            message = f"{state}: {application.get('errorMessage') or error}"
             return _fail(report, status, reason, message, context, now)
         verdicts = [_Verdict("Complete", False, "Waiting", state)]
         return _plan(report, status, {**status}, verdicts, context, now, [], [], _WAIT)

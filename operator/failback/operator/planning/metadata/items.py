@@ -243,8 +243,8 @@ def _word(value: object) -> str:
 def warning(item: Item, found: Sequence[tuple[str, str]]) -> Verdict:
     """Return the condition Warning of a kind's own reasons and of annotations nobody knows."""
     unknown = unknown_annotations(item.resource.metadata.annotations)
-    told = [("UnknownAnnotation", names(unknown))] if unknown else []
-    return joined([*found, *told])
+    more = [("UnknownAnnotation", names(unknown))] if unknown else []
+    return joined([*found, *more])
 
 
 def put_events(item: Item, pairs: Sequence[OnPair], status: Mapping[str, Any]) -> tuple[Event, ...]:

@@ -45,7 +45,7 @@ class _Replicas:
     """How many pods there are to be, and which addresses brokers are told."""
 
     pods: int
-    told: int
+    published: int
     shrinking: bool = False
 
 
@@ -62,9 +62,9 @@ def plan_name_server(
         text = "; ".join(f"{item.rule} {item.path}: {item.message}" for item in broken[:3])
         return _refused(name_server, status, context, now, "InvalidSpec", text)
     replicas = _replicas(name_server, status, observed, now)
-    present = _with_replicas(name_server, replicas.pods)
-    standing = name_server_context(name_server, observed, context)
-    desired = by_key(render_name_server(present, standing))
+    current = _with_replicas(name_server, replicas.pods)
+    rendered_in = name_server_context(name_server, observed, context)
+    desired = by_key(render_name_server(current, rendered_in))
     taken = sorted(key for key in desired if key in observed.foreign)
     if taken:
         text = names(f"{kind}/{name} belongs to somebody else" for kind, name in taken)
@@ -73,8 +73,8 @@ def plan_name_server(
     actions, drift = plan_children(desired.values(), observed.objects)
     if paused:
         actions, drift = (), {}
-    told = addresses(_with_replicas(name_server, replicas.told), context)
-    ready = _ready(name_server, status, observed, replicas, told)
+    published = addresses(_with_replicas(name_server, replicas.published), context)
+    ready = _ready(name_server, status, observed, replicas, published)
     verdicts = [
         ready,
         Verdict(
@@ -90,7 +90,7 @@ def plan_name_server(
         "replicas": len(observed.pods),
         "readyReplicas": sum(_is_ready(pod) for pod in observed.pods.values()),
         "selector": _selector(name_server),
-        "addresses": told,
+        "addresses": published,
         "conditions": _conditions(name_server, status, verdicts, now),
     }
     if not actions and not paused and not replicas.shrinking:
@@ -98,7 +98,7 @@ def plan_name_server(
     return Plan(
         actions=actions,
         status=found,
-        events=_events(status, told, replicas, observed),
+        events=_events(status, published, replicas, observed),
         wake_after=_WAITING if replicas.shrinking or not ready.value else None,
     )
 
@@ -121,22 +121,22 @@ def _replicas(
 ) -> _Replicas:
     """Return pods and addresses of this moment, from what brokers were told before."""
     wanted = name_server.spec.replicas
-    told = len(status.get("addresses") or ())
-    if not told:
+    published = len(status.get("addresses") or ())
+    if not published:
         return _Replicas(wanted, wanted)
-    if wanted > told:
-        while told < wanted and _is_ready(observed.pods.get(told)):
-            told += 1
-        return _Replicas(wanted, told)
+    if wanted > published:
+        while published < wanted and _is_ready(observed.pods.get(published)):
+            published += 1
+        return _Replicas(wanted, published)
     stored = observed.objects.get(("StatefulSet", statefulset_name(name_server)), {})
-    standing = stored.get("spec", {}).get("replicas", wanted)
-    if standing <= wanted:
+    running = stored.get("spec", {}).get("replicas", wanted)
+    if running <= wanted:
         return _Replicas(wanted, wanted)
     begun = find_condition(status, "Shrinking")
     since = from_time(begun["lastTransitionTime"]) if begun and begun["status"] == "True" else None
     if since is not None and now - since >= SHRINK_SECONDS:
         return _Replicas(wanted, wanted)
-    return _Replicas(standing, wanted, shrinking=True)
+    return _Replicas(running, wanted, shrinking=True)
 
 
 def _is_ready(pod: Pod | None) -> bool:
@@ -148,7 +148,7 @@ def _ready(
     status: Mapping[str, Any],
     observed: ObservedNameServer,
     replicas: _Replicas,
-    told: list[str],
+    published: list[str],
 ) -> Verdict:
     kind, name = "Ready", statefulset_name(name_server)
     for _, pod in sorted(observed.pods.items()):
@@ -160,7 +160,7 @@ def _ready(
         fresh = before is None or before["reason"] in ("Creating", "NameTaken", "InvalidSpec")
         words = [_why(name, index, observed.pods.get(index)) for index in unready]
         return Verdict(kind, False, "Creating" if fresh else "PodNotReady", names(words))
-    silent = [address for address in told if not observed.answers.get(address)]
+    silent = [address for address in published if not observed.answers.get(address)]
     if silent:
         return Verdict(kind, False, "NotAnswering", f"no answer of {names(silent)}")
     if replicas.shrinking:
@@ -175,7 +175,7 @@ def _why(name: str, index: int, pod: Pod | None) -> str:
 
 
 def _warning(name_server: NameServer, observed: ObservedNameServer) -> Verdict:
-    found = list(another_operator(observed.rivals))
+    found = list(another_operator(observed.other_operators))
     if unknown := unknown_annotations(name_server.metadata.annotations):
         found.append(("UnknownAnnotation", f"{names(unknown)} is no annotation of this operator"))
     if name_server.spec.metrics.pod_monitor.enabled and "PodMonitor" not in observed.served_kinds:
@@ -226,16 +226,16 @@ def _refused(
 
 def _events(
     status: Mapping[str, Any],
-    told: list[str],
+    published: list[str],
     replicas: _Replicas,
     observed: ObservedNameServer,
 ) -> tuple[Event, ...]:
     before = list(status.get("addresses") or ())
-    if not before or before == told:
+    if not before or before == published:
         return ()
-    found = [Event("AddressesChanged", f"{';'.join(before)} -> {';'.join(told)}")]
-    if len(told) > len(before):
-        found.append(Event("ScaledUp", f"{len(told)} name servers"))
-    if len(told) < len(before):
-        found.append(Event("ScaledDown", f"{len(told)} name servers"))
+    found = [Event("AddressesChanged", f"{';'.join(before)} -> {';'.join(published)}")]
+    if len(published) > len(before):
+        found.append(Event("ScaledUp", f"{len(published)} name servers"))
+    if len(published) < len(before):
+        found.append(Event("ScaledDown", f"{len(published)} name servers"))
     return tuple(found)

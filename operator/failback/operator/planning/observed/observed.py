@@ -206,7 +206,7 @@ class ObservedCluster:
     """Optional kinds that the API server serves: ``PodMonitor``, ``SparkApplication``."""
     fenced_nodes: frozenset[str] = frozenset()
     """uids named by ``failback.dev/node-fenced``."""
-    rivals: tuple[str, ...] = ()
+    other_operators: tuple[str, ...] = ()
     """Versions of this operator and of another one that writes the same status."""
     version_shown: str = ""
     """Version for the status; empty = our own."""
@@ -229,7 +229,7 @@ class ObservedNameServer:
     answers: Mapping[str, bool] = field(default_factory=dict)
     """Address → whether it answers 106; an address is missing while unknown."""
     served_kinds: frozenset[str] = frozenset()
-    rivals: tuple[str, ...] = ()
+    other_operators: tuple[str, ...] = ()
     """Versions of this operator and of another one that writes the same status."""
     version_shown: str = ""
     """Version for the status; empty = our own."""

@@ -85,7 +85,7 @@ def cause(state: ClusterState) -> Operation | None:
         started_at=state.now,
         step_started_at=state.now,
         blocked_by=work.blocked if not work.changes else (),
-        data={"changes": _told(state, work.changes, {})},
+        data={"changes": _changed_keys(state, work.changes, {})},
     )
 
 
@@ -118,13 +118,13 @@ def _send(step: StepContext, changes: tuple[Change, ...], blocked: tuple[str, ..
     attempts = sent["attempts"] + 1 if again else 1
     if attempts > MAX_ATTEMPTS and changes[0].broker:
         return _reject(step, changes[0], blocked)
-    told = _told(step.state, changes, step.data.get("changes") or {})
+    changed = _changed_keys(step.state, changes, step.data.get("changes") or {})
     return step.stay(
         *blocked,
         actions=_actions(step, changes),
         counts=True,
         sent={"first": first, "at": step.now, "attempts": attempts},
-        changes=told,
+        changes=changed,
     )
 
 
@@ -297,7 +297,7 @@ def _reject(step: StepContext, change: Change, blocked: tuple[str, ...]) -> Adva
 # --- events -------------------------------------------------------------------------------------
 
 
-def _told(
+def _changed_keys(
     state: ClusterState,
     changes: tuple[Change, ...],
     before: Mapping[str, Any],

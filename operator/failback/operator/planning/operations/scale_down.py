@@ -156,8 +156,8 @@ def _empty(step: StepContext) -> Advance:
         moved = step.go("Unregister", topics=_own_topics(step), slavesGone=False)
         text = f"{name}, unread messages are given up" if skipped else name
         return dataclasses.replace(moved, events=(Event("DrainFinished", text),))
-    told = step.data.get("toldAt")
-    if lag is None or (told is not None and step.now - told < TELL_SECONDS):
+    last = step.data.get("toldAt")
+    if lag is None or (last is not None and step.now - last < TELL_SECONDS):
         return step.stay("PairEmpty", wake=5.0)
     text = f"{name} is not consumed: {', '.join(lag.remaining[:5])}; a group that nobody runs "
     text += "never drains: delete its SubscriptionGroup, or the group by request 207"

@@ -18,7 +18,7 @@ from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.running_engine import engine_of
 
-STEADY_MASTER_SECONDS: Final = 60.0
+STABLE_MASTER_SECONDS: Final = 60.0
 """How long id 0 must have had one address: two masters show as an address that alternates."""
 SYNC_PERIODS: Final = 3
 """A slave's metadata may be so many of its synchronisation periods old."""
@@ -185,7 +185,7 @@ def _has_single_master(question: Question, pair: int) -> bool:
     if not answers or any(answer.get(name, {}).get(0) not in own for answer in answers):
         return False
     since = observed.master_since.get(pair)
-    return since is not None and question.state.now - since >= STEADY_MASTER_SECONDS
+    return since is not None and question.state.now - since >= STABLE_MASTER_SECONDS
 
 
 def prefix_verified(question: Question) -> bool:

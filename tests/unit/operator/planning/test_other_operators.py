@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from failback.operator.planning.cluster.cluster import plan_cluster
-from failback.operator.planning.observed.rivals import SECONDS, Rival
+from failback.operator.planning.observed.other_operators import SECONDS, OtherOperator
 from failback.operator.planning.plan.encoding import find_condition
 from tests.support.operator.planning_run import CONTEXT, steady
 
@@ -17,32 +17,32 @@ OWN, OTHER = "0.2.0", "0.1.0"
 
 
 def test_the_version_of_the_release_before_is_no_rival() -> None:
-    rival = Rival()
-    assert rival.look(OTHER, OWN, 0) == ((), OWN)
-    assert rival.look(OWN, OWN, 1) == ((), OWN)
+    other = OtherOperator()
+    assert other.look(OTHER, OWN, 0) == ((), OWN)
+    assert other.look(OWN, OWN, 1) == ((), OWN)
 
 
 def test_a_version_that_turns_under_our_eyes_is_one_for_five_minutes() -> None:
-    rival, both = Rival(), (OTHER, OWN)
-    rival.look(OWN, OWN, 0)
-    assert rival.look(OTHER, OWN, 10) == (both, OWN), "it learns of us"
-    assert rival.look(OWN, OWN, 11) == (both, OWN)
-    assert rival.look(OTHER, OWN, 12) == (both, OTHER), "and we leave it at that"
-    assert rival.look(OTHER, OWN, 11 + SECONDS) == (both, OTHER)
-    assert rival.look(OTHER, OWN, 12 + SECONDS) == ((), OWN)
+    other, both = OtherOperator(), (OTHER, OWN)
+    other.look(OWN, OWN, 0)
+    assert other.look(OTHER, OWN, 10) == (both, OWN), "it learns of us"
+    assert other.look(OWN, OWN, 11) == (both, OWN)
+    assert other.look(OTHER, OWN, 12) == (both, OTHER), "and we leave it at that"
+    assert other.look(OTHER, OWN, 11 + SECONDS) == (both, OTHER)
+    assert other.look(OTHER, OWN, 12 + SECONDS) == ((), OWN)
 
 
 def test_both_operators_come_to_rest_with_the_same_warning() -> None:
     """Each plans twice, from its own status and that of the other, until neither changes it."""
     world = steady()
     contexts = [dataclasses.replace(CONTEXT, version=version) for version in (OTHER, OWN)]
-    memories, status = [Rival(), Rival()], dict(world.status)
+    memories, status = [OtherOperator(), OtherOperator()], dict(world.status)
     told = []
     for turn in range(16):
         context, memory = contexts[turn // 2 % 2], memories[turn // 2 % 2]
         version = str(status.get("operatorVersion", ""))
-        rivals, shown = memory.look(version, context.version, turn)
-        seen = dataclasses.replace(world.observe(), rivals=rivals, version_shown=shown)
+        others, shown = memory.look(version, context.version, turn)
+        seen = dataclasses.replace(world.observe(), other_operators=others, version_shown=shown)
         status = dict(plan_cluster(world.cluster, status, seen, context, world.now).status)
         warning = find_condition(status, "Warning")
         assert warning is not None

@@ -1,8 +1,8 @@
 """Whether another operator looks after the same resources. Pure.
 
 Every operator writes its version into the status. A version of ours that turns into another one
-under our eyes was written by somebody else; one that we find at the start is that of the release
-before. Two operators of one version do each other no harm and are not told apart.
+meanwhile was written by another operator; one that is there at the start is that of the release
+before. Two operators of one version do each other no harm and cannot be told apart.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SECONDS: Final = 300.0
 
 
 @dataclass(slots=True)
-class Rival:
+class OtherOperator:
     """What is remembered of one resource; it may be lost at any time."""
 
     shown: str = ""
