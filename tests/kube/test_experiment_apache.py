@@ -190,10 +190,10 @@ def test_a_whole_run_of_a_kill_is_proved(
     run = tmp_path / "runs" / "lab" / "base-000"
     outcome = json.loads((run / "outcome.json").read_text())
     assert outcome["verdict"] == "Pass"
-    rungs = outcome["faults"][0]["rungs"]
-    assert rungs.pop("K7").startswith("pid ")
-    assert rungs.pop("K5") in ("FIN", "RST")
-    assert rungs == {
+    proof = outcome["faults"][0]["proof"]
+    assert proof.pop("K7").startswith("pid ")
+    assert proof.pop("K5") in ("FIN", "RST")
+    assert proof == {
         "K1": True,
         "K2": True,
         "K3": "SIGKILL",

@@ -85,7 +85,7 @@ def test_the_mission_from_resources_alone(namespace: Namespace, node: NodeProces
     runs = node.claim_folder(namespace.name, "failback-runs") / "failback-demo"
     reports = [document(runs / f"{arm}-000") for arm in ("stay", "handover")]
     killed = [
-        json.loads((runs / f"{arm}-000" / "outcome.json").read_text())["faults"][0]["rungs"]["K3"]
+        json.loads((runs / f"{arm}-000" / "outcome.json").read_text())["faults"][0]["proof"]["K3"]
         for arm in ("stay", "handover")
     ]
     assert killed == ["SIGKILL", "SIGKILL"]

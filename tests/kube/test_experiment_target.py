@@ -216,9 +216,9 @@ def test_a_whole_run_of_a_kill_is_proved_and_leaves_its_summary(
     assert done.returncode == 0, done.stdout + done.stderr
     run = tmp_path / "runs" / "lab" / "base-000"
     outcome = json.loads((run / "outcome.json").read_text())
-    rungs = outcome["faults"][0]["rungs"]
-    assert rungs.pop("K7").startswith("pid ")
-    assert rungs == {
+    proof = outcome["faults"][0]["proof"]
+    assert proof.pop("K7").startswith("pid ")
+    assert proof == {
         "K1": True,
         "K2": True,
         "K3": "SIGKILL",

@@ -1,7 +1,7 @@
 """``python -m failback.chaos``: discovery, and the process of one repetition.
 
 python -m failback.chaos discover
-python -m failback.chaos run-arm FILE --arm A --repetition N --run-dir DIR --place JSON ...
+python -m failback.chaos run-arm FILE --arm A --repetition N --run-dir DIR --location JSON ...
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.add_argument("--seed", type=int, required=True)
     run.add_argument("--time-scale", type=float, default=1.0)
     run.add_argument("--run-dir", type=Path, required=True)
-    run.add_argument("--place", required=True, help="where the cluster is, as JSON")
+    run.add_argument("--location", required=True, help="where the cluster is, as JSON")
     run.add_argument("--progress-address", default="", help="answer GET /run at host:port")
     options = parser.parse_args(argv)
     if options.command == "discover":
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(json.dumps(discover(), indent=2))
         return 0
     from failback.chaos.run.repetition import child_main
-    from failback.chaos.targets.location import Place
+    from failback.chaos.targets.location import Location
 
     logging.basicConfig(
         level=logging.INFO,
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         seed=options.seed,
         time_scale=options.time_scale,
         run_dir=options.run_dir,
-        place=Place.from_json(options.place),
+        location=Location.from_json(options.location),
         progress_address=options.progress_address,
         emit=_emit,
     )

@@ -30,7 +30,7 @@ from failback.chaos.recorder.recorder import Recorder
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.run_folder.undo_ledger import UndoLedger
 from failback.chaos.workload.process import WorkloadProcess
-from failback.chaos.workload.supervisor import Fleet
+from failback.chaos.workload.supervisor import Supervisor
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class Session:
         self.closed = False
         self.recorder_proc = secrets.token_bytes(16)
         self.recorder: Recorder | None = None
-        self.fleet: Fleet | None = None
+        self.supervisor: Supervisor | None = None
         self.refused: FailbackError | None = None
         self.close_error = ""
         self._stop_reason = ""
@@ -138,10 +138,10 @@ class Session:
         return self.recorder
 
     @property
-    def load(self) -> Fleet:
-        if self.fleet is None:
+    def load(self) -> Supervisor:
+        if self.supervisor is None:
             raise RuntimeError("the workload is not started")
-        return self.fleet
+        return self.supervisor
 
     @property
     def time_scale(self) -> float:
@@ -162,8 +162,8 @@ class Session:
             self._stop_reason = asked
         elif time.monotonic() > self.deadline:
             self._stop_reason = "the run's time limit passed"
-        elif self.fleet is not None and self.fleet.failures:
-            self._stop_reason = self.fleet.failures[0]
+        elif self.supervisor is not None and self.supervisor.failures:
+            self._stop_reason = self.supervisor.failures[0]
         return self._stop_reason
 
     def ask_to_stop(self, reason: str) -> None:
@@ -239,7 +239,7 @@ class Session:
 
     def all_healed(self) -> bool:
         return all(
-            self.rec.board.get(fid, HEALED) is not None
+            self.rec.milestones.get(fid, HEALED) is not None
             for fid, record in self.faults().items()
             if record.issued is not None
         )
@@ -275,7 +275,7 @@ class Session:
             "aborted": self.results.aborted,
             "gaps": self.recorder.gaps() if self.recorder else [],
             "faults": {
-                fid: {"proved": record.proved, "why": record.why, "rungs": dict(record.rungs)}
+                fid: {"proved": record.proved, "why": record.why, "proof": dict(record.proof)}
                 for fid, record in self.faults().items()
             },
         }

@@ -21,7 +21,7 @@ from failback.cli.verdicts import print_verdicts, row_of
 if TYPE_CHECKING:
     from failback.chaos.experiment.spec import ChaosExperiment
     from failback.chaos.run.outcome import RunOutcome
-    from failback.chaos.targets.location import Place
+    from failback.chaos.targets.location import Location
 
 
 class Target(StrEnum):
@@ -88,7 +88,7 @@ def run(
         abort_run(abort)
         return
     from failback.chaos.run.summary import refused
-    from failback.chaos.targets.location import Place
+    from failback.chaos.targets.location import Location
 
     plan = _load(experiment, time_scale, seed)
     repetitions = range(plan.spec.repetitions) if repetition is None else [repetition]
@@ -104,11 +104,11 @@ def run(
         _show_plan(plan, wanted)
         return
     if target is Target.kube:
-        place = Place(namespace=namespace or plan.namespace, kubeconfig=kubeconfig)
+        location = Location(namespace=namespace or plan.namespace, kubeconfig=kubeconfig)
     else:
-        place = Place(root=str(open_root(root).path.absolute()))
+        location = Location(root=str(open_root(root).path.absolute()))
     try:
-        outcomes = _run_all(plan, wanted, place, runs, json)
+        outcomes = _run_all(plan, wanted, location, runs, json)
     except Exception as error:
         line, code = explain(error)
         write_termination(refused(code, line))
@@ -158,7 +158,7 @@ def _show_plan(plan: ChaosExperiment, wanted: Sequence[tuple[str, int]]) -> None
 def _run_all(
     plan: ChaosExperiment,
     wanted: Sequence[tuple[str, int]],
-    place: Place,
+    location: Location,
     runs: Path,
     json: bool,
 ) -> list[RunOutcome]:
@@ -177,9 +177,9 @@ def _run_all(
             plan,
             name,
             number,
-            place=place,
+            location=location,
             runs=runs,
-            progress_address=f"{_own_address()}:{DEFAULT_PORT}" if place.is_kubernetes else "",
+            progress_address=f"{_own_address()}:{DEFAULT_PORT}" if location.is_kubernetes else "",
             progress=progress,
         )
         outcomes.append(outcome)

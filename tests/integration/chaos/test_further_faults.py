@@ -35,8 +35,8 @@ def test_a_slow_handler_is_seen_slow_and_seen_back(cluster: LocalCluster, tmp_pa
     outcome, said = cluster.run(wanted, tmp_path / "run")
     assert outcome.passed, (outcome, said)
     effect = evidence(tmp_path / "run", "effect")["f1"]
-    assert min(effect["rungs"]["HANDLED"].values()) > 0
-    assert evidence(tmp_path / "run", "heal")["f1"]["rungs"]["K8"] is True
+    assert min(effect["proof"]["HANDLED"].values()) > 0
+    assert evidence(tmp_path / "run", "heal")["f1"]["proof"]["K8"] is True
     statuses = {row["status"] for row in rows(tmp_path / "run", "deliver")}
     assert {"SUCCESS", "LATER", "EXC"} <= statuses
     steps = {row["kind"]: row for row in rows(tmp_path / "run", "fault")}
@@ -66,7 +66,7 @@ def test_a_broker_is_killed_again_when_it_has_just_returned(
     healed = evidence(tmp_path / "run", "heal")
     assert set(healed) == {"f1", "f1-again-1"}
     for each in healed.values():
-        assert (each["proved"], each["rungs"]["K3"]) == (True, "SIGKILL")
+        assert (each["proved"], each["proof"]["K3"]) == (True, "SIGKILL")
     first, second = healed["f1"], healed["f1-again-1"]
     assert first["victims"][0]["pid"] != second["victims"][0]["pid"]
     gap = second["issued_ns"][0] - first["observed"]["accept_ns"]

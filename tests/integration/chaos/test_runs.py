@@ -29,7 +29,7 @@ pytestmark = pytest.mark.integration
 
 DEMO = Path(__file__).parents[3] / "operator/failback/cli/data/experiment.yaml"
 MASTER = {"pair": "pair-0", "role": "master"}
-FULL_LADDER = {
+FULL_PROOF = {
     "K1": True,
     "K2": True,
     "K3": "SIGKILL",
@@ -57,9 +57,9 @@ def test_the_demo_file_is_read_as_it_is_shipped() -> None:
 def test_a_consumer_that_stays_re_consumes_nothing(cluster: LocalCluster, tmp_path: Path) -> None:
     outcome, said = cluster.run(demo("stay"), tmp_path / "run", "stay")
     assert outcome.passed, (outcome, said)
-    rungs = dict(outcome.faults[0]["rungs"])
-    assert rungs.pop("K7").startswith("pid ")
-    assert rungs == FULL_LADDER
+    proof = dict(outcome.faults[0]["proof"])
+    assert proof.pop("K7").startswith("pid ")
+    assert proof == FULL_PROOF
     assert duplicates(tmp_path / "run") == 0
     assert lost(tmp_path / "run") == 0
     assert outcome.faults[0]["served_by_slave"]["group-stay"] > 0
@@ -110,8 +110,8 @@ def test_a_terminated_broker_ran_its_shutdown_code(cluster: LocalCluster, tmp_pa
     fault = {"id": "f1", "fault": "terminate", "at": 2, "target": MASTER}
     outcome, said = cluster.run(experiment([fault], topic="terminate"), tmp_path / "run")
     assert outcome.passed, (outcome, said)
-    assert outcome.faults[0]["rungs"]["K3"] in ("exit 0", "SIGTERM", "exit 143")
-    assert outcome.faults[0]["rungs"]["K4"] == "shutdown code ran"
+    assert outcome.faults[0]["proof"]["K3"] in ("exit 0", "SIGTERM", "exit 143")
+    assert outcome.faults[0]["proof"]["K4"] == "shutdown code ran"
     assert "TERM" in kinds(tmp_path / "run")
 
 
@@ -123,8 +123,8 @@ def test_a_paused_broker_is_silent_and_comes_back_as_itself(
     wanted = experiment([{**fault, "with": {"durationSeconds": 30}}], topic="pause")
     outcome, said = cluster.run(wanted, tmp_path / "run")
     assert outcome.passed, (outcome, said)
-    rungs = outcome.faults[0]["rungs"]
-    assert (rungs["K3"], rungs["K5"], rungs["K6"]) == ("SIGSTOP", "SILENCE", True)
+    proof = outcome.faults[0]["proof"]
+    assert (proof["K3"], proof["K5"], proof["K6"]) == ("SIGSTOP", "SILENCE", True)
     assert cluster.target().view().members[0].identity == before
 
 

@@ -68,7 +68,7 @@ def sample_report(group: str = "billing") -> dict[str, Any]:
                 "intended_ns": 30 * SECOND,
                 "intended_end_ns": 80 * SECOND,
                 "issued_ns": [30 * SECOND, 30 * SECOND + 1_000_000],
-                "rungs": {"ACCEPT": 81 * SECOND},
+                "proof": {"ACCEPT": 81 * SECOND},
                 "effect_ns": 30 * SECOND + 2_000_000,
                 "heal_ns": 81 * SECOND,
                 "proved": True,

@@ -17,7 +17,7 @@ from failback.chaos.faults.experiments import parse_experiment
 from failback.chaos.run.outcome import RunOutcome
 from failback.chaos.run.run import run_arm
 from failback.chaos.targets.local import ControlSocket, LocalTarget
-from failback.chaos.targets.location import Place
+from failback.chaos.targets.location import Location
 from tests.support.processes.child_process import failback_command, failback_environment
 
 TIME_SCALE = 0.1
@@ -161,7 +161,7 @@ def run_arm_command(
         *(sys.executable, "-m", "failback.chaos", "run-arm", str(source)),
         *("--arm", arm, "--seed", str(wanted.seed)),
         *("--time-scale", str(wanted.spec.time_scale)),
-        *("--run-dir", str(run_dir), "--place", Place(root=str(cluster.root)).to_json()),
+        *("--run-dir", str(run_dir), "--location", Location(root=str(cluster.root)).to_json()),
     ]
 
 

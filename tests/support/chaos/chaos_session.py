@@ -20,7 +20,7 @@ from tests.support.chaos.fake_target import FakeTarget
 EXPERIMENT = Path(__file__).parents[2] / "unit/chaos/data/kill-then-restart.yaml"
 
 
-class FakeFleet:
+class FakeSupervisor:
     """What actions ask of the workload, as plain attributes."""
 
     def __init__(self) -> None:
@@ -81,9 +81,9 @@ def open_session(folder: Path, target: FakeTarget) -> Iterator[Session]:
         groups={"billing": "orders"},
         time_scale=1.0,
     )
-    session.recorder.sightings.view = session.view
+    session.recorder.latest_samples.view = session.view
     session.recorder.zero = now()
-    session.fleet = FakeFleet()  # type: ignore[assignment]
+    session.supervisor = FakeSupervisor()  # type: ignore[assignment]
     sessions.register(session)
     try:
         yield session

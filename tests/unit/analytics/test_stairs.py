@@ -44,8 +44,8 @@ def long_run(figures: Figures, seconds: int) -> GroupQueue:
     return queue
 
 
-def rung(kind: str, second: int) -> FaultStep:
-    """A rung of the fault F1 that a witness saw."""
+def step(kind: str, second: int) -> FaultStep:
+    """A step of the fault F1 that a witness saw."""
     nothing = {field.name: None for field in fields(FaultStep)}
     return FaultStep(**nothing | {"fid": "F1", "kind": kind, "observed": second * NS})  # type: ignore[arg-type]
 
@@ -57,7 +57,7 @@ def delivered(figures: Figures) -> list[Point]:
 def test_a_curve_of_a_day_keeps_its_lows_and_what_lies_around_faults(figures: Figures) -> None:
     day = 86_400
     queue = long_run(figures, day)
-    figures.analysis.history.faults[:] = [rung("KILL", 40_000), rung("ACCEPT", 40_020)]
+    figures.analysis.history.faults[:] = [step("KILL", 40_000), step("ACCEPT", 40_020)]
     found = delivered(figures)
     assert points.MAX_STAIRS / 2 <= len(found) <= points.MAX_STAIRS + 200
     assert {

@@ -16,14 +16,14 @@ from failback.chaos.faults import kill_consumer
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
 from failback.chaos.workload.process import CONSUMER, Exit, WorkloadProcess
-from tests.support.chaos.chaos_session import FakeFleet, carry_out, open_session
+from tests.support.chaos.chaos_session import FakeSupervisor, carry_out, open_session
 from tests.support.chaos.fake_target import FakeTarget
 
 pytestmark = pytest.mark.unit
 
 
 @dataclass
-class Members(FakeFleet):
+class Members(FakeSupervisor):
     """Consumers that die of what they are sent, unless they are told to die of something else."""
 
     members: list[WorkloadProcess] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Members(FakeFleet):
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[Session]:
     with open_session(tmp_path, FakeTarget()) as session:
-        session.fleet = Members()  # type: ignore[assignment]
+        session.supervisor = Members()  # type: ignore[assignment]
         yield session
 
 
@@ -80,10 +80,10 @@ def test_a_run_without_a_broker_fault_says_when_its_first_fault_began(session: S
 
 def test_new_processes_that_are_assigned_are_the_heal(session: Session) -> None:
     record = killed(session)
-    assert (record.proved, record.rungs["K3"]) == (True, "SIGKILL, SIGKILL")
+    assert (record.proved, record.proof["K3"]) == (True, "SIGKILL, SIGKILL")
     carry_out(session)  # starts them
     carry_out(session)  # sees them
-    assert (record.rungs["K7"], record.rungs["K8"]) == ("new processes assigned", True)
+    assert (record.proof["K7"], record.proof["K8"]) == ("new processes assigned", True)
     assert session.phases.last_heal == record.observed["healed_ns"].mono_ns
     assert session.ledger.open_entries() == []
 

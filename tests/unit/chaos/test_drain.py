@@ -46,8 +46,8 @@ def test_everything_handled_is_drained(session: Session) -> None:
 
 
 def test_a_stuck_handler_is_named(session: Session) -> None:
-    fleet: Any = session.fleet
-    fleet.handlers = 2
+    supervisor: Any = session.supervisor
+    supervisor.handlers = 2
     assert attempt(session) == (False, "billing: 2 messages in handlers")
 
 
@@ -85,8 +85,8 @@ def test_a_delayed_message_is_named(session: Session, broker: FakeBroker) -> Non
 
 
 def test_producers_that_do_not_stop_are_named(session: Session) -> None:
-    fleet: Any = session.fleet
-    fleet.done = False
+    supervisor: Any = session.supervisor
+    supervisor.done = False
     assert attempt(session) == (False, "producers did not stop")
 
 
@@ -116,8 +116,8 @@ def test_members_of_a_broadcasting_group_are_asked_themselves(
     broker.offsets = {}
     ahead = SimpleNamespace(name="billing-0", stats={"offsets": {"demo-0": {"0": 10, "1": 10}}})
     behind = SimpleNamespace(name="billing-1", stats={"offsets": {"demo-0": {"0": 10, "1": 7}}})
-    fleet: Any = session.fleet
-    fleet.of_role = lambda role, group="": [ahead, behind]
+    supervisor: Any = session.supervisor
+    supervisor.of_role = lambda role, group="": [ahead, behind]
     said = "billing-1: 3 messages left in orders queue 1 of demo-0"
     assert attempt(session) == (False, said)
     behind.stats["offsets"]["demo-0"]["1"] = 10

@@ -141,7 +141,7 @@ def set_in(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         (
             "spec/faults/1/with/after",
             "accepted:f1",
-            'spec.faults[1].with.after: unknown rung "accepted"',
+            'spec.faults[1].with.after: unknown milestone "accepted"',
         ),
         (
             "spec/faults/1/with/after",

@@ -57,7 +57,7 @@ def test_a_fault_that_waits_follows_the_one_it_names() -> None:
     ]
 
 
-def test_the_handover_arm_names_its_rungs() -> None:
+def test_the_handover_arm_names_its_milestones() -> None:
     experiment = load_experiment(DEMO)
     method = generate(experiment, experiment.arm("handover"), 0, run_dir="x")["method"]
     consumers = next(each for each in method if each["name"] == "f2-kill-consumer")

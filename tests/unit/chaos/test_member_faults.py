@@ -19,7 +19,7 @@ from failback.chaos.faults import slow_handler, unsubscribe
 from failback.chaos.faults.undo import undo_open
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
-from tests.support.chaos.chaos_session import FakeFleet, carry_out, open_session
+from tests.support.chaos.chaos_session import FakeSupervisor, carry_out, open_session
 from tests.support.chaos.fake_target import FakeTarget
 
 pytestmark = pytest.mark.unit
@@ -73,7 +73,7 @@ class FakeMember:
         }
 
 
-class Members(FakeFleet):
+class Members(FakeSupervisor):
     def __init__(self, members: list[FakeMember]) -> None:
         super().__init__()
         self.members = members
@@ -98,7 +98,7 @@ def members() -> list[FakeMember]:
 @pytest.fixture
 def session(tmp_path: Path, members: list[FakeMember]) -> Iterator[Session]:
     with open_session(tmp_path, FakeTarget()) as session:
-        session.fleet = Members(members)  # type: ignore[assignment]
+        session.supervisor = Members(members)  # type: ignore[assignment]
         yield session
 
 
@@ -137,7 +137,7 @@ def test_the_effect_and_the_heal_are_seen(
 ) -> None:
     record = inject(session)
     assert (record.proved, record.why) == (True, "")
-    assert record.rungs == {"K1": True, "K2": True, **proof}
+    assert record.proof == {"K1": True, "K2": True, **proof}
     (entry,) = session.ledger.open_entries()
     assert entry.call == call
     assert entry.args["sockets"] == [str(each.socket_path) for each in members]
@@ -145,7 +145,7 @@ def test_the_effect_and_the_heal_are_seen(
     assert session.ledger.open_entries() == [session.ledger.entry(record.undo)]
     carry_out(session)  # sees them
     assert session.ledger.open_entries() == []
-    assert record.rungs["K8"] is True
+    assert record.proof["K8"] is True
     assert [each.knobs for each in members] == [OWN, OWN]
     assert [each.held for each in members] == [list(each.queues) for each in members]
 
@@ -177,9 +177,9 @@ def test_a_member_that_missed_the_end_is_told_again(
 def test_queues_that_are_kept_are_no_effect(session: Session, members: list[FakeMember]) -> None:
     members[1].gives_up = False
     record = unsubscribed(session)
-    assert (record.proved, record.rungs["GIVEN_UP"]) == (False, False)
+    assert (record.proved, record.proof["GIVEN_UP"]) == (False, False)
     assert record.why == "members of billing still hold queues 0 s later"
-    assert session.rec.board.get("f1", "gone") is None
+    assert session.rec.milestones.get("f1", "gone") is None
 
 
 def assert_heals_when_back(session: Session, member: FakeMember) -> None:
@@ -202,7 +202,7 @@ def test_a_queue_that_two_held_while_it_changed_hands_is_one_queue(
     carry_out(session)  # tells them
     carry_out(session)  # sees them
     assert record.observed["queues_before"] == 4
-    assert record.rungs["K8"] is True
+    assert record.proof["K8"] is True
 
 
 def test_a_member_that_is_not_back_yet_is_waited_for(

@@ -93,7 +93,7 @@ def test_the_broker_finds_what_was_asked_for(
     record = inject(session, target, content=content, bak=bak)
     found = {path: target.files.get(path, (None, 0))[0] for path in (FILE, BAK)}
     assert found == {FILE: file, BAK: backup}
-    assert (record.proved, record.rungs["FILE"]) == (True, True)
+    assert (record.proved, record.proof["FILE"]) == (True, True)
     assert record.observed["file_entries"] == (1 if bak == "keep" else 0)
 
 
@@ -190,7 +190,7 @@ def test_a_target_that_cannot_write_injects_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loaded", "rung", "proved"),
+    ("loaded", "said", "proved"),
     [
         ({"0": 40}, "as written", True),
         ({"0": 95}, "1 entries moved on since", True),
@@ -198,7 +198,7 @@ def test_a_target_that_cannot_write_injects_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_the_table_at_the_return_is_compared_with_the_file(
-    session: Session, target: Store, loaded: dict[str, int], rung: str, proved: bool
+    session: Session, target: Store, loaded: dict[str, int], said: str, proved: bool
 ) -> None:
     seen = OffsetEvent(target.members[0].address, {("billing", "orders", 0): 40}, None, now())
     session.rec.on_event(seen)
@@ -206,12 +206,12 @@ def test_the_table_at_the_return_is_compared_with_the_file(
     session.folder.write_bytes(
         "snap/f1-accept/demo-0-0/code43.json", json.dumps({"orders@billing": loaded}).encode()
     )
-    session.rec.board.post("f1", "accept", now())
+    session.rec.milestones.post("f1", "accept", now())
     session.rec.healed(record, now())  # the recorder's threads may be in any order
     for ready, act in session.rec._timed:
         if ready():
             act()
-    assert (record.rungs["LOADED"], record.proved) == (rung, proved)
+    assert (record.proof["LOADED"], record.proved) == (said, proved)
     lines = (session.folder.path / "evidence.jsonl").read_text().splitlines()
     last = json.loads(lines[-1])
-    assert (last["phase"], last["rungs"]["LOADED"], last["proved"]) == ("heal", rung, proved)
+    assert (last["phase"], last["proof"]["LOADED"], last["proved"]) == ("heal", said, proved)

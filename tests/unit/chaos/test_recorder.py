@@ -1,4 +1,4 @@
-"""The recorder: rungs from what witnesses see, what a slave served, and gaps that cannot hide."""
+"""The recorder: proof from what witnesses see, what a slave served, and gaps that cannot hide."""
 
 from __future__ import annotations
 
@@ -104,9 +104,9 @@ def test_a_fault_is_healed_when_everything_was_seen_again(
     assert "healed_ns" not in record.observed
     target.replace_member(0, identity=ProcessIdentity("demo-0-0", 200, 9, 2_000))
     session.rec.on_event(answered(target, 2_000))
-    assert record.rungs["K7"] == "pid 200"
-    assert record.rungs["K8"] is True
-    assert session.rec.board.get("f1", "healed") is not None
+    assert record.proof["K7"] == "pid 200"
+    assert record.proof["K8"] is True
+    assert session.rec.milestones.get("f1", "healed") is not None
 
 
 def test_a_new_process_with_an_old_boot_time_is_doubtful(
@@ -142,7 +142,7 @@ def test_what_the_slave_served_counts_from_its_first_own_commit(
     assert session.rec.served("f1", "billing") == 60
     session.rec.on_event(offsets(target, 1, 980, 360))
     assert session.rec.served("f1", "billing") == 140
-    assert session.rec.board.get("f1", "slave-serving") is not None
+    assert session.rec.milestones.get("f1", "slave-serving") is not None
     assert session.rec.wait_served("f1", "billing", 141, time.monotonic(), lambda: "") is None
     assert session.rec.wait_served("f1", "billing", 140, time.monotonic(), lambda: "") is not None
 
@@ -154,7 +154,7 @@ def test_a_slave_s_synchronisation_is_the_marker_written_after_the_return(
     before = time.monotonic_ns() // 1_000_000 - 1
     session.rec.on_event(answered(target, 2_000))
     session.rec.on_event(offsets(target, 1, 1, marker=before))
-    assert session.rec.board.get("f1", SLAVE_SYNCED) is None
+    assert session.rec.milestones.get("f1", SLAVE_SYNCED) is None
     after = time.monotonic_ns() // 1_000_000 + 1
     session.rec.on_event(offsets(target, 1, 1, marker=after))
     assert "slave_sync_ns" in record.observed
@@ -173,17 +173,17 @@ def test_a_synchronisation_after_the_heal_is_in_the_last_evidence(
     assert first["phase"] == last["phase"] == "heal"
     assert "slave_sync_ns" not in first["observed"]
     assert last["observed"]["slave_sync_ns"] > last["observed"]["accept_ns"]
-    age = session.rec.sightings.sync_age_seconds("pair-0")
+    age = session.rec.latest_samples.sync_age_seconds("pair-0")
     assert age is not None
     assert age < 60
 
 
 def test_the_lag_of_a_group_is_its_own_topics(session: Session, target: FakeTarget) -> None:
-    assert session.rec.sightings.group_lag("billing") is None
+    assert session.rec.latest_samples.group_lag("billing") is None
     queues = {("orders", 0): (0, 10), ("orders", 1): (4, 9), ("other", 0): (0, 99)}
     session.rec.on_event(QueueEvent(target.members[0].address, queues, now()))
     session.rec.on_event(offsets(target, 0, 7))
-    assert session.rec.sightings.group_lag("billing") == 3 + 5
+    assert session.rec.latest_samples.group_lag("billing") == 3 + 5
 
 
 @pytest.mark.parametrize("in_a_window", [True, False])

@@ -52,7 +52,7 @@ def test_members_start_within_their_spread() -> None:
     assert all(0 <= phase <= 30 for phase in phases.values())
 
 
-def test_faults_are_in_order_and_waiting_ones_follow_their_rung() -> None:
+def test_faults_are_in_order_and_waiting_ones_follow_their_milestone() -> None:
     experiment = load_experiment(EVERY)
     order = [each.fault.id for each in plan_run(experiment, experiment.arms[0], 0).faults]
     assert order.index("f0") < order.index("f1") < order.index("f3")
@@ -60,7 +60,7 @@ def test_faults_are_in_order_and_waiting_ones_follow_their_rung() -> None:
     assert order.index("f1") < order.index("f4")
 
 
-def test_of_several_that_wait_for_one_fault_the_earlier_rung_goes_first() -> None:
+def test_of_several_that_wait_for_one_fault_the_earlier_milestone_goes_first() -> None:
     def planned(fid: str, at: float, after: str = "") -> PlannedFault:
         fault = Fault.model_validate({"id": fid, "fault": "kill", "at": at})
         return PlannedFault(fault, at, after)

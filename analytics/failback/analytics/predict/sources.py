@@ -209,10 +209,12 @@ def _signal(fault: Mapping[str, Any]) -> Signal:
 def _stop(fault: Mapping[str, Any], broker: Mapping[str, Any], where: str) -> Stop:
     with_ = fault.get("with") or {}
     at, signal = float(fault.get("at") or 0), _signal(fault)
-    rung, _, other = str(with_.get("after") or "").partition(":")
-    if rung and other != broker["id"]:
-        raise ConfigError(where, f'"after: {rung}:{other}" is no rung of the broker\'s fault')
-    match rung:
+    milestone, _, other = str(with_.get("after") or "").partition(":")
+    if milestone and other != broker["id"]:
+        raise ConfigError(
+            where, f'"after: {milestone}:{other}" is no milestone of the broker\'s fault'
+        )
+    match milestone:
         case "":
             return Stop("outage", max(0.0, at - float(broker.get("at") or 0)), signal=signal)
         case "gone":
@@ -227,11 +229,11 @@ def _stop(fault: Mapping[str, Any], broker: Mapping[str, Any], where: str) -> St
 def _start(fault: Mapping[str, Any], where: str) -> Start:
     with_ = fault.get("with") or {}
     seconds = float(with_.get("restartAfterSeconds", 5.0))
-    rung = str(with_.get("restartAfter") or "").partition(":")[0]
-    if rung in ("accept", "registered"):
+    milestone = str(with_.get("restartAfter") or "").partition(":")[0]
+    if milestone in ("accept", "registered"):
         return Start(seconds, after_return=True)
-    if rung not in ("", "gone"):
-        raise ConfigError(where, f'"restartAfter: {rung}" is not predicted')
+    if milestone not in ("", "gone"):
+        raise ConfigError(where, f'"restartAfter: {milestone}" is not predicted')
     return Start(seconds)
 
 

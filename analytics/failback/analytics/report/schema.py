@@ -94,11 +94,12 @@ def _with_numbers(value: Any, schema: Report) -> Any:
 
 
 def _name_as_now(document: Report) -> None:
-    """Version 0.1 says ``honest`` of a fault that is ``proved``. Read for one version."""
+    """Version 0.1 calls a proved fault honest, and its proof rungs. Read for one version."""
     faults = document.get("faults")
     for fault in faults if isinstance(faults, list) else ():
-        if isinstance(fault, dict) and "honest" in fault:
-            fault.setdefault("proved", fault.pop("honest"))
+        for before, name in (("honest", "proved"), ("rungs", "proof")):
+            if isinstance(fault, dict) and before in fault:
+                fault.setdefault(name, fault.pop(before))
 
 
 def read_report(path: Path) -> Report:

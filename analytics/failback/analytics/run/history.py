@@ -66,7 +66,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class FaultStep:
-    """One row of ``fault``: a rung of the proof that something happened."""
+    """One row of ``fault``: a step of the proof that something happened."""
 
     fid: str
     kind: str

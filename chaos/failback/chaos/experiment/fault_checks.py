@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from failback.chaos.experiment.fault_kinds import FaultKind, FaultKinds, Parameter, parse_rung
+from failback.chaos.experiment.fault_kinds import FaultKind, FaultKinds, Parameter, parse_milestone
 from failback.chaos.experiment.model import Fault
 from failback.chaos.experiment.reading import unknown_name
 from failback.protocol.errors import ConfigError
@@ -87,9 +87,9 @@ def _problem(parameter: Parameter, value: object) -> str | None:
         case "choice":
             if value not in parameter.choices:
                 return unknown_name(str(value), parameter.choices)
-        case "rung":
+        case "milestone":
             try:
-                parse_rung(str(value))
+                parse_milestone(str(value))
             except ValueError as error:
                 return str(error)
     return None
@@ -128,24 +128,26 @@ def _check_waits(
         text = fault.with_.get(name)
         if not text:
             continue
-        rung, other = parse_rung(str(text))
+        milestone, other = parse_milestone(str(text))
         if other not in ids:
             raise ConfigError(f"{path}.with.{name}", unknown_name(other, list(ids)), file=file)
         if other == fault.id:
             raise ConfigError(f"{path}.with.{name}", "waits for itself", file=file)
         awaited = faults[ids[other]]
         kind = kinds[awaited.fault]
-        if rung not in kind.rungs:
+        if milestone not in kind.milestones:
             raise ConfigError(
-                f"{path}.with.{name}", f'{other} ({kind.name}) never reaches "{rung}"', file=file
+                f"{path}.with.{name}",
+                f'{other} ({kind.name}) never reaches "{milestone}"',
+                file=file,
             )
-        if rung in _OF_A_RETURN and awaited.with_.get("restart") is False:
-            problem = f'{other} never reaches "{rung}": it has restart false'
+        if milestone in _OF_A_RETURN and awaited.with_.get("restart") is False:
+            problem = f'{other} never reaches "{milestone}": it has restart false'
             raise ConfigError(f"{path}.with.{name}", problem, file=file)
     seen = {fault.id}
     current = fault
     while text := current.with_.get("after"):
-        _, other = parse_rung(str(text))
+        _, other = parse_milestone(str(text))
         if other in seen:
             raise ConfigError(f"{path}.with.after", f"waits in a circle over {other}", file=file)
         seen.add(other)
@@ -157,8 +159,8 @@ def _check_overlap(
 ) -> None:
     """Refuse two faults that are in effect on one victim at the same time.
 
-    Only faults with fixed times can be compared; one that waits for a rung of another is ordered
-    by that rung. A kill without downSeconds ends when the platform restarts it: counted as 10 s.
+    Only faults with fixed times can be compared; one that waits for a milestone of another is
+    ordered by it. A kill without downSeconds ends when the platform restarts it: counted as 10 s.
     """
     timed = [
         (

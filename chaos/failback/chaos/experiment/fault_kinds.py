@@ -1,8 +1,7 @@
 """What a fault kind is: its name, the parameters that ``with`` may hold, and what it promises.
 
-The kinds themselves are beside their injection, one module each in :mod:`failback.chaos.faults`;
-whoever reads an experiment passes them in. So this folder stays pure, and a further fault touches
-nothing here.
+The kinds themselves are beside their injection, one module each in :mod:`failback.chaos.faults`.
+They are arguments here: so this folder stays pure, and a further fault changes nothing in it.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from failback.chaos.experiment.model import Fault
 
 MODES: Final = ("one", "all", "fixed", "fixed-percent", "random-max-percent")
 """How many of those that match are hit."""
-RUNGS: Final = ("gone", "slave-serving", "accept", "registered", "slave-synced")
+MILESTONES: Final = ("gone", "slave-serving", "accept", "registered", "slave-synced")
 """Instants of another fault that ``after`` may wait for, in the order in which they come."""
 
-ParameterKind = Literal["seconds", "milliseconds", "ratio", "count", "choice", "rung", "flag"]
+ParameterKind = Literal["seconds", "milliseconds", "ratio", "count", "choice", "milestone", "flag"]
 TargetKind = Literal["broker", "group", "both", "none"]
 Values: TypeAlias = Mapping[str, Any]
 """Parameters by name: those of the file, and the defaults of those that it leaves out."""
@@ -41,7 +40,7 @@ class Parameter:
     always: bool = False
 
 
-AFTER: Final = Parameter("after", "rung", "after", default="")
+AFTER: Final = Parameter("after", "milestone", "after", default="")
 DOWN: Final = Parameter("downSeconds", "seconds", "down_seconds")
 
 
@@ -50,8 +49,8 @@ class FaultKind:
     """One row of the catalogue.
 
     ``lasts`` names the parameter that holds the length of the effect, for the overlap check.
-    ``rungs`` are those that a later fault can wait for, ``modes`` those of its target: a broker
-    fault hits one broker. ``fixed`` arguments are written into every generated action.
+    ``milestones`` are those that a later fault can wait for, ``modes`` those of its target: a
+    broker fault hits one broker. ``fixed`` arguments are written into every generated action.
     """
 
     code: str
@@ -61,7 +60,7 @@ class FaultKind:
     title: str
     parameters: tuple[Parameter, ...] = ()
     lasts: str | None = None
-    rungs: tuple[str, ...] = ()
+    milestones: tuple[str, ...] = ()
     modes: tuple[str, ...] = ("one",)
     supported_by: frozenset[str] = frozenset({"local", "kubernetes"})
     engines: frozenset[str] = frozenset({"failback", "apache"})
@@ -91,15 +90,15 @@ FaultKinds: TypeAlias = Mapping[str, FaultKind]
 """Fault kinds by the name that ``faults[].fault`` uses."""
 
 
-def parse_rung(text: str) -> tuple[str, str]:
-    """Split ``"accept:f1"`` into rung and fault id.
+def parse_milestone(text: str) -> tuple[str, str]:
+    """Split ``"accept:f1"`` into milestone and fault id.
 
     Raises:
-        ValueError: The form is wrong or the rung unknown; the message says which.
+        ValueError: The form is wrong or the milestone unknown; the message says which.
     """
-    rung, colon, fid = text.partition(":")
+    milestone, colon, fid = text.partition(":")
     if not colon or not fid:
-        raise ValueError(f'must be RUNG:FAULT-ID, for example "accept:f1", not "{text}"')
-    if rung not in RUNGS:
-        raise ValueError(f'unknown rung "{rung}", one of {", ".join(RUNGS)}')
-    return rung, fid
+        raise ValueError(f'must be MILESTONE:FAULT-ID, for example "accept:f1", not "{text}"')
+    if milestone not in MILESTONES:
+        raise ValueError(f'unknown milestone "{milestone}", one of {", ".join(MILESTONES)}')
+    return milestone, fid

@@ -152,7 +152,7 @@ class FaultTarget(Model):
 
 class Fault(Model):
     """One fault of the schedule. ``at`` and ``jitter_seconds`` are seconds after run zero, or after
-    the rung that ``with.after`` names."""
+    the milestone that ``with.after`` names."""
 
     id: str = Field(pattern=_NAME)
     fault: str

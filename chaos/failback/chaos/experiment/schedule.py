@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from failback.chaos.experiment.fault_kinds import RUNGS, FaultKind, parse_rung
+from failback.chaos.experiment.fault_kinds import MILESTONES, FaultKind, parse_milestone
 from failback.chaos.experiment.model import Fault
 from failback.chaos.experiment.spec import ChaosExperiment, ResolvedArm
 
@@ -81,10 +81,10 @@ def plan_run(experiment: ChaosExperiment, arm: ResolvedArm, repetition: int) -> 
 
 
 def in_order(planned: Sequence[PlannedFault]) -> tuple[PlannedFault, ...]:
-    """Order by time; a fault that waits for a rung follows the one that it names.
+    """Order by time; a fault that waits for a milestone follows the one that it names.
 
-    Of several that wait for rungs of one fault those go first whose rung comes first: a fault is
-    injected when the one before it is, and would be late behind one that waits for longer.
+    Of several that wait for milestones of one fault those go first whose milestone comes first: a
+    fault is injected when the one before it is, and would be late behind one that waits longer.
     """
     placed: list[PlannedFault] = sorted(
         (each for each in planned if not each.after), key=lambda each: each.at_seconds
@@ -92,19 +92,19 @@ def in_order(planned: Sequence[PlannedFault]) -> tuple[PlannedFault, ...]:
     waiting = [each for each in planned if each.after]
     while waiting:
         names = [each.fault.id for each in placed]
-        ready = [each for each in waiting if parse_rung(each.after)[1] in names]
+        ready = [each for each in waiting if parse_milestone(each.after)[1] in names]
         if not ready:
             raise ValueError("faults wait for each other")
-        for each in sorted(ready, key=_rung_then_time, reverse=True):
-            place = names.index(parse_rung(each.after)[1]) + 1
+        for each in sorted(ready, key=_milestone_then_time, reverse=True):
+            place = names.index(parse_milestone(each.after)[1]) + 1
             placed.insert(place, each)
             names.insert(place, each.fault.id)
         waiting = [each for each in waiting if each not in ready]
     return tuple(placed)
 
 
-def _rung_then_time(planned: PlannedFault) -> tuple[int, float]:
-    return RUNGS.index(parse_rung(planned.after)[0]), planned.at_seconds
+def _milestone_then_time(planned: PlannedFault) -> tuple[int, float]:
+    return MILESTONES.index(parse_milestone(planned.after)[0]), planned.at_seconds
 
 
 def _drawn_at(fault: Fault, seed: int) -> float:

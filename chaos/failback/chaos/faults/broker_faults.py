@@ -88,11 +88,11 @@ def close_when_healed(session: Session, record: FaultRecord) -> None:
             for key, value in record.observed.items()
             if isinstance(value, Stamp)
         }
-        session.ledger.mark_healed(record.undo, {"observed": seen, "rungs": dict(record.rungs)})
+        session.ledger.mark_healed(record.undo, {"observed": seen, "proof": dict(record.proof)})
         session.phases.fault_healed(time.monotonic_ns())
-        session.progress(f"{record.fid}: healed, {record.rungs.get('K7', '')}".rstrip(", "))
+        session.progress(f"{record.fid}: healed, {record.proof.get('K7', '')}".rstrip(", "))
 
-    session.rec.later(lambda: session.rec.board.get(record.fid, HEALED) is not None, close)
+    session.rec.later(lambda: session.rec.milestones.get(record.fid, HEALED) is not None, close)
 
 
 def victim_of(record: FaultRecord) -> tuple[Member, ProcessIdentity]:
@@ -120,15 +120,15 @@ def send_signal(session: Session, record: FaultRecord, signum: int) -> None:
         receipt = session.target.signal(identity, signum)
     except TargetError as error:
         record.issued = None
-        record.rungs["K2"] = False
-        record.doubt(error.why)
+        record.proof["K2"] = False
+        record.add_unproved_reason(error.why)
         session.rec.fault_row(record, "NOT_INJECTED", observed=None, observer="harness")
         _undo_nothing(session, record, member)
         raise
     crash_point("signalled")
     session.phases.fault_begun(stamp.mono_ns)
     record.issued = (receipt.issued, receipt.returned)
-    record.rungs["K2"] = True
+    record.proof["K2"] = True
     session.progress(f"{record.fid}: {name} to {member.pod} (pid {identity.pid})")
 
 
@@ -150,7 +150,7 @@ def finish_effect(session: Session, record: FaultRecord, kind: str) -> None:
         kind,
         observed=gone,
         observer="runtime",
-        detail={"rungs": record.rungs, "why": record.why, "victims": record.victims},
+        detail={"proof": record.proof, "why": record.why, "victims": record.victims},
     )
     session.rec.evidence(record, "effect")
     crash_point("effect-proved")

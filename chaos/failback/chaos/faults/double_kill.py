@@ -10,7 +10,7 @@ from typing import Final
 from failback.chaos.experiment.fault_kinds import (
     AFTER,
     DOWN,
-    RUNGS,
+    MILESTONES,
     FaultKind,
     Parameter,
     Values,
@@ -64,7 +64,7 @@ FAULT = Fault(
             AFTER,
         ),
         lasts="downSeconds",
-        rungs=RUNGS,
+        milestones=MILESTONES,
         check=_not_too_often,
         parts=_kills,
     )

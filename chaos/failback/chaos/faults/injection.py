@@ -6,7 +6,7 @@ from typing import Any
 
 from failback.chaos.cluster.view import Member, ProcessIdentity, Role, Stamp
 from failback.chaos.errors import NotProved, TargetError
-from failback.chaos.experiment.fault_kinds import parse_rung
+from failback.chaos.experiment.fault_kinds import parse_milestone
 from failback.chaos.faults.victims import Mode, Selector, choose
 from failback.chaos.recorder.fault_record import FaultRecord
 from failback.chaos.session import Session
@@ -18,7 +18,7 @@ def wait_for_time(
     """Wait until a fault is due; return the intended instant, monotonic ns.
 
     Raises:
-        TargetError: The rung that it waits for can no longer be reached.
+        TargetError: The milestone that it waits for can no longer be reached.
         Aborted: The run was told to stop.
     """
     offset_ns = round(session.scaled(at_seconds) * 1e9)
@@ -26,11 +26,11 @@ def wait_for_time(
         intended = session.zero.mono_ns + offset_ns
         session.sleep_until(intended)
         return intended
-    rung, other = parse_rung(after)
-    if rung == "slave-serving" and group:
+    milestone, other = parse_milestone(after)
+    if milestone == "slave-serving" and group:
         stamp = wait_served(session, other, group, served)
     else:
-        stamp = session.rec.board.wait(other, rung, session.deadline, session.stop_reason)
+        stamp = session.rec.milestones.wait(other, milestone, session.deadline, session.stop_reason)
     if stamp is None:
         raise TargetError(f"{fid}: wait for {after}", "it was not reached")
     intended = stamp.mono_ns + offset_ns
@@ -47,7 +47,7 @@ def wait_served(session: Session, other: str, group: str, served: int) -> Stamp 
         reason = session.stop_reason()
         if reason:
             return reason
-        if recorder.board.get(other, "accept") is not None:
+        if recorder.milestones.get(other, "accept") is not None:
             return (
                 f"the master of {other} returned when the slave had served "
                 f"{recorder.served(other, group)} of {wanted} messages to {group}"
@@ -103,9 +103,9 @@ def open_record(
         victims=[_describe(member, identity)],
         intended_ns=intended_ns,
     )
-    record.rungs["K1"] = identity.boot_ms is not None
+    record.proof["K1"] = identity.boot_ms is not None
     if identity.boot_ms is None:
-        record.doubt(f"{member.pod} did not answer code 28 before the signal")
+        record.add_unproved_reason(f"{member.pod} did not answer code 28 before the signal")
     return record
 
 

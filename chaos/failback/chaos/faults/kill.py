@@ -6,7 +6,7 @@ from typing import Any
 
 from failback.chaos.cluster.view import Role
 from failback.chaos.errors import ChaosError
-from failback.chaos.experiment.fault_kinds import AFTER, DOWN, RUNGS, FaultKind
+from failback.chaos.experiment.fault_kinds import AFTER, DOWN, MILESTONES, FaultKind
 from failback.chaos.faults.broker_faults import (
     RELEASE_HOLD,
     finish_effect,
@@ -26,7 +26,7 @@ KIND = FaultKind(
     title="SIGKILL of a broker, held down for downSeconds",
     parameters=(DOWN, AFTER),
     lasts="downSeconds",
-    rungs=RUNGS,
+    milestones=MILESTONES,
     fixed={"signal": "KILL"},
 )
 

@@ -11,7 +11,7 @@ from typing import Any
 from failback.chaos.experiment.fault_kinds import (
     AFTER,
     DOWN,
-    RUNGS,
+    MILESTONES,
     FaultKind,
     Parameter,
     Values,
@@ -90,7 +90,7 @@ THEN = Fault(
             AFTER,
         ),
         lasts="downSeconds",
-        rungs=RUNGS,
+        milestones=MILESTONES,
         parts=_after_return,
     )
 )
@@ -108,7 +108,7 @@ DURING = Fault(
             AFTER,
         ),
         lasts="downSeconds",
-        rungs=RUNGS,
+        milestones=MILESTONES,
         check=_restart_is_within_the_outage,
         parts=_while_down,
     )

@@ -14,7 +14,13 @@ from typing import Any, Final
 from failback.chaos.cluster.clock import now
 from failback.chaos.cluster.target import Target
 from failback.chaos.errors import ChaosError, TargetError
-from failback.chaos.experiment.fault_kinds import AFTER, MODES, FaultKind, Parameter, parse_rung
+from failback.chaos.experiment.fault_kinds import (
+    AFTER,
+    MODES,
+    FaultKind,
+    Parameter,
+    parse_milestone,
+)
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import member_faults
 from failback.chaos.faults.fault import Fault, Undo
@@ -39,11 +45,11 @@ KIND = FaultKind(
         Parameter("rolling", "flag", "rolling", False),
         AFTER,
         Parameter("minServed", "count", "min_served", 100),
-        Parameter("restartAfter", "rung", "restart_after", ""),
+        Parameter("restartAfter", "milestone", "restart_after", ""),
         Parameter("restartAfterSeconds", "seconds", "restart_after_seconds", 5.0, always=True),
     ),
     lasts="restartAfterSeconds",
-    rungs=("gone",),
+    milestones=("gone",),
     modes=MODES,
 )
 
@@ -64,10 +70,10 @@ def restart_consumers(
 ) -> dict[str, Any]:
     """F15: end members of a group and start them again.
 
-    With ``after`` the wait begins at that rung of another fault; ``slave-serving`` is reached once
-    the slave has served ``min_served`` messages to this group. ``restart_after`` names the rung
-    from which ``restart_after_seconds`` count, the members' end otherwise. ``rolling`` ends the
-    next member when the one before is assigned again.
+    With ``after`` the wait begins at that milestone of another fault; ``slave-serving`` is reached
+    once the slave has served ``min_served`` messages to this group. ``restart_after`` names the
+    milestone from which ``restart_after_seconds`` count, the members' end otherwise. ``rolling``
+    ends the next member when the one before is assigned again.
     """
     signum = {"TERM": signals.SIGTERM, "KILL": signals.SIGKILL}.get(signal)
     if signum is None:
@@ -128,32 +134,32 @@ def end_consumers(
         record.fid,
     )
     session.rec.open_fault(record)
-    record.rungs["K1"] = True
+    record.proof["K1"] = True
     begun = now()
     record.issued = (begun, begun)
     session.phases.fault_begun(begun.mono_ns)
     for process in members:
         receipt = session.load.signal_member(process, signum)
         record.issued = (begun, receipt.returned)
-    record.rungs["K2"] = True
+    record.proof["K2"] = True
     name = signals.Signals(signum).name
     names = ", ".join(each.name for each in members)
     session.progress(f"{record.fid}: {name} to {names}")
-    record.rungs["K6"] = all(session.load.await_end(each, END_SECONDS) for each in members)
+    record.proof["K6"] = all(session.load.await_end(each, END_SECONDS) for each in members)
     crash_point("consumers-ended")
     ends = [_how_it_ended(each, signum) for each in members]
-    record.rungs["K3"] = ", ".join(how for how, _ in ends)
-    if not record.rungs["K6"]:
-        record.doubt(f"{names}: still running {END_SECONDS:g} s after {name}")
+    record.proof["K3"] = ", ".join(how for how, _ in ends)
+    if not record.proof["K6"]:
+        record.add_unproved_reason(f"{names}: still running {END_SECONDS:g} s after {name}")
     for how, right in ends:
         if not right:
-            record.doubt(f"asked {name}, but a consumer ended by {how}")
+            record.add_unproved_reason(f"asked {name}, but a consumer ended by {how}")
     last = max(
         (each.exit.stamp for each in members if each.exit), key=lambda s: s.mono_ns, default=now()
     )
     record.observed["gone_ns"] = last
     record.settle()
-    session.rec.board.post(record.fid, "gone", last)
+    session.rec.milestones.post(record.fid, "gone", last)
     kind = "CLIENT_TERM" if signum == signals.SIGTERM else "CLIENT_KILL"
     for process in members:
         _client_row(session, record, process, kind)
@@ -167,12 +173,12 @@ def start_consumers_later(
     restart_after: str,
     seconds: float,
 ) -> None:
-    """Start the ended members again: ``seconds`` after their end, or after another rung."""
+    """Start the ended members again: ``seconds`` after their end, or after another milestone."""
     delay_ns = round(session.scaled(seconds) * 1e9)
-    rung, other = parse_rung(restart_after) if restart_after else ("gone", record.fid)
+    milestone, other = parse_milestone(restart_after) if restart_after else ("gone", record.fid)
 
     def due() -> bool:
-        stamp = session.rec.board.get(other, rung)
+        stamp = session.rec.milestones.get(other, milestone)
         return stamp is not None and time.monotonic_ns() >= stamp.mono_ns + delay_ns
 
     start_consumers_when(session, record, members, due)
@@ -212,7 +218,7 @@ def _assigned(session: Session, pending: list[tuple[str, int]]) -> bool:
 
 
 def _consumers_back(session: Session, record: FaultRecord) -> None:
-    record.rungs["K7"] = "new processes assigned"
+    record.proof["K7"] = "new processes assigned"
     member_faults.heal_seen(session, record, {"members": "assigned"})
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from failback.chaos.cluster.view import Role
 from failback.chaos.errors import TargetError
-from failback.chaos.experiment.fault_kinds import AFTER, RUNGS, FaultKind, Parameter, Values
+from failback.chaos.experiment.fault_kinds import AFTER, MILESTONES, FaultKind, Parameter, Values
 from failback.chaos.faults import broker_faults, kill
 from failback.chaos.faults.fault import Fault
 from failback.chaos.faults.injection import begin_on_broker, returned, wait_served
@@ -49,7 +49,7 @@ KIND = FaultKind(
         AFTER,
     ),
     lasts="downSeconds",
-    rungs=RUNGS,
+    milestones=MILESTONES,
     check=_owners_end_within_the_outage,
 )
 
@@ -110,7 +110,7 @@ def _end_owners(
     )
     end_consumers(session, owners, members, signal.SIGTERM)
     start_ns = round(session.scaled(start_owners_seconds) * 1e9)
-    board = session.rec.board
+    board = session.rec.milestones
 
     def due() -> bool:
         accepted = board.get(record.fid, "accept")

@@ -48,7 +48,7 @@ def begin(
     record.undo = session.ledger.add(call, {"sockets": sockets, **args}, record.fid)
     crash_point("ledger-written")
     session.rec.open_fault(record)
-    record.rungs["K1"] = True
+    record.proof["K1"] = True
     begun = now()
     record.issued = (begun, begun)
     session.phases.fault_begun(begun.mono_ns)
@@ -61,9 +61,9 @@ def tell_all(
     assert record.issued is not None
     refused = [each.name for each in members if not tell(session, each, request)]
     record.issued = (record.issued[0], now())
-    record.rungs["K2"] = not refused
+    record.proof["K2"] = not refused
     if refused:
-        record.doubt(f"{', '.join(refused)} did not take {request['op']}")
+        record.add_unproved_reason(f"{', '.join(refused)} did not take {request['op']}")
 
 
 def tell(session: Session, process: WorkloadProcess, request: Request) -> bool:
@@ -97,7 +97,7 @@ def undo_after(
 def heal_seen(session: Session, record: FaultRecord, observation: Mapping[str, Any]) -> None:
     """K8: the members were seen without the fault. The ledger gets the time beside the rest."""
     stamp = now()
-    record.rungs["K8"] = True
+    record.proof["K8"] = True
     session.rec.healed(record, stamp)
     seen_ns = stamp.mono_ns - session.zero.mono_ns
     session.ledger.mark_healed(record.undo, {**observation, "seen_ns": seen_ns})

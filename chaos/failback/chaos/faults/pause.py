@@ -40,7 +40,7 @@ KIND = FaultKind(
         AFTER,
     ),
     lasts="durationSeconds",
-    rungs=("gone", "accept", "registered", "slave-serving"),
+    milestones=("gone", "accept", "registered", "slave-serving"),
 )
 
 

@@ -1,7 +1,7 @@
-"""Prove that a fault on a broker is what it says: rungs K3 to K6 of the ladder.
+"""Prove that a fault on a broker is what it says: proof steps K3 to K6.
 
 K3 the signal that the process died of, K4 whether shutdown code ran, K5 what peers saw, K6 is it
-gone. Each function writes its rungs into the record, and the doubt when one is not proved.
+gone. Each function writes its proof steps into the record, and the doubt when one is not proved.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ def prove_death(
     death = session.target.await_gone(identity, Deadline.after(seconds))
     crash_point("dead")
     record.observed["gone_ns"] = death.seen
-    session.rec.board.post(record.fid, "gone", death.seen)
+    session.rec.milestones.post(record.fid, "gone", death.seen)
     if death.signal is not None:
-        record.rungs["K3"] = signal.Signals(death.signal).name
+        record.proof["K3"] = signal.Signals(death.signal).name
     else:
-        record.rungs["K3"] = f"exit {death.code}"
+        record.proof["K3"] = f"exit {death.code}"
     if asked == signal.SIGTERM:
         right = death.signal == signal.SIGTERM or death.code in (0, 143)
     else:
         right = death.signal == asked
     if not right:
         name = signal.Signals(asked).name
-        record.doubt(f"asked {name}, but {member.pod} ended by {record.rungs['K3']}")
+        record.add_unproved_reason(f"asked {name}, but {member.pod} ended by {record.proof['K3']}")
     if death.doubt:
-        record.doubt(death.doubt)
+        record.add_unproved_reason(death.doubt)
 
 
 def prove_shutdown_code(
@@ -83,19 +83,21 @@ def prove_shutdown_code(
     )
     if must_run:
         ran = abort is None
-        record.rungs["K4"] = "shutdown code ran" if ran else "shutdown code did not run"
+        record.proof["K4"] = "shutdown code ran" if ran else "shutdown code did not run"
         if not ran:
-            record.doubt("the abort file is still there: shutdown code did not run")
+            record.add_unproved_reason("the abort file is still there: shutdown code did not run")
         return
     clean = abort is not None and not written_later
-    record.rungs["K4"] = "no shutdown code ran" if clean else "shutdown code ran"
+    record.proof["K4"] = "no shutdown code ran" if clean else "shutdown code ran"
     record.observed["file_age_ms"] = (
         max(0, round((issued.wall_ns - offsets.mtime_ns) / 1e6)) if offsets is not None else None
     )
     if abort is None:
-        record.doubt("the abort file is gone: shutdown code ran")
+        record.add_unproved_reason("the abort file is gone: shutdown code ran")
     if written_later:
-        record.doubt(f"{OFFSET_FILE} was written after the signal (before: {file_before})")
+        record.add_unproved_reason(
+            f"{OFFSET_FILE} was written after the signal (before: {file_before})"
+        )
 
 
 def _stat(session: Session, member: Member, path: str) -> FileStat | None:
@@ -128,17 +130,17 @@ def offset_file_time(session: Session, member: Member) -> int | None:
 
 def prove_gone(session: Session, record: FaultRecord, member: Member) -> None:
     """K5 from the witness's own connection, K6 from the kernel and a refused connect."""
-    session.wait_for(lambda: "K5" in record.rungs, K5_SECONDS, period=0.02)
-    record.rungs.setdefault("K5", None)
+    session.wait_for(lambda: "K5" in record.proof, K5_SECONDS, period=0.02)
+    record.proof.setdefault("K5", None)
     assert record.identity is not None
     identity = record.identity
     gone = session.target.process_state(identity) in (ProcessState.GONE, ProcessState.REPLACED)
     refused = _refuses(member.address)
-    record.rungs["K6"] = gone and refused
+    record.proof["K6"] = gone and refused
     if not gone:
-        record.doubt(f"pid {identity.pid} still exists")
+        record.add_unproved_reason(f"pid {identity.pid} still exists")
     if not refused:
-        record.doubt(f"{member.address} still accepts connections")
+        record.add_unproved_reason(f"{member.address} still accepts connections")
 
 
 def _refuses(address: str) -> bool:
@@ -154,14 +156,14 @@ def prove_stopped(session: Session, record: FaultRecord, identity: ProcessIdenti
     stopped = session.wait_for(
         lambda: session.target.process_state(identity) is ProcessState.STOPPED, 5.0, period=0.01
     )
-    record.rungs["K3"] = "SIGSTOP" if stopped else None
-    record.rungs["K4"] = "no shutdown code ran"
+    record.proof["K3"] = "SIGSTOP" if stopped else None
+    record.proof["K4"] = "no shutdown code ran"
     if not stopped:
         state = session.target.process_state(identity).value
-        record.doubt(f"pid {identity.pid} is {state}, not stopped")
+        record.add_unproved_reason(f"pid {identity.pid} is {state}, not stopped")
     stamp = now()
     record.observed["gone_ns"] = stamp
-    session.rec.board.post(record.fid, "gone", stamp)
+    session.rec.milestones.post(record.fid, "gone", stamp)
 
 
 def prove_silence(record: FaultRecord, member: Member, resume_at: int) -> None:
@@ -171,21 +173,21 @@ def prove_silence(record: FaultRecord, member: Member, resume_at: int) -> None:
     """
     left = (resume_at - time.monotonic_ns()) / 1e9
     seconds = min(PAUSE_PROOF_SECONDS, left - 0.2)
-    record.rungs["K5"] = "SILENCE"
+    record.proof["K5"] = "SILENCE"
     record.observed.setdefault("peer", "SILENCE")
     if seconds <= 0:
-        record.rungs["K6"] = False
-        record.doubt("the pause is too short to be proved")
+        record.proof["K6"] = False
+        record.add_unproved_reason("the pause is too short to be proved")
         return
     try:
         with WireConnection(member.address) as connection:
             connection.runtime_info(timeout=seconds)
     except RemotingTimeout:
-        record.rungs["K6"] = True
+        record.proof["K6"] = True
         record.observed["silent_seconds"] = round(seconds, 3)
     except FailbackError as error:
-        record.rungs["K6"] = False
-        record.doubt(f"while stopped, {member.address}: {error}")
+        record.proof["K6"] = False
+        record.add_unproved_reason(f"while stopped, {member.address}: {error}")
     else:
-        record.rungs["K6"] = False
-        record.doubt(f"{member.address} answered while it should be stopped")
+        record.proof["K6"] = False
+        record.add_unproved_reason(f"{member.address} answered while it should be stopped")

@@ -16,7 +16,7 @@ from typing import Any, Final
 from failback.chaos.cluster.target import StoreWriter, Target
 from failback.chaos.cluster.view import Member, Role
 from failback.chaos.errors import TargetError
-from failback.chaos.experiment.fault_kinds import AFTER, DOWN, RUNGS, FaultKind, Parameter
+from failback.chaos.experiment.fault_kinds import AFTER, DOWN, MILESTONES, FaultKind, Parameter
 from failback.chaos.failpoints import crash_point
 from failback.chaos.faults import broker_faults, proof
 from failback.chaos.faults.fault import Fault, Undo
@@ -51,7 +51,7 @@ KIND = FaultKind(
         AFTER,
     ),
     lasts="downSeconds",
-    rungs=RUNGS,
+    milestones=MILESTONES,
     supported_by=frozenset({"local"}),
 )
 
@@ -99,7 +99,7 @@ def kill_and_replace(
     if not isinstance(target, StoreWriter):
         raise TargetError(record.fid, f"a {target.kind} target cannot write store files")
     member, _ = broker_faults.victim_of(record)
-    if content == "older" and session.rec.sightings.offsets_at(member.address, 0) is None:
+    if content == "older" and session.rec.latest_samples.offsets_at(member.address, 0) is None:
         raise TargetError(record.fid, f"no offset table of {member.pod} was sampled yet")
     broker_faults.kill_and_hold(session, record)
     saved = {path: _read(session, member, path) for path in FILES}
@@ -117,17 +117,17 @@ def kill_and_replace(
             target.write_store(member, path, data)
     crash_point("files-replaced")
     shown = {path: _read(session, member, path) for path in FILES}
-    record.rungs["FILE"] = shown == wanted
+    record.proof["FILE"] = shown == wanted
     if shown != wanted:
-        record.doubt(f"{proof.OFFSET_FILE} of {member.pod} is not what was written")
+        record.add_unproved_reason(f"{proof.OFFSET_FILE} of {member.pod} is not what was written")
     loaded = _what_it_loads(wanted)
     record.observed["file_entries"] = sum(len(queues) for queues in loaded.values())
     lowered = _lowered(_what_it_loads(saved), loaded)
     record.observed["file_lowered"] = lowered
     if not lowered:
-        record.doubt(f"{member.pod} will load no offset that is lower than before")
+        record.add_unproved_reason(f"{member.pod} will load no offset that is lower than before")
     session.rec.later(
-        lambda: session.rec.board.get(record.fid, "accept") is not None,
+        lambda: session.rec.milestones.get(record.fid, "accept") is not None,
         lambda: _compare(session, record, member, loaded, undo),
     )
     broker_faults.finish_effect(session, record, "KILL")
@@ -181,13 +181,13 @@ def _content(
         case _:
             issued = broker_faults.issued_ns(record)
             then = issued - round(session.scaled(age_seconds) * 1e9)
-            found = session.rec.sightings.offsets_at(member.address, then)
+            found = session.rec.latest_samples.offsets_at(member.address, then)
             assert found is not None  # it was there before the kill
             sampled, past = found
             record.observed["file_sampled_ms"] = round((issued - sampled) / 1e6)
             if sampled > then:
                 age = (issued - sampled) / 1e9 / session.time_scale
-                record.doubt(f"the oldest table of {member.pod} is {age:.1f} s old")
+                record.add_unproved_reason(f"the oldest table of {member.pod} is {age:.1f} s old")
             return older_table(data or b"{}", past)
 
 
@@ -248,12 +248,14 @@ def _compare(
         shown = json.loads(file.read_bytes())
         below, above = _differences(session, loaded, shown)
         observation |= {"below": below, "above": above}
-        record.rungs["LOADED"] = "as written" if not above else f"{above} entries moved on since"
+        record.proof["LOADED"] = "as written" if not above else f"{above} entries moved on since"
         if below:
-            record.rungs["LOADED"] = f"{below} entries below what was written"
-            record.doubt(f"{member.pod} loaded {below} offsets below those of its file")
+            record.proof["LOADED"] = f"{below} entries below what was written"
+            record.add_unproved_reason(
+                f"{member.pod} loaded {below} offsets below those of its file"
+            )
     session.ledger.mark_healed(undo, observation)
-    if "healed_ns" in record.observed:  # the evidence of the heal went out without this rung
+    if "healed_ns" in record.observed:  # the evidence of the heal went out without this step
         session.rec.evidence(record, "heal")
 
 

@@ -94,9 +94,11 @@ def set_handlers(
     session.progress(f"{record.fid}: handlers of {group}: {_said(knobs)}")
     patience = EFFECT_SECONDS + knobs["delay_ms"] / 1000
     seen = session.wait_for(lambda: _handled_so(session, members, knobs), patience)
-    record.rungs["HANDLED"] = _sums(session, members)
+    record.proof["HANDLED"] = _sums(session, members)
     if not seen:
-        record.doubt(f"no message was handled so within {patience:g} s: {record.rungs['HANDLED']}")
+        record.add_unproved_reason(
+            f"no message was handled so within {patience:g} s: {record.proof['HANDLED']}"
+        )
     member_faults.effect_seen(session, record, "SET_HANDLER", {"knobs": dict(knobs)})
     if duration_seconds is not None:
         member_faults.undo_after(

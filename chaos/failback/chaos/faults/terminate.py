@@ -8,7 +8,7 @@ from typing import Any
 
 from failback.chaos.cluster.view import Role
 from failback.chaos.errors import TargetError
-from failback.chaos.experiment.fault_kinds import AFTER, DOWN, RUNGS, FaultKind, Parameter
+from failback.chaos.experiment.fault_kinds import AFTER, DOWN, MILESTONES, FaultKind, Parameter
 from failback.chaos.faults import proof
 from failback.chaos.faults.broker_faults import (
     EFFECT_SECONDS,
@@ -37,7 +37,7 @@ KIND = FaultKind(
         AFTER,
     ),
     lasts="downSeconds",
-    rungs=RUNGS,
+    milestones=MILESTONES,
 )
 
 
@@ -75,7 +75,9 @@ def terminate(
     try:
         proof.prove_death(session, record, member, identity, signal.SIGTERM, grace_seconds)
     except TargetError:
-        record.doubt(f"{member.pod} did not stop within {grace_seconds:g} s and was killed")
+        record.add_unproved_reason(
+            f"{member.pod} did not stop within {grace_seconds:g} s and was killed"
+        )
         session.target.signal(identity, signal.SIGKILL)
         proof.prove_death(session, record, member, identity, signal.SIGKILL, EFFECT_SECONDS)
     proof.prove_shutdown_code(session, record, member, must_run=True, file_before=None)

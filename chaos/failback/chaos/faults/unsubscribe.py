@@ -40,7 +40,7 @@ KIND = FaultKind(
     ),
     lasts="durationSeconds",
     modes=("all",),
-    rungs=("gone",),
+    milestones=("gone",),
 )
 
 
@@ -75,13 +75,13 @@ def unsubscribe(session: Session, record: FaultRecord, group: str, duration_seco
     session.progress(f"{record.fid}: members of {group} unsubscribed")
     patience = EFFECT_SECONDS + session.scaled(REBALANCE_SECONDS)
     gone = session.wait_for(lambda: _held(session, members) == frozenset(), patience)
-    record.rungs["GIVEN_UP"] = gone
+    record.proof["GIVEN_UP"] = gone
     if gone:
         stamp = now()
         record.observed["gone_ns"] = stamp
-        session.rec.board.post(record.fid, "gone", stamp)
+        session.rec.milestones.post(record.fid, "gone", stamp)
     else:
-        record.doubt(f"members of {group} still hold queues {patience:g} s later")
+        record.add_unproved_reason(f"members of {group} still hold queues {patience:g} s later")
     member_faults.effect_seen(session, record, "UNSUBSCRIBE", {"queues": len(before)})
     member_faults.undo_after(
         session, record, duration_seconds, lambda: subscribe(session, record, group, before)

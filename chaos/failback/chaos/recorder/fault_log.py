@@ -9,7 +9,7 @@ from typing import Any
 
 from failback.chaos.cluster.view import Member, Stamp
 from failback.chaos.recorder.fault_record import FaultRecord, reference
-from failback.chaos.recorder.milestones import HEALED, RungBoard
+from failback.chaos.recorder.milestones import HEALED, Milestones
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.client.consumelog.writer import ConsumeLog
 
@@ -20,7 +20,7 @@ class FaultLog:
     def __init__(self, folder: RunFolder, log: ConsumeLog) -> None:
         self.folder = folder
         self.log = log
-        self.board = RungBoard()
+        self.milestones = Milestones()
         self.faults: dict[str, FaultRecord] = {}
         self.zero: Stamp | None = None
         self.lock = threading.RLock()
@@ -94,7 +94,7 @@ class FaultLog:
                 "intended_ns": record.intended_ns - zero if record.intended_ns else None,
                 "issued_ns": [after_zero(each) for each in record.issued or ()],
                 "observed": {key: after_zero(value) for key, value in record.observed.items()},
-                "rungs": dict(record.rungs),
+                "proof": dict(record.proof),
                 "proved": record.proved,
                 "why": record.why,
                 "down_seconds": record.down_seconds,
@@ -118,10 +118,10 @@ class FaultLog:
         if record.issued and record.down_seconds is None and record.is_broker_fault:
             record.down_seconds = round((stamp.mono_ns - record.issued[0].mono_ns) / 1e9, 3)
         self.fault_row(
-            record, "HEALED", observed=stamp, observer="witness", detail={"rungs": record.rungs}
+            record, "HEALED", observed=stamp, observer="witness", detail={"proof": record.proof}
         )
         self.evidence(record, "heal")
-        self.board.post(record.fid, HEALED, stamp)
+        self.milestones.post(record.fid, HEALED, stamp)
         self.on_window(self.window_open())
 
     def window_open(self) -> bool:

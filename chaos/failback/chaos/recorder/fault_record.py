@@ -24,7 +24,7 @@ class FaultRecord:
     signum: int | None = None
     resumed: Stamp | None = None
     observed: dict[str, Any] = field(default_factory=dict)
-    rungs: dict[str, Any] = field(default_factory=dict)
+    proof: dict[str, Any] = field(default_factory=dict)
     proved: bool | None = None
     why: str = ""
     undo: str = ""
@@ -48,12 +48,12 @@ class FaultRecord:
         return not self.called_off and "healed_ns" not in self.observed
 
     def settle(self) -> None:
-        """Every rung up to the effect was looked at: it is proved unless one was doubted."""
+        """Every step up to the effect was looked at: it is proved unless one was doubted."""
         if self.proved is None:
             self.proved = True
 
-    def doubt(self, why: str) -> None:
-        """A rung is missing or contradicts: the fault is not proved."""
+    def add_unproved_reason(self, why: str) -> None:
+        """A step is missing or contradicts: the fault is not proved."""
         self.proved = False
         self.why = f"{self.why}; {why}" if self.why else why
 

@@ -17,7 +17,7 @@ Offsets = Mapping[tuple[str, str, int], int]
 KEPT_SECONDS: Final = 900.0
 
 
-class Sightings:
+class LatestSamples:
     """The newest tables of every broker. ``groups`` maps a group to its topic. Thread safe."""
 
     def __init__(self, groups: Mapping[str, str]) -> None:

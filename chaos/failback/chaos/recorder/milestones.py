@@ -1,4 +1,4 @@
-"""Instants that threads wait for: when did which fault reach which rung. Thread-safe."""
+"""Instants that threads wait for: when did which fault reach which milestone. Thread-safe."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from failback.chaos.cluster.view import Stamp
 from failback.chaos.errors import Aborted
 
 HEALED = "healed"
-SLAVE_SYNCED = "slave-synced"  # one of catalogue.RUNGS
+SLAVE_SYNCED = "slave-synced"  # one of catalogue.MILESTONES
 
 
-class RungBoard:
-    """First observation of every ``(fid, rung)``; later ones are ignored."""
+class Milestones:
+    """First observation of every ``(fid, milestone)``; later ones are ignored."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
         self._seen: dict[tuple[str, str], Stamp] = {}
 
-    def post(self, fid: str, rung: str, stamp: Stamp) -> bool:
-        """Record an observation; false when this rung was already reached."""
+    def post(self, fid: str, milestone: str, stamp: Stamp) -> bool:
+        """Record an observation; false when this milestone was already reached."""
         with self._condition:
-            if (fid, rung) in self._seen:
+            if (fid, milestone) in self._seen:
                 return False
-            self._seen[fid, rung] = stamp
+            self._seen[fid, milestone] = stamp
             self._condition.notify_all()
             return True
 
-    def get(self, fid: str, rung: str) -> Stamp | None:
+    def get(self, fid: str, milestone: str) -> Stamp | None:
         with self._condition:
-            return self._seen.get((fid, rung))
+            return self._seen.get((fid, milestone))
 
     def wait(
-        self, fid: str, rung: str, deadline: float, stopped: Callable[[], str] = lambda: ""
+        self, fid: str, milestone: str, deadline: float, stopped: Callable[[], str] = lambda: ""
     ) -> Stamp | None:
         """Wait until the monotonic ``deadline`` in seconds; ``None`` when it passed.
 
@@ -42,7 +42,7 @@ class RungBoard:
             Aborted: ``stopped`` gave a reason; it is asked four times a second.
         """
         with self._condition:
-            while (fid, rung) not in self._seen:
+            while (fid, milestone) not in self._seen:
                 reason = stopped()
                 if reason:
                     raise Aborted(reason)
@@ -50,4 +50,4 @@ class RungBoard:
                 if left <= 0:
                     return None
                 self._condition.wait(min(left, 0.25))
-            return self._seen[fid, rung]
+            return self._seen[fid, milestone]

@@ -1,4 +1,4 @@
-"""Matches what witnesses see with the faults that are in effect: the rungs of proof."""
+"""Matches what witnesses see with the faults that are in effect: the steps of their proof."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from failback.chaos.cluster.view import Member, ProcessIdentity, Stamp
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.recorder.fault_log import FaultLog
 from failback.chaos.recorder.fault_record import FaultRecord, reference
-from failback.chaos.recorder.latest_samples import Offsets, Sightings
+from failback.chaos.recorder.latest_samples import LatestSamples, Offsets
 from failback.chaos.recorder.milestones import SLAVE_SYNCED
 from failback.chaos.recorder.sampler import MARKER_KEY
 from failback.chaos.recorder.witness import (
@@ -30,8 +30,8 @@ from failback.protocol.route import split_offset_key
 MIN_SERVED: Final = 100
 
 
-class RungMatcher:
-    """Turns events into rungs of the open faults.
+class ProofMatcher:
+    """Turns events into proof steps of the open faults.
 
     Args:
         probe_topic: The topic whose pull proves that a broker serves again.
@@ -42,7 +42,7 @@ class RungMatcher:
     def __init__(
         self,
         faults: FaultLog,
-        sightings: Sightings,
+        latest_samples: LatestSamples,
         target: Target,
         *,
         probe_topic: str,
@@ -51,7 +51,7 @@ class RungMatcher:
         add_gap: Callable[[str], None],
     ) -> None:
         self._faults = faults
-        self._sightings = sightings
+        self._latest_samples = latest_samples
         self._target = target
         self._probe_topic = probe_topic
         self._groups = frozenset(groups)
@@ -71,7 +71,7 @@ class RungMatcher:
             case OffsetEvent():
                 self._on_offsets(event)
             case QueueEvent():
-                self._sightings.queues(event)
+                self._latest_samples.queues(event)
 
     def _on_peer(self, event: PeerEvent) -> None:
         for record in self._faults.in_effect_at(event.address):
@@ -83,7 +83,7 @@ class RungMatcher:
                     continue
                 record.observed["peer"] = event.kind
                 record.observed["peer_ns"] = event.stamp
-                record.rungs["K5"] = event.kind
+                record.proof["K5"] = event.kind
             self._faults.fault_row(
                 record,
                 "PEER",
@@ -118,7 +118,7 @@ class RungMatcher:
         self._faults.fault_row(
             record, kind, observed=event.stamp, observer="witness", boot_ms=event.boot_ms
         )
-        self._faults.board.post(record.fid, "accept", event.stamp)
+        self._faults.milestones.post(record.fid, "accept", event.stamp)
 
     def _snapshot_table(self, record: FaultRecord, event: AnswerEvent) -> None:
         """The table that the returned broker loaded, before clients have had time to change it."""
@@ -156,7 +156,7 @@ class RungMatcher:
                 )
 
     def _on_route(self, event: RouteEvent) -> None:
-        view = self._sightings.view
+        view = self._latest_samples.view
         everybody = set(view.nameservers) if view else set()
         with self._faults.lock:
             waiting = [
@@ -179,11 +179,11 @@ class RungMatcher:
                     continue
                 record.observed["registered_ns"] = event.stamp
             self._faults.fault_row(record, "REGISTERED", observed=event.stamp, observer="witness")
-            self._faults.board.post(record.fid, "registered", event.stamp)
+            self._faults.milestones.post(record.fid, "registered", event.stamp)
 
     def _on_offsets(self, event: OffsetEvent) -> None:
-        before = self._sightings.offsets(event)
-        member = self._sightings.member_at(event.address)
+        before = self._latest_samples.offsets(event)
+        member = self._latest_samples.member_at(event.address)
         if member is None or member.role != "slave":
             return
         with self._faults.lock:
@@ -219,7 +219,7 @@ class RungMatcher:
                 served[group] = served.get(group, 0) + max(0, event.offsets.get(key, base) - base)
             record.served.update(served)
         most = max(served.values(), default=0)
-        if most >= max(1, round(MIN_SERVED * self._time_scale)) and self._faults.board.post(
+        if most >= max(1, round(MIN_SERVED * self._time_scale)) and self._faults.milestones.post(
             record.fid, "slave-serving", event.stamp
         ):
             self._faults.fault_row(
@@ -227,7 +227,7 @@ class RungMatcher:
                 "SLAVE_SERVING",
                 observed=event.stamp,
                 observer="witness",
-                member=self._sightings.member_at(event.address),
+                member=self._latest_samples.member_at(event.address),
                 detail={"served": served},
             )
 
@@ -235,7 +235,7 @@ class RungMatcher:
         accepted = record.observed.get("accept_ns")
         if accepted is None or event.marker_ms is None:
             return
-        if event.marker_ms * 1_000_000 >= accepted.mono_ns and self._faults.board.post(
+        if event.marker_ms * 1_000_000 >= accepted.mono_ns and self._faults.milestones.post(
             record.fid, SLAVE_SYNCED, event.stamp
         ):
             self._synced(record, event)
@@ -248,9 +248,9 @@ class RungMatcher:
             "SLAVE_SYNC",
             observed=event.stamp,
             observer="witness",
-            member=self._sightings.member_at(event.address),
+            member=self._latest_samples.member_at(event.address),
         )
-        if "healed_ns" in record.observed:  # the evidence of the heal went out without this rung
+        if "healed_ns" in record.observed:  # the evidence of the heal went out without this step
             self._faults.evidence(record, "heal")
 
     def _try_heal(self, record: FaultRecord) -> None:
@@ -276,7 +276,7 @@ class RungMatcher:
             self._faults.fault_row(record, "SEND_OK", observed=sent, observer="producer")
         if not self._new_identity(record, member, previous):
             return
-        record.rungs["K8"] = True
+        record.proof["K8"] = True
         self._faults.healed(record, now())
 
     def _new_identity(self, record: FaultRecord, member: Member, previous: ProcessIdentity) -> bool:
@@ -287,17 +287,23 @@ class RungMatcher:
         same = found.same(previous)
         if record.fault == "pause":
             if not same:
-                record.doubt(f"pid {previous.pid} was replaced by {found.pid} while paused")
-            record.rungs["K7"] = f"pid {found.pid}"
+                record.add_unproved_reason(
+                    f"pid {previous.pid} was replaced by {found.pid} while paused"
+                )
+            record.proof["K7"] = f"pid {found.pid}"
             return True
         if same:
             return False
         newer = found.boot_ms is not None and found.boot_ms > (previous.boot_ms or 0)
         if not newer:
-            record.doubt(f"boot time {found.boot_ms} is not newer than {previous.boot_ms}")
+            record.add_unproved_reason(
+                f"boot time {found.boot_ms} is not newer than {previous.boot_ms}"
+            )
         if found.uid != previous.uid:
-            record.doubt(f"pod {previous.pod} was replaced: its container did not restart in place")
-        record.rungs["K7"] = f"pid {found.pid}"
+            record.add_unproved_reason(
+                f"pod {previous.pod} was replaced: its container did not restart in place"
+            )
+        record.proof["K7"] = f"pid {found.pid}"
         self._faults.fault_row(
             record,
             "RESTARTED",

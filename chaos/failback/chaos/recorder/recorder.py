@@ -1,8 +1,8 @@
 """The recorder of a run: one process's worth of rows, and the ledger of what was proved.
 
-It owns the witness threads, turns what they see into rungs of the open faults, writes the ``fault``
-rows, carries out timed undos, and notices its own gaps. Several threads call it; one lock guards
-its state and no call to the outside is made under it.
+It owns the witness threads, turns what they see into proof steps of the open faults, writes the
+``fault`` rows, carries out timed undos, and notices its own gaps. Several threads call it; one
+lock guards its state and no call to the outside is made under it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from failback.chaos.cluster.view import ClusterView, DeathRecord, Stamp
 from failback.chaos.errors import Aborted
 from failback.chaos.recorder.fault_log import FaultLog
 from failback.chaos.recorder.fault_record import FaultRecord
-from failback.chaos.recorder.latest_samples import Sightings
-from failback.chaos.recorder.proof_matcher import RungMatcher
+from failback.chaos.recorder.latest_samples import LatestSamples
+from failback.chaos.recorder.proof_matcher import ProofMatcher
 from failback.chaos.recorder.sampler import Sampler
 from failback.chaos.recorder.witness import GAP_SECONDS, Event, RouteWatch, Watcher, WireWatch
 from failback.chaos.run_folder.run_folder import RunFolder
@@ -36,7 +36,7 @@ CLOCK_STEP_NS: Final = 20_000_000
 
 
 class Recorder(FaultLog):
-    """Rows, rungs, timed undos and gaps of one run."""
+    """Rows, proof steps, timed undos and gaps of one run."""
 
     def __init__(
         self,
@@ -65,10 +65,10 @@ class Recorder(FaultLog):
             segment_seconds=segment_seconds,
         )
         super().__init__(folder, log)
-        self.sightings = Sightings(groups)
-        self.matcher = RungMatcher(
+        self.latest_samples = LatestSamples(groups)
+        self.matcher = ProofMatcher(
             self,
-            self.sightings,
+            self.latest_samples,
             target,
             probe_topic=topics[0],
             groups=tuple(groups),
@@ -97,7 +97,7 @@ class Recorder(FaultLog):
 
     def start(self, view: ClusterView) -> None:
         """Start all witnesses of the members and name servers in ``view``."""
-        self.sightings.view = view
+        self.latest_samples.view = view
         period = max(0.25, min(1.0, self._time_scale))
         topics = [*self._topics, *(f"%RETRY%{group}" for group in self._groups)]
         for member in view.members:
@@ -270,11 +270,11 @@ class Recorder(FaultLog):
     def _unplanned(self, pod: str, death: DeathRecord) -> None:
         with self.lock:
             self.unplanned_deaths += 1
-            members = self.sightings.members
+            members = self.latest_samples.members
             member = next((each for each in members if each.pod == pod), None)
             for record in self.faults.values():
                 if record.in_effect:
-                    record.doubt(f"{pod} died unplanned in the fault's window")
+                    record.add_unproved_reason(f"{pod} died unplanned in the fault's window")
         ended = f"signal {death.signal}" if death.signal is not None else f"exit {death.code}"
         logger.warning("%s died unplanned: %s", pod, ended)
         self.fault_row(

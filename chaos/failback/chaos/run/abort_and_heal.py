@@ -10,7 +10,7 @@ from failback.chaos.run.closing import lake_rows, seal
 from failback.chaos.run_folder.run_folder import CLOSED_SCHEMA, FolderState, RunFolder
 from failback.chaos.run_folder.undo_ledger import UndoLedger
 from failback.chaos.session import Progress
-from failback.chaos.targets.location import Place
+from failback.chaos.targets.location import Location
 
 
 def heal(run_dir: Path, *, progress: Progress = lambda _: None, seconds: float = 300.0) -> ExitCode:
@@ -32,7 +32,7 @@ def heal(run_dir: Path, *, progress: Progress = lambda _: None, seconds: float =
         progress("nothing to heal")
         return ExitCode.PASS
     note = folder.read_json("target.json")
-    target, lease = Place.of_note(note).connect(str(note["cluster"]))
+    target, lease = Location.of_note(note).connect(str(note["cluster"]))
     lease.take(run_dir, healing=True)
     left: list[str] = []
     try:

@@ -47,9 +47,9 @@ def close_run(session: Session) -> None:
     session.in_rollback = True
     session.progress("closing the run")
     left = _undo_left(session, session.experiment.spec.heal_deadline_seconds)
-    if session.fleet is not None:
-        session.fleet.refresh()
-        session.fleet.stop_all()
+    if session.supervisor is not None:
+        session.supervisor.refresh()
+        session.supervisor.stop_all()
         if left:  # a fault of members ends with them
             left = _undo_left(session, 0)
     snapshot(session, "end")
@@ -59,8 +59,8 @@ def close_run(session: Session) -> None:
             logger.warning("%s", note)
         _check_names(session)
         recorder.close()
-    if session.fleet is not None:
-        session.fleet.close()
+    if session.supervisor is not None:
+        session.supervisor.close()
     session.phases.end = time.monotonic_ns()
     expected = _expected_last_seq(session)
     sealed = seal(session.folder, session.run, expected)
@@ -90,7 +90,7 @@ def _undo_left(session: Session, seconds: float) -> list[str]:
 
 def _check_names(session: Session) -> None:
     """Bodies that did not arrive as they were sent are a finding, not a gap."""
-    for process in session.fleet.processes if session.fleet else ():
+    for process in session.supervisor.processes if session.supervisor else ():
         bad = int(process.stats.get("bad_bodies", 0))
         if bad:
             logger.error("%s received %d messages with a wrong CRC", process.name, bad)
@@ -142,7 +142,7 @@ def _expected_last_seq(session: Session) -> dict[int, int]:
     expected: dict[int, int] = {}
     if session.recorder is not None:
         expected[RECORDER_PROC_NO] = session.recorder.log.last_seq
-    for process in session.fleet.processes if session.fleet else ():
+    for process in session.supervisor.processes if session.supervisor else ():
         if process.last_seq is not None:
             expected[process.proc_no] = process.last_seq
     return expected
@@ -151,7 +151,7 @@ def _expected_last_seq(session: Session) -> dict[int, int]:
 def closed_document(session: Session, sealed: Sealed, left: list[str]) -> dict[str, Any]:
     """The contents of closed.json, schema failback.closed/1. Times are ns after run zero."""
     recorder, phases, results = session.recorder, session.phases, session.results
-    processes = session.fleet.processes if session.fleet else []
+    processes = session.supervisor.processes if session.supervisor else []
     return {
         "schema": CLOSED_SCHEMA,
         "drained": bool(results.drained),
@@ -198,10 +198,10 @@ def _exit(session: Session, process: WorkloadProcess) -> dict[str, Any]:
 
 def delivered_by_group(session: Session) -> dict[str, int]:
     """Deliveries that the members counted, by group."""
-    if session.fleet is None:
+    if session.supervisor is None:
         return {}
-    groups = {each.group for each in session.fleet.processes if each.role == CONSUMER}
-    return {group: session.fleet.delivered(group) for group in groups}
+    groups = {each.group for each in session.supervisor.processes if each.role == CONSUMER}
+    return {group: session.supervisor.delivered(group) for group in groups}
 
 
 def lake_rows(folder: Path) -> dict[str, int]:

@@ -22,7 +22,7 @@ from failback.chaos.recorder.recorder import Recorder
 from failback.chaos.run.run_document import client_settings, snapshot, write_run_json
 from failback.chaos.session import RECORDER_PROC_NO, STEADY_STATE, Session
 from failback.chaos.workload.process import WorkloadProcess
-from failback.chaos.workload.supervisor import Fleet
+from failback.chaos.workload.supervisor import Supervisor
 from failback.protocol import calls
 from failback.protocol.errors import FailbackError
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
@@ -255,7 +255,7 @@ def _open_recorder(session: Session) -> None:
 
 def _start_workload(session: Session) -> None:
     assert session.view is not None
-    fleet = Fleet(
+    supervisor = Supervisor(
         folder=session.folder,
         ledger=session.ledger,
         run=session.run,
@@ -267,21 +267,21 @@ def _start_workload(session: Session) -> None:
         on_unplanned=session.on_unplanned_end,
         on_started=lambda process: _remember(session, process),
     )
-    session.fleet = fleet
-    session.rec.matcher.send_ok_after = fleet.send_ok_after
-    fleet.start_producers()
+    session.supervisor = supervisor
+    session.rec.matcher.send_ok_after = supervisor.send_ok_after
+    supervisor.start_producers()
     preloading = sum(topic.preload_messages for topic in session.arm.workload.topics)
     if preloading:
         session.progress(f"producing a backlog of {round(session.scaled(preloading))} messages")
-        if not session.wait_for(fleet.preloaded, PRELOAD_SECONDS):
+        if not session.wait_for(supervisor.preloaded, PRELOAD_SECONDS):
             raise Aborted("the backlog could not be produced")
-    fleet.start_consumers()
+    supervisor.start_consumers()
 
 
 def _remember(session: Session, process: WorkloadProcess) -> None:
     if session.recorder is not None:
         session.recorder.log.write("life", state=f"STARTED:{process.name}:{process.proc_no}")
-    if session.fleet is not None:
+    if session.supervisor is not None:
         write_run_json(session)
 
 

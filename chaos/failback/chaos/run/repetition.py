@@ -44,7 +44,7 @@ from failback.chaos.run.verdict import (
 )
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.session import Progress, Session
-from failback.chaos.targets.location import Place
+from failback.chaos.targets.location import Location
 from failback.protocol.errors import FailbackError
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def child_main(
     seed: int,
     time_scale: float,
     run_dir: Path,
-    place: Place,
+    location: Location,
     progress_address: str = "",
     emit: Callable[[Mapping[str, Any]], None],
 ) -> int:
@@ -89,7 +89,7 @@ def child_main(
             experiment,
             experiment.arm(arm),
             repetition,
-            place=place,
+            location=location,
             run_dir=run_dir,
             progress_address=progress_address,
             progress=progress,
@@ -108,7 +108,7 @@ def run_here(
     arm: ResolvedArm,
     repetition: int,
     *,
-    place: Place,
+    location: Location,
     run_dir: Path,
     progress_address: str = "",
     progress: Progress = lambda _: None,
@@ -120,7 +120,7 @@ def run_here(
     folder = RunFolder(run_dir)
     folder.require_unfinished()
     folder.create()
-    target, lease = place.connect(experiment.cluster)
+    target, lease = location.connect(experiment.cluster)
     with contextlib.closing(target):
         document = generate(experiment, arm, repetition, run_dir=str(run_dir), target=target.kind)
         validate(document)
@@ -144,7 +144,7 @@ def run_here(
             sessions.register(session)
             if progress_address:
                 held.enter_context(serve_progress(session, progress_address))
-            return _execute(session, document, _target_note(target, experiment, place))
+            return _execute(session, document, _target_note(target, experiment, location))
 
 
 def _execute(
@@ -202,7 +202,7 @@ def _finish(session: Session, journal: Mapping[str, Any]) -> RunOutcome:
                 "fault": record.fault,
                 "proved": record.proved,
                 "why": record.why,
-                "rungs": dict(record.rungs),
+                "proof": dict(record.proof),
                 "down_seconds": record.down_seconds,
                 "served_by_slave": dict(record.served),
             }
@@ -221,9 +221,9 @@ def _forget_refused(session: Session) -> None:
     """Nothing was injected and nothing recorded: leave a note instead of half a run."""
     if session.recorder is not None:
         session.recorder.close()
-    if session.fleet is not None:
-        session.fleet.stop_all()
-        session.fleet.close()
+    if session.supervisor is not None:
+        session.supervisor.stop_all()
+        session.supervisor.close()
     session.folder.write_json("refused.json", {"refused": str(session.refused)})
 
 
@@ -233,7 +233,7 @@ def _observations(session: Session) -> Observations:
         steady=results.steady,
         steady_why=results.steady_why or results.aborted,
         faults=tuple(
-            FaultProof(fid, record.proved is True, record.why or "not every rung was proved")
+            FaultProof(fid, record.proved is True, record.why or "not every step was proved")
             for fid, record in session.faults().items()
         ),
         expected_faults=len(session.arm.faults),
@@ -269,7 +269,7 @@ def _sentence(checks: Sequence[Check], left: Sequence[str], folder: Path) -> str
     return ""
 
 
-def _target_note(target: Target, experiment: ChaosExperiment, place: Place) -> dict[str, Any]:
+def _target_note(target: Target, experiment: ChaosExperiment, location: Location) -> dict[str, Any]:
     control = getattr(target, "control_path", None)
-    known = json.loads(place.to_json()) | ({"control_socket": str(control)} if control else {})
+    known = json.loads(location.to_json()) | ({"control_socket": str(control)} if control else {})
     return {"kind": target.kind, "cluster": experiment.cluster, **known}

@@ -22,7 +22,7 @@ from failback.chaos.experiment.spec import ChaosExperiment
 from failback.chaos.run.outcome import RunOutcome, outcome_of
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.session import Progress
-from failback.chaos.targets.location import Place
+from failback.chaos.targets.location import Location
 from failback.protocol.errors import ConfigError
 
 
@@ -33,7 +33,7 @@ def run_arm(
     *,
     control_socket: Path | None = None,
     root: Path | None = None,
-    place: Place | None = None,
+    location: Location | None = None,
     run_dir: Path | None = None,
     runs: Path | None = None,
     progress_address: str = "",
@@ -46,7 +46,7 @@ def run_arm(
         arm: Name of the arm.
         repetition: From 0.
         control_socket, root: One of the two says which local runtime.
-        place: Says where the cluster is, instead of the two.
+        location: Says where the cluster is, instead of the two.
         run_dir: The run folder; made if absent. Default: ``runs/<experiment>/<arm>-<repetition>``.
         runs: Folder of all runs, when ``run_dir`` is not given; ``runs`` by default.
         progress_address: ``host:port`` at which the run answers ``GET /run``; empty for nowhere.
@@ -73,14 +73,14 @@ def run_arm(
         *("--time-scale", repr(experiment.spec.time_scale)),
         *("--run-dir", str(folder)),
     ]
-    if place is None:
-        place = Place(
+    if location is None:
+        location = Location(
             root=str(root.absolute()) if root else "",
             control_socket=str(control_socket) if control_socket else "",
         )
-    if place == Place():
+    if location == Location():
         raise ConfigError("target", "give the runtime's root or its control socket")
-    command += ["--place", place.to_json()]
+    command += ["--location", location.to_json()]
     if progress_address:
         command += ["--progress-address", progress_address]
     reply = _supervise(command, folder, progress)

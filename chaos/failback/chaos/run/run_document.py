@@ -184,7 +184,7 @@ def _procs(session: Session) -> list[dict[str, Any]]:
             "group": process.group or None,
             "client_id": process.stats.get("client_id"),
         }
-        for process in (session.fleet.processes if session.fleet else ())
+        for process in (session.supervisor.processes if session.supervisor else ())
     )
     return procs
 

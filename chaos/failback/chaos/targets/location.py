@@ -1,7 +1,7 @@
 """Where a run finds its cluster: a local runtime, or a namespace of a Kubernetes cluster.
 
-A place is what a parent process hands to the run's own process, and what a run folder keeps for a
-later heal; a target and a lease are made from it.
+A location is what a parent process hands to the run's own process, and what a run folder keeps for
+a later heal; a target and a lease are made from it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from failback.protocol.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """One of the two: ``root`` or ``control_socket``, else ``namespace``."""
 
     root: str = ""
@@ -38,12 +38,12 @@ class Place:
         return json.dumps({key: value for key, value in asdict(self).items() if value})
 
     @classmethod
-    def from_json(cls, text: str) -> Place:
+    def from_json(cls, text: str) -> Location:
         return cls(**json.loads(text))
 
     @classmethod
-    def of_note(cls, note: Mapping[str, Any]) -> Place:
-        """The place of a run that was started earlier, from its ``target.json``."""
+    def of_note(cls, note: Mapping[str, Any]) -> Location:
+        """The location of a run that was started earlier, from its ``target.json``."""
         known = cls.__slots__
         return cls(**{key: str(note[key]) for key in known if note.get(key)})
 
@@ -52,7 +52,7 @@ class Place:
 
         Raises:
             TargetError: Nobody answers there.
-            ConfigError: The place names nothing.
+            ConfigError: The location names nothing.
         """
         if self.is_kubernetes:
             return self._connect_kubernetes(cluster)

@@ -40,7 +40,7 @@ def recorder_is_recording(configuration: Configuration = None, secrets: Secrets 
     session = sessions.find(configuration)
     if session is None or session.recorder is None:
         return False
-    for name in session.load.silent() if session.fleet else []:
+    for name in session.load.silent() if session.supervisor else []:
         session.recorder.add_gap(f"{name} has not answered for 5 s")
     return session.recorder.is_recording()
 
@@ -111,7 +111,7 @@ def unsteady(
             why.append(f"produced {rate:.0f} of {min_produce_per_second:g} messages per second")
     if max_lag_messages is not None:
         for group in session.group_topics():
-            lag = session.rec.sightings.group_lag(group)
+            lag = session.rec.latest_samples.group_lag(group)
             if lag is None:
                 why.append(f"{group}: nothing was sampled yet")
             elif lag > max_lag_messages:
@@ -121,7 +121,7 @@ def unsteady(
         for pair in session.view.pairs:
             if len(pair.members) < 2:
                 continue
-            age = session.rec.sightings.sync_age_seconds(pair.name)
+            age = session.rec.latest_samples.sync_age_seconds(pair.name)
             if age is None or age > limit:
                 shown = "unknown" if age is None else f"{age:.1f} s"
                 why.append(f"{pair.name}: slave table is {shown} old, {limit:g} s allowed")
@@ -195,7 +195,7 @@ def sync_age_seconds(
     pair: str, configuration: Configuration = None, secrets: Secrets = None
 ) -> float:
     """Age of the master's offset table as the slave shows it."""
-    age = _session(configuration).rec.sightings.sync_age_seconds(pair)
+    age = _session(configuration).rec.latest_samples.sync_age_seconds(pair)
     if age is None:
         raise ActivityFailed(f"{pair}: no synchronisation was seen yet")
     return age
@@ -205,7 +205,7 @@ def group_lag_messages(
     group: str, configuration: Configuration = None, secrets: Secrets = None
 ) -> int:
     """Messages that a group has not committed, by the newest samples."""
-    lag = _session(configuration).rec.sightings.group_lag(group)
+    lag = _session(configuration).rec.latest_samples.group_lag(group)
     if lag is None:
         raise ActivityFailed(f"{group}: nothing was sampled yet")
     return lag

@@ -45,7 +45,7 @@ RESTARTS: Final = 1
 """So often a process that ends unplanned is started again; then the run ends."""
 
 
-class Fleet:
+class Supervisor:
     """Producers and consumers of one run. Thread-safe."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Fleet:
         self._stop = threading.Event()
         # A Unix socket's path is short by law; a run folder's is not.
         self._sockets = Path(tempfile.mkdtemp(prefix="failback-"))
-        self._thread = threading.Thread(target=self._ask_all, name="fleet", daemon=True)
+        self._thread = threading.Thread(target=self._ask_all, name="supervisor", daemon=True)
         self._waiters: list[threading.Thread] = []
         self._restarts: dict[str, int] = {}
         self.stuck_after_seconds = 5.0

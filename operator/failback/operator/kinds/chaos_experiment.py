@@ -47,7 +47,7 @@ class FaultParameters(Model):
     """Parameters of the fault. Each fault takes some of them; others are refused by the run."""
 
     after: str | None = Field(default=None, max_length=96)
-    """Wait for an instant of another fault, RUNG:FAULT, such as accept:f1."""
+    """Wait for an instant of another fault, MILESTONE:FAULT, such as accept:f1."""
     down_seconds: float | None = Field(default=None, ge=0, le=86400)
     """How long the broker is held down. Unset: until the platform restarts it."""
     duration_seconds: float | None = Field(default=None, ge=0, le=86400)
@@ -61,9 +61,9 @@ class FaultParameters(Model):
     rolling: bool | None = None
     """Whether consumers go one after the other."""
     min_served: int | None = Field(default=None, ge=1)
-    """Messages that the slave must have served before the rung counts."""
+    """Messages that the slave must have served before the milestone counts."""
     restart_after: str | None = Field(default=None, max_length=96)
-    """Wait with the restart for an instant of another fault, RUNG:FAULT."""
+    """Wait with the restart for an instant of another fault, MILESTONE:FAULT."""
     restart_after_seconds: float | None = Field(default=None, ge=0, le=86400)
     """Time until the restart."""
     after_accept_seconds: float | None = Field(default=None, ge=0, le=86400)

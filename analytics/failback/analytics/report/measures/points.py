@@ -153,12 +153,12 @@ def _staircases(figures: Figures) -> Iterator[pa.Table]:
 
 
 def _near_faults(figures: Figures) -> list[tuple[int, int]]:
-    """From a minute before each fault's first rung to two minutes after its last, in ns."""
-    rungs: dict[str, list[int]] = defaultdict(list)
+    """From a minute before each fault's first step to two minutes after its last, in ns."""
+    steps: dict[str, list[int]] = defaultdict(list)
     for step in figures.analysis.history.faults:
         if step.t >= 0:
-            rungs[step.fid].append(step.t)
-    return [(min(t) - BEFORE_FAULT_NS, max(t) + AFTER_FAULT_NS) for t in rungs.values()]
+            steps[step.fid].append(step.t)
+    return [(min(t) - BEFORE_FAULT_NS, max(t) + AFTER_FAULT_NS) for t in steps.values()]
 
 
 def _stairs(

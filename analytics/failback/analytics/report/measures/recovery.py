@@ -30,9 +30,9 @@ def fault_figures(figures: Figures) -> list[Row]:
 def _fault(fid: str, steps: Sequence[FaultStep]) -> Row:
     effect = next((step for step in steps if step.kind in EFFECT_KINDS), steps[0])
     details = [_detail(step) for step in steps]
-    rungs: Row = {}
+    proof: Row = {}
     for detail in details:
-        rungs |= detail.get("rungs") or {}
+        proof |= detail.get("proof") or detail.get("rungs") or {}  # as version 0.1 says it
     heal = _first(steps, *HEAL_KINDS)
     accept = _first(steps, "ACCEPT", "RESUMED")
     proofs = [step.honest for step in steps if step.honest is not None]
@@ -49,8 +49,8 @@ def _fault(fid: str, steps: Sequence[FaultStep]) -> Row:
         "effect_ns": effect.observed,
         "heal_ns": heal.observed if heal else None,
         "proved": bool(proofs) and all(proofs) and effect.observed is not None,
-        "rungs": {
-            **rungs,
+        "proof": {
+            **proof,
             **{step.kind: step.observed for step in steps if step.kind not in EFFECT_KINDS},
         },
         "peer_saw": next((d["peer"] for d in details if d.get("peer")), None),

@@ -106,7 +106,7 @@ def to_harness(stamp: Stamp, at: Stamp, *, same_host: bool) -> Stamp:
 
 
 def death_record(death: Death, seen: Stamp) -> DeathRecord:
-    """A death for the ladder. A signal that nobody gave to the init was somebody else's."""
+    """A death for the proof. A signal that nobody gave to the init was somebody else's."""
     doubt = ""
     if death.signal is not None and not death.sent:
         doubt = f"nobody asked the init for signal {death.signal}: out of memory, or another sender"

@@ -67,7 +67,7 @@ def timeline_data(report: Report, points: Sequence[Point]) -> TimelineData:
 
 
 def events(report: Report, points: Sequence[Point]) -> list[tuple[int, str]]:
-    """What else happened, in order: rungs of faults, new owners, stored offsets that went down."""
+    """What else happened, in order: steps of faults, new owners, stored offsets that went down."""
     found = [(point.t_ns, point.label or "") for point in points if point.kind == "event"]
     drops: dict[tuple[int, str], list[Mapping[str, Any]]] = defaultdict(list)
     for drop in report.get("offset_drops", []):

@@ -1,4 +1,4 @@
-"""The ladder K1 to K6: five ways to die told apart, and a hole in it is never proved."""
+"""The proof K1 to K6: five ways to die told apart, and a hole in it is never proved."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_sigkill_that_was_seen_by_all_is_proved(session: Session, target: Fake
     dies(target, session, by=signal.SIGKILL)
     record = kill(session, target)
     assert (record.proved, record.why) == (True, "")
-    assert record.rungs == {
+    assert record.proof == {
         "K1": True,
         "K2": True,
         "K3": "SIGKILL",
@@ -104,7 +104,7 @@ def test_hold_and_ledger_come_before_the_signal(session: Session, target: FakeTa
 
 
 @pytest.mark.parametrize(
-    ("end", "ladder", "doubt"),
+    ("end", "inject", "doubt"),
     [
         (
             {"by": signal.SIGTERM, "shutdown_ran": True},
@@ -122,11 +122,11 @@ def test_another_death_than_asked_is_not_proved(
     session: Session,
     target: FakeTarget,
     end: dict[str, Any],
-    ladder: Callable[[Session, FakeTarget], FaultRecord],
+    inject: Callable[[Session, FakeTarget], FaultRecord],
     doubt: str,
 ) -> None:
     dies(target, session, **end)
-    record = ladder(session, target)
+    record = inject(session, target)
     assert record.proved is False
     assert doubt in record.why
 
@@ -143,7 +143,7 @@ def test_offsets_persisted_while_the_signal_was_on_its_way_are_no_shutdown_code(
 
     target.on_signal = persist_and_die
     record = kill(session, target)
-    assert (record.proved, record.rungs["K4"]) == (True, "no shutdown code ran")
+    assert (record.proved, record.proof["K4"]) == (True, "no shutdown code ran")
     assert record.observed["file_age_ms"] == 0
 
 
@@ -173,7 +173,7 @@ def test_a_clean_stop_is_a_proved_sigterm(session: Session, target: FakeTarget, 
     dies(target, session, code=code, shutdown_ran=True)
     record = terminate(session, target)
     assert record.proved is True
-    assert record.rungs["K4"] == "shutdown code ran"
+    assert record.proof["K4"] == "shutdown code ran"
 
 
 def test_no_signal_goes_to_a_process_that_took_the_pid(
@@ -195,7 +195,7 @@ def test_a_broker_that_answers_nothing_is_no_sure_victim(
 ) -> None:
     target.replace_member(0, identity=ProcessIdentity("demo-0-0", 100, 7, None))
     record = injection.open_record(session, "f1", "kill", target.members[0], 0)
-    assert record.rungs["K1"] is False
+    assert record.proof["K1"] is False
     assert record.proved is False
 
 
@@ -205,10 +205,10 @@ def test_a_port_that_still_accepts_is_not_gone(session: Session, target: FakeTar
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         target.replace_member(0, address=f"127.0.0.1:{port}")
-        session.view = session.rec.sightings.view = target.view()
+        session.view = session.rec.latest_samples.view = target.view()
         dies(target, session, by=signal.SIGKILL)
         record = kill(session, target)
-    assert record.rungs["K6"] is False
+    assert record.proof["K6"] is False
     assert "still accepts connections" in record.why
 
 
@@ -227,7 +227,7 @@ def test_the_row_of_a_kill_has_all_its_times(session: Session, target: FakeTarge
     assert record.issued is not None
     assert row["intended"] <= row["issued"] <= row["issued_end"] <= row["observed"] + 10**9
     assert row["honest"] is True
-    assert json.loads(row["detail"])["rungs"]["K3"] == "SIGKILL"
+    assert json.loads(row["detail"])["proof"]["K3"] == "SIGKILL"
     evidence = (session.folder.path / "evidence.jsonl").read_text().splitlines()
     assert json.loads(evidence[0])["phase"] == "effect"
 
