@@ -1,5 +1,7 @@
 """The tables of the consume log: one source for Arrow, for Spark and for the order of the hot log.
 
+What each column holds is in ``meanings``.
+
 A table is written down once, as a line of ``name kind`` pairs. Kinds:
 
 ====  ==========================  ==================  =========
@@ -34,6 +36,20 @@ if TYPE_CHECKING:
 
 SCHEMA_ID: Final = "failback.log/1"
 SCHEMA_KEY: Final = "failback.schema"  # Parquet key-value metadata
+
+
+KINDS: Final = {
+    "N": "name",
+    "s": "text",
+    "T": "time, ns",
+    "i": "int32",
+    "l": "int64",
+    "b": "flag",
+    "id": "16 bytes",
+    "x": "bytes",
+    "S": "list of text",
+}
+"""Kind letters in words."""
 
 
 @dataclass(frozen=True, slots=True)
