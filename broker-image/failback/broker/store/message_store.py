@@ -13,7 +13,7 @@ Directory, everything big-endian, as RocketMQ 4.9 has it:
     <root>/consumequeue/<topic>/<id>/<20 digits>     entries, see ``consume_queue``
     <root>/index/<time of creation>                  records by key, see ``index_file``
     <root>/checkpoint                                see ``checkpoint``
-    <root>/abort                                     present while running: the last stop was none
+    <root>/abort                                     present while running, and after a crash
     <root>/lock                                      held while running
 
 ``abort`` is empty in 4.9; here it names the machine's boot, which tells recovery whether the

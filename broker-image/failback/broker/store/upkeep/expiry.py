@@ -1,5 +1,8 @@
 """Expiry: deleting the oldest files, and refusing messages while the disk is full.
 
+A log file goes before the queue files that speak of nothing else, so a kill in between leaves no
+gap. Its queue entries are synced first: without its records nothing can make them again.
+
 Source: DefaultMessageStore.CleanCommitLogService and CleanConsumeQueueService,
 MappedFileQueue.deleteExpiredFileByTime, apache/rocketmq 4.9.8.
 """

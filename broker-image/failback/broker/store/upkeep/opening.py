@@ -2,6 +2,9 @@
 
 The log first, then the queues, then the index. What was not synced is synced, and at the end
 ``abort`` says that a broker runs here.
+
+A kill of the process loses no page of the file system; a crash of the machine may lose every page
+that was not synced. ``abort`` names the boot that wrote it, which tells the two apart.
 """
 
 from __future__ import annotations
