@@ -15,11 +15,11 @@ from failback.broker.store.log.commit_log import Placement, place_record
 from failback.broker.store.log.results import (
     AppendedBatch,
     MessageIllegal,
-    PutStatus,
     ServiceNotAvailable,
     WriteFailed,
 )
 from failback.broker.store.message_store import MessageStore
+from failback.protocol.codes import ResponseCode
 from failback.protocol.message import (
     BatchElement,
     decode_properties,
@@ -244,7 +244,7 @@ def test_a_message_above_a_limit_is_refused_and_leaves_nothing(bad: dict[str, ob
     put(store, b"before")
     with pytest.raises(MessageIllegal) as refused:
         put(store, **bad)  # type: ignore[arg-type]
-    assert refused.value.status is PutStatus.MESSAGE_ILLEGAL
+    assert refused.value.code is ResponseCode.MESSAGE_ILLEGAL
     put(store, b"after")
     store.commit_pending()
     assert [message.body for message in log_messages(store)] == [b"before", b"after"]

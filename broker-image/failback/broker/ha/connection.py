@@ -47,18 +47,14 @@ class HaConnection(asyncio.Protocol):
         self._reports = ReportReader()
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
-        self._position: int | None = None
+        self.transfer_offset: int | None = None
+        """The next byte to send; ``None`` before the slave's first report."""
         self._paused = False
         self._turn_scheduled = False
         self._last_read = self._last_write = self._loop.time()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self.peer = ""
         self.ack_offset = -1
-
-    @property
-    def transfer_offset(self) -> int | None:
-        """The next byte to send; ``None`` before the slave's first report."""
-        return self._position
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
@@ -94,22 +90,22 @@ class HaConnection(asyncio.Protocol):
             self.close(objection)
             return
         self.ack_offset = report
-        if self._position is None and report >= 0:
-            self._position = start_position(
+        if self.transfer_offset is None and report >= 0:
+            self.transfer_offset = start_position(
                 report, max_offset, self._service.config.mapped_file_bytes
             )
             logger.info(
                 "HA: slave %s asks from offset %d, transfer starts at %d",
                 self.peer,
                 report,
-                self._position,
+                self.transfer_offset,
             )
             self.pump()
         self._service.acknowledged(report)
 
     def pump(self) -> None:
         """Send what the log has beyond the position, until the socket or the turn is full."""
-        transport, position = self._transport, self._position
+        transport, position = self._transport, self.transfer_offset
         if transport is None or position is None or self._paused or self._turn_scheduled:
             return
         read_raw = self._service.store.read_raw
@@ -125,7 +121,7 @@ class HaConnection(asyncio.Protocol):
             position += len(view)
         if not buffers:
             return
-        self._position = position
+        self.transfer_offset = position
         self._last_write = self._loop.time()
         transport.writelines(buffers)
         if position - start >= _TURN_BYTES and not self._paused:
@@ -134,11 +130,11 @@ class HaConnection(asyncio.Protocol):
 
     def _objection(self, report: int, max_offset: int) -> str | None:
         """Say why a report can't be true. 4.9.8 believes every first one, and any below its end."""
-        is_guarded = self._service.config.is_guarded
-        if report > max_offset and (is_guarded or self._position is not None):
+        is_guarded, sent = self._service.config.is_guarded, self.transfer_offset
+        if report > max_offset and (is_guarded or sent is not None):
             return f"it reported offset {report}, this master ends at {max_offset}"
-        if is_guarded and self._position is not None and report > self._position:
-            return f"it reported offset {report}, only what lies before {self._position} was sent"
+        if is_guarded and sent is not None and report > sent:
+            return f"it reported offset {report}, only what lies before {sent} was sent"
         return None
 
     def close(self, reason: str) -> None:
@@ -157,11 +153,11 @@ class HaConnection(asyncio.Protocol):
     def _heartbeat(self) -> None:
         interval = self._service.config.heartbeat_ms / 1000
         idle = self._loop.time() - self._last_write
-        if idle < interval or self._position is None or self._paused:
+        if idle < interval or self.transfer_offset is None or self._paused:
             self._schedule_heartbeat(max(interval - idle, _TICK_SECONDS))
             return
         if self._transport is not None:
-            self._transport.write(encode_frame_header(self._position, 0))
+            self._transport.write(encode_frame_header(self.transfer_offset, 0))
             self._last_write = self._loop.time()
         self._schedule_heartbeat(interval)
 

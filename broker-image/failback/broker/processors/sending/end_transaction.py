@@ -17,7 +17,7 @@ from failback.broker.messaging.transactions.half_messages import (
 )
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.server import Answer
-from failback.broker.store.log.results import MessageIllegal, ServiceNotAvailable
+from failback.broker.store.log.results import PutRefused
 from failback.protocol.codes import (
     TRANSACTION_COMMIT,
     TRANSACTION_NONE,
@@ -58,7 +58,8 @@ class EndTransactionProcessor:
         except WrongTransaction as error:
             return request.response(ResponseCode.SYSTEM_ERROR, str(error))
         except StoreError as error:
-            return request.response(_code_of(error), str(error))
+            code = error.code if isinstance(error, PutRefused) else ResponseCode.SYSTEM_ERROR
+            return request.response(code, str(error))
         return request.response(ResponseCode.SUCCESS)
 
     def _end(self, header: EndTransactionRequestHeader) -> None:
@@ -85,11 +86,3 @@ class EndTransactionProcessor:
             remark = f"Put message back to RMQ_SYS_TRANS_HALF_TOPIC failed. {error}"
             return request.response(ResponseCode.SYSTEM_ERROR, remark)
         return request.response(ResponseCode.SUCCESS)
-
-
-def _code_of(error: StoreError) -> int:
-    if isinstance(error, MessageIllegal):
-        return ResponseCode.MESSAGE_ILLEGAL
-    if isinstance(error, ServiceNotAvailable):
-        return ResponseCode.SERVICE_NOT_AVAILABLE
-    return ResponseCode.SYSTEM_ERROR

@@ -49,7 +49,7 @@ from failback.broker.processors.sending.plain_sends import PlainSends
 from failback.broker.remoting.answers import SendAnswers
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import Answer, RemotingServer
-from failback.broker.store.log.results import MessageIllegal, ServiceNotAvailable
+from failback.broker.store.log.results import PutRefused
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import (
     BORN_HOST_V6,
@@ -218,14 +218,12 @@ class SendProcessor:
         """Answer a message that was not stored."""
         if isinstance(error, SendRefused):
             code, remark = error.code, error.remark
-        elif isinstance(error, MessageIllegal):
-            code, remark = int(ResponseCode.MESSAGE_ILLEGAL), str(error)
-        elif isinstance(error, ServiceNotAvailable):
-            code, remark = int(ResponseCode.SERVICE_NOT_AVAILABLE), str(error)
+        elif isinstance(error, PutRefused):
+            code, remark = error.code, str(error)
         else:
             if not isinstance(error, StoreError | ProtocolError):
                 logger.error("send failed", exc_info=error)
-            code, remark = int(ResponseCode.SYSTEM_ERROR), f"{type(error).__name__}: {error}"
+            code, remark = ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}"
         return request.response(code, remark, ext=self._extra)
 
     # --- storing -----------------------------------------------------------------------

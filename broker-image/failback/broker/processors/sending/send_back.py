@@ -17,7 +17,7 @@ from failback.broker.metadata.topics import DLQ_PREFIX, RETRY_PREFIX, TopicConfi
 from failback.broker.monitoring.statistics import BrokerStatistics
 from failback.broker.processors.registry import handles
 from failback.broker.remoting.server import Answer, RemotingServer
-from failback.broker.store.log.results import MessageIllegal, ServiceNotAvailable
+from failback.broker.store.log.results import PutRefused
 from failback.broker.store.message_store import MessageStore
 from failback.protocol.codes import PERM_READ, PERM_WRITE, SCHEDULE_TOPIC, RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
@@ -63,7 +63,9 @@ class SendBackProcessor:
             return request.response(refused.code, refused.remark)
         except StoreError as error:
             self.statistics.put_failed += 1
-            return request.response(ResponseCode.SYSTEM_ERROR, f"{_status_of(error)}: {error}")
+            # PutMessageStatus's name is the original's whole remark.
+            status = error.code.name if isinstance(error, PutRefused) else "UNKNOWN_ERROR"
+            return request.response(ResponseCode.SYSTEM_ERROR, f"{status}: {error}")
         return request.response(ResponseCode.SUCCESS)
 
     def _store_copy(self, header: ConsumerSendMsgBackRequestHeader, version: int) -> None:
@@ -144,10 +146,3 @@ def _is_over(
     if version >= _VERSION_WITH_MAX_RECONSUME and header.max_reconsume_times is not None:
         most = header.max_reconsume_times
     return reconsume_times >= most or header.delay_level < 0
-
-
-def _status_of(error: StoreError) -> str:
-    """Return PutMessageStatus's name for it, which is the original's whole remark."""
-    if isinstance(error, MessageIllegal):
-        return "MESSAGE_ILLEGAL"
-    return "SERVICE_NOT_AVAILABLE" if isinstance(error, ServiceNotAvailable) else "UNKNOWN_ERROR"

@@ -2,39 +2,35 @@
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
-from typing import NamedTuple
+from enum import IntEnum
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
+from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import StoreError
 
 
-class PutStatus(Enum):
-    """What became of a put; the names are those of Java's PutMessageStatus."""
+class PutRefused(StoreError):
+    """The store did not take a message; :attr:`code` answers it."""
 
-    PUT_OK = "PUT_OK"
-    MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
-    SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
-    CREATE_MAPPED_FILE_FAILED = "CREATE_MAPPED_FILE_FAILED"
+    code: ClassVar[ResponseCode]
 
 
-class MessageIllegal(StoreError):
+class MessageIllegal(PutRefused):
     """The message breaks a limit of the format or of the configuration. Nothing was written."""
 
-    status = PutStatus.MESSAGE_ILLEGAL
+    code = ResponseCode.MESSAGE_ILLEGAL
 
 
-class ServiceNotAvailable(StoreError):
+class ServiceNotAvailable(PutRefused):
     """The store takes no writes: it is a slave's, closed, or its disk failed."""
 
-    status = PutStatus.SERVICE_NOT_AVAILABLE
+    code = ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 class WriteFailed(StoreError):
     """The disk refused a write; the pending records are dropped and the store takes no more."""
-
-    status = PutStatus.CREATE_MAPPED_FILE_FAILED
 
 
 class Appended(NamedTuple):
