@@ -150,8 +150,8 @@ def listed(store: Store) -> dict[str, dict[str, Any]]:
     cursor: str | None = ""
     while cursor is not None:
         page = store.page_of_runs(cursor, 3)
-        found |= {each["run"]: each for each in page["runs"]}
-        cursor = page["next"]
+        found |= {each.run: each.model_dump() for each in page.runs}
+        cursor = page.next
     return found
 
 

@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from functools import partial
 from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from fastapi import Depends, FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from failback.analytics.collector.metrics import CollectorMetrics
@@ -34,11 +31,8 @@ from failback.analytics.collector.openapi import (
     PageSize,
     ProcCursor,
     ProcessDocument,
-    ProcessPage,
     ProcName,
-    RunDocument,
     RunName,
-    RunPage,
     SchemaId,
     Stored,
     StoreDocument,
@@ -46,10 +40,12 @@ from failback.analytics.collector.openapi import (
     document_of,
 )
 from failback.analytics.collector.pressure import UploadBudget
+from failback.analytics.collector.run_documents import ProcessPage, RunDocument, RunPage
 from failback.analytics.collector.segment_store import STORED, Store, sha256_of
 from failback.analytics.collector.settings import CollectorSettings
 from failback.analytics.lake.segment_ids import SegmentId
-from failback.analytics.web.problems import MEDIA_TYPE, Problem, problems
+from failback.analytics.web.applications import answer_refusals, problem_response
+from failback.analytics.web.problems import Problem, problems
 from failback.analytics.web.tokens import TokenEntry, TokenFile
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
 
@@ -198,7 +194,7 @@ def _run_routes(app: FastAPI, collector: Collector) -> None:
     async def list_runs(token: Token, cursor: Cursor = "", limit: PageSize = 100) -> RunPage:
         """The runs of the lake, by name."""
         _may_look(token)
-        return RunPage(**await collector.blocking(store.page_of_runs, cursor, limit))
+        return await collector.blocking(store.page_of_runs, cursor, limit)
 
     @app.get("/v1/runs/{run}", responses=problems(*_NO_TOKEN, "not-found"))
     async def show_run(token: Token, run: RunName) -> RunDocument:
@@ -207,7 +203,7 @@ def _run_routes(app: FastAPI, collector: Collector) -> None:
         found = await collector.blocking(store.describe, run)
         if found is None:
             raise Problem("not-found", f"there is nothing of run {run}")
-        return RunDocument(**found)
+        return found
 
     @app.get("/v1/runs/{run}/procs", responses=problems(*_NO_TOKEN, "not-found"))
     async def list_processes(
@@ -221,7 +217,7 @@ def _run_routes(app: FastAPI, collector: Collector) -> None:
         found = await collector.blocking(store.procs_of, run, cursor, limit)
         if found is None:
             raise Problem("not-found", f"there is nothing of run {run}")
-        return ProcessPage(**found)
+        return found
 
     @app.get("/v1/runs/{run}/procs/{proc}", responses=problems(*_NO_TOKEN))
     async def show_process(
@@ -298,38 +294,12 @@ def _own_routes(app: FastAPI, collector: Collector) -> None:
 
 
 def _refusals(app: FastAPI, metrics: CollectorMetrics) -> None:
-    """Every refusal becomes a problem document."""
-
-    def answer(request: Request, problem: Problem, headers: dict[str, str]) -> Response:
+    def answer(request: Request, problem: Problem, headers: Mapping[str, str]) -> Response:
         if request.url.path.startswith("/v1/segments/"):
             metrics.answered(problem.status, 0)
-        if problem.status in {401, 403}:
-            client = request.client.host if request.client else "?"
-            logger.warning("%s %s from %s: %s", request.method, request.url.path, client, problem)
-        return JSONResponse(
-            problem.document(),
-            problem.status,
-            headers={**problem.headers(), **headers},
-            media_type=MEDIA_TYPE,
-        )
+        return problem_response(problem, headers)
 
-    @app.exception_handler(Problem)
-    async def refuse(request: Request, error: Problem) -> Response:
-        return answer(request, error, {})
-
-    @app.exception_handler(RequestValidationError)
-    async def refuse_request(request: Request, error: RequestValidationError) -> Response:
-        fields = [
-            {"field": ".".join(map(str, each["loc"])), "message": str(each["msg"])}
-            for each in error.errors()
-        ]
-        named = ", ".join(each["field"] for each in fields)
-        return answer(request, Problem("bad-request", named, extra={"errors": fields}), {})
-
-    @app.exception_handler(HTTPException)
-    async def refuse_route(request: Request, error: HTTPException) -> Response:
-        name = "method-not-allowed" if error.status_code == 405 else "not-found"
-        return answer(request, Problem(name, str(error.detail)), dict(error.headers or {}))
+    answer_refusals(app, Problem, answer)
 
 
 def _may_look(token: TokenEntry, run: str | None = None) -> None:

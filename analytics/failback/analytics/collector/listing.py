@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from failback.analytics.collector.run_documents import run_document
+from failback.analytics.collector.run_documents import RunDocument, RunPage
 from failback.analytics.lake.catalogue import CHANGED, CLOSED, EXPIRED, Catalogue, RunState
 
-Json = dict[str, Any]
 _MARKS: Final = (CLOSED, CHANGED, EXPIRED)
 _Stamp = tuple[tuple[int, int] | None, ...]
 
@@ -21,26 +20,26 @@ class Listing:
     def __init__(self, catalogue: Catalogue, in_memory: Callable[[str], RunState | None]) -> None:
         self._catalogue = catalogue
         self._in_memory = in_memory
-        self._read: dict[str, tuple[_Stamp, Json | None]] = {}
+        self._read: dict[str, tuple[_Stamp, RunDocument | None]] = {}
 
-    def page(self, cursor: str, limit: int) -> Json:
+    def page(self, cursor: str, limit: int) -> RunPage:
         """At most ``limit`` runs behind ``cursor``, by name."""
         everything = self._catalogue.runs()
         if not cursor:
             self._forget(set(everything))
         names = [run for run in everything if run > cursor]
         found = [each for run in names[:limit] if (each := self._document(run)) is not None]
-        return {"runs": found, "next": names[limit - 1] if len(names) > limit else None}
+        return RunPage(runs=found, next=names[limit - 1] if len(names) > limit else None)
 
-    def _document(self, run: str) -> Json | None:
+    def _document(self, run: str) -> RunDocument | None:
         state = self._in_memory(run)
         if state is not None:
-            return run_document(state) if state.segments else None
+            return RunDocument.of(state)
         stamp = self._stamp(run)  # before it is read: what changes meanwhile is read once more
         known = self._read.get(run)
         if known is None or known[0] != stamp:
             state = self._catalogue.load(run)
-            known = self._read[run] = (stamp, run_document(state) if state.segments else None)
+            known = self._read[run] = (stamp, RunDocument.of(state))
         return known[1]
 
     def _stamp(self, run: str) -> _Stamp:

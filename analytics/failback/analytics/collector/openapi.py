@@ -1,11 +1,13 @@
-"""What the routes declare: parameters, bodies and answers, for the OpenAPI document."""
+"""What the routes declare: parameters, bodies and answers, for the OpenAPI document.
+
+The documents of runs and processes are in ``run_documents``.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
 from fastapi import FastAPI, Header, Path, Query
-from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from failback.analytics.lake.segment_ids import (
@@ -16,6 +18,8 @@ from failback.analytics.lake.segment_ids import (
     SHA256_PATTERN,
     TABLE_PATTERN,
 )
+from failback.analytics.web.applications import openapi_of
+from failback.analytics.web.problems import Problem
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET
 
 RunName = Annotated[str, Path(pattern=RUN_PATTERN, max_length=RUN_CHARS, description="The run.")]
@@ -99,50 +103,6 @@ class ProcessDocument(BaseModel):
     segments: list[StoredSegment]
 
 
-class RunDocument(BaseModel):
-    """One run in a few numbers."""
-
-    run: str
-    segments: int
-    bytes: int
-    procs: int
-    closed: bool
-    evidence_changed: bool
-    backlog_bytes: int
-    deliveries: int
-    missing: int
-    quarantined: int
-    heard_ms: int
-
-
-class ProcessState(BaseModel):
-    """One process in a few numbers. ``missing``: records up to ``last_seq`` that are not stored,
-    or not yet; ``quarantined``: segments that came again with other content; ``heard_ms``: Unix
-    time when it was last heard of."""
-
-    proc: str
-    proc_no: int
-    host: str
-    role: str
-    segments: int
-    bytes: int
-    deliveries: int
-    records: int
-    last_seq: int
-    missing: int
-    backlog_bytes: int
-    quarantined: int
-    heard_ms: int
-
-
-class ProcessPage(BaseModel):
-    """Processes of a run by number; ``next`` is the cursor of the following page."""
-
-    run: str
-    procs: list[ProcessState]
-    next: int | None
-
-
 class StoreDocument(BaseModel):
     """The lake. ``refuses`` says why nothing is taken, ``null`` when segments are."""
 
@@ -150,13 +110,6 @@ class StoreDocument(BaseModel):
     stored_bytes: int
     free_bytes: int
     refuses: str | None
-
-
-class RunPage(BaseModel):
-    """Runs by name; ``next`` is the cursor of the following page."""
-
-    runs: list[RunDocument]
-    next: str | None
 
 
 class Closed(BaseModel):
@@ -171,34 +124,11 @@ class Alive(BaseModel):
     status: str
 
 
-_PROBLEM: Final[dict[str, Any]] = {
-    "type": "object",
-    "description": "A problem document as of RFC 9457.",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {"type": "string", "description": "urn:failback:collector:NAME; never changes."},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "description": "Of a request that is not valid: what is wrong with each field.",
-            "items": {"type": "object"},
-        },
-        "gaps": {
-            "type": "array",
-            "description": "Of a close: proc_no, from_seq, to_seq of each hole.",
-            "items": {"type": "object"},
-        },
-    },
-}
-
-
 def document_of(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document, made once."""
-    if app.openapi_schema is None:
-        document = get_openapi(title=app.title, version=app.version, routes=app.routes)
-        components = document.setdefault("components", {})
-        components.setdefault("schemas", {})["Problem"] = _PROBLEM
-        app.openapi_schema = document
-    return app.openapi_schema
+    gaps = {
+        "type": "array",
+        "description": "Of a close: proc_no, from_seq, to_seq of each hole.",
+        "items": {"type": "object"},
+    }
+    return openapi_of(app, Problem, gaps=gaps)

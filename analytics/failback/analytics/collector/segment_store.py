@@ -30,7 +30,7 @@ import pyarrow.parquet as pq
 from failback.analytics.collector.decode import Decoded, decode, unpacked_bytes
 from failback.analytics.collector.listing import Listing
 from failback.analytics.collector.memory_gate import MemoryGate
-from failback.analytics.collector.run_documents import procs_document, run_document
+from failback.analytics.collector.run_documents import ProcessPage, RunDocument, RunPage
 from failback.analytics.collector.settings import CollectorSettings
 from failback.analytics.lake.catalogue import (
     CHANGED,
@@ -156,15 +156,13 @@ class Store:
             "segments": segments[-_LISTED_SEGMENTS:],
         }
 
-    def describe(self, run: str) -> dict[str, Any] | None:
+    def describe(self, run: str) -> RunDocument | None:
         """A run in a few numbers; ``None`` if there is nothing of it."""
-        state = self._state(run)
-        return run_document(state) if state.segments else None
+        return RunDocument.of(self._state(run))
 
-    def procs_of(self, run: str, cursor: int, limit: int) -> dict[str, Any] | None:
+    def procs_of(self, run: str, cursor: int, limit: int) -> ProcessPage | None:
         """At most ``limit`` processes of a run with numbers above ``cursor``."""
-        state = self._state(run)
-        return procs_document(state, cursor, limit) if state.segments else None
+        return ProcessPage.of(self._state(run), cursor, limit)
 
     def describe_store(self) -> dict[str, Any]:
         """Where the lake is, how full, and why nothing is taken if that is so."""
@@ -180,7 +178,7 @@ class Store:
             "refuses": refused,
         }
 
-    def page_of_runs(self, cursor: str, limit: int) -> dict[str, Any]:
+    def page_of_runs(self, cursor: str, limit: int) -> RunPage:
         """At most ``limit`` runs behind ``cursor``, by name."""
         return self._listing.page(cursor, limit)
 

@@ -7,17 +7,16 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from typing import Any, Final
-
-from fastapi import FastAPI
+from contextlib import contextmanager
+from typing import Final
 
 from failback.analytics.collector.app import Collector, create_app
 from failback.analytics.collector.metrics import CollectorMetrics
 from failback.analytics.collector.segment_store import Store
 from failback.analytics.collector.settings import CollectorSettings
+from failback.analytics.web.applications import Lifespan, during
 from failback.analytics.web.tokens import TokenFile
 from failback.analytics.web.web_server import WebServer, listen, serve_metrics
 from failback.protocol.errors import ConfigError
@@ -79,7 +78,7 @@ def _own_root(settings: CollectorSettings) -> Iterator[None]:
 
 def _retention(
     settings: CollectorSettings, store: Store, metrics: CollectorMetrics, pool: ThreadPoolExecutor
-) -> Callable[[Any], AbstractAsyncContextManager[None]]:
+) -> Lifespan:
     """A lifespan during which old runs are deleted now and then."""
 
     async def expire() -> None:
@@ -95,15 +94,7 @@ def _retention(
                 logger.exception("retention failed")
             await asyncio.sleep(settings.retention_period_seconds)
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        task = asyncio.create_task(expire(), name="retention")
-        yield
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-    return lifespan
+    return during("retention", expire)
 
 
 def _wall_ms() -> int:

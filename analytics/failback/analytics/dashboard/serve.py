@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from fastapi import FastAPI
 
@@ -25,6 +23,7 @@ from failback.analytics.dashboard.http.metrics import (
 from failback.analytics.dashboard.poller import Poller
 from failback.analytics.dashboard.settings import DashboardSettings, Scenario
 from failback.analytics.dashboard.sources.kube_clusters import require_client
+from failback.analytics.web.applications import during
 from failback.analytics.web.tokens import TokenFile
 from failback.analytics.web.web_server import WebServer, listen, serve_metrics
 from failback.protocol.errors import ConfigError
@@ -60,7 +59,7 @@ def make_app(
     metrics.watch(LOOK_SECONDS, lambda: poller.last_look_seconds)
     shared = Shared(settings, Access(settings, tokens), hub, poller, experiments)
     app = create_app(shared, metrics)
-    app.router.lifespan_context = _polling(poller)
+    app.router.lifespan_context = during("poller", poller.run, before=poller.look_at_runs)
     return app, metrics
 
 
@@ -94,18 +93,3 @@ class _Server(WebServer):
         """Event streams have no end of their own."""
         self._shared.hub.close()
         await super().shutdown(sockets)
-
-
-def _polling(poller: Poller) -> Callable[[Any], AbstractAsyncContextManager[None]]:
-    """A lifespan during which the poller runs."""
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await asyncio.gather(poller.look_at_runs())
-        task = asyncio.create_task(poller.run(), name="poller")
-        yield
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-    return lifespan

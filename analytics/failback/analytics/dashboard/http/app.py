@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from fastapi import FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, RedirectResponse
+from fastapi.responses import RedirectResponse
 from starlette.datastructures import MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,9 +19,8 @@ from failback.analytics.dashboard.http.health import HEALTH, health_routes
 from failback.analytics.dashboard.http.metrics import DashboardMetrics
 from failback.analytics.dashboard.http.rendering import problem_page
 from failback.analytics.dashboard.problems import DashboardProblem
-from failback.analytics.web.problems import MEDIA_TYPE, Problem
-
-logger = logging.getLogger(__name__)
+from failback.analytics.web.applications import answer_refusals, problem_response
+from failback.analytics.web.problems import Problem
 
 CSP: Final = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:;"
@@ -40,7 +37,12 @@ _HEADERS: Final = {
 
 def create_app(shared: Shared, metrics: DashboardMetrics) -> FastAPI:
     """The application; ``shared`` is what its routes work on."""
-    app = FastAPI(title="Failback dashboard", version="1", openapi_url=None)
+    app = FastAPI(
+        title="Failback dashboard",
+        version="1",
+        openapi_url=None,
+        description="What the dashboard's pages show, as JSON. Times are ns or RFC 3339.",
+    )
     app.state.shared = shared
     _refusals(app, shared)
     health_routes(app)
@@ -88,24 +90,10 @@ class Guard:
         await self._app(scope, receive, with_headers)
 
 
-def problem_response(problem: Problem, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse(
-        problem.document(),
-        problem.status,
-        headers={**problem.headers(), **(headers or {})},
-        media_type=MEDIA_TYPE,
-    )
-
-
 def _refusals(app: FastAPI, shared: Shared) -> None:
     """Every refusal becomes a problem document; for people, a page that says the same."""
 
-    async def answer(
-        request: Request, problem: Problem, headers: dict[str, str] | None = None
-    ) -> Response:
-        if problem.status in {401, 403}:
-            client = request.client.host if request.client else "?"
-            logger.warning("%s %s from %s: %s", request.method, request.url.path, client, problem)
+    def answer(request: Request, problem: Problem, headers: Mapping[str, str]) -> Response:
         wants_page = "text/html" in request.headers.get("accept", "")
         if request.url.path.startswith("/api/") or not wants_page:
             return problem_response(problem, headers)
@@ -113,23 +101,4 @@ def _refusals(app: FastAPI, shared: Shared) -> None:
             return RedirectResponse("/login", 303)
         return problem_page(request, shared, problem)
 
-    @app.exception_handler(Problem)
-    async def refuse(request: Request, error: Problem) -> Response:
-        return await answer(request, error)
-
-    @app.exception_handler(RequestValidationError)
-    async def refuse_request(request: Request, error: RequestValidationError) -> Response:
-        fields = [
-            {"field": ".".join(map(str, each["loc"])), "message": str(each["msg"])}
-            for each in error.errors()
-        ]
-        named = ", ".join(each["field"] for each in fields)
-        return await answer(
-            request, DashboardProblem("bad-request", named, extra={"errors": fields})
-        )
-
-    @app.exception_handler(HTTPException)
-    async def refuse_route(request: Request, error: HTTPException) -> Response:
-        name = "method-not-allowed" if error.status_code == 405 else "not-found"
-        headers: dict[str, Any] = dict(error.headers or {})
-        return await answer(request, DashboardProblem(name, str(error.detail)), headers)
+    answer_refusals(app, DashboardProblem, answer)

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from fastapi import FastAPI, Path, Query
-from fastapi.openapi.utils import get_openapi
 from pydantic import BaseModel
 
 from failback.analytics.dashboard.problems import DASHBOARD_KINDS, DashboardProblem
@@ -14,6 +13,7 @@ from failback.analytics.dashboard.views.paging import CURSOR_CHARS, MOST
 from failback.analytics.dashboard.views.predicting import MOST_DOWN_SECONDS
 from failback.analytics.dashboard.views.stories import MESSAGE_PATTERN
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
+from failback.analytics.web.applications import openapi_of
 from failback.analytics.web.problems import MEDIA_TYPE
 from failback.analytics.web.problems import problems as declare
 
@@ -162,25 +162,6 @@ def refusals(*names: str) -> dict[int | str, Json]:
     return declared
 
 
-_PROBLEM: Final[Json] = {
-    "type": "object",
-    "description": "A problem document as of RFC 9457.",
-    "required": ["type", "title", "status", "detail"],
-    "properties": {
-        "type": {
-            "type": "string",
-            "description": f"{DashboardProblem.prefix}NAME; never changes.",
-        },
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "errors": {
-            "type": "array",
-            "description": "Of a request that is not valid: what is wrong with each field.",
-            "items": {"type": "object"},
-        },
-    },
-}
 _SCHEMES: Final[Json] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "A token of the token file."}
 }
@@ -188,26 +169,20 @@ _SCHEMES: Final[Json] = {
 
 def document_of(app: FastAPI) -> Json:
     """The OpenAPI document, made once."""
-    if app.openapi_schema is None:
-        document = get_openapi(
-            title=app.title,
-            version=app.version,
-            routes=app.routes,
-            description="What the dashboard's pages show, as JSON. Times are ns or RFC 3339.",
-        )
-        components = document.setdefault("components", {})
-        components.setdefault("schemas", {})["Problem"] = _PROBLEM
-        components["securitySchemes"] = _SCHEMES
-        for item in document["paths"].values():
-            for operation in item.values():
-                operation["security"] = [{"bearer": []}]
-                # FastAPI's own form of a 422 is not what is answered here.
-                found = operation["responses"].get("422", {})
-                if "application/json" in found.get("content", {}):
-                    found["content"] = {
-                        MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}
-                    }
-        for unused in ("HTTPValidationError", "ValidationError"):
-            components["schemas"].pop(unused, None)
-        app.openapi_schema = document
-    return app.openapi_schema
+    if app.openapi_schema is not None:
+        return app.openapi_schema
+    document = openapi_of(app, DashboardProblem)
+    components = document["components"]
+    components["securitySchemes"] = _SCHEMES
+    for item in document["paths"].values():
+        for operation in item.values():
+            operation["security"] = [{"bearer": []}]
+            # FastAPI's own form of a 422 is not what is answered here.
+            found = operation["responses"].get("422", {})
+            if "application/json" in found.get("content", {}):
+                found["content"] = {
+                    MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}
+                }
+    for unused in ("HTTPValidationError", "ValidationError"):
+        components["schemas"].pop(unused, None)
+    return document
