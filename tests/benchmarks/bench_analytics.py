@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from failback.analytics.analysis.engines.spark import why_not
+from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.collector.decode import decode
 from failback.analytics.collector.settings import Limits
 from failback.analytics.lake.segment_ids import SegmentId

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from failback.analytics.analysis.engines.spark import session, why_not
+from failback.analytics.analysis.engines.spark.session import session, why_not
 from failback.analytics.jobs.stream import read_totals, start
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.client.consumelog.upload.lake_files import parquet_bytes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from failback.analytics.analysis.engines.spark import why_not
+from failback.analytics.analysis.engines.spark.session import why_not
 from tests.e2e.demo_run import Demo, run_demo
 from tests.e2e.exposure_watch import Look, watched_runs
 

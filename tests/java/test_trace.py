@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.report import make_report as reports
+from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
 from failback.analytics.trace.ingest import Request, ingest
 from failback.analytics.trace.run import Written
@@ -32,7 +32,7 @@ async def test_the_trace_counts_the_duplicates_that_the_java_program_counts(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A handover: two members read on from the slave, a third one asks the returned master."""
-    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
     ns = lab.namesrv()
     master = lab.broker("failback", ns, settings=QUICK)
     slave = lab.broker("failback", ns, broker_id=1, role="SLAVE", settings=QUICK)

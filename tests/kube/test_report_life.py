@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.analysis.engines.spark import why_not
+from failback.analytics.analysis.engines.spark.session import why_not
 from tests.support.analytics.cases import CASES
 from tests.support.analytics.run_builder import merged
 from tests.support.common.polling import wait_until

@@ -15,7 +15,7 @@ def two_threads(scratch: Path) -> Iterator[SparkSession]:
     import os
     from unittest import mock
 
-    from failback.analytics.analysis.engines.spark import start_session
+    from failback.analytics.analysis.engines.spark.session import start_session
 
     with mock.patch.dict(os.environ, {"FAILBACK_SPARK_MASTER": "local[2]"}):
         session = start_session(scratch)

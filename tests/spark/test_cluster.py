@@ -18,7 +18,7 @@ import pytest
 from tools.setup import SetupError
 from tools.setup_spark import ensure_s3a
 
-from failback.analytics.analysis.engines.spark import why_not
+from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.report.make_report import read_report, report
 from failback.client.consumelog.upload.upload import UploadShipper
 from tests.benchmarks.analytics.synthetic import Plan, generate

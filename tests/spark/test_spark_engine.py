@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from failback.analytics.analysis.engines.local import LocalEngine
-from failback.analytics.analysis.engines.spark import SparkEngine, why_not
+from failback.analytics.analysis.engines.spark.engine import SparkEngine
+from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.errors import ReportInputError
-from failback.analytics.report import make_report as reports
+from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report, report_many
 from failback.analytics.run.definitions import Definitions
 from tests.benchmarks.analytics.synthetic import Plan, generate
@@ -127,7 +128,7 @@ def test_engines_and_truth_agree_on_generated_runs(
     shape: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Equal reports but for engine, time and timings; every count as it was made."""
-    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
     plan = Plan(
         rows=60_000,
         groups=2,
@@ -159,7 +160,7 @@ def test_engines_and_truth_agree_on_generated_runs(
 def test_bad_input_gets_what_it_gets_on_the_local_engine(
     name: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
     run = tmp_path / "run"
     told = bad_input.CASES[name](run)
     if isinstance(told, bad_input.Refused):
@@ -209,7 +210,7 @@ def said(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_the_session_of_the_caller_is_borrowed(spark: SparkSession) -> None:
-    from failback.analytics.analysis.engines.spark import session
+    from failback.analytics.analysis.engines.spark.session import session
 
     with session() as borrowed:
         assert borrowed is spark

@@ -20,7 +20,7 @@ import pytest
 from failback.analytics.analysis.analysis import analyse
 from failback.analytics.analysis.counting.normalise import Dropped
 from failback.analytics.analysis.engines.local import LocalEngine
-from failback.analytics.analysis.engines.spark import why_not
+from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.jobs import normalise, reconsume, stream
 from failback.analytics.jobs import report as jobs_report
 from failback.analytics.lake.lake import open_lake

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from failback.analytics.analysis.engines.local import LocalEngine
-from failback.analytics.analysis.engines.spark import SparkEngine, why_not
+from failback.analytics.analysis.engines.spark.engine import SparkEngine
+from failback.analytics.analysis.engines.spark.session import why_not
 from failback.analytics.report.document import build_report
 from tests.spark.spark_session import two_threads
 from tests.support.analytics.run_analysis import MakeEngine, analysed

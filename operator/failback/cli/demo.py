@@ -108,7 +108,7 @@ def check_report_engine(name: str) -> None:
     if name not in REPORT_ENGINES:
         problem = f'must be one of {", ".join(REPORT_ENGINES)}, got "{name}"'
         raise ConfigError("--report-engine", problem)
-    from failback.analytics.analysis.engines.spark import why_not
+    from failback.analytics.analysis.engines.spark.session import why_not
 
     if name == "spark" and (missing := why_not()):
         raise ConfigError("--report-engine spark", f"{missing}; or use --report-engine local")

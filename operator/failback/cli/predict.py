@@ -14,7 +14,7 @@ from failback.cli.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
-    from failback.analytics.predict import Prediction
+    from failback.analytics.predict.prediction import Prediction
     from failback.analytics.predict.prediction_document import Case
     from failback.cli.predict_sources import Question
 
@@ -98,8 +98,8 @@ def predict(
 
 
 def _answer(question: Question, draws: int, seed: int, top: int) -> Case:
-    from failback.analytics.predict import predict_all, rank_knobs
-    from failback.analytics.predict.knobs import useful
+    from failback.analytics.predict.knobs import rank_knobs, useful
+    from failback.analytics.predict.prediction import predict_all
     from failback.analytics.predict.prediction_document import Case
 
     found = predict_all(question.settings, question.plans, draws=draws, seed=seed)
@@ -200,7 +200,8 @@ def _fault_of(cases: Sequence[Case]) -> str:
 
 
 def _list() -> None:
-    from failback.analytics.predict import FAULTS, KEYS
+    from failback.analytics.predict.faults import FAULTS
+    from failback.analytics.predict.keys import KEYS
 
     print_table(
         ["FAULT", "ROWS", "WHAT HAPPENS"],
@@ -215,7 +216,7 @@ def _list() -> None:
 
 
 def _defaults() -> dict[str, str]:
-    from failback.analytics.predict import Settings
+    from failback.analytics.predict.settings import Settings
 
     values = Settings().to_dict().items()
     return {name: "-" if value is None else _value(value) for name, value in values}

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from failback.analytics.predict import FAULTS, FaultPlan, Settings, find_fault
+from failback.analytics.predict.faults import FAULTS, FaultPlan, find_fault
+from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.sources import (
     START_SECONDS,
     kill_seconds,

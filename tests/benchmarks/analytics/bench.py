@@ -67,10 +67,10 @@ def session_for(engines: Sequence[str]) -> Iterator[SparkSession | None]:
     if not any(engine.startswith("spark") for engine in engines):
         yield None
         return
-    from failback.analytics.analysis.engines import spark
+    from failback.analytics.analysis.engines.spark.session import session
 
-    with spark.session() as session:
-        yield session
+    with session() as spark:
+        yield spark
 
 
 def race(order: Iterable[Entry], spark: SparkSession | None = None) -> dict[Entry, Lap]:

@@ -18,8 +18,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from failback.analytics.analysis.analysis import analyse, prepare
-from failback.analytics.analysis.counting import families, partials
+from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.normalise import deliver_columns
+from failback.analytics.analysis.counting.partials.commits import COMMIT_COLUMNS
+from failback.analytics.analysis.counting.partials.pulls import PULL_COLUMNS
+from failback.analytics.analysis.counting.partials.rows import Rows
+from failback.analytics.analysis.counting.partials.sends import PRODUCE_COLUMNS, SCAN_COLUMNS
+from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
 from failback.analytics.analysis.engines.base import Engine
 from failback.analytics.analysis.engines.joins import join_depths
 from failback.analytics.analysis.engines.local import LocalEngine
@@ -65,9 +70,7 @@ def spark_counts(folder: Path, spark: SparkSession | None) -> Answer:
     from failback.analytics.analysis.engines.spark.tasks import Pass, mapped
 
     assert spark is not None
-    found = mapped(
-        spark, _lake(folder, "deliver"), [Pass("deliver", KEYS, copies)], partials.SCHEMA
-    )
+    found = mapped(spark, _lake(folder, "deliver"), [Pass("deliver", KEYS, copies)], SCHEMA)
     found = found.persist()
     try:
         return _of_depths(joined_depths(found)[0]["copy"])
@@ -87,10 +90,10 @@ def spark_group_by(folder: Path, spark: SparkSession | None) -> Answer:
 
 def copies(chunk: pa.Table) -> pa.Table:
     """Partial rows of how often each offset was delivered."""
-    rows = partials.Rows(chunk)
+    rows = Rows(chunk)
     names = {"grp": "grp", "broker": "broker", "topic": "ptopic"}
-    key = partials.Key(**{name: rows.codes(column) for name, column in names.items()})
-    out = partials.Partials()
+    key = Key(**{name: rows.codes(column) for name, column in names.items()})
+    out = Partials()
     everything = np.ones(rows.count, bool)
     out.intervals(
         families.COPY,
@@ -133,13 +136,13 @@ def spark_stage_a(folder: Path, spark: SparkSession | None) -> Answer:
 def read(folder: Path, _: SparkSession | None) -> Answer:
     """Every column that the local engine looks at, once, and how many rows were read."""
     lake = _lake(folder)
-    sends = {*partials.PRODUCE_COLUMNS, *ATTEMPT_COLUMNS}
+    sends = {*PRODUCE_COLUMNS, *ATTEMPT_COLUMNS}
     columns = {
         "deliver": deliver_columns(DEFAULT, foreign=lake.has_foreign, full=True),
         "produce": sorted(sends),
-        "pull": partials.PULL_COLUMNS,
-        "commit": partials.COMMIT_COLUMNS,
-        "scan": partials.SCAN_COLUMNS,
+        "pull": PULL_COLUMNS,
+        "commit": COMMIT_COLUMNS,
+        "scan": SCAN_COLUMNS,
     }
     groups: Counter[str] = Counter()
     for table, names in columns.items():
@@ -188,7 +191,7 @@ def _lake(folder: Path, *wanted: str) -> Lake:
 
 
 def _spark_engine(spark: SparkSession | None) -> Callable[[Lake], Engine]:
-    from failback.analytics.analysis.engines.spark import SparkEngine
+    from failback.analytics.analysis.engines.spark.engine import SparkEngine
 
     assert spark is not None
     return lambda lake: SparkEngine(lake, spark)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.report import make_report as reports
+from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
 from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.upload.upload import UploadShipper
@@ -25,7 +25,7 @@ RUN = "collected"
 
 @pytest.fixture(autouse=True)
 def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
 
 
 def write_run(hot: Path) -> None:

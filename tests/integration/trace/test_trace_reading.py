@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.report import make_report as reports
+from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
 from failback.analytics.trace import reading
 from failback.analytics.trace.ingest import Request, ingest
@@ -104,7 +104,7 @@ async def test_a_trace_is_read_to_its_end_and_later_on(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "PAGE_ROWS", 4)
-    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
     async with traced(lab) as there:
         for number in range(12):
             await there.consumed(number, number, process=1)

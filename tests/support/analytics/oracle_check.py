@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from failback.analytics.analysis.results import Analysis
-from failback.analytics.report.measures import (
-    Figures,
-    group_figures,
-    group_names,
-    losses_of,
-    topics_of,
-)
+from failback.analytics.report.measures.groups import group_figures
+from failback.analytics.report.measures.lookups import Figures, group_names, topics_of
+from failback.analytics.report.measures.loss import losses_of
 from failback.analytics.run.history import GroupQueue
 from tests.support.analytics.oracle import Oracle
 

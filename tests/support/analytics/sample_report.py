@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from failback.analytics.report.compare import compare_reports
-from failback.analytics.report.page.figure_data import Point
+from failback.analytics.report.measures.point_rows import Point
 
 SECOND = 1_000_000_000
 

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from failback.analytics.report.page.figure_data import Point
+from failback.analytics.report.measures.point_rows import Point
 from failback.analytics.web.tokens import digest_of, new_token
 from tests.support.analytics.sample_report import sample_points, sample_report
 from tests.support.common.polling import SCALE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.report import make_report as reports
+from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
 from tests.support.analytics.bad_input import CASES, Refused, clean, codes
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page has its own tests; drawing it for every report here would only take time."""
-    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.report import make_report as reports
+from failback.analytics.report import make_report
 from failback.analytics.report.compare import compare_reports
 from failback.analytics.report.make_report import read_report, report_many
 from failback.analytics.run.definitions import (
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page has its own tests; drawing it for every report here would only take time."""
-    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
 
 
 def made(b: RunBuilder, folder: Path, **wanted: Any) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def test_a_seen_truncation_keeps_the_messages_apart(tmp_path: Path) -> None:
 
 
 def test_a_missed_truncation_is_a_conflict_and_no_duplicate(tmp_path: Path) -> None:
-    from failback.analytics.report.measures import Figures
+    from failback.analytics.report.measures.lookups import Figures
     from failback.analytics.report.measures.offsets import divergence_figures
 
     analysis = analysed(reused(missed=True).write(tmp_path / "r"))

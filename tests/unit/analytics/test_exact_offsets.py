@@ -7,9 +7,9 @@ import csv
 import pyarrow.parquet as pq
 import pytest
 
-from failback.analytics.report import make_report as reports
+from failback.analytics.report import make_report
 from failback.analytics.report.make_report import ReportPaths, read_report, report
-from failback.analytics.report.page.figure_data import points_of
+from failback.analytics.report.measures.point_rows import points_of
 from failback.analytics.report.textfile import render_textfile
 from tests.support.analytics.run_builder import RunBuilder
 
@@ -33,7 +33,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> ReportPaths:
     b.assign(1000, FAR + 1, proc=2, src_addr="127.0.0.1:10911")
     b.deliver(FAR + 1, 1010, 1020, lid=2, proc=2, phy=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reports, "_html_can_be_made", lambda: False)
+        patch.setattr(make_report, "_html_can_be_made", lambda: False)
         return report(b.write(tmp_path_factory.mktemp("far") / "run"), "local")
 
 

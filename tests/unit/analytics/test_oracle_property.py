@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from failback.analytics.analysis.causes.classify import CauseInputs
-from failback.analytics.analysis.counting.partials import Context
+from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.engines.local import LocalEngine
 from failback.analytics.lake.lake import Lake
 from tests.support.analytics.histories import random_history

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.report.measures import Figures
+from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.recovery import rto_figures
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import MS, RunBuilder

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from failback.analytics.errors import EngineUnavailable, ReportInputError
-from failback.analytics.report import make_report as reports
+from failback.analytics.report import make_report
 from failback.analytics.report.make_report import check_report, read_report, report, report_many
 from failback.analytics.report.measures.forecast import holds, validated
 from tests.support.analytics.bad_input import clean, codes
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page has its own tests; drawing it for every report here would only take time."""
-    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
 
 
 def made(builder: RunBuilder, folder: Path) -> dict[str, Any]:

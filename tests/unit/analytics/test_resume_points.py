@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.report import make_report as reports
+from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
 from tests.support.analytics.run_builder import RunBuilder
 
@@ -19,7 +19,7 @@ MASTER = "127.0.0.1:10911"
 
 @pytest.fixture(autouse=True)
 def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
 
 
 def points(b: RunBuilder, folder: Path) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from failback.analytics.report.document import build_report
-from failback.analytics.report.page.figure_data import points_of, timeline_data
+from failback.analytics.report.measures.point_rows import points_of
+from failback.analytics.report.page.figure_data.time_series import timeline_data
 from tests.support.analytics.bad_input import clean
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import MS, ZERO_MONO_NS

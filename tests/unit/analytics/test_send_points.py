@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from failback.analytics.analysis.counting import tables
-from failback.analytics.analysis.counting.partials import LATENCY_POINT_NS
-from failback.analytics.report.measures import Figures, points
-from failback.analytics.report.page.figure_data import points_of
+from failback.analytics.analysis.counting.partials.sends import LATENCY_POINT_NS
+from failback.analytics.report.measures import points
+from failback.analytics.report.measures.lookups import Figures
+from failback.analytics.report.measures.point_rows import points_of
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.analytics.run_analysis import analysed
 

@@ -108,9 +108,9 @@ def test_a_lake_that_pods_do_not_see_is_refused(tmp_path: Path) -> None:
 def test_a_report_on_a_cluster_refuses_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from failback.analytics.analysis.engines import spark
+    from failback.analytics.analysis.engines.spark import session
 
-    monkeypatch.setattr(spark, "why_not", lambda: None)
+    monkeypatch.setattr(session, "why_not", lambda: None)
     run = clean().write(tmp_path / "run")
     with pytest.raises(ReportInputError, match="executors in pods cannot read it"):
         report_many([run], "spark", tmp_path / "out", master=MASTER)

@@ -12,8 +12,10 @@ import pytest
 
 from failback.analytics.analysis.arrays.thinning import extremes
 from failback.analytics.analysis.counting import tables
-from failback.analytics.report.measures import NS, Figures, points
-from failback.analytics.report.page.figure_data import Point, points_of
+from failback.analytics.report.measures import points
+from failback.analytics.report.measures.lookups import Figures
+from failback.analytics.report.measures.numbers import NS
+from failback.analytics.report.measures.point_rows import Point, points_of
 from failback.analytics.run.history import FaultStep, GroupQueue, OffsetSample
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.analytics.run_analysis import analysed

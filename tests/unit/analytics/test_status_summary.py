@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.report import make_report as reports
+from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
 from failback.analytics.report.status_summary import ratio_text, status_of
 from failback.cli.__main__ import main
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture(autouse=True)
 def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
 
 
 def reported(name: str, folder: Path) -> dict[str, Any]:

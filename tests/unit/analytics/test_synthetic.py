@@ -8,7 +8,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from failback.analytics.report.measures import Figures, group_figures, losses_of, queue_figures
+from failback.analytics.report.measures.groups import group_figures
+from failback.analytics.report.measures.lookups import Figures
+from failback.analytics.report.measures.loss import losses_of
+from failback.analytics.report.measures.queues import queue_figures
 from failback.protocol.errors import ConfigError
 from tests.benchmarks.analytics.engine_race import duckdb_counts, is_right, local_counts
 from tests.benchmarks.analytics.synthetic import SHAPES, Plan, generate

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.analytics.report import make_report as reports
+from failback.analytics.report import make_report
 from failback.analytics.report.schema import read_report, report_schema
 from failback.cli.__main__ import main
 from tests.support.analytics.cases import c2, c3
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.unit
 @pytest.fixture(autouse=True)
 def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page has its own tests; drawing it here would only take time."""
-    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
 
 
 @pytest.fixture

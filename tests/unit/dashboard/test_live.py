@@ -10,7 +10,7 @@ import pytest
 
 from failback.analytics.dashboard.sources.live_run import LiveRun
 from failback.analytics.dashboard.views.lanes import live_data, live_figure, title_of
-from failback.analytics.report.page.figures import DARK
+from failback.analytics.report.page.figures.theme import DARK
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.clients.consumelog import begin
 

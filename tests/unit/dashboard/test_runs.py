@@ -18,8 +18,8 @@ from failback.analytics.dashboard.views.run_blocks import (
     staircase_of,
 )
 from failback.analytics.dashboard.views.stories import messages_of, story
+from failback.analytics.report.measures.point_rows import Point
 from failback.analytics.report.measures.points import table_of
-from failback.analytics.report.page.figure_data import Point
 from tests.support.analytics.sample_report import sample_points, sample_report
 from tests.support.dashboard.dashboard_lab import MESSAGE, OTHER_RUN, RUN, write_run
 

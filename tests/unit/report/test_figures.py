@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from failback.analytics.report.page import figures
 from failback.analytics.report.page.figure_types import (
     MAX_POINTS_PER_TRACE,
     AgeData,
@@ -35,7 +34,15 @@ from failback.analytics.report.page.figure_types import (
     WasteData,
     WaterfallData,
 )
-from failback.analytics.report.page.figures import marks, theme
+from failback.analytics.report.page.figures import bars, curves, marks, over_time, theme
+from failback.analytics.report.page.figures.theme import (
+    DARK,
+    GROUP_COLOURS,
+    GROUP_HATCHES,
+    LIGHT,
+    Theme,
+    swaps,
+)
 from failback.analytics.report.page.report_figures import report_figures
 from tests.support.analytics.sample_report import sample_points, sample_report
 
@@ -56,65 +63,65 @@ def drawn_from(count: int) -> dict[str, tuple[Any, Any]]:
     points, rows = series(count), range(some)
     seconds = [float(n) for n in rows]
     return {
-        "timeline": (figures.timeline, TimelineData({"sends": points}, points, EMPTY, [BAND])),
+        "timeline": (over_time.timeline, TimelineData({"sends": points}, points, EMPTY, [BAND])),
         "offset_staircase": (
-            figures.offset_staircase,
+            over_time.offset_staircase,
             StaircaseData("billing", "orders demo-0/0", {"master_table": points}, [BAND]),
         ),
-        "exposure": (figures.exposure, ExposureData({"g on b": points} if count else {}, [BAND])),
+        "exposure": (over_time.exposure, ExposureData({"g on b": points} if count else {}, [BAND])),
         "causes_over_time": (
-            figures.causes_over_time,
+            over_time.causes_over_time,
             CauseTimeData(seconds, {"rollback": seconds, "retry": seconds} if some else {}),
         ),
         "interval_heatmap": (
-            figures.interval_heatmap,
+            over_time.interval_heatmap,
             HeatData(["q"] if some else [], seconds, [seconds] if some else [],
                      [("q", 0.0, 1.0)] if some else []),
         ),
         "dup_by_cause": (
-            figures.dup_by_cause, CauseData([(f"c{n}", "retry", 1, 2, 3) for n in rows]),
+            bars.dup_by_cause, CauseData([(f"c{n}", "retry", 1, 2, 3) for n in rows]),
         ),
         "interval_map": (
-            figures.interval_map,
+            bars.interval_map,
             IntervalData([(f"q{n}", 0, 9, 9, "OVERLAP", "rebalance", 5) for n in rows]),
         ),
         "bound_vs_observed": (
-            figures.bound_vs_observed, BoundData([(f"r{n}", n, 100.0, n > 100) for n in rows]),
+            bars.bound_vs_observed, BoundData([(f"r{n}", n, 100.0, n > 100) for n in rows]),
         ),
         "prediction_band": (
-            figures.prediction_band,
+            bars.prediction_band,
             PredictionData([(f"f{n}", 1, 2, 3, 9, n) for n in rows]),
         ),
         "rto_waterfall": (
-            figures.rto_waterfall,
+            bars.rto_waterfall,
             WaterfallData("f1: back", [(f"p{n}", n * 10 if n % 2 else None) for n in rows]),
         ),
         "wasted_seconds": (
-            figures.wasted_seconds, WasteData([(f"g{n}", 1.0, 4.0) for n in rows]),
+            bars.wasted_seconds, WasteData([(f"g{n}", 1.0, 4.0) for n in rows]),
         ),
         "redelivery_counts": (
-            figures.redelivery_counts, CountData([(n + 1, 10) for n in rows]),
+            bars.redelivery_counts, CountData([(n + 1, 10) for n in rows]),
         ),
         "loss_and_order": (
-            figures.loss_and_order, LossData([(f"F{n}", n, n == 1) for n in rows], None),
+            bars.loss_and_order, LossData([(f"F{n}", n, n == 1) for n in rows], None),
         ),
-        "knobs": (figures.knobs, KnobData([(f"k{n}", "1 → 2", 5.0) for n in rows])),
+        "knobs": (bars.knobs, KnobData([(f"k{n}", "1 → 2", 5.0) for n in rows])),
         "dedupe_curve": (
-            figures.dedupe_curve,
+            curves.dedupe_curve,
             DedupeData(
                 {"g": [(n + 1.0, n / max(some, 1)) for n in rows]} if some else {},
                 {"g": [(n + 1, n / max(some, 1), 0.0) for n in rows]} if some else {},
             ),
         ),
         "repeat_age": (
-            figures.repeat_age,
+            curves.repeat_age,
             AgeData([(n, n + 1.0, 3) for n in rows], 2.0 if some else None),
         ),
         "compare_arms": (
-            figures.compare_arms, ArmData({"duplicates": {"stay": seconds}}, "stay: alike"),
+            curves.compare_arms, ArmData({"duplicates": {"stay": seconds}}, "stay: alike"),
         ),
         "clock_quality": (
-            figures.clock_quality, ClockData([(f"h{n}", 0.0, 0.5) for n in rows]),
+            curves.clock_quality, ClockData([(f"h{n}", 0.0, 0.5) for n in rows]),
         ),
     }  # fmt: skip
 
@@ -126,7 +133,7 @@ NAMES = sorted(drawn_from(0))
 @pytest.mark.parametrize("count", [0, 1, 40])
 def test_every_figure_is_drawn_of_nothing_one_point_and_many(name: str, count: int) -> None:
     draw, data = drawn_from(count)[name]
-    for theme_ in (figures.LIGHT, figures.DARK):
+    for theme_ in (LIGHT, DARK):
         figure = draw(data, theme_)
         assert figure.layout.title.text
         assert figure.layout.paper_bgcolor == theme_.paper
@@ -151,10 +158,10 @@ def test_thinning_keeps_the_extremes() -> None:
 
 
 def test_every_report_group_has_its_own_colour_and_hatch() -> None:
-    groups = list(figures.GROUP_COLOURS)
-    assert set(groups) == set(figures.GROUP_HATCHES)
-    assert len(set(figures.GROUP_COLOURS.values())) == len(groups)
-    assert len(set(figures.GROUP_HATCHES.values())) == len(groups)
+    groups = list(GROUP_COLOURS)
+    assert set(groups) == set(GROUP_HATCHES)
+    assert len(set(GROUP_COLOURS.values())) == len(groups)
+    assert len(set(GROUP_HATCHES.values())) == len(groups)
 
 
 def colours_of(figure: go.Figure) -> set[str]:
@@ -178,7 +185,7 @@ def colours_of(figure: go.Figure) -> set[str]:
 
 
 def test_the_colours_of_report_groups_mean_nothing_else() -> None:
-    groups = {colour.upper() for colour in figures.GROUP_COLOURS.values()}
+    groups = {colour.upper() for colour in GROUP_COLOURS.values()}
     of_causes = {"dup_by_cause", "causes_over_time", "interval_map"}
     for name, (draw, data) in drawn_from(5).items():
         used = colours_of(draw(data)) & groups
@@ -186,24 +193,22 @@ def test_the_colours_of_report_groups_mean_nothing_else() -> None:
 
 
 def test_bars_of_causes_are_hatched_by_their_group() -> None:
-    figure = figures.dup_by_cause(
-        CauseData([("ROLLBACK_SLAVE_ONLY_PROGRESS", "rollback", 40, 2, 0)])
-    )
+    figure = bars.dup_by_cause(CauseData([("ROLLBACK_SLAVE_ONLY_PROGRESS", "rollback", 40, 2, 0)]))
     assert figure.layout.title.text == "42 duplicates by cause: 100% ROLLBACK_SLAVE_ONLY_PROGRESS"
     assert {bar.marker.pattern.shape for bar in figure.data} == {"/"}
-    assert figures.dup_by_cause(CauseData([])).layout.title.text == "No duplicate was delivered"
+    assert bars.dup_by_cause(CauseData([])).layout.title.text == "No duplicate was delivered"
 
 
-@pytest.mark.parametrize("group", list(figures.GROUP_COLOURS))
+@pytest.mark.parametrize("group", list(GROUP_COLOURS))
 def test_areas_of_causes_are_hatched_by_their_group(group: str) -> None:
-    figure = figures.causes_over_time(CauseTimeData([0.0, 1.0], {group: [3.0, 0.0]}))
+    figure = over_time.causes_over_time(CauseTimeData([0.0, 1.0], {group: [3.0, 0.0]}))
     (area,) = figure.data
-    assert area.fillpattern.shape == figures.GROUP_HATCHES[group]
+    assert area.fillpattern.shape == GROUP_HATCHES[group]
     assert area.line.width >= 2
 
 
 def test_an_exceeded_bound_is_named_and_cross_hatched() -> None:
-    figure = figures.bound_vs_observed(BoundData([("f1 g: row 6", 120.0, 100.0, True)]))
+    figure = bars.bound_vs_observed(BoundData([("f1 g: row 6", 120.0, 100.0, True)]))
     assert "exceeded" in figure.layout.title.text
     assert figure.data[0].marker.pattern.shape == "x"
 
@@ -211,7 +216,7 @@ def test_an_exceeded_bound_is_named_and_cross_hatched() -> None:
 def test_a_fault_that_nobody_saw_is_only_hatched() -> None:
     planned = FaultBand("f1 kill", 10, None, None, intended_end_ns=50)
     doubtful = FaultBand("f2 kill", 10, 20, 50, intended_end_ns=50, proved=False)
-    figure = figures.timeline(TimelineData({}, EMPTY, EMPTY, [planned, doubtful]))
+    figure = over_time.timeline(TimelineData({}, EMPTY, EMPTY, [planned, doubtful]))
     lanes: dict[str, list[str]] = {}
     for bar in (trace for trace in figure.data if trace.type == "bar"):
         lanes.setdefault(bar.y[0], []).append(bar.marker.pattern.shape or "")
@@ -220,17 +225,15 @@ def test_a_fault_that_nobody_saw_is_only_hatched() -> None:
 
 def test_at_most_twelve_faults_have_a_lane() -> None:
     faults = [FaultBand(f"f{n} pause", n, n + 1, n + 2) for n in range(20)]
-    figure = figures.timeline(TimelineData({}, EMPTY, EMPTY, faults))
+    figure = over_time.timeline(TimelineData({}, EMPTY, EMPTY, faults))
     assert len({trace.y[0] for trace in figure.data if trace.type == "bar"}) == 12
 
 
 def test_phases_never_seen_are_dashed_and_intervals_keep_their_offsets() -> None:
-    waterfall = figures.rto_waterfall(
-        WaterfallData("f1", [("accept", 5_000_000_000), ("sync", None)])
-    )
+    waterfall = bars.rto_waterfall(WaterfallData("f1", [("accept", 5_000_000_000), ("sync", None)]))
     assert [bar.text[0] for bar in waterfall.data] == ["5.0 s", "not seen"]
     assert [shape.line.dash for shape in waterfall.layout.shapes] == ["dash"]
-    intervals = figures.interval_map(
+    intervals = bars.interval_map(
         IntervalData([("orders demo-0/0", 100, 150, 50, "OVERLAP", "rebalance", 0)])
     )
     assert (intervals.data[0].base[0], intervals.data[0].x[0]) == (100, 50)
@@ -242,7 +245,7 @@ def test_intervals_of_one_cause_are_one_trace_and_of_many_queues_the_worst_are_d
         for queue in range(60)
         for lo in range(100)
     ]
-    figure = figures.interval_map(IntervalData(windows))
+    figure = bars.interval_map(IntervalData(windows))
     assert [bar.name for bar in figure.data] == ["C0", "C1"]
     assert sum(len(bar.x) for bar in figure.data) == 50 * 100
     assert list(figure.layout.yaxis.categoryarray) == [f"q{queue}" for queue in range(10, 60)]
@@ -251,7 +254,7 @@ def test_intervals_of_one_cause_are_one_trace_and_of_many_queues_the_worst_are_d
 
 
 def test_a_comparison_shows_every_repetition_and_the_median() -> None:
-    figure = figures.compare_arms(
+    figure = curves.compare_arms(
         ArmData({"duplicates": {"stay": [1.0, 9.0, 2.0], "handover": []}}, "stay: alike")
     )
     points, median = figure.data
@@ -262,14 +265,14 @@ def test_a_comparison_shows_every_repetition_and_the_median() -> None:
 def test_names_from_outside_are_no_markup_in_figures() -> None:
     report = sample_report("<a href='http://x'>&amp;</a>" + "y" * 10_000)
     for draw in report_figures(report, sample_points("<b>&lt;")).values():
-        text = json.dumps([draw(figures.LIGHT).layout.to_plotly_json()], default=str)
+        text = json.dumps([draw(LIGHT).layout.to_plotly_json()], default=str)
         assert "<a" not in text
         assert "<b>" not in text
-        assert len(draw(figures.LIGHT).layout.title.text) <= 110
+        assert len(draw(LIGHT).layout.title.text) <= 110
 
 
-@pytest.mark.parametrize("chosen", [figures.LIGHT, figures.DARK])
-def test_text_contrast_is_at_least_four_and_a_half(chosen: figures.Theme) -> None:
+@pytest.mark.parametrize("chosen", [LIGHT, DARK])
+def test_text_contrast_is_at_least_four_and_a_half(chosen: Theme) -> None:
     assert contrast(chosen.text, chosen.paper) >= 4.5
     assert contrast(chosen.of(theme.BAD), chosen.paper) >= 4.5
     assert contrast(chosen.of(theme.SLATE), chosen.paper) >= 4.5
@@ -277,13 +280,13 @@ def test_text_contrast_is_at_least_four_and_a_half(chosen: figures.Theme) -> Non
 
 def test_a_drawn_page_can_be_turned_dark() -> None:
     """Swapping the colours of a light figure gives the dark one: that is what the page does."""
-    swaps = figures.swaps()
-    assert len(set(swaps.values())) == len(swaps)
+    swapped = swaps()
+    assert len(set(swapped.values())) == len(swapped)
     for name, (draw, data) in drawn_from(3).items():
-        light = draw(data, figures.LIGHT).to_json()
-        for bright, dark in swaps.items():
+        light = draw(data, LIGHT).to_json()
+        for bright, dark in swapped.items():
             light = light.replace(json.dumps(bright), json.dumps(dark))
-        assert json.loads(light) == json.loads(draw(data, figures.DARK).to_json()), name
+        assert json.loads(light) == json.loads(draw(data, DARK).to_json()), name
 
 
 def contrast(one: str, other: str) -> float:

@@ -8,22 +8,19 @@ import shlex
 
 import pytest
 
-from failback.analytics.report.page.figure_data import (
-    Point,
-    report_group,
-    staircases,
-    timeline_data,
-)
+from failback.analytics.report.measures.point_rows import Point
+from failback.analytics.report.page.figure_data.repeats import report_group
+from failback.analytics.report.page.figure_data.time_series import staircases, timeline_data
 from failback.analytics.report.page.figure_tables import figure_tables
-from failback.analytics.report.page.html import (
-    CONTENTS,
+from failback.analytics.report.page.html import CONTENTS
+from failback.analytics.report.page.html import render_html as render
+from failback.analytics.report.page.html_rows import (
     numeric_columns,
     phase_rows,
     reset_hint,
     show,
+    workload_lines,
 )
-from failback.analytics.report.page.html import render_html as render
-from failback.analytics.report.page.html_rows import workload_lines
 from failback.analytics.report.schema import check_report
 from failback.analytics.report.summary import render as summary
 from failback.analytics.report.summary import sentence

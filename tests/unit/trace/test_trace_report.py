@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from failback.analytics.errors import ReportInputError
-from failback.analytics.report import make_report as reports
+from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
 from failback.analytics.trace.pages import Pages, Place
 from tests.support.analytics.run_builder import RunBuilder
@@ -28,7 +28,7 @@ M1, M2 = made_id(9, 1), made_id(9, 2)
 @pytest.fixture(autouse=True)
 def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page has its own tests; drawing it for every report here would only take time."""
-    monkeypatch.setattr(reports, "_html_can_be_made", lambda: False)
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: False)
 
 
 @pytest.fixture

@@ -28,7 +28,8 @@ from failback.analytics.analysis.causes.windows import (
 )
 from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.families import Family
-from failback.analytics.analysis.counting.partials import PHASES, Context, Outage, Phase, context_of
+from failback.analytics.analysis.counting.partials.context import Context, Outage, context_of
+from failback.analytics.analysis.counting.partials.phases import PHASES, Phase
 from failback.analytics.analysis.engines.base import Engine, Forbidden
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.lake.lake import Lake

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from failback.analytics.analysis.counting.partials import TAKEN_RESULTS
+from failback.analytics.analysis.counting.partials.commits import TAKEN_RESULTS
 from failback.analytics.lake.lake import Lake
 from failback.analytics.run.history import DOWN_KINDS, GroupQueue, History, row_id
 from failback.client.admin.offset_places import ANSWER, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE

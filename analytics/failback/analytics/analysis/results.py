@@ -11,7 +11,7 @@ import pyarrow as pa
 from failback.analytics.analysis.causes.coverage import Distance, Progress
 from failback.analytics.analysis.causes.windows import Redelivered, Window
 from failback.analytics.analysis.counting.normalise import Dropped
-from failback.analytics.analysis.counting.partials import Context
+from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.run.history import History
 from failback.analytics.run.run_folder import RunFolder
 

@@ -9,7 +9,8 @@ from typing import Final
 
 from failback.analytics.exporter.pair_history import PairHistory
 from failback.analytics.exporter.survey import BrokerAnswers
-from failback.analytics.predict import Settings, exposure
+from failback.analytics.predict.exposure import exposure
+from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.sources import with_broker_config
 from failback.protocol.errors import ConfigError
 

@@ -27,8 +27,10 @@ from failback.analytics.analysis.counting.normalise import (
     deliver_columns,
     normalise,
 )
-from failback.analytics.analysis.counting.partials import Context, Rows, context_of
-from failback.analytics.analysis.engines.spark import SparkEngine, check_reach, session, why_not
+from failback.analytics.analysis.counting.partials.context import Context, context_of
+from failback.analytics.analysis.counting.partials.rows import Rows
+from failback.analytics.analysis.engines.spark.engine import SparkEngine
+from failback.analytics.analysis.engines.spark.session import check_reach, session, why_not
 from failback.analytics.analysis.engines.spark.tasks import Pass, mapped
 from failback.analytics.errors import EngineUnavailable
 from failback.analytics.jobs.options import guarded, parser_of

@@ -23,13 +23,14 @@ import pyarrow.parquet as pq
 
 from failback.analytics.analysis.analysis import analyse
 from failback.analytics.analysis.counting import families, tables
-from failback.analytics.analysis.engines.spark import SparkEngine, check_reach, session, why_not
+from failback.analytics.analysis.engines.spark.engine import SparkEngine
+from failback.analytics.analysis.engines.spark.session import check_reach, session, why_not
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.errors import EngineUnavailable
 from failback.analytics.jobs.options import guarded, parser_of
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.report.make_report import build_report
-from failback.analytics.report.measures import Row
+from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.schema import report_bytes
 from failback.analytics.run.definitions import KEYS, LID, Wanted
 from failback.analytics.run.run_source import RunSource, source_in_lake

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.analysis.counting import families, partials
+from failback.analytics.analysis.counting import families
+from failback.analytics.analysis.counting.partials.rows import Rows
+from failback.analytics.analysis.counting.partials.sums import Key, Partials
 from failback.analytics.analysis.counting.queue_state import QueueState
 from failback.analytics.analysis.engines.spark.session import check_reach, session
 from failback.analytics.jobs.options import guarded, parser_of
@@ -147,14 +149,14 @@ def totals_of(deliveries: DataFrame, broadcasting: frozenset[str] = frozenset())
 
 def runs_of(rows: pa.Table, broadcasting: frozenset[str] = frozenset()) -> pa.Table:
     """Runs of consecutive offsets of each queue; rows that cannot be true are left out."""
-    wanted = partials.Rows(rows)
+    wanted = Rows(rows)
     good = (wanted["qoff"] >= 0) & ~(wanted.valid("et") & (wanted["et"] < wanted["bt"]))
     if not good.all():
-        wanted = partials.Rows(rows.filter(pa.array(good)))
+        wanted = Rows(rows.filter(pa.array(good)))
     wanted.rename_broadcast(broadcasting)
     names = {"grp": "grp", "broker": "broker", "topic": "ptopic"}
-    key = partials.Key(**{name: wanted.codes(column) for name, column in names.items()})
-    out = partials.Partials()
+    key = Key(**{name: wanted.codes(column) for name, column in names.items()})
+    out = Partials()
     everything = np.ones(wanted.count, bool)
     queue = key.and_(qid=wanted["qid"], epoch=np.zeros(wanted.count, np.int64))
     out.intervals(families.COPY, queue, wanted["qoff"], everything)

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from failback.analytics.report.measures import NS, Figures, Row
 from failback.analytics.report.measures.bounds import handover_sums
+from failback.analytics.report.measures.lookups import Figures
+from failback.analytics.report.measures.numbers import NS, Row
 from failback.analytics.run.trace_source import is_trace
 
 PASS: Final = "Pass"

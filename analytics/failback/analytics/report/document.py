@@ -20,19 +20,16 @@ from failback.analytics.analysis.arrays.intervals import NUMBER_BITS, VALUE_BITS
 from failback.analytics.analysis.causes.labels import report_group
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.results import Analysis, LakeRead
-from failback.analytics.report import checks, measures, summary
-from failback.analytics.report.measures import (
-    NS,
-    Figures,
-    Row,
-    bounds,
-    forecast,
-    offsets,
-    recovery,
-    resume,
-)
+from failback.analytics.report import checks, summary
+from failback.analytics.report.measures import bounds, forecast, offsets, recovery, resume
 from failback.analytics.report.measures.figure_points import figure_points
+from failback.analytics.report.measures.groups import group_figures, totals_of
+from failback.analytics.report.measures.lookups import Figures, group_names
+from failback.analytics.report.measures.loss import losses_of
+from failback.analytics.report.measures.numbers import NS, Row, millis, ratio
 from failback.analytics.report.measures.points import points_table
+from failback.analytics.report.measures.queues import queue_figures
+from failback.analytics.report.measures.sends import producer_figures
 from failback.analytics.report.schema import SCHEMA
 from failback.analytics.run.history import GroupQueue
 from failback.analytics.run.run_folder import RunFolder
@@ -46,12 +43,11 @@ def build_report(analysis: Analysis, engine: str) -> tuple[Row, pa.Table]:
     run = analysis.folder.run
     closed = analysis.folder.closed
     complete = bool(closed.get("drained")) and bool(closed.get("scan"))
-    counts, loss = measures.losses_of(figures)
+    counts, loss = losses_of(figures)
     groups = [
-        measures.group_figures(figures, name, counts if complete else None)
-        for name in measures.group_names(figures)
+        group_figures(figures, name, counts if complete else None) for name in group_names(figures)
     ]
-    queues, truncated_queues = measures.queue_figures(figures)
+    queues, truncated_queues = queue_figures(figures)
     rollbacks, truncated = offsets.rollback_figures(figures)
     _split_queues(figures, queues)
     foreseen = forecast.forecast(figures)
@@ -77,7 +73,7 @@ def build_report(analysis: Analysis, engine: str) -> tuple[Row, pa.Table]:
         "window": _window(analysis.folder),
         "clock": _clock(figures),
         "faults": _planned(recovery.fault_figures(figures), run),
-        "totals": measures.totals_of(figures, groups, counts if complete else None),
+        "totals": totals_of(figures, groups, counts if complete else None),
         "groups": groups,
         "queues": queues,
         "queues_truncated": truncated_queues,
@@ -95,7 +91,7 @@ def build_report(analysis: Analysis, engine: str) -> tuple[Row, pa.Table]:
         "exposure": foreseen.exposure,
         "knobs": foreseen.knobs,
         "notes": foreseen.notes,
-        "producer": measures.producer_figures(figures),
+        "producer": producer_figures(figures),
         "compare": None,
         "quality": _quality(figures),
         "timings": dict(analysis.timings),
@@ -260,7 +256,7 @@ def _clock(figures: Figures) -> Row:
         ],
         "steps": int(closed.get("steps") or 0),
         "ambiguous_dup": ambiguous,
-        "ambiguous_share": measures.ratio(ambiguous, len(figures.dups)),
+        "ambiguous_share": ratio(ambiguous, len(figures.dups)),
     }
 
 
@@ -285,7 +281,7 @@ def _quality(figures: Figures) -> Row:
     return {
         "binc_unknown": unknown + history.binc_unknown,
         "sampler_max_gap_ms": _sampler_gap(figures),
-        "runs_per_row": measures.ratio(stage.runs, rows),
+        "runs_per_row": ratio(stage.runs, rows),
         "dropped_rows": {
             "et_before_bt": stage.dropped.et_before_bt,
             "negative_offset": stage.dropped.negative_offset,
@@ -354,4 +350,4 @@ def _sampler_gap(figures: Figures) -> int | float | None:
         for times in lives.values():
             for before, after in itertools.pairwise(times):
                 widest = max(widest or 0, after - before)
-    return measures.millis(widest)
+    return millis(widest)

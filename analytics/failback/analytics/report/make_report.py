@@ -25,8 +25,8 @@ from failback.analytics.lake.lake import Lake
 from failback.analytics.report import checks, summary
 from failback.analytics.report.compare import compare_reports
 from failback.analytics.report.document import build_report
-from failback.analytics.report.measures import Row
-from failback.analytics.report.page.figure_data import points_of
+from failback.analytics.report.measures.numbers import Row
+from failback.analytics.report.measures.point_rows import points_of
 from failback.analytics.report.page.figure_tables import csv_bytes, figure_tables
 from failback.analytics.report.schema import (
     SCHEMA,
@@ -194,14 +194,15 @@ def _engines(name: str, lakes: Sequence[Lake], master: str | None) -> Iterator[l
 
         yield [LocalEngine(lake) for lake in lakes]
         return
-    from failback.analytics.analysis.engines import spark
+    from failback.analytics.analysis.engines.spark.engine import SparkEngine
+    from failback.analytics.analysis.engines.spark.session import check_reach, session, why_not
 
-    problem = spark.why_not()
+    problem = why_not()
     if problem:
         raise EngineUnavailable(problem)
-    spark.check_reach(master, [lake.store for lake in lakes])
-    with spark.session(master) as session:
-        yield [spark.SparkEngine(lake, session) for lake in lakes]
+    check_reach(master, [lake.store for lake in lakes])
+    with session(master) as spark:
+        yield [SparkEngine(lake, spark) for lake in lakes]
 
 
 def write_outputs(document: Row, points: pa.Table, out: Path, *, run_dir: Path) -> ReportPaths:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from failback.analytics.analysis.causes.labels import cause_words
-from failback.analytics.report.measures import Row
+from failback.analytics.report.measures.numbers import Row
 from failback.analytics.run.definitions import words_of
 
 MAX_WINDOWS: Final = 5

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from failback.analytics.predict import FAULTS, Settings, predict, rank_knobs
-from failback.analytics.predict.knobs import useful
+from failback.analytics.predict.faults import FAULTS
+from failback.analytics.predict.knobs import rank_knobs, useful
+from failback.analytics.predict.prediction import predict
+from failback.analytics.predict.settings import Settings
 
 pytestmark = pytest.mark.unit
 

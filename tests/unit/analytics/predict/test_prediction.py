@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.analytics.analysis.causes.labels import CAUSES
-from failback.analytics.predict import FAULTS, FaultPlan, Settings, Start, Stop, predict
+from failback.analytics.predict.faults import FAULTS, FaultPlan, Start, Stop
 from failback.analytics.predict.members import _kept_share, _part
-from failback.analytics.predict.prediction import draw
+from failback.analytics.predict.prediction import draw, predict
+from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.worst import worst_case, worst_terms
 from failback.client.consumer.strategies import average
 from failback.protocol.errors import ConfigError

@@ -7,8 +7,8 @@ from dataclasses import fields
 import numpy as np
 import pytest
 
-from failback.analytics.predict import KEYS, Settings
-from failback.analytics.predict.keys import parse_assignments
+from failback.analytics.predict.keys import KEYS, parse_assignments
+from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.timers import last_tick, next_tick, since_tick
 from failback.protocol.errors import ConfigError
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.predict import Settings, Start, Stop
+from failback.analytics.predict.faults import Start, Stop
+from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.sources import (
     kill_seconds,
     plan_of,

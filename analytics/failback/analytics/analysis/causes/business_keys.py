@@ -17,7 +17,7 @@ import pyarrow as pa
 from failback.analytics.analysis.arrays.columns import Columns, match
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.counting import tables
-from failback.analytics.analysis.counting.partials import Rows
+from failback.analytics.analysis.counting.partials.rows import Rows
 
 Message = tuple[int, int]
 """(lane, lseq)."""

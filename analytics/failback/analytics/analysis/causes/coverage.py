@@ -13,7 +13,7 @@ import pyarrow as pa
 from failback.analytics.analysis.arrays.xxh64 import surrogates
 from failback.analytics.analysis.causes.business_keys import Message, messages_of
 from failback.analytics.analysis.counting import families, tables
-from failback.analytics.analysis.counting.partials import NULL_NUMBER
+from failback.analytics.analysis.counting.partials.rows import NULL_NUMBER
 from failback.analytics.run.definitions import BUSINESS_KEY, MESSAGE_ID
 from failback.analytics.run.history import UNKNOWN, Assignment, GroupQueue, History, Row
 

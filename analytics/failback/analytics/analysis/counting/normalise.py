@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.arrays.xxh64 import surrogates
-from failback.analytics.analysis.counting.partials import Context, Rows
+from failback.analytics.analysis.counting.partials.context import Context
+from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.run.definitions import BUSINESS_KEY, LID, Definitions
 from failback.analytics.run.epochs import FOREVER, Queue
 from failback.client.consumelog.schema import DELIVER_STATUSES

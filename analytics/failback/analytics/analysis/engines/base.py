@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.causes.classify import CauseInputs
-from failback.analytics.analysis.counting.partials import Context, Phase
+from failback.analytics.analysis.counting.partials.context import Context
+from failback.analytics.analysis.counting.partials.phases import Phase
 from failback.analytics.analysis.results import Counts
 
 

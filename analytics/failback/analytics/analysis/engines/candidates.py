@@ -19,7 +19,8 @@ from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints
 from failback.analytics.analysis.causes.business_keys import links_to, members_of, sent_of
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.counting.normalise import Dropped, Ends, normalise
-from failback.analytics.analysis.counting.partials import Context, Rows
+from failback.analytics.analysis.counting.partials.context import Context
+from failback.analytics.analysis.counting.partials.rows import Rows
 from failback.analytics.analysis.engines.joins import interval_sets
 from failback.analytics.analysis.engines.passes import attempts_of, lanes_of
 from failback.analytics.lake.row_groups import RowGroup

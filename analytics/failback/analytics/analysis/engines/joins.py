@@ -12,7 +12,9 @@ import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.columns import Columns, packed_of
 from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints, sweep
-from failback.analytics.analysis.counting import families, partials, tables
+from failback.analytics.analysis.counting import families, tables
+from failback.analytics.analysis.counting.partials.sends import DOUBTFUL_RESULTS
+from failback.analytics.analysis.counting.partials.sums import SCHEMA
 
 _JOINED_BY: Final = {families.SUM: np.add, families.MAX: np.maximum, families.MIN: np.minimum}
 
@@ -94,7 +96,7 @@ def by_family(whole: pa.Table, schema: pa.Schema) -> dict[str, pa.Table]:
 
 
 def _rows(parts: Sequence[pa.Table]) -> pa.Table:
-    return pa.concat_tables(parts) if parts else partials.SCHEMA.empty_table()
+    return pa.concat_tables(parts) if parts else SCHEMA.empty_table()
 
 
 def interval_sets(depths: pa.Table, *names: str) -> dict[Any, IntervalSet]:
@@ -119,7 +121,7 @@ def produced_of(attempts: pa.Table) -> pa.Table:
             "lane": attempts.column("lane"),
             "lseq": attempts.column("lseq"),
             "ukey": attempts.column("ukey"),
-            "doubtful": pc.is_in(res, pa.array(sorted(partials.DOUBTFUL_RESULTS))),
+            "doubtful": pc.is_in(res, pa.array(sorted(DOUBTFUL_RESULTS))),
             "degraded_att": pc.if_else(degraded, attempts.column("att"), None),
             "att": attempts.column("att"),
         }

@@ -12,7 +12,7 @@ from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.memory import give_back
 from failback.analytics.analysis.causes.business_keys import joined_links, links_of, produced_by_key
 from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
-from failback.analytics.analysis.counting import families, partials, tables
+from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.normalise import (
     END_COLUMNS,
     Dropped,
@@ -20,7 +20,23 @@ from failback.analytics.analysis.counting.normalise import (
     deliver_columns,
     normalise,
 )
-from failback.analytics.analysis.counting.partials import Context, Phase
+from failback.analytics.analysis.counting.partials.commits import COMMIT_COLUMNS, commit_partials
+from failback.analytics.analysis.counting.partials.context import Context
+from failback.analytics.analysis.counting.partials.deliveries import deliver_partials
+from failback.analytics.analysis.counting.partials.phases import (
+    PHASE_COLUMNS,
+    PHASE_TABLES,
+    Phase,
+    phase_partials,
+)
+from failback.analytics.analysis.counting.partials.pulls import PULL_COLUMNS, pull_partials
+from failback.analytics.analysis.counting.partials.sends import (
+    PRODUCE_COLUMNS,
+    SCAN_COLUMNS,
+    produce_partials,
+    resumed_partials,
+    scan_partials,
+)
 from failback.analytics.analysis.engines import passes
 from failback.analytics.analysis.engines.base import Forbidden
 from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent
@@ -60,14 +76,12 @@ class LocalEngine:
 
     def count(self, context: Context) -> Counts:
         dropped = Dropped()
-        found = [
-            partials.deliver_partials(chunk, context) for chunk in self.deliveries(context, dropped)
-        ]
+        found = [deliver_partials(chunk, context) for chunk in self.deliveries(context, dropped)]
         large: Iterable[tuple[str, Sequence[str], Callable[[pa.Table, Context], pa.Table]]] = (
-            ("produce", partials.PRODUCE_COLUMNS, partials.produce_partials),
-            ("pull", partials.PULL_COLUMNS, partials.pull_partials),
-            ("commit", partials.COMMIT_COLUMNS, partials.commit_partials),
-            ("scan", partials.SCAN_COLUMNS, partials.scan_partials),
+            ("produce", PRODUCE_COLUMNS, produce_partials),
+            ("pull", PULL_COLUMNS, pull_partials),
+            ("commit", COMMIT_COLUMNS, commit_partials),
+            ("scan", SCAN_COLUMNS, scan_partials),
         )
         for table, columns, function in large:
             found += [function(chunk, context) for chunk in self._lake.chunks(table, columns)]
@@ -95,16 +109,16 @@ class LocalEngine:
     def resumed(self, context: Context, forbidden: Sequence[Forbidden]) -> pa.Table:
         limits = [(each.first_bad, each.lo, each.hi) for each in forbidden]
         found = [
-            partials.resumed_partials(chunk, context, limits)
+            resumed_partials(chunk, context, limits)
             for chunk in self._lake.chunks("produce", passes.RESUMED_COLUMNS)
         ]
         return families.RESUMED.of(join_values(found))
 
     def phase_rows(self, context: Context, wanted: Sequence[Phase]) -> pa.Table:
         found = [
-            partials.phase_partials(table, chunk, context, wanted)
-            for table in partials.PHASE_TABLES
-            for chunk in self._lake.chunks(table, partials.PHASE_COLUMNS)
+            phase_partials(table, chunk, context, wanted)
+            for table in PHASE_TABLES
+            for chunk in self._lake.chunks(table, PHASE_COLUMNS)
         ]
         return families.PHASE_ROWS.of(join_values(found))
 

@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 
 from failback.analytics.analysis.arrays.intervals import IntervalSet, Ints
 from failback.analytics.analysis.arrays.xxh64 import surrogates
-from failback.analytics.analysis.counting import partials
-from failback.analytics.analysis.counting.partials import Context, Rows
+from failback.analytics.analysis.counting.partials.context import Context
+from failback.analytics.analysis.counting.partials.deliveries import known_partials
+from failback.analytics.analysis.counting.partials.rows import Rows
+from failback.analytics.analysis.counting.partials.sends import GOOD_RESULTS
 from failback.analytics.run.definitions import BUSINESS_KEY, MESSAGE_ID
 from failback.client.consumelog.schema import SEND_RESULTS
 from failback.protocol.message import RETRY_PREFIX
@@ -54,11 +56,11 @@ def known_of(table: str, chunk: pa.Table, boots: Mapping[str, Sequence[int]]) ->
     """Highest offsets before each start of a master, from ``deliver`` or ``produce``."""
     if table == "deliver":
         renamed = chunk.rename_columns(["broker", "ptopic", "qid", "qoff", "when_ms"])
-        return partials.known_partials(renamed, "qoff", "ptopic", boots)
-    stored = chunk.filter(pa.array(Rows(chunk).one_of("res", partials.GOOD_RESULTS)))
+        return known_partials(renamed, "qoff", "ptopic", boots)
+    stored = chunk.filter(pa.array(Rows(chunk).one_of("res", GOOD_RESULTS)))
     when = pc.divide(stored.column("wall_ns"), 1_000_000)
     stored = stored.append_column("when_ms", when)
-    return partials.known_partials(stored, "queue_offset", "topic", boots)
+    return known_partials(stored, "queue_offset", "topic", boots)
 
 
 def attempts_of(chunk: pa.Table, wanted: Mapping[int, IntervalSet], key: str) -> pa.Table:

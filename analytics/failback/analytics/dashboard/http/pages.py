@@ -38,7 +38,7 @@ from failback.analytics.dashboard.views.paging import page as page_of
 from failback.analytics.dashboard.views.predicting import answer, form
 from failback.analytics.dashboard.views.run_blocks import blocks_of, queue_of, staircase_of
 from failback.analytics.dashboard.views.stories import messages_of
-from failback.analytics.report.page import html
+from failback.analytics.report.page import html_rows
 from failback.protocol.errors import ConfigError, FailbackError
 
 Json = dict[str, Any]
@@ -179,7 +179,7 @@ def _run_pages(app: FastAPI) -> None:
                 request, who, "run.html.j2",
                 run=document,
                 report=report,
-                tiles=html.tiles(report),
+                tiles=html_rows.tiles(report),
                 blocks=blocks_of(report, drawn, link("runs", run)),
                 others=others[:10],
             )  # fmt: skip
@@ -204,7 +204,7 @@ def _run_pages(app: FastAPI) -> None:
                     row for row in report.get("rollbacks", [])
                     if all(row[name] == queue[name] for name in ("group", "broker", "topic", "qid"))
                 ],
-                hint=html.reset_hint(queue),
+                hint=html_rows.reset_hint(queue),
             )  # fmt: skip
 
     @app.get("/runs/{run}/messages/{message}", include_in_schema=False)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
-from failback.analytics.report.page.figure_data import Point, points_of
+from failback.analytics.report.measures.point_rows import Point, points_of
 from failback.analytics.run.run_lock import is_held
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 from failback.analytics.dashboard.sources.clusters import KUBERNETES, ClusterRef, PairRef
 from failback.analytics.dashboard.sources.observe import BrokerSeen, GroupTopic
-from failback.analytics.predict import Settings, exposure
+from failback.analytics.predict.exposure import exposure
+from failback.analytics.predict.settings import Settings
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
 

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from failback.analytics.predict import FAULTS, KEYS, Settings, find_fault, predict, rank_knobs
-from failback.analytics.predict.knobs import useful
+from failback.analytics.predict.faults import FAULTS, find_fault
+from failback.analytics.predict.keys import KEYS
+from failback.analytics.predict.knobs import rank_knobs, useful
+from failback.analytics.predict.prediction import predict
+from failback.analytics.predict.settings import Settings
 from failback.protocol.errors import ConfigError
 
 DRAWS: Final = 2_000

@@ -14,13 +14,16 @@ from typing import Any, Final
 
 import plotly.graph_objects as go
 
-from failback.analytics.report.page import figure_data, figures, html
-from failback.analytics.report.page.figure_data import Point
+from failback.analytics.report.measures.point_rows import Point
+from failback.analytics.report.page import html_rows
+from failback.analytics.report.page.figure_data import outcomes, repeats, time_series
 from failback.analytics.report.page.figure_types import NS_PER_SECOND
+from failback.analytics.report.page.figures import bars, over_time
+from failback.analytics.report.page.figures.theme import DARK, LIGHT, Theme
 
 Json = dict[str, Any]
-Draw = Callable[[figures.Theme], go.Figure]
-THEMES: Final[Mapping[str, figures.Theme]] = {"light": figures.LIGHT, "dark": figures.DARK}
+Draw = Callable[[Theme], go.Figure]
+THEMES: Final[Mapping[str, Theme]] = {"light": LIGHT, "dark": DARK}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class TableBlock:
 
     @property
     def numeric(self) -> frozenset[int]:
-        return html.numeric_columns(self.rows)
+        return html_rows.numeric_columns(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,32 +59,32 @@ def figure_makers(report: Json, points: Sequence[Point]) -> dict[str, tuple[str,
     made: dict[str, tuple[str, Draw]] = {
         "timeline": (
             "Rates, send latency and faults over time",
-            lambda theme: figures.timeline(figure_data.timeline_data(report, points), theme),
+            lambda theme: over_time.timeline(time_series.timeline_data(report, points), theme),
         )
     }
-    for number, stairs in enumerate(figure_data.staircases(report, points)):
+    for number, stairs in enumerate(time_series.staircases(report, points)):
         label = f"Offsets of {stairs.queue}, group {stairs.group}"
-        made[f"staircase-{number}"] = (label, partial(figures.offset_staircase, stairs))
-    causes = figure_data.cause_data(report)
+        made[f"staircase-{number}"] = (label, partial(over_time.offset_staircase, stairs))
+    causes = repeats.cause_data(report)
     if causes.rows:
         made["causes"] = (
             "Duplicates by cause",
-            lambda theme: figures.dup_by_cause(causes, theme),
+            lambda theme: bars.dup_by_cause(causes, theme),
         )
-    intervals = figure_data.interval_data(report)
+    intervals = repeats.interval_data(report)
     if intervals.windows:
         made["intervals"] = (
             "Re-consumed intervals per queue",
-            lambda theme: figures.interval_map(intervals, theme),
+            lambda theme: bars.interval_map(intervals, theme),
         )
-    for number, waterfall in enumerate(figure_data.waterfalls(report)):
+    for number, waterfall in enumerate(outcomes.waterfalls(report)):
         if waterfall.phases:
-            made[f"rto-{number}"] = (waterfall.title, partial(figures.rto_waterfall, waterfall))
-    bounds = figure_data.bound_data(report)
+            made[f"rto-{number}"] = (waterfall.title, partial(bars.rto_waterfall, waterfall))
+    bounds = outcomes.bound_data(report)
     if bounds.rows:
         made["bounds"] = (
             "Observed re-consumption against its bound",
-            lambda theme: figures.bound_vs_observed(bounds, theme),
+            lambda theme: bars.bound_vs_observed(bounds, theme),
         )
     return made
 
@@ -112,15 +115,15 @@ def blocks_of(report: Json, drawn: Mapping[str, tuple[str, Draw]], base: str) ->
     def table(title: str, head: Sequence[str], rows: Sequence[Any], empty: str) -> TableBlock:
         return TableBlock(title, head, [tuple(row) for row in rows], empty)
 
-    queues = report.get("queues", [])[: html.MAX_TABLE_ROWS]
+    queues = report.get("queues", [])[: html_rows.MAX_TABLE_ROWS]
     links = [f"{base}/queues/{number}" for number in range(len(queues))]
     fates = ((report.get("loss") or {}).get("fates") or {}).items()
     return [
         Block("checks", "Checks", tables=[table(
             "Checks of this run", ("check", "result", "expected", "observed"),
-            html.check_rows(report), "No check was made.")]),
+            html_rows.check_rows(report), "No check was made.")]),
         Block("run-card", "Run card", tables=[table(
-            "What ran", ("what", "value"), html.card_rows(report), "run.json was missing.")]),
+            "What ran", ("what", "value"), html_rows.card_rows(report), "run.json was missing.")]),
         Block(
             "timeline", "Timeline",
             "The band is what a witness observed, from the broker's death until it accepted again;"
@@ -128,7 +131,7 @@ def blocks_of(report: Json, drawn: Mapping[str, tuple[str, Draw]], base: str) ->
             named("timeline"),
             [table("Faults", ("fault", "kind", "intended (s)", "effect seen (s)", "healed (s)",
                               "away (s)", "proved", "peers saw"),
-                   html.fault_rows(report), "No fault was injected.")],
+                   html_rows.fault_rows(report), "No fault was injected.")],
         ),
         Block(
             "staircase", "Where the offset stood",
@@ -138,31 +141,31 @@ def blocks_of(report: Json, drawn: Mapping[str, tuple[str, Draw]], base: str) ->
             [TableBlock(
                 "Queues", ("queue", "group", "duplicates", "master has", "slave has",
                            "safe offset", "to continue there"),
-                html.queue_rows(report), "No queue was consumed.", links)],
+                html_rows.queue_rows(report), "No queue was consumed.", links)],
         ),
         Block("causes", "Duplicates by cause", figures=named("causes"), tables=[table(
             "Causes", ("cause", "report group", "after a success", "before any success",
                        "order unknown"),
-            figure_data.cause_data(report).rows, "No duplicate was delivered.")]),
+            repeats.cause_data(report).rows, "No duplicate was delivered.")]),
         Block("intervals", "Consumed again", figures=named("intervals"), tables=[table(
             "Intervals", ("queue", "from", "to", "messages", "cause", "at (s)"),
             [(queue, lo, hi, size, cause, at / NS_PER_SECOND)
              for queue, lo, hi, size, cause, _, at
-             in figure_data.interval_data(report).windows[: html.MAX_TABLE_ROWS]],
+             in repeats.interval_data(report).windows[: html_rows.MAX_TABLE_ROWS]],
             "No interval was consumed again.")]),
         Block("rollbacks", "Where consumers resumed", tables=[table(
             "Resume points", ("queue", "at (s)", "resumed at", "answered by broker id",
                               "committed before", "processed before", "lost progress",
                               "delivered again"),
-            html.rollback_rows(report),
+            html_rows.rollback_rows(report),
             "No assignment resumed below what had been committed or processed.")]),
         Block("rto", "Recovery time", figures=named("rto"), tables=[table(
             "Recovery", ("fault", "produce (ms)", "consume, median (ms)", "consume, worst (ms)",
                          "first repeat after the kill (ms)"),
-            html.rto_rows(report), "No master was killed, so there is no recovery time.")]),
+            html_rows.rto_rows(report), "No master was killed, so there is no recovery time.")]),
         Block("bounds", "Bound against observed", figures=named("bounds"), tables=[table(
             "Bounds", ("fault", "group", "mechanism", "formula", "bound", "observed", "exceeded"),
-            html.bound_rows(report), "No bound applies to this run.")]),
+            html_rows.bound_rows(report), "No bound applies to this run.")]),
         Block("loss", "Loss and order", tables=[
             table("Fates", ("fate", "messages"), sorted(fates),
                   "Loss is not decidable: the run did not drain or was not scanned."),
@@ -173,9 +176,9 @@ def blocks_of(report: Json, drawn: Mapping[str, tuple[str, Draw]], base: str) ->
         Block("harm", "Harm", tables=[table(
             "Harm by group", ("group", "work done twice (s)", "most deliveries of one message",
                               "repeat age, median (s)", "repeat age, worst (s)"),
-            html.harm_rows(report), "No group consumed anything.")]),
+            html_rows.harm_rows(report), "No group consumed anything.")]),
         Block("evidence", "Evidence", tables=[table(
-            "Files and rows", ("what", "value"), html.evidence_rows(report),
+            "Files and rows", ("what", "value"), html_rows.evidence_rows(report),
             "There is no manifest.")]),
     ]  # fmt: skip
 

@@ -26,9 +26,10 @@ from math import ceil
 from typing import Any, Final
 
 from failback.analytics.analysis.causes.labels import OFFSET_GROUPS, report_group
-from failback.analytics.analysis.counting.partials import Outage
-from failback.analytics.report.measures import NS, Figures, Row, declared_group, group_names, ratio
+from failback.analytics.analysis.counting.partials.context import Outage
 from failback.analytics.report.measures.curves import summed
+from failback.analytics.report.measures.lookups import Figures, declared_group, group_names
+from failback.analytics.report.measures.numbers import NS, Row, ratio
 from failback.analytics.run.history import Assignment, GroupQueue, OffsetSample
 from failback.protocol.message import RETRY_PREFIX
 

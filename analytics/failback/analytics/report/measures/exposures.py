@@ -15,7 +15,8 @@ import numpy as np
 
 from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.counting import families
-from failback.analytics.report.measures import NS, Figures, Row, group_names
+from failback.analytics.report.measures.lookups import Figures, group_names
+from failback.analytics.report.measures.numbers import NS, Row
 from failback.analytics.run.history import GroupQueue, OffsetSample
 from failback.protocol.message import RETRY_PREFIX
 

@@ -12,8 +12,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from failback.analytics.report.measures import NS, Figures
 from failback.analytics.report.measures.exposures import exposure_curves, instants_of
+from failback.analytics.report.measures.lookups import Figures
+from failback.analytics.report.measures.numbers import NS
 from failback.analytics.report.measures.point_rows import Point
 from failback.analytics.report.measures.points import table_of
 from failback.analytics.run.history import GroupQueue

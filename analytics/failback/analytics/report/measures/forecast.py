@@ -15,14 +15,15 @@ from importlib import resources
 from typing import Any, Final
 
 from failback.analytics.analysis.causes.labels import OFFSET_GROUPS, report_group
-from failback.analytics.analysis.counting.partials import Outage
+from failback.analytics.analysis.counting.partials.context import Outage
 from failback.analytics.predict.faults import FAULTS, FaultPlan, Start, Stop
 from failback.analytics.predict.knobs import rank_knobs, useful
 from failback.analytics.predict.prediction import Prediction, predict
 from failback.analytics.predict.settings import Settings
-from failback.analytics.report.measures import NS, Figures, Row, declared_group, group_names
 from failback.analytics.report.measures.exposures import exposure_figures
 from failback.analytics.report.measures.load_before import measured_settings
+from failback.analytics.report.measures.lookups import Figures, declared_group, group_names
+from failback.analytics.report.measures.numbers import NS, Row
 from failback.protocol.errors import ConfigError
 
 MAX_KNOBS: Final = 10

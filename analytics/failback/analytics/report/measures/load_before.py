@@ -13,11 +13,12 @@ from typing import Any, Final
 import numpy as np
 
 from failback.analytics.analysis.counting import families
-from failback.analytics.analysis.counting.partials import Outage
+from failback.analytics.analysis.counting.partials.context import Outage
 from failback.analytics.predict.settings import CATCH_UP, Settings
 from failback.analytics.predict.sources import SWITCHES, with_system
-from failback.analytics.report.measures import NS, Figures, declared_group
 from failback.analytics.report.measures.curves import Curve, summed
+from failback.analytics.report.measures.lookups import Figures, declared_group
+from failback.analytics.report.measures.numbers import NS
 from failback.analytics.run.history import GroupQueue
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import RETRY_PREFIX

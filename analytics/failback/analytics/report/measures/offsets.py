@@ -9,7 +9,8 @@ import numpy as np
 
 from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.arrays.intervals import Ints
-from failback.analytics.report.measures import Figures, Row
+from failback.analytics.report.measures.lookups import Figures
+from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.measures.resume import explain
 from failback.analytics.run.history import Assignment
 

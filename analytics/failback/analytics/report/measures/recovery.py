@@ -9,8 +9,10 @@ from typing import Any, Final
 
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.families import Family
-from failback.analytics.analysis.counting.partials import PHASES, Outage
-from failback.analytics.report.measures import Figures, Row, millis, quantile
+from failback.analytics.analysis.counting.partials.context import Outage
+from failback.analytics.analysis.counting.partials.phases import PHASES
+from failback.analytics.report.measures.lookups import Figures
+from failback.analytics.report.measures.numbers import Row, millis, quantile
 from failback.analytics.run.history import FaultStep
 
 EFFECT_KINDS: Final = frozenset(

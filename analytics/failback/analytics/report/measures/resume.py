@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final, NamedTuple
 
-from failback.analytics.analysis.counting.partials import NULL_NUMBER
-from failback.analytics.report.measures import Figures, Row
+from failback.analytics.analysis.counting.partials.rows import NULL_NUMBER
+from failback.analytics.report.measures.lookups import Figures
+from failback.analytics.report.measures.numbers import Row
 from failback.analytics.run.history import Assignment, OffsetSample
 
 MAX_UNEXPLAINED: Final = 100

@@ -16,13 +16,10 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from failback.analytics.report.page.figure_data import (
-    Point,
-    age_data,
-    cause_data,
-    events,
-    waterfalls,
-)
+from failback.analytics.report.measures.point_rows import Point
+from failback.analytics.report.page.figure_data.outcomes import waterfalls
+from failback.analytics.report.page.figure_data.repeats import age_data, cause_data
+from failback.analytics.report.page.figure_data.time_series import events
 from failback.analytics.report.page.figure_types import NS_PER_SECOND, OFFSET_SERIES
 
 Report = Mapping[str, Any]

@@ -15,10 +15,11 @@ import jinja2
 import plotly.offline
 from markupsafe import Markup
 
-from failback.analytics.report.page import figure_data, figures
-from failback.analytics.report.page.figure_data import Point, Report
+from failback.analytics.report.measures.point_rows import Point, Report
+from failback.analytics.report.page.figure_data import repeats, time_series
 from failback.analytics.report.page.figure_tables import figure_tables
 from failback.analytics.report.page.figure_types import MAX_POINTS_PER_TRACE, NS_PER_SECOND
+from failback.analytics.report.page.figures.theme import LIGHT, Theme, swaps
 from failback.analytics.report.page.html_rows import (
     MAX_TABLE_ROWS,
     Row,
@@ -27,64 +28,24 @@ from failback.analytics.report.page.html_rows import (
     bound_rows,
     card_rows,
     check_rows,
-    compact,
     difference_rows,
     evidence_rows,
     exposure_rows,
     fault_rows,
     harm_rows,
-    is_number,
     knob_rows,
     numeric_columns,
-    percent,
     phase_rows,
     prediction_rows,
     queue_rows,
-    reset_hint,
     resume_rows,
     rollback_rows,
     rto_rows,
-    seconds,
     show,
     switch_rows,
     tiles,
 )
 from failback.analytics.report.page.report_figures import report_figures
-
-__all__ = [
-    "CONTENTS",
-    "LONG_TABLE_ROWS",
-    "MAX_TABLE_ROWS",
-    "Row",
-    "act_now",
-    "arm_rows",
-    "bound_rows",
-    "card_rows",
-    "check_rows",
-    "compact",
-    "difference_rows",
-    "evidence_rows",
-    "exposure_rows",
-    "fault_rows",
-    "figures_json",
-    "harm_rows",
-    "is_number",
-    "knob_rows",
-    "numeric_columns",
-    "percent",
-    "phase_rows",
-    "prediction_rows",
-    "queue_rows",
-    "render_html",
-    "reset_hint",
-    "resume_rows",
-    "rollback_rows",
-    "rto_rows",
-    "seconds",
-    "show",
-    "switch_rows",
-    "tiles",
-]
 
 LONG_TABLE_ROWS = 30
 """A longer table scrolls in a frame of its own."""
@@ -106,9 +67,7 @@ CONTENTS = (
 """The twelve blocks: anchor and heading of each."""
 
 
-def render_html(
-    report: Report, points: Sequence[Point], theme: figures.Theme = figures.LIGHT
-) -> str:
+def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -> str:
     """Return the page; raises ``KeyError`` only for a report that fails its schema."""
     drawn = {name: draw(theme) for name, draw in report_figures(report, points).items()}
     environment = jinja2.Environment(
@@ -129,7 +88,7 @@ def render_html(
         thinned=_thinned(report, points),
         most_points=MAX_POINTS_PER_TRACE,
         figures_json=Markup(figures_json(drawn)),
-        swaps_json=Markup(json.dumps(dict(figures.swaps()))),
+        swaps_json=Markup(json.dumps(dict(swaps()))),
         plotly_js=Markup(plotly.offline.get_plotlyjs()),
         tables=figure_tables(report, points),
         **_rows(report, points),
@@ -138,17 +97,17 @@ def render_html(
 
 def _rows(report: Report, points: Sequence[Point]) -> dict[str, Sequence[Row]]:
     """Rows of the tables that are made for people; the others are those of the files."""
-    intervals = figure_data.interval_data(report)
+    intervals = repeats.interval_data(report)
     return {
         "check_rows": check_rows(report),
         "card_rows": card_rows(report),
         "switch_rows": switch_rows(report),
         "fault_rows": fault_rows(report),
         "event_rows": [
-            (at / NS_PER_SECOND, text) for at, text in figure_data.events(report, points)
+            (at / NS_PER_SECOND, text) for at, text in time_series.events(report, points)
         ],
         "queue_rows": queue_rows(report),
-        "cause_rows": figure_data.cause_data(report).rows,
+        "cause_rows": repeats.cause_data(report).rows,
         "window_rows": [
             (queue, lo, hi, size, cause, at / NS_PER_SECOND)
             for queue, lo, hi, size, cause, _, at in intervals.windows[:MAX_TABLE_ROWS]
@@ -176,11 +135,11 @@ def _rows(report: Report, points: Sequence[Point]) -> dict[str, Sequence[Row]]:
 def _thinned(report: Report, points: Sequence[Point]) -> frozenset[str]:
     """The figures of which some trace has more points than are drawn."""
     found = set()
-    data = figure_data.timeline_data(report, points)
+    data = time_series.timeline_data(report, points)
     curves = [*data.rates.values(), data.send_latency, data.failed_sends]
     if any(len(curve.times_ns) > MAX_POINTS_PER_TRACE for curve in curves):
         found.add("timeline")
-    for number, stairs in enumerate(figure_data.staircases(report, points)):
+    for number, stairs in enumerate(time_series.staircases(report, points)):
         if any(len(curve.times_ns) > MAX_POINTS_PER_TRACE for curve in stairs.series.values()):
             found.add(f"staircase-{number}")
     return frozenset(found)

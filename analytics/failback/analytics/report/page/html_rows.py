@@ -11,8 +11,8 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from failback.analytics.report.page import figure_data
-from failback.analytics.report.page.figure_data import Report
+from failback.analytics.report.measures.point_rows import Report
+from failback.analytics.report.page.figure_data import outcomes
 from failback.analytics.report.page.figure_types import NS_PER_SECOND
 from failback.analytics.report.status_summary import rule_set_of
 from failback.analytics.run.definitions import words_of
@@ -272,7 +272,7 @@ def phase_rows(report: Report) -> list[Row]:
     """The waterfall in words: one row per kill and phase, in order, what was never seen last."""
     return [
         (waterfall.title.partition(":")[0], phase.replace("_", " "), seconds(at_ns))
-        for waterfall in figure_data.waterfalls(report)
+        for waterfall in outcomes.waterfalls(report)
         for phase, at_ns in sorted(
             waterfall.phases, key=lambda each: (each[1] is None, each[1] or 0)
         )

@@ -11,74 +11,74 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from failback.analytics.report.page import figure_data, figures
-from failback.analytics.report.page.figure_data import Point, Report
+from failback.analytics.report.measures.point_rows import Point, Report
+from failback.analytics.report.page.figure_data import outcomes, repeats, time_series
+from failback.analytics.report.page.figures import bars, curves, over_time
+from failback.analytics.report.page.figures.theme import Theme
 
-Draw = Callable[[figures.Theme], go.Figure]
+Draw = Callable[[Theme], go.Figure]
 
 
 def report_figures(report: Report, points: Sequence[Point]) -> dict[str, Draw]:
     """All figures by name, in the order of the page; those without data are left out."""
     found: dict[str, Draw] = {}
 
-    def add(name: str, draw: Callable[[Any, figures.Theme], go.Figure], data: Any) -> None:
+    def add(name: str, draw: Callable[[Any, Theme], go.Figure], data: Any) -> None:
         found[name] = partial(_drawn, draw, data)
 
-    add("timeline", figures.timeline, figure_data.timeline_data(report, points))
-    for number, stairs in enumerate(figure_data.staircases(report, points)):
-        add(f"staircase-{number}", figures.offset_staircase, stairs)
-    causes = figure_data.cause_data(report)
+    add("timeline", over_time.timeline, time_series.timeline_data(report, points))
+    for number, stairs in enumerate(time_series.staircases(report, points)):
+        add(f"staircase-{number}", over_time.offset_staircase, stairs)
+    causes = repeats.cause_data(report)
     if causes.rows:
-        add("causes", figures.dup_by_cause, causes)
-    over_time = figure_data.cause_time_data(report, points)
-    if over_time.seconds:
-        add("causes-time", figures.causes_over_time, over_time)
-    intervals = figure_data.interval_data(report)
+        add("causes", bars.dup_by_cause, causes)
+    causes_by_time = time_series.cause_time_data(report, points)
+    if causes_by_time.seconds:
+        add("causes-time", over_time.causes_over_time, causes_by_time)
+    intervals = repeats.interval_data(report)
     if intervals.windows:
-        add("intervals", figures.interval_map, intervals)
-    heat = figure_data.heat_data(report, points)
+        add("intervals", bars.interval_map, intervals)
+    heat = time_series.heat_data(report, points)
     if heat.queues:
-        add("heatmap", figures.interval_heatmap, heat)
-    for number, waterfall in enumerate(figure_data.waterfalls(report)):
+        add("heatmap", over_time.interval_heatmap, heat)
+    for number, waterfall in enumerate(outcomes.waterfalls(report)):
         if waterfall.phases:
-            add(f"rto-{number}", figures.rto_waterfall, waterfall)
-    bounds = figure_data.bound_data(report)
+            add(f"rto-{number}", bars.rto_waterfall, waterfall)
+    bounds = outcomes.bound_data(report)
     if bounds.rows:
-        add("bounds", figures.bound_vs_observed, bounds)
-    prediction = figure_data.prediction_data(report)
+        add("bounds", bars.bound_vs_observed, bounds)
+    prediction = outcomes.prediction_data(report)
     if prediction.rows:
-        add("prediction", figures.prediction_band, prediction)
-    exposure = figure_data.exposure_data(report, points)
+        add("prediction", bars.prediction_band, prediction)
+    exposure = time_series.exposure_data(report, points)
     if exposure.series:
-        add("exposure", figures.exposure, exposure)
-    dedupe = figure_data.dedupe_data(report)
+        add("exposure", over_time.exposure, exposure)
+    dedupe = repeats.dedupe_data(report)
     if dedupe.by_seconds:
-        add("dedupe", figures.dedupe_curve, dedupe)
-    age = figure_data.age_data(report)
+        add("dedupe", curves.dedupe_curve, dedupe)
+    age = repeats.age_data(report)
     if age.bins:
-        add("repeat-age", figures.repeat_age, age)
-    waste = figure_data.waste_data(report)
+        add("repeat-age", curves.repeat_age, age)
+    waste = repeats.waste_data(report)
     if waste.rows:
-        add("wasted", figures.wasted_seconds, waste)
-    counts = figure_data.count_data(report)
+        add("wasted", bars.wasted_seconds, waste)
+    counts = repeats.count_data(report)
     if counts.rows:
-        add("redelivery", figures.redelivery_counts, counts)
-    loss = figure_data.loss_data(report)
+        add("redelivery", bars.redelivery_counts, counts)
+    loss = outcomes.loss_data(report)
     if loss.rows:
-        add("loss", figures.loss_and_order, loss)
-    knobs = figure_data.knob_data(report)
+        add("loss", bars.loss_and_order, loss)
+    knobs = outcomes.knob_data(report)
     if knobs.rows:
-        add("knobs", figures.knobs, knobs)
-    arms = figure_data.arm_data(report)
+        add("knobs", bars.knobs, knobs)
+    arms = outcomes.arm_data(report)
     if arms is not None:
-        add("compare", figures.compare_arms, arms)
-    clock = figure_data.clock_data(report)
+        add("compare", curves.compare_arms, arms)
+    clock = outcomes.clock_data(report)
     if len(clock.rows) > 1:
-        add("clock", figures.clock_quality, clock)
+        add("clock", curves.clock_quality, clock)
     return found
 
 
-def _drawn(
-    draw: Callable[[Any, figures.Theme], go.Figure], data: Any, theme: figures.Theme
-) -> go.Figure:
+def _drawn(draw: Callable[[Any, Theme], go.Figure], data: Any, theme: Theme) -> go.Figure:
     return draw(data, theme)

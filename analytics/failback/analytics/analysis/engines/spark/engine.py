@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from failback.analytics.analysis.arrays.columns import Columns
 from failback.analytics.analysis.causes.business_keys import joined_links, links_of, produced_by_key
 from failback.analytics.analysis.causes.classify import CauseInputs, classify, joined
-from failback.analytics.analysis.counting import families, partials, tables
+from failback.analytics.analysis.counting import families, tables
 from failback.analytics.analysis.counting.normalise import (
     END_COLUMNS,
     Dropped,
@@ -26,7 +26,24 @@ from failback.analytics.analysis.counting.normalise import (
     deliver_columns,
     normalise,
 )
-from failback.analytics.analysis.counting.partials import Context, Phase
+from failback.analytics.analysis.counting.partials.commits import COMMIT_COLUMNS, commit_partials
+from failback.analytics.analysis.counting.partials.context import Context
+from failback.analytics.analysis.counting.partials.deliveries import deliver_partials
+from failback.analytics.analysis.counting.partials.phases import (
+    PHASE_COLUMNS,
+    PHASE_TABLES,
+    Phase,
+    phase_partials,
+)
+from failback.analytics.analysis.counting.partials.pulls import PULL_COLUMNS, pull_partials
+from failback.analytics.analysis.counting.partials.sends import (
+    PRODUCE_COLUMNS,
+    SCAN_COLUMNS,
+    produce_partials,
+    resumed_partials,
+    scan_partials,
+)
+from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
 from failback.analytics.analysis.engines import passes
 from failback.analytics.analysis.engines.base import Forbidden
 from failback.analytics.analysis.engines.candidates import Candidates, Repeated, Sent
@@ -62,7 +79,7 @@ class SparkEngine:
         return self._ends
 
     def _partials(self, *each: Pass) -> DataFrame:
-        return mapped(self._spark, self._lake, each, partials.SCHEMA)
+        return mapped(self._spark, self._lake, each, SCHEMA)
 
     def known(self, boots: Mapping[str, Sequence[int]]) -> pa.Table:
         boots = {broker: list(times) for broker, times in boots.items()}
@@ -85,10 +102,10 @@ class SparkEngine:
             *(
                 Pass(table, columns, partial(function, context=context))
                 for table, columns, function in (
-                    ("produce", partials.PRODUCE_COLUMNS, partials.produce_partials),
-                    ("pull", partials.PULL_COLUMNS, partials.pull_partials),
-                    ("commit", partials.COMMIT_COLUMNS, partials.commit_partials),
-                    ("scan", partials.SCAN_COLUMNS, partials.scan_partials),
+                    ("produce", PRODUCE_COLUMNS, produce_partials),
+                    ("pull", PULL_COLUMNS, pull_partials),
+                    ("commit", COMMIT_COLUMNS, commit_partials),
+                    ("scan", SCAN_COLUMNS, scan_partials),
                 )
             ),
         ).persist()
@@ -111,7 +128,7 @@ class SparkEngine:
             Pass(
                 "produce",
                 passes.RESUMED_COLUMNS,
-                lambda chunk: partials.resumed_partials(chunk, context, limits),
+                lambda chunk: resumed_partials(chunk, context, limits),
             )
         )
         return families.RESUMED.of(take_unreadable(joined_values(found), self._lake))
@@ -121,10 +138,10 @@ class SparkEngine:
             *(
                 Pass(
                     table,
-                    partials.PHASE_COLUMNS,
-                    partial(partials.phase_partials, table, context=context, wanted=list(wanted)),
+                    PHASE_COLUMNS,
+                    partial(phase_partials, table, context=context, wanted=list(wanted)),
                 )
-                for table in partials.PHASE_TABLES
+                for table in PHASE_TABLES
             )
         )
         return families.PHASE_ROWS.of(take_unreadable(joined_values(found), self._lake))
@@ -227,13 +244,13 @@ def _classified(part: pa.Table, inputs: CauseInputs, context: Context) -> pa.Tab
 def _counted(chunk: pa.Table, context: Context, ends: Ends) -> pa.Table:
     """Normalise and count raw deliveries, with the dropped rows and the late ends met."""
     dropped = Dropped()
-    found = partials.deliver_partials(normalise(chunk, context, ends, dropped), context)
-    out = partials.Partials()
+    found = deliver_partials(normalise(chunk, context, ends, dropped), context)
+    out = Partials()
     counts = (dropped.et_before_bt, dropped.negative_offset, dropped.unknown_status)
     for reason, count in enumerate(counts, 1):
         if count:
-            key = partials.Key(reason=np.array([reason]))
+            key = Key(reason=np.array([reason]))
             out.values(families.DROPPED, key, np.array([count]))
     met = ends.did[np.isin(ends.did, chunk.column("did").to_numpy())]
-    out.values(families.LATE_ENDS, partials.Key(did=met), np.ones(met.size, np.int64))
+    out.values(families.LATE_ENDS, Key(did=met), np.ones(met.size, np.int64))
     return pa.concat_tables([found, out.table()])

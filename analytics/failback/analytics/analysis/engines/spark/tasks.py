@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from failback.analytics.analysis.counting import families, partials
+from failback.analytics.analysis.counting import families
+from failback.analytics.analysis.counting.partials.rows import Codes
+from failback.analytics.analysis.counting.partials.sums import SCHEMA, Key, Partials
 from failback.analytics.lake.lake import Lake
 from failback.analytics.lake.row_groups import Wanted
 from failback.analytics.lake.store import LakeStore, open_store
@@ -75,7 +77,7 @@ def mapped(spark: SparkSession, lake: Lake, passes: Sequence[Pass], schema: pa.S
         for at, part in enumerate(slim[each.table])
     ]
     tasks = _spread(files, spark.sparkContext.defaultParallelism)
-    address, run, names_bad = _address_of(lake.store), lake.run, schema == partials.SCHEMA
+    address, run, names_bad = _address_of(lake.store), lake.run, schema == SCHEMA
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         store = _opened(address)
@@ -130,9 +132,9 @@ def _opened(address: _Address) -> LakeStore:
 
 
 def _named(unreadable: Sequence[str]) -> pa.Table:
-    out = partials.Partials()
+    out = Partials()
     for text in unreadable:
-        key = partials.Key(file=partials.Codes(np.zeros(1, np.int64), [text]))
+        key = Key(file=Codes(np.zeros(1, np.int64), [text]))
         out.values(families.UNREADABLE, key, np.ones(1, np.int64))
     return out.table()
 
