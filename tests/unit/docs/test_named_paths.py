@@ -1,9 +1,10 @@
-"""Every file and module that a page names is there, so that pages follow when code moves."""
+"""Every file and module that a page or a docstring names is there, so that both follow the code."""
 
 from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ DECISIONS = ROOT / "docs" / "decisions"
 _QUOTED = re.compile(r"`([^`\s]+)`")
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)[^)]*\)")
 _MODULE = re.compile(r"failback(\.\w+)+")
+_ROLE = re.compile(r":(?:mod|func|class|meth|data|attr):`~?(failback(?:\.\w+)+)`")
 _NOT_A_PATH = re.compile(r"[<>*{}$%|=:,]|NNN|\.\.\.")
 
 
@@ -69,6 +71,7 @@ def _has_name(folder: Path, parts: list[str]) -> bool:
     return True
 
 
+@cache
 def _names(module: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(module.read_text())):
@@ -85,6 +88,17 @@ def _names(module: Path) -> set[str]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_names_only_what_is_there(page: Path) -> None:
     assert missing(page) == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_docstring_refers_only_to_what_is_there(package: str) -> None:
+    wrong = [
+        (file.name, name)
+        for file in PACKAGES[package].rglob("*.py")
+        for name in _ROLE.findall(file.read_text())
+        if not _is_there(name)
+    ]
+    assert wrong == []
 
 
 def test_the_list_of_decisions_names_each_page_by_its_title() -> None:
