@@ -62,7 +62,7 @@ class NotHealed(ChaosError):
 
 
 class Aborted(ChaosError):
-    """The run was told to stop: abort flag, Ctrl-C, SIGTERM or its time limit."""
+    """The run must stop: abort flag, Ctrl-C, SIGTERM or its time limit."""
 
 
 class RunFolderError(ChaosError):

@@ -1,4 +1,4 @@
-"""At most one experiment per cluster: what a run needs of whatever keeps others away."""
+"""At most one experiment per cluster: what keeps other runs away."""
 
 from __future__ import annotations
 

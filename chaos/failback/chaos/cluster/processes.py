@@ -1,4 +1,4 @@
-"""Processes of this host, told apart for certain: pid and start ticks, signals by pidfd.
+"""Processes of this host, identified by pid and start ticks, signals by pidfd.
 
 A pid alone can be re-used between a look and a signal. ``pidfd_open`` names the process that has
 the pid now; its start ticks are compared after that, so a signal goes to the meant one or nowhere.

@@ -1,4 +1,4 @@
-"""What a fault injector needs of a running cluster, whatever runs it.
+"""What a fault injector needs of a running cluster, on every platform.
 
 Methods block, take a deadline where they wait, and return evidence or raise ``TargetError``. None
 of them chooses a victim: :func:`failback.chaos.faults.victims.choose` does, from a view.
@@ -75,7 +75,7 @@ class Target(Protocol):
         """Pairs, members and name servers at one instant, roles as the brokers say."""
 
     def identity(self, member: Member) -> ProcessIdentity:
-        """Who runs as this member now. Raises ``TargetError`` when nobody does."""
+        """The process of this member now. Raises ``TargetError`` when it has none."""
 
     def signal(self, victim: ProcessIdentity, signum: int) -> SignalReceipt:
         """Send a signal to exactly this process, or raise ``TargetError`` and send none."""
@@ -140,10 +140,10 @@ class StoreWriter(Protocol):
 def await_another(
     target: Target, member: Member, previous: ProcessIdentity, deadline: Deadline
 ) -> ProcessIdentity:
-    """Look until somebody else runs as this member and answers code 28: how targets wait.
+    """Look until another process of this member answers code 28.
 
     Raises:
-        TargetError: Nobody did until the deadline.
+        TargetError: None did until the deadline.
     """
     while True:
         with contextlib.suppress(TargetError):

@@ -15,7 +15,7 @@ def exchange(path: Path, request: Mapping[str, Any], timeout: float) -> Any:
     """Send a JSON object and return the JSON value that comes back.
 
     Raises:
-        OSError: Nobody is there, or nobody answers within ``timeout`` seconds.
+        OSError: No process listens, or none answers within ``timeout`` seconds.
         ValueError: The answer is not JSON.
     """
     with socket.socket(socket.AF_UNIX) as connection:
@@ -32,7 +32,7 @@ def exchange(path: Path, request: Mapping[str, Any], timeout: float) -> Any:
 
 
 def is_deserted(path: Path, timeout: float) -> bool:
-    """Whether nobody listens there: the process is gone. One that is only silent still listens."""
+    """Whether no process listens there: it is gone. One that is only silent still listens."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(timeout)
         try:

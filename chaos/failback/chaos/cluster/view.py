@@ -22,7 +22,7 @@ class Stamp(NamedTuple):
 
 
 class ProcessState(Enum):
-    """State of one process identity, as the kernel tells it."""
+    """State of one process identity, as the kernel shows it."""
 
     RUNNING = "RUNNING"
     STOPPED = "STOPPED"
@@ -47,7 +47,7 @@ class ProcessIdentity:
     uid: str = ""
 
     def same(self, other: ProcessIdentity) -> bool:
-        """Whether both name one process, whatever it answered about itself."""
+        """Whether both name one process. What it answered about itself does not count."""
         return (self.pod, self.pid, self.ticks, self.container, self.uid) == (
             other.pod,
             other.pid,

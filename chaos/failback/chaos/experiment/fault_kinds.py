@@ -70,8 +70,7 @@ class FaultKind:
     parts: Callable[[Fault, Values], tuple[Fault, ...]] | None = None
     """The faults that this one is made of. It has no action then.
 
-    The first part keeps the id that the file gives, so whatever waits for the fault waits for its
-    first part.
+    The first part keeps the id that the file gives: a fault that waits for this one waits for it.
     """
 
     def parameter(self, name: str) -> Parameter | None:

@@ -2,7 +2,7 @@
 
 K1 who and K2 the call are proved here, K3 to K6 in :mod:`failback.chaos.faults.proof` before an
 action returns, K7 was it restarted and K8 does it serve again by the recorder while the method
-goes on. A fault with a missing step is not proved, whatever any call answered.
+goes on. A fault with a missing step is not proved: the answer of a call is no proof.
 """
 
 from __future__ import annotations

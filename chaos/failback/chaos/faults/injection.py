@@ -19,7 +19,7 @@ def wait_for_time(
 
     Raises:
         TargetError: The milestone that it waits for can no longer be reached.
-        Aborted: The run was told to stop.
+        Aborted: The run must stop.
     """
     offset_ns = round(session.scaled(at_seconds) * 1e9)
     if not after:

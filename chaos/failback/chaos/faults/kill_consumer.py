@@ -190,12 +190,12 @@ def start_consumers_when(
     members: list[WorkloadProcess],
     due: Callable[[], bool],
 ) -> None:
-    """Start the ended members again once ``due`` says so; a run that ends starts nobody."""
+    """Start the ended members again once ``due`` says so; a run that ends starts none."""
     pending = [(each.group, each.member) for each in members]
 
     def start() -> None:
         if session.in_rollback:
-            # The run is ending: nobody is started any more, and nothing is left to take back.
+            # The run is ending: no member is started any more, and nothing is left to take back.
             session.ledger.mark_healed(record.undo, {"ended_with": "the run"})
             return
         crash_point("before-consumers-start")
@@ -253,7 +253,7 @@ def _client_row(session: Session, record: FaultRecord, process: WorkloadProcess,
 def _leave_ended(
     _target: Target, args: Mapping[str, Any], _deadline: float
 ) -> dict[str, Any] | None:
-    """A run that is being undone starts nobody: its consumers end with it."""
+    """A run that is being undone starts none: its consumers end with it."""
     return {"ended_with": "the run", "members": args.get("members")}
 
 

@@ -1,7 +1,7 @@
 """What faults of a group's members share: who is running, and how their heal is noted.
 
-Members that run on are told over control sockets and seen in the answers: a member says itself
-what it is set to; what its work looks like since then is the proof.
+Members that run on receive requests over control sockets. A member answers what it is set to; what
+its work looks like since then is the proof.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def begin(
     call: str,
     args: Mapping[str, Any],
 ) -> None:
-    """K1, with the undo in the ledger before anybody is told anything."""
+    """K1, with the undo in the ledger before any member receives a request."""
     sockets = [str(each.socket_path) for each in members]
     record.undo = session.ledger.add(call, {"sockets": sockets, **args}, record.fid)
     crash_point("ledger-written")

@@ -1,7 +1,7 @@
 """F19: another ``consumerOffset.json`` for a killed broker, before it starts again.
 
-The unit-size reproduction of every rollback: what the broker loads is known, so what comes twice
-is known too. The saved files and where they belong are in the undo ledger before the first write.
+The unit-size reproduction of every rollback: what the broker loads is known, so the duplicates
+are known too. The saved files and where they belong are in the undo ledger before the first write.
 Proof of effect is the file as it is read back, and that it says less than the one before; the
 broker's own table at its return must not be below it.
 """

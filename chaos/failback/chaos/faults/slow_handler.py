@@ -132,10 +132,10 @@ def _handled_so(session: Session, members: list[WorkloadProcess], knobs: Knobs) 
 
 
 def _is_back(session: Session, group: str, own: Knobs) -> bool:
-    """Every member shows its own knobs, and somebody has handled with them.
+    """Every member shows its own knobs, and at least one has handled with them.
 
-    Who does not is told once more: it may have been too busy to answer. Where nothing comes any
-    more nobody can handle: then it is enough that nothing is under way.
+    A member that does not gets the request once more: it may have been too busy to answer. Where no
+    message arrives any more, it is enough that none is under way.
     """
     members = session.load.of_role(CONSUMER, group=group)
     shown = [(each, _handler(session, each)) for each in members]

@@ -1,9 +1,10 @@
 """F21: all members of a group drop their subscription, and take it up again.
 
 A client that unsubscribes gives its queues up at its next rebalance and commits nothing of them:
-what it had handled since its last commit comes again once it subscribes anew. Proof of effect: no
-member holds a queue of the topic. Proof of heal: all are subscribed, and hold the queues that they
-held before; who of them holds which does not matter, nor that two held one while it changed hands.
+what it had handled since its last commit is redelivered once it subscribes anew. Proof of effect:
+no member holds a queue of the topic. Proof of heal: all are subscribed, and hold the queues that
+they held before; who of them holds which does not matter, nor that two held one while it changed
+hands.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def subscribe(session: Session, record: FaultRecord, group: str, before: Queues)
 
 
 def _is_back(session: Session, group: str, before: Queues) -> bool:
-    """The queues are held again. Who has not subscribed is told once more."""
+    """The queues are held again. A member that has not subscribed gets the request once more."""
     members = session.load.of_role(CONSUMER, group=group)
     shown = [member_faults.stats_of(session, each) for each in members]
     others = [each for each, said in zip(members, shown, strict=True) if not said.get("subscribed")]

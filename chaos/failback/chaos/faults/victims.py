@@ -1,7 +1,7 @@
 """Who is hit: a pure choice from a view, a selector and a seed.
 
-The same view, selector and seed always give the same victims, whatever order the view lists its
-members in. A member that is not running is never chosen, and a view that contradicts itself
+The same view, selector and seed always give the same victims, in any order of the view's
+members. A member that is not running is never chosen, and a view that contradicts itself
 (two masters, broker and name server disagree) is refused rather than interpreted.
 """
 

@@ -73,7 +73,7 @@ class FaultLog:
     def unplanned_row(
         self, kind: str, stamp: Stamp, observer: str, detail: Mapping[str, Any]
     ) -> None:
-        """Write the row of a client's end that nobody asked for. That it ended is certain."""
+        """Write the row of an unplanned end of a client. That it ended is certain."""
         record = FaultRecord("unplanned", "unplanned", "", 0, proved=True)
         self.fault_row(record, kind, observed=stamp, observer=observer, detail=detail)
 
@@ -110,7 +110,7 @@ class FaultLog:
         self.on_window(self.window_open())
 
     def healed(self, record: FaultRecord, stamp: Stamp) -> None:
-        """Close a fault: somebody saw the system without it."""
+        """Close a fault: a witness saw the system without it."""
         with self.lock:
             if "healed_ns" in record.observed:
                 return

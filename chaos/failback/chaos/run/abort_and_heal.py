@@ -1,4 +1,4 @@
-"""Runs that are to end or that nobody drives any more: abort, heal, and find what is not healed."""
+"""Runs that are to end, or whose harness is gone: abort, heal, and find what is not healed."""
 
 from __future__ import annotations
 

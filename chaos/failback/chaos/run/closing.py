@@ -100,7 +100,7 @@ def seal(folder: RunFolder, run: str, expected: Mapping[int, int]) -> Sealed:
     """Seal every hot log into the lake and add up what is there.
 
     Args:
-        expected: Last ``seq`` of the processes that told it, by process number.
+        expected: Last ``seq`` of the processes that reported it, by process number.
     """
     deadline = time.monotonic() + SEAL_SECONDS
     report = Shipper(folder.hot, folder.lake).seal_all(final=True)

@@ -20,7 +20,7 @@ OUTCOME_FILE: Final = "outcome.json"
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """What the harness can say of a run. The analysis says how many messages came twice."""
+    """What the harness can say of a run. The analysis counts the duplicates."""
 
     run: str
     run_dir: str

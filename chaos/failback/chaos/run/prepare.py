@@ -42,7 +42,7 @@ def prepare(session: Session) -> None:
 
     Raises:
         GuardRefused: The cluster must not be touched.
-        Aborted: The run was told to stop, or the warm-up did not end.
+        Aborted: The run must stop, or the warm-up did not end.
         FailbackError: Something else went wrong; nothing was injected.
     """
     session.progress("checking the cluster")

@@ -1,4 +1,4 @@
-"""``GET /run``: how far a run is, for whoever shows it. Everything else is in the run folder."""
+"""``GET /run``: how far a run is. Everything else is in the run folder."""
 
 from __future__ import annotations
 

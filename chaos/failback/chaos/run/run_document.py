@@ -15,6 +15,7 @@ import failback.chaos as package
 from failback.chaos.cluster.view import ClusterView
 from failback.chaos.cluster.wire import WireConnection
 from failback.chaos.errors import TargetError
+from failback.chaos.experiment.model import Group
 from failback.chaos.run_folder.run_folder import RUN_SCHEMA
 from failback.chaos.session import RECORDER_PROC_NO, Session
 from failback.chaos.workload.plan import ProcessPlan
@@ -95,17 +96,7 @@ def run_document(session: Session) -> dict[str, Any]:
             {"name": each.name, "queues": each.queues, "ordered": each.ordered}
             for each in arm.workload.topics
         ],
-        "groups": [
-            {
-                "name": each.name,
-                "topic": each.topic,
-                "members": each.members,
-                "model": each.model,
-                "orderly": False,
-                "messageModel": each.message_model,
-            }
-            for each in arm.workload.groups
-        ],
+        "groups": [_group(each) for each in arm.workload.groups],
         "procs": _procs(session),
         "workload": arm.workload.model_dump(mode="json", by_alias=True),
         "faults": [each.model_dump(mode="json", by_alias=True) for each in arm.faults],
@@ -126,6 +117,17 @@ def run_document(session: Session) -> dict[str, Any]:
             "cluster": experiment.cluster,
             "namespace": view.namespace if view else experiment.namespace,
         },
+    }
+
+
+def _group(group: Group) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "topic": group.topic,
+        "members": group.members,
+        "model": group.model,
+        "orderly": False,
+        "messageModel": group.message_model,
     }
 
 

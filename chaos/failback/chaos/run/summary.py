@@ -1,4 +1,4 @@
-"""The one object that a run leaves for whoever shows it: what a container tells at its end. Pure.
+"""The one object that the container of a run leaves at its end, for the operator to show. Pure.
 
 Times are seconds after run zero. Names are those of a ChaosExperiment's status.
 """

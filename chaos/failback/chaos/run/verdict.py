@@ -1,7 +1,7 @@
 """Pass, Fail or Inconclusive: the lattice of verdicts and the reasons of the harness. Pure.
 
 The harness decides only what it saw itself: was the fault proved, did the recorder record, did the
-run recover and drain. How many messages came twice is the analysis's to say.
+run recover and drain. The analysis counts the duplicates.
 """
 
 from __future__ import annotations

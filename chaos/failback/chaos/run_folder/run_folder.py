@@ -43,7 +43,7 @@ class FileLock:
         self._descriptor: int | None = None
 
     def acquire(self) -> bool:
-        """Take the lock; false when somebody else has it. Who holds it is for ``write`` to say."""
+        """Take the lock; false when another process has it. ``write`` notes the holder."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -96,7 +96,7 @@ class RunFolder:
             raise RunFolderError(f"{self.path}: cannot be created: {error}") from error
 
     def open(self) -> None:
-        """Take the lock for this process. Raises ``RunFolderError`` when somebody holds it."""
+        """Take the lock for this process. Raises ``RunFolderError`` when it is held."""
         try:
             taken = self._lock.acquire()
         except OSError as error:
@@ -126,7 +126,7 @@ class RunFolder:
             raise ConfigError("run_dir", f"{self.path} holds a finished run; choose another folder")
 
     def require_free(self) -> None:
-        """Refuse what is somebody else's before anything is written here; there may be no folder.
+        """Refuse a folder of another run before anything is written to it; there may be none.
 
         Raises:
             ConfigError: A finished run lies here.
@@ -157,7 +157,7 @@ class RunFolder:
         replace_file(self.path / "abort", why.encode())
 
     def abort_reason(self) -> str:
-        """Who asked to stop and why; empty when nobody did."""
+        """Who asked to stop and why; empty without such a request."""
         try:
             return (self.path / "abort").read_text(encoding="utf-8") or "asked to abort"
         except FileNotFoundError:

@@ -7,7 +7,7 @@ ticks), never a selector, so it can be replayed by another process after this on
     {"id": "u0001", "undone": [wall, mono]}
     {"id": "u0001", "healed": {...observation...}, "t": [wall, mono]}
 
-Undone is not healed: an entry stays open until somebody saw the system without the fault. A torn
+Undone is not healed: an entry stays open until the system was seen without the fault. A torn
 last line is ignored: an entry is written and synced before its injection, so at worst it names
 something that was never done, and undoing that is harmless.
 """

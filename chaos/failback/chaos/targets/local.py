@@ -182,7 +182,7 @@ class LocalTarget:
                 f"pid {victim.pid} is {self.process_state(victim).value} at the deadline",
             )
         seen = now()
-        # The kernel has told us; the runtime's wait status follows within its own loop.
+        # The kernel has shown it; the runtime's wait status follows within its own loop.
         while True:
             for _, pod, record in self.deaths(0):
                 if (pod, record.pid, record.ticks) == (victim.pod, victim.pid, victim.ticks):
@@ -245,7 +245,7 @@ class LocalTarget:
         raise TargetError(f"pod {name}", "the runtime does not know it")
 
     def _pair(self, entry: Mapping[str, Any]) -> Pair:
-        """Pairs are called pair-0, pair-1 ... in experiments, whatever their broker names are."""
+        """Pairs are called pair-0, pair-1 ... in experiments; broker names do not count."""
         name = f"pair-{entry['index']}"
         members = tuple(
             self._member(name, index, pod) for index, pod in enumerate(entry["members"])

@@ -40,7 +40,7 @@ def before_experiment_control(
 ) -> None:
     """Open the run folder, start recorder and workload, wait for the warm-up.
 
-    A raise here interrupts before the method: whatever goes wrong becomes ``InterruptExecution``,
+    A raise here interrupts before the method: every error becomes ``InterruptExecution``,
     because Chaos Toolkit swallows everything else.
     """
     session = sessions.find(configuration)
@@ -108,7 +108,7 @@ def after_experiment_control(
     try:
         close_run(session)
     except Exception as error:
-        # Fails closed: without closed.json nobody takes this run for complete.
+        # Fails closed: a run without closed.json is not complete.
         logger.exception("the run could not be closed")
         session.close_error = str(error)
     if isinstance(state, dict):

@@ -30,7 +30,7 @@ class ConsumerProcess:
         self._assigned = False
 
     async def run(self) -> None:
-        """Consume until told to stop. Raises ``ConsumeLogError`` when rows cannot be stored."""
+        """Consume until asked to stop. Raises ``ConsumeLogError`` when rows cannot be stored."""
         plan, process = self._plan, self._plan.process
         log = open_log(process, "consumer")
         self._log = log
@@ -79,7 +79,7 @@ class ConsumerProcess:
         try:
             await asyncio.wait([ended, starting], return_when=asyncio.FIRST_COMPLETED)
             if not starting.done():
-                return  # told to stop before its start phase was over
+                return  # stopped before its start phase was over
             await starting
             self._consumer = consumer
             failed = asyncio.create_task(consumer.wait(), name="wait")

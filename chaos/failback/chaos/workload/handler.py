@@ -1,7 +1,7 @@
-"""The handler of the workload: takes its time, and fails as often as it is told.
+"""The handler of the workload: takes its time, and fails as often as its knobs say.
 
-It counts what it did since its knobs were turned last, so that whoever turned them can see that
-messages are handled so: only calls that began after that moment count.
+It counts what it did since its knobs were turned last, so that the fault that turned them can see
+that messages are handled so: only calls that began after that moment count.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KNOBS: Final = ("delay_ms", "fail_ratio", "throw_ratio")
 
 
 class HandlerFailure(Exception):
-    """What a handler raises that was told to."""
+    """What a handler raises when its knobs say so."""
 
 
 @dataclass(slots=True)

@@ -90,7 +90,7 @@ class ProcessPlan:
     segment_bytes: int = SEGMENT_BYTES
     segment_seconds: float = SEGMENT_SECONDS
     ship: ShipPlan | None = None
-    """``None``: whoever started the process ships its log."""
+    """``None``: the parent process ships its log."""
 
     def settings(self, **overrides: Any) -> ClientSettings:
         """Client settings of this process: switches over the given ones.

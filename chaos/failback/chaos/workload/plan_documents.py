@@ -1,4 +1,4 @@
-"""What each process of the workload is told, as plain data for its plan file. Pure."""
+"""What each process of the workload has to do, as plain data for its plan file. Pure."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class WorkloadProcess:
     undo: str = ""
     exit: Exit | None = None
     wanted: bool = True
-    """Should it be running? False from the moment that somebody asks it to end."""
+    """Should it be running? False from the moment that it is asked to end."""
     stats: dict[str, Any] = field(default_factory=dict)
     stats_at: float = 0.0
     history: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=64))
@@ -82,7 +82,7 @@ class WorkloadProcess:
 def ask(
     socket_path: Path, request: Mapping[str, Any], timeout: float = ANSWER_SECONDS
 ) -> dict[str, Any]:
-    """One request and one answer over a workload's control socket; empty when nobody answers."""
+    """One request and one answer over a workload's control socket; empty without an answer."""
     try:
         answer = exchange(socket_path, request, timeout)
     except (OSError, ValueError):

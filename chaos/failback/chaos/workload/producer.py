@@ -1,7 +1,7 @@
 """A producer process: open-loop sending at a fixed rate.
 
 A send that is late keeps its planned time, so a stall of the brokers shows as latency and not as
-load that was never offered. The workload itself sends nothing a second time but what it is told
+load that was never offered. The workload itself sends nothing a second time but what its plan says
 to: a share of the acknowledged messages (``resend_ratio``, as an application does that forgot what
 it had sent), and messages whose send failed (``resend_failed``).
 """
@@ -64,7 +64,7 @@ class ProducerProcess:
         self._log_error: ConsumeLogError | None = None
 
     async def run(self) -> None:
-        """Send until told to stop. Raises ``ConsumeLogError`` when the log takes no more rows."""
+        """Send until asked to stop. Raises ``ConsumeLogError`` when the log takes no more rows."""
         process = self._plan.process
         log = open_log(process, "producer")
         hook = LogHook(log)

@@ -151,7 +151,7 @@ class Supervisor:
         self._spawn(process)
 
     def _spawn(self, process: WorkloadProcess) -> None:
-        # The ledger first: a process that nobody remembers would produce for ever.
+        # The ledger first: a process that no ledger names would produce for ever.
         args = {"plan": str(process.plan_file), "socket": str(process.socket_path)}
         process.undo = self._ledger.add(STOP_WORKLOAD, args)
         command = [sys.executable, "-m", "failback.chaos.workload", "run", str(process.plan_file)]

@@ -145,9 +145,9 @@ class Containers:
 def _died_with_its_victim(result: ExecResult, signum: int, victim: ProcessIdentity) -> bool:
     """Whether the container ended before the command that killed its broker could say so.
 
-    A container ends with its broker, and a runtime then kills whatever was executed in it. The
-    command announces a signal only after it has found this very process; the death itself is proved
-    elsewhere.
+    A container ends with its broker, and a runtime then kills every process that was executed in
+    it. The command announces a signal only after it has found this very process; the death itself
+    is proved elsewhere.
     """
     if result.code != _KILLED or signum != signal.SIGKILL:
         return False

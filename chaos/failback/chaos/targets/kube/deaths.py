@@ -24,7 +24,7 @@ class DeathBook:
     def add(
         self, pod: str, uid: str, container: str, heard: Sequence[DeathRecord], at: Stamp
     ) -> None:
-        """Take what one container told. A pod of another uid took its records along."""
+        """Take the deaths of one container. A pod of another uid took its records along."""
         before = self._asked.get(pod)
         if before is not None and before[0] != uid:
             self._append(pod, DeathRecord(0, 0, None, None, at, "its pod was replaced"))

@@ -17,7 +17,7 @@ Object = Mapping[str, Any]
 
 NAMESPACE_LABEL: Final = "failback.dev/chaos-allowed"
 CONSENT: Final[Mapping[str, str]] = {"swap-roles": "role-swap"}
-"""Faults that somebody must have agreed to, and the word for it."""
+"""Faults that need consent, and the word for it."""
 _NEEDED: Final = ("Ready", "RolesConsistent")
 
 

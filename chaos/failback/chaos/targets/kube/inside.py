@@ -1,4 +1,4 @@
-"""What is found and done inside a broker's container, whoever keeps the broker there. Pure.
+"""What is found and done inside a broker's container, under every init. Pure.
 
 A keeper is the words to run in the container and the way to read their answers. Our own containers
 have ``failback-init`` (:mod:`~failback.chaos.targets.kube.init`). Apache's images have a shell, and
@@ -106,7 +106,7 @@ def to_harness(stamp: Stamp, at: Stamp, *, same_host: bool) -> Stamp:
 
 
 def death_record(death: Death, seen: Stamp) -> DeathRecord:
-    """A death for the proof. A signal that nobody gave to the init was somebody else's."""
+    """A death for the proof. A signal that the init was not asked for came from another sender."""
     doubt = ""
     if death.signal is not None and not death.sent:
         doubt = f"nobody asked the init for signal {death.signal}: out of memory, or another sender"
