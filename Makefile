@@ -7,10 +7,9 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools
 ARGS ?=
 
-TIERS := unit integration faults java spark e2e images
-
 .PHONY: help demo test test-all soak lint format map bench images clean \
-        setup setup-test setup-kube setup-bench test-kube $(TIERS:%=test-%)
+        setup setup-test setup-kube setup-bench \
+        test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
 help:
 	@echo "make demo        kill a master under load, with and without a consumer handover; report (ARGS=--quick, ARGS='--engine apache')"
@@ -47,8 +46,8 @@ test: setup-test
 test-all: setup-test
 	@$(BIN)/python tools/run_tests.py $(ARGS)
 
-$(TIERS:%=test-%): setup-test
-	@$(BIN)/python tools/run_tests.py --only $(@:test-%=%) $(ARGS)
+test-unit test-integration test-faults test-java test-spark test-e2e test-images: setup-test
+	@$(BIN)/python tools/run_tests.py --only $(subst test-,,$@) $(ARGS)
 
 test-kube: setup-kube
 	@$(BIN)/python tools/run_tests.py --only kube $(ARGS)

@@ -52,6 +52,7 @@ def test_every_command_and_option_of_the_readme_exists() -> None:
 
 def test_every_file_that_the_readme_names_is_there() -> None:
     files = re.findall(r"`((?:[\w.-]+/)*[\w-]+\.(?:md|yaml|toml|py))`", README)
+    files += re.findall(r"\]\(((?:[\w.-]+/)*[\w-]+\.\w+)\)", README)
     assert "ARCHITECTURE.md" in files
     missing = [name for name in files if not (ROOT / name).exists() and name not in WRITTEN]
     assert missing == []

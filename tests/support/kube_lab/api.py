@@ -22,7 +22,7 @@ _PATCH_TYPES = {
     "strategic": "application/strategic-merge-patch+json",
     "json": "application/json-patch+json",
 }
-_POLL_SECONDS = 0.05
+_POLL_SECONDS = 0.15
 _kept: list[http.client.HTTPSConnection] = []
 """Connections that are kept for further requests, of all clients and threads."""
 

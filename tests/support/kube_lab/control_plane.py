@@ -91,7 +91,8 @@ class OwnControlPlane(ControlPlane):
         need_etcd()
         executable = build_server()
         self.etcd = Server("etcd", self._etcd_command(), folder)
-        self.api_server = Server("kube-apiserver", self._api_command(executable), folder)
+        lazily = {"GOGC": "400"}  # of memory there is enough, of processor time there is not
+        self.api_server = Server("kube-apiserver", self._api_command(executable), folder, lazily)
         self.controllers = Server("controllers", self._controllers_command(executable), folder)
 
     # --- life ------------------------------------------------------------------------------------
@@ -173,6 +174,7 @@ class OwnControlPlane(ControlPlane):
             f"--service-account-key-file={folder / 'sa.pub'}",
             "--endpoint-reconciler-type=none",
             "--profiling=false",
+            "--enable-priority-and-fairness=false",
             "--allow-privileged=true",
             "--kubelet-preferred-address-types=InternalIP",
             f"--audit-policy-file={folder / 'audit.yaml'}",
