@@ -23,6 +23,7 @@ from failback.protocol.errors import BrokerError, FailbackError, ProtocolError, 
 from failback.protocol.message import RETRY_TOPIC, UNIQ_KEY, MessageExt, inflate_body
 from failback.protocol.route import split_offset_key
 
+PULLED_AT_ONCE: Final = 32
 PAGE_ROWS: Final = 20_000
 QUEUES_AT_ONCE: Final = 8
 
@@ -163,7 +164,7 @@ class TopicReader:
 
     async def _pull(self, addr: str, place: Place, offset: int) -> tuple[list[MessageExt], int]:
         """Messages at ``offset`` and behind, and the offset to go on at."""
-        call = calls.pull_by_tools(place.topic, place.qid, offset, decompress=False)
+        call = calls.pull_by_tools(place.topic, place.qid, offset, PULLED_AT_ONCE, decompress=False)
         pulled = await self._remoting.call(addr, call, self._timeout_ms)
         if pulled.messages:
             return pulled.messages, pulled.messages[-1].queue_offset + 1
