@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import zlib
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Final
 
 import javaproperties
@@ -43,21 +44,18 @@ _NO_ROUTE: Final = (
 Handler = Callable[[RemotingCommand, Hashable], RemotingCommand]
 
 
+@dataclass(slots=True)
 class Processor:
     """Answers requests from the route tables, the key-value table and the configuration."""
 
-    def __init__(
-        self,
-        routes: RouteInfoManager,
-        kv_config: KVConfigManager,
-        config: NamesrvConfig,
-        clock_ms: Callable[[], int],
-    ) -> None:
-        self._routes = routes
-        self._kv_config = kv_config
-        self._clock_ms = clock_ms
-        self.config = config
-        self._handlers: dict[int, Handler] = {
+    routes: RouteInfoManager
+    kv_config: KVConfigManager
+    config: NamesrvConfig
+    clock_ms: Callable[[], int]
+    _handlers: dict[int, Handler] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._handlers = {
             RequestCode.PUT_KV_CONFIG: self._put_kv_config,
             RequestCode.GET_KV_CONFIG: self._get_kv_config,
             RequestCode.DELETE_KV_CONFIG: self._delete_kv_config,
@@ -108,7 +106,7 @@ class Processor:
         if header.body_crc32 and zlib.crc32(request.body) & 0x7FFFFFFF != header.body_crc32:
             return request.response(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         body = _registration_body(request, header.compressed)
-        known = header.broker_addr in self._routes.live_brokers()
+        known = header.broker_addr in self.routes.live_brokers()
         registration = Registration(
             header.cluster_name,
             header.broker_name,
@@ -119,7 +117,7 @@ class Processor:
             tuple(body.filter_server_list),
             channel,
         )
-        result = self._routes.register_broker(registration, self._clock_ms())
+        result = self.routes.register_broker(registration, self.clock_ms())
         if not known:
             logger.info(
                 "new broker registered broker=%s id=%d addr=%s ha=%s",
@@ -129,13 +127,13 @@ class Processor:
                 header.ha_server_addr,
             )
         answer = headers.RegisterBrokerResponseHeader(result.ha_server_addr, result.master_addr)
-        order_topics = self._kv_config.namespace(ORDER_TOPIC_CONFIG)
+        order_topics = self.kv_config.namespace(ORDER_TOPIC_CONFIG)
         order_body = b"" if order_topics is None else KVTable(order_topics).to_json()
         return request.response(ResponseCode.SUCCESS, header=answer, body=order_body)
 
     def _unregister_broker(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.UnregisterBrokerRequestHeader, request.ext_fields)
-        self._routes.unregister_broker(
+        self.routes.unregister_broker(
             header.cluster_name, header.broker_name, header.broker_id, header.broker_addr
         )
         logger.info(
@@ -149,8 +147,8 @@ class Processor:
     def _query_data_version(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.QueryDataVersionRequestHeader, request.ext_fields)
         version = DataVersion.from_json(request.body)
-        changed, known = self._routes.query_data_version(
-            header.broker_addr, version, self._clock_ms()
+        changed, known = self.routes.query_data_version(
+            header.broker_addr, version, self.clock_ms()
         )
         answer = headers.QueryDataVersionResponseHeader(changed)
         body = known.to_json() if known else b""
@@ -158,14 +156,14 @@ class Processor:
 
     def _wipe_write_perm(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.WritePermOfBrokerRequestHeader, request.ext_fields)
-        count = self._routes.wipe_write_perm(header.broker_name)
+        count = self.routes.wipe_write_perm(header.broker_name)
         logger.info("wiped write permission broker=%s topics=%d", header.broker_name, count)
         answer = headers.WipeWritePermOfBrokerResponseHeader(count)
         return request.response(ResponseCode.SUCCESS, header=answer)
 
     def _add_write_perm(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.WritePermOfBrokerRequestHeader, request.ext_fields)
-        count = self._routes.add_write_perm(header.broker_name)
+        count = self.routes.add_write_perm(header.broker_name)
         logger.info("added write permission broker=%s topics=%d", header.broker_name, count)
         answer = headers.AddWritePermOfBrokerResponseHeader(count)
         return request.response(ResponseCode.SUCCESS, header=answer)
@@ -174,38 +172,38 @@ class Processor:
 
     def _get_route(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.GetRouteInfoRequestHeader, request.ext_fields)
-        route = self._routes.route(header.topic)
+        route = self.routes.route(header.topic)
         if route is None:
             remark = _NO_ROUTE.format(header.topic)
             return request.response(ResponseCode.TOPIC_NOT_EXIST, remark)
         if self.config.order_message_enable:
-            route.order_topic_conf = self._kv_config.get(ORDER_TOPIC_CONFIG, header.topic)
+            route.order_topic_conf = self.kv_config.get(ORDER_TOPIC_CONFIG, header.topic)
         # Integer keys are quoted for every version: every reader in use takes them so.
         return _answer_body(request, route)
 
     def _get_cluster_info(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
-        return _answer_body(request, self._routes.cluster_info())
+        return _answer_body(request, self.routes.cluster_info())
 
     def _get_all_topics(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
-        return _answer_body(request, TopicList(self._routes.all_topics()))
+        return _answer_body(request, TopicList(self.routes.all_topics()))
 
     def _get_topics_of_cluster(
         self, request: RemotingCommand, channel: Hashable
     ) -> RemotingCommand:
         header = from_ext(headers.GetTopicsByClusterRequestHeader, request.ext_fields)
-        return _answer_body(request, TopicList(self._routes.topics_of_cluster(header.cluster)))
+        return _answer_body(request, TopicList(self.routes.topics_of_cluster(header.cluster)))
 
     def _get_system_topics(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
-        topics, broker_addr = self._routes.system_topics()
+        topics, broker_addr = self.routes.system_topics()
         return _answer_body(request, TopicList(topics, broker_addr))
 
     def _get_unit_topics(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         accept = _UNIT_RULES[request.code]
-        return _answer_body(request, TopicList(self._routes.topics_by_sys_flag(accept)))
+        return _answer_body(request, TopicList(self.routes.topics_by_sys_flag(accept)))
 
     def _delete_topic(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.DeleteTopicRequestHeader, request.ext_fields)
-        self._routes.delete_topic(header.topic, header.cluster_name or None)
+        self.routes.delete_topic(header.topic, header.cluster_name or None)
         logger.info("deleted topic=%s cluster=%s", header.topic, header.cluster_name or "all")
         return request.response(ResponseCode.SUCCESS)
 
@@ -213,12 +211,12 @@ class Processor:
 
     def _put_kv_config(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.PutKVConfigRequestHeader, request.ext_fields)
-        self._kv_config.put(header.namespace, header.key, header.value)
+        self.kv_config.put(header.namespace, header.key, header.value)
         return request.response(ResponseCode.SUCCESS)
 
     def _get_kv_config(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.GetKVConfigRequestHeader, request.ext_fields)
-        value = self._kv_config.get(header.namespace, header.key)
+        value = self.kv_config.get(header.namespace, header.key)
         if value is None:
             remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
             return request.response(ResponseCode.QUERY_NOT_FOUND, remark)
@@ -228,12 +226,12 @@ class Processor:
 
     def _delete_kv_config(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.DeleteKVConfigRequestHeader, request.ext_fields)
-        self._kv_config.delete(header.namespace, header.key)
+        self.kv_config.delete(header.namespace, header.key)
         return request.response(ResponseCode.SUCCESS)
 
     def _get_kv_list(self, request: RemotingCommand, channel: Hashable) -> RemotingCommand:
         header = from_ext(headers.GetKVListByNamespaceRequestHeader, request.ext_fields)
-        table = self._kv_config.namespace(header.namespace)
+        table = self.kv_config.namespace(header.namespace)
         if table is None:
             remark = f"No config item, Namespace: {header.namespace}"
             return request.response(ResponseCode.QUERY_NOT_FOUND, remark)

@@ -7,6 +7,7 @@ apache/rocketmq 4.9.8.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from failback.broker.config.config import BrokerConfig
@@ -43,24 +44,17 @@ class Target:
         self.bytes_in = 0
 
 
+@dataclass(slots=True)
 class TopicAdmission:
     """Finds the target of a send; topics that passed once are remembered until they change."""
 
-    def __init__(
-        self,
-        *,
-        config: BrokerConfig,
-        topics: TopicConfigManager,
-        groups: SubscriptionGroupManager,
-        clock_ms: Callable[[], int],
-    ) -> None:
-        self._config = config
-        self._topics = topics
-        self._groups = groups
-        self._clock_ms = clock_ms
-        self.targets: dict[str, Target] = {}
-        self.order_topics: frozenset[str] = frozenset()
-        """Topics of the name server's ORDER_TOPIC_CONFIG."""
+    config: BrokerConfig
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    clock_ms: Callable[[], int]
+    targets: dict[str, Target] = field(init=False, default_factory=dict)
+    order_topics: frozenset[str] = field(init=False, default=frozenset())
+    """Topics of the name server's ORDER_TOPIC_CONFIG."""
 
     def target_of(self, connection: BrokerConnection, header: SendHeader) -> Target:
         """Return the topic of a send, created when that is allowed.
@@ -68,13 +62,13 @@ class TopicAdmission:
         Raises:
             SendRefused: A check failed.
         """
-        config = self._config
+        config = self.config
         if config.start_accept_send_request_time_stamp:
             self._check_started()
         if not config.broker_permission & PERM_WRITE:
             self._check_order_topic(header.topic)
         target = self.targets.get(header.topic)
-        if target is None or self._topics.table.get(header.topic) is not target.config:
+        if target is None or self.topics.table.get(header.topic) is not target.config:
             target = self._admit(connection, header)
         if header.queue_id >= target.queue_limit:
             raise SendRefused(
@@ -87,14 +81,14 @@ class TopicAdmission:
     @property
     def is_unconditional(self) -> bool:
         """Whether all that a message has to pass is the check of its topic and queue."""
-        config = self._config
+        config = self.config
         may_write = config.broker_permission & PERM_WRITE
         return bool(may_write) and not config.start_accept_send_request_time_stamp
 
     def known(self, topic: str, queue_id: int) -> Target | None:
         """Return what :meth:`target_of` would for an ordinary topic met before; else None."""
         target = self.targets.get(topic)
-        if target is None or self._topics.table.get(topic) is not target.config:
+        if target is None or self.topics.table.get(topic) is not target.config:
             return None
         is_ordinary = target.group is None and queue_id < target.queue_limit
         return target if is_ordinary else None
@@ -106,7 +100,7 @@ class TopicAdmission:
         if topic in FORBIDDEN_TOPICS:
             remark = f"Sending message to topic[{topic}] is forbidden."
             raise SendRefused(ResponseCode.NO_PERMISSION, remark)
-        config = self._topics.get(topic) or self._create(connection, header)
+        config = self.topics.get(topic) or self._create(connection, header)
         if config is None:
             remark = f"topic[{topic}] not exist, apply first please!"
             raise SendRefused(ResponseCode.TOPIC_NOT_EXIST, remark)
@@ -123,7 +117,7 @@ class TopicAdmission:
         return target
 
     def _create(self, connection: BrokerConnection, header: SendHeader) -> TopicConfig | None:
-        created = self._topics.create_in_send(
+        created = self.topics.create_in_send(
             header.topic,
             header.default_topic,
             connection.address,
@@ -131,18 +125,18 @@ class TopicAdmission:
             1 if header.unit_mode else 0,
         )
         if created is None and header.topic.startswith(RETRY_PREFIX):
-            created = self._topics.create_in_send_back(header.topic, 1, PERM_READ | PERM_WRITE)
+            created = self.topics.create_in_send_back(header.topic, 1, PERM_READ | PERM_WRITE)
         return created
 
     def _check_started(self) -> None:
-        start_ms = self._config.start_accept_send_request_time_stamp
-        if self._clock_ms() < start_ms:
+        start_ms = self.config.start_accept_send_request_time_stamp
+        if self.clock_ms() < start_ms:
             remark = f"broker unable to service, until {start_ms}"
             raise SendRefused(ResponseCode.SYSTEM_ERROR, remark)
 
     def _check_order_topic(self, topic: str) -> None:
         if topic in self.order_topics:
-            remark = f"the broker[{self._config.broker_ip1}] sending message is forbidden"
+            remark = f"the broker[{self.config.broker_ip1}] sending message is forbidden"
             raise SendRefused(ResponseCode.NO_PERMISSION, remark)
 
     def retry_target(
@@ -153,7 +147,7 @@ class TopicAdmission:
         Returns target, queue id, and whether it is a dead letter.
         """
         assert target.group is not None
-        group = self._groups.find(target.group)
+        group = self.groups.find(target.group)
         if group is None:
             remark = f"subscription group not exist, {target.group}"
             raise SendRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
@@ -162,7 +156,7 @@ class TopicAdmission:
             most = header.max_reconsume_times
         if (header.reconsume_times or 0) < most:
             return target, queue_id, False
-        config = self._topics.create_in_send_back(
+        config = self.topics.create_in_send_back(
             DLQ_PREFIX + target.group, 1, PERM_READ | PERM_WRITE
         )
         known = self.targets.get(config.topic_name)

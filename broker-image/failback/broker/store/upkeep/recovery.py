@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -125,24 +125,18 @@ GoodRecords = Callable[[memoryview, int, int, int, bool], tuple[int, int, int]]
 _good: GoodRecords = kernels.good_records if kernels is not None else _good_records
 
 
+@dataclass(slots=True)
 class LogScan:
     """One pass over the log; afterwards the log's tail is its end."""
 
-    def __init__(
-        self,
-        log: CommitLog,
-        judge: Judge,
-        enter: Callable[[memoryview, int, int, int], None] | None,
-        *,
-        check_crc: bool,
-    ) -> None:
-        """``enter`` gets good records: a file, its start, and where in it they begin and end."""
-        self._log = log
-        self._judge = judge
-        self._enter = enter
-        self._check_crc = check_crc
-        self._last: tuple[Record, int] | None = None
-        """The last good record and its physical offset."""
+    log: CommitLog
+    judge: Judge
+    enter: Callable[[memoryview, int, int, int], None] | None
+    """Gets good records: a file, its start, and where in it they begin and end."""
+    _: KW_ONLY
+    check_crc: bool
+    _last: tuple[Record, int] | None = field(init=False, default=None)
+    """The last good record and its physical offset."""
 
     @property
     def last_timestamp(self) -> int:
@@ -155,7 +149,7 @@ class LogScan:
         Raises:
             CorruptStore: A bad record lies before good ones.
         """
-        files = self._log.files.files
+        files = self.log.files.files
         report.scanned_from = end = files[first_file].start
         problem = None
         for file in files[first_file:]:
@@ -173,8 +167,8 @@ class LogScan:
 
     def _scan_file(self, file: MappedFile, report: RecoveryReport) -> tuple[int, Problem | None]:
         """Return where the good records of ``file`` end, and why."""
-        view, start = self._log.files.handle(file).view(), file.start
-        at, size, check_crc = 0, len(view), self._check_crc
+        view, start = self.log.files.handle(file).view(), file.start
+        at, size, check_crc = 0, len(view), self.check_crc
         while at < size:
             end, count, last = _good(view, at, start, min(at + _STRETCH_BYTES, size), check_crc)
             found = read_record(view, last, start + last, check_crc=check_crc and not count)
@@ -182,8 +176,8 @@ class LogScan:
                 return start + at, found
             if not count:  # a good one all the same, with longer hosts
                 end, count = at + found.size, 1
-            if self._enter is not None:
-                self._enter(view, start, at, end)
+            if self.enter is not None:
+                self.enter(view, start, at, end)
             self._last = found, start + last
             report.records += count
             at = end
@@ -191,12 +185,12 @@ class LogScan:
 
     def _judge_rest(self, end: int, problem: Problem | None, report: RecoveryReport) -> None:
         """Decide what the bytes behind ``end`` are."""
-        file = self._log.files.find(end)
+        file = self.log.files.find(end)
         if file is None or not self._has_data(end):
             return
         position = end - file.start
         later = self._next_good_record(end)
-        if later is not None and self._judge.proves_damage(later[1], self.last_timestamp):
+        if later is not None and self.judge.proves_damage(later[1], self.last_timestamp):
             what = problem.value if problem else "no record"
             raise CorruptStore(
                 file.path, position, f"{what}, but a good record follows at {later[0]}"
@@ -212,12 +206,12 @@ class LogScan:
         )
 
     def _has_data(self, offset: int) -> bool:
-        return not all(is_zero(piece) for _, _, piece in self._log.files.data_from(offset))
+        return not all(is_zero(piece) for _, _, piece in self.log.files.data_from(offset))
 
     def _next_good_record(self, offset: int) -> tuple[int, Record] | None:
         """Return position and record of the first good one behind ``offset``, anywhere."""
-        for file, start, piece in self._log.files.data_from(offset + 1):
-            view = self._log.files.handle(file).view()
+        for file, start, piece in self.log.files.data_from(offset + 1):
+            view = self.log.files.handle(file).view()
             # A magic may lie across two pieces; three bytes more find it in the first.
             piece_start = start - file.start
             data = bytes(view[piece_start : piece_start + len(piece) + len(V1_MAGIC_BYTES) - 1])
@@ -233,7 +227,7 @@ class LogScan:
 
     def _cut(self, end: int, report: RecoveryReport) -> None:
         """Let the log end at ``end``: later files go, the rest of its file becomes zeros."""
-        log = self._log
+        log = self.log
         report.removed_files = log.files.delete_after(end)
         for path in report.removed_files:
             logger.warning("%s removed: the log ends at %d, before it", path, end)
