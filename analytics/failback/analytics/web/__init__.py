@@ -1,1 +1,4 @@
-"""What the collector and the dashboard share as web servers: tokens, problem documents, serving."""
+"""What the collector and the dashboard share as web servers: tokens, refusals, OpenAPI, serving.
+
+Routes and pages of either are its own.
+"""

@@ -1,5 +1,5 @@
 """Request processors: each turns one kind of request into its answer.
 
-``compose`` builds them all. Nothing here touches a socket (``remoting`` does) or a file
-(``store`` and ``metadata`` do).
+A method is marked with its request code (``registry``); ``compose`` builds the processors. Nothing
+here touches a socket (``remoting`` does) or a file (``store`` and ``metadata`` do).
 """

@@ -1,4 +1,4 @@
-"""Calls of operators and tools: the admin client, and comparisons of a pair's offset tables.
+"""Calls of operators and tools: the admin client, surveys, and what offset tables of a pair tell.
 
 Nothing here takes part in producing or consuming.
 """

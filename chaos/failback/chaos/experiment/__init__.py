@@ -1,4 +1,4 @@
-"""The experiment file: its fields, the fault catalogue, the schedule, the generated experiment.
+"""The experiment file: its fields, its checks, the schedule, the generated experiment. Pure.
 
-Pure but for reading the file; nothing is injected here.
+Which faults there are is in ``faults.catalogue``; what they do is in the faults' own modules.
 """

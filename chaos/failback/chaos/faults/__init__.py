@@ -1,4 +1,4 @@
-"""The faults: what each does, how its effect is proved, how it is undone, who is hit.
+"""The faults, one module each: parameters, action, proof of effect, undo.
 
-How a member is reached is in ``targets``.
+``catalogue`` lists them, ``victims`` chooses who is hit. How a member is reached is in ``targets``.
 """

@@ -1,4 +1,5 @@
 """The functions that Chaos Toolkit calls: actions, probes, controls, tolerances.
 
-They find the session and translate errors; what happens is in ``faults`` and ``recorder``.
+Actions are made of ``faults.catalogue``; they find the session and translate errors. What happens
+is in ``faults`` and ``recorder``.
 """

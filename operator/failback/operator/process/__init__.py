@@ -1,1 +1,4 @@
-"""The operator's process: its start, its graceful stop, its health endpoints."""
+"""The operator's process: its start, its graceful stop, its health endpoints.
+
+What it does while it runs is in ``controller``.
+"""

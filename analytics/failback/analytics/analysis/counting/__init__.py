@@ -1,4 +1,4 @@
 """Normalising rows, and counting per queue and group. Pure.
 
-Nothing here asks for causes.
+``families`` declares what is counted. Nothing here asks for causes.
 """

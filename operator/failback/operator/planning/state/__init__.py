@@ -1,4 +1,4 @@
-"""The current state of a cluster, read from its objects and its members.
+"""The current state of a cluster: ``cluster_state`` states the facts of one pass, once.
 
-What should be is in ``planning.cluster``.
+What should be is decided in ``planning.cluster`` and ``planning.operations``.
 """

@@ -1,5 +1,4 @@
-"""The Spark engine: numpy per Arrow batch, and what it says of them shuffled and added up.
+"""The Spark engine: workers run numpy on each Arrow batch; Spark shuffles and adds the results.
 
-:func:`why_not` says what is missing, :func:`session` starts or borrows a session,
-:class:`SparkEngine` does the passes.
+``session`` starts or borrows a session, ``engine`` does the passes. Nothing here decides a cause.
 """
