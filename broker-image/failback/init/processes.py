@@ -68,8 +68,8 @@ def process_space() -> str:
 def send(process: Identity, signum: int) -> tuple[Stamp, Stamp]:
     """Signal exactly this process; return the instants before and after the call.
 
-    The descriptor pins the process, and its start time is read after it was opened: a pid that
-    was given to another one in between is found out.
+    The descriptor pins the process, and its start time is read after it was opened. So a pid that
+    was given to another process in between is found out.
 
     Raises:
         Gone: It has ended, also if only its zombie is left.

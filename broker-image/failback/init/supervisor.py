@@ -5,7 +5,7 @@ asynchronously. As PID 1 the kernel hands us every orphan of the container and e
 when we exit; outside a container (a test, a node runner) we ask for the same: we are the subreaper
 of our descendants, kill those that are left when the child is gone, and the child dies with us.
 
-The child waits behind a gate until its identity is in the run directory: there is no instant at
+The child waits behind a gate until its identity is in the run directory. So there is no instant at
 which it runs and ``kill`` does not find it.
 """
 

@@ -50,9 +50,9 @@ class ConsumerGroup(Generic[ConnectionT]):
     def merge_subscriptions(self, heartbeat: Iterable[SubscriptionData]) -> bool:
         """Take over a member's subscriptions; true when a topic came or went.
 
-        The table is shared by all members: of two entries for a topic the one with the greater
-        ``sub_version`` stays, and topics that this heartbeat does not name go. Members that
-        disagree overwrite each other, as in the original.
+        The table is shared by all members. Of two entries for a topic the one with the greater
+        ``sub_version`` stays. Topics that this heartbeat does not name go. Members that disagree
+        overwrite each other, as in the original.
         """
         changed = False
         named = set()

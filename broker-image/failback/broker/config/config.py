@@ -195,7 +195,7 @@ class BrokerConfig:
     failback_guard_auto_create: bool = False
     """Ours. A refused creation leaves the default topic's inherit bit as it is."""
     failback_guard_replication: bool = False
-    """Ours. A slave whose log is not the beginning of its master's does not replicate; a master
+    """Ours. A slave whose log is not the beginning of its master's does not replicate. A master
     refuses a slave that reports more than it has, or has sent."""
 
     file: Path | None = field(default=None, metadata={"own": True})

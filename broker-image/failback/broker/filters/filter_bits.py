@@ -1,8 +1,8 @@
 """Which bits represent a consumer group and a topic in a filter's bit map. Pure.
 
-With ``enableCalcFilterBitMap`` a broker notes for each message which filters match, in
-a bloom filter. This one notes nothing, but the file of the filters says each one's bits, and a
-broker of 4.9 that misses them there, or finds others, drops the whole file.
+With ``enableCalcFilterBitMap`` a broker notes for each message which filters match, in a bloom
+filter. This one notes nothing, but the file of the filters says each one's bits. A broker of 4.9
+that misses them there, or finds others, drops the whole file.
 
 Source: BloomFilter.createByFn with the defaults of ``expectConsumerNumUseFilter`` and
 ``maxErrorRateOfBloomFilter``, apache/rocketmq 4.9.8; MurmurHash3 x64 128 of Austin Appleby.

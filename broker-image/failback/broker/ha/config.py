@@ -58,8 +58,8 @@ class HaConfig:
     0 sends with every commit, which costs one system call per commit on the send path."""
 
     is_guarded: bool = False
-    """Compare logs, on both sides. A master refuses every report of more than it has, or has sent;
-    the original takes the first one unchecked, so that a stray peer makes SYNC_MASTER's
+    """Compare logs, on both sides. A master refuses every report of more than it has, or has sent.
+    The original takes the first one unchecked, so that a stray peer makes SYNC_MASTER's
     acknowledgements vacuous (apache/rocketmq#3015). A slave takes nothing that does not continue
     its log; the original appends the bytes of another log to its own."""
 

@@ -2,8 +2,8 @@
 
 Replication has no handshake, so a master whose log is another one sends bytes from the middle of
 its records, and a slave of 4.9.8 appends them. Under the guarded rules the first record that the
-connection completes is held back until it proves to be one: its magic, its own position, its
-lengths and its CRC. Everything behind it comes from the same log.
+connection completes is held back until it is proved: its magic, its own position, its lengths and
+its CRC. Everything behind it comes from the same log.
 """
 
 from __future__ import annotations

@@ -268,8 +268,8 @@ async def _find_master(admin: AdminClient, settings: PrefixSettings) -> str:
 async def _record_at(admin: AdminClient, master: str, offset: int) -> bytes | None:
     """Return the record that the master has there; ``None`` for any answer that is none.
 
-    An answer that cannot be read costs the connection, as a dying master does: only if the master
-    goes on answering other requests and loses the connection again was it the answer.
+    An answer that cannot be read costs the connection, as a dying master does. It was the answer
+    only if the master goes on answering other requests and loses the connection again.
     """
     for attempt in range(2):
         try:

@@ -42,8 +42,8 @@ def runtime_info(
 ) -> dict[str, str]:
     """Return all keys that mqadmin and the exporters read.
 
-    There are no thread pools here: the send queue counts answers that wait for a flush or a
-    slave, the pull queue counts pulls whose connection is slow to read.
+    There are no thread pools here. The send queue counts answers that wait for a flush or a slave.
+    The pull queue counts pulls whose connection is slow to read.
     """
     info = _identity(sources, now_ms)
     info |= _rates(sources.statistics)

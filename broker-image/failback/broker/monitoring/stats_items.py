@@ -1,7 +1,7 @@
 """Counters by name and key over a minute, an hour and a day (VIEW_BROKER_STATS_DATA).
 
-Counters only grow; samples of them are taken every ten seconds, ten minutes and hour, and what
-lies between the oldest and the newest of a row is the answer.
+Counters only grow; samples of them are taken every ten seconds, ten minutes and hour. What lies
+between the oldest and the newest of a row is the answer.
 
 Source: StatsItem, BrokerStatsManager, apache/rocketmq 4.9.8.
 """

@@ -28,10 +28,10 @@ OffsetTable = dict[str, dict[int, int]]
 class ConsumerOffsetManager:
     """The offsets that groups committed. ConsumerOffsetManager of apache/rocketmq 4.9.8.
 
-    Every commit is taken: smaller than the current one, negative, for an unknown topic or
-    group, on a slave too. The broker persists the table every
-    ``flushConsumerOffsetInterval``, first ten seconds after its start, and at a clean stop; what
-    was committed since the last persist dies with the process.
+    Every commit is taken: smaller than the current one, negative, for an unknown topic or group, on
+    a slave too. The broker persists the table every ``flushConsumerOffsetInterval``, first ten
+    seconds after its start, and at a clean stop. What was committed since the last persist dies
+    with the process.
     """
 
     def __init__(self, path: Path, *, is_atomic: Callable[[], bool] = lambda: False) -> None:

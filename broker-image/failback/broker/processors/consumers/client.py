@@ -45,8 +45,8 @@ CLIENT_EXPIRY_MS: Final = 120_000
 ABSENT_MS: Final = 35_000
 """How long after its registration a broker may lack members of a group, under the guarded rules.
 
-A client says every ``heartbeatBrokerInterval`` (30 s) that it is there, one second after it looked
-at the route; the rest is for clients and name servers that are late.
+A client sends a heartbeat every ``heartbeatBrokerInterval`` (30 s), one second after it looked at
+the route. The rest is for clients and name servers that are late.
 """
 SCAN_PERIOD_MS: Final = 10_000
 

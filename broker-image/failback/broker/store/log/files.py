@@ -1,11 +1,11 @@
 """The file system as the store uses it: few methods, so that tests can crash it.
 
-A mapped file is created at its full length under another name and renamed, because a Java
-broker refuses a directory that holds a file of any other size, or any other file. The other
-name therefore lies in the directory's parent. Data go in by ``pwrite`` (writing through a
-mapping stalls when the kernel writes the page back) and come out through a read-only mapping
-of the whole file; on Linux the two agree. Only the slots of index files are written through a
-mapping: they lie all over the file, and no answer waits for them.
+A mapped file is created at its full length under another name and renamed. A Java broker refuses a
+directory that holds a file of any other size, or any other file. The other name therefore lies in
+the directory's parent. Data go in by ``pwrite``: writing through a mapping stalls when the kernel
+writes the page back. They come out through a read-only mapping of the whole file; on Linux the two
+agree. Only the slots of index files are written through a mapping: they lie all over the file, and
+no answer waits for them.
 """
 
 from __future__ import annotations

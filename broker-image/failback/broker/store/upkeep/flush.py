@@ -95,7 +95,7 @@ class FlushService:
 
     ``timestamp`` tells the store timestamp of the last record in log and queues; ``write_entries``
     writes the queue entries that still wait in memory, and calls :meth:`fail` if the disk refuses.
-    ``on_failure`` is called with a sync's failure: what it covered may be lost, and a second sync
+    ``on_failure`` is called with a sync's failure. What it covered may be lost, and a second sync
     would hide that, so the store must take no more writes.
     """
 

@@ -274,9 +274,9 @@ class Dispatcher:
         delays: nearly every one that a slave gets. All others, and every error, are left
         to :func:`read_record` and :meth:`enter`, which do the same at twice the cost.
 
-        A kernel sorts the entries by queue; it knows no queue. Where one of them does not go on
-        with what the kernel found, but for entries that it has already, the same records are
-        entered one by one.
+        A kernel sorts the entries by queue; it knows no queue. Where a queue does not continue with
+        what the kernel found, the same records are entered one by one. Entries that it has already
+        do not count.
         """
         if _scan_plain is None or start + at < self._one_by_one_end:
             return self._enter_one_by_one(view, at, start, stop)
