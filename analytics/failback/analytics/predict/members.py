@@ -88,7 +88,7 @@ def _add_claimed(
     ages: Ages,
     consumption: Consumption,
     gaps: Array,
-    owned: Flags,
+    owners: Flags,
     back: float,
     rng: np.random.Generator,
 ) -> None:
@@ -102,7 +102,7 @@ def _add_claimed(
     others = beat > claim
     # Of members whose heartbeats fall together one is the first; that they are equal is rare.
     others |= (np.cumsum(beat == claim, axis=1) > 1) & (beat == claim)
-    others &= owned
+    others &= owners
 
     noticed = np.maximum(claim, learnt) + rng.uniform(0, s.rebalance_interval / 1000, beat.shape)
     keeps = beat < noticed
@@ -115,10 +115,8 @@ def _add_claimed(
     file, memory, copy, ragged = gaps[:, 0], gaps[:, 1], gaps[:, 2], gaps[:, 3]
     behind_file = at_claim + file
     if s.guard_returned_offsets and slaves:
-        route = route_change(s, ages.clients)
-        told = last_tick(ages.clients, first_commit, commits, np.nextafter(back, -np.inf))
-        heard = np.where(told >= route, at_claim - consumption.progress(told), at_claim + copy)
-        behind_file = np.minimum(behind_file, heard)
+        behind_slave = _behind_slave(s, ages, consumption, at_claim, copy, back)
+        behind_file = np.minimum(behind_file, behind_slave)
     recent = at_claim - consumption.progress(last)
     gap = np.where(committed, recent, behind_file) + ragged
     own = consumption.progress(until) - at_claim
@@ -150,6 +148,17 @@ def _add_claimed(
         healthy = np.minimum(fastest * window, lag + consumption.rate * window)
         values = np.where(others & asked, healthy * (s.pairs - 1), 0.0)
         _add(found, "OVERLAP", values)
+
+
+def _behind_slave(
+    s: Settings, ages: Ages, consumption: Consumption, at_claim: Array, copy: Array, back: float
+) -> Array:
+    """How far the slave's table is behind at the claim: by its copy, or by a commit sent to it."""
+    commits = s.persist_consumer_offset_interval / 1000
+    before = np.nextafter(back, -np.inf)
+    committed = last_tick(ages.clients, PERSIST_FIRST * s.constants, commits, before)
+    sent_to_slave = committed >= route_change(s, ages.clients)
+    return np.where(sent_to_slave, at_claim - consumption.progress(committed), at_claim + copy)
 
 
 def _kept_share(s: Settings, beat: Array, rng: np.random.Generator) -> Array:

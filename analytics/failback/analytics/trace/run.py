@@ -31,6 +31,16 @@ from failback.client.consumelog.upload.segments import lake_path
 from failback.client.files import replace_file
 
 MANIFEST_SCHEMA: Final = "failback.manifest/1"
+_CLOSED: Final = {
+    "schema": CLOSED_SCHEMA,
+    "drained": False,
+    "scan": False,
+    "counts": {},
+    "procs": {},
+    "exits": {},
+    "gaps": [],
+}
+"""What a trace does not know, in the order of ``closed.json``."""
 MAX_NAMED: Final = 20
 """Unreadable records that ``closed.json`` names one by one."""
 
@@ -104,19 +114,14 @@ def write_run(
     _write(run_dir / "run.json", _run_document(wanted, deliver, processes, first))
     counts = placed.handlings.counts
     closed = {
-        "schema": CLOSED_SCHEMA,
-        "drained": False,
         "scan": wanted.scanned and not problems,
         "counts": {name: table.num_rows for name, table in rows.items()},
-        "procs": {},
-        "exits": {},
-        "gaps": [],
         "recorder_gaps": gaps,
         "clock": {"steps": counts.clock_steps, "hosts": [asdict(clock) for clock in clocks]},
         "phases": {"end_ns": last - first},
         "trace": {"records": records.num_rows, "damaged": damaged.num_rows, **asdict(counts)},
     }
-    _write(run_dir / "closed.json", closed)
+    _write(run_dir / "closed.json", _CLOSED | closed)
     _write_manifest(run_dir)
     groups = tuple(sorted(set(_names(placed.handlings.group))))
     return Written(

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from failback.analytics.analysis.arrays.intervals import Ints
 from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials.context import Context
 from failback.analytics.analysis.counting.partials.rows import Rows, buckets
@@ -55,14 +57,8 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
     out.values(families.RATE, by_second, np.ones(rows.count, np.int64))
     out.values(families.DELIVERED_END, by_second, qoff + 1)
     out.values(families.FINISHED, holder.and_(second=et // NS).at(ended), (qoff + 1)[ended])
-    spans = ended & (et // NS > bt // NS)
-    for_seconds = np.flatnonzero(spans)
-    if for_seconds.size:
-        length = (et // NS - bt // NS)[for_seconds]
-        which = np.repeat(for_seconds, length)
-        step = np.arange(which.size) - np.repeat(np.cumsum(length) - length, length)
-        second = bt[which] // NS + step
-        out.values(families.UNFINISHED, holder.at(which).and_(second=second), qoff[which])
+    which, second = _open_seconds(bt, et, ended)
+    out.values(families.UNFINISHED, holder.at(which).and_(second=second), qoff[which])
     figure &= counted
     done &= counted
     out.values(
@@ -78,6 +74,15 @@ def deliver_partials(batch: pa.Table, context: Context) -> pa.Table:
     ):
         out.values(family, group, each)
     return out.table()
+
+
+def _open_seconds(bt: Ints, et: Ints, ended: NDArray[np.bool_]) -> tuple[Ints, Ints]:
+    """Rows in work at the end of a second: a row index per second, and the second."""
+    rows = np.flatnonzero(ended & (et // NS > bt // NS))
+    length = (et // NS - bt // NS)[rows]
+    which = np.repeat(rows, length)
+    step = np.arange(which.size) - np.repeat(np.cumsum(length) - length, length)
+    return which, bt[which] // NS + step
 
 
 def known_partials(
