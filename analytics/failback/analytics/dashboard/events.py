@@ -1,8 +1,8 @@
 """Server-sent events: a ring to resume from, and a bounded queue per reader.
 
-Ids count from 1 and grow by one. A reader that names the last id it saw gets what came after it, or
-``reset`` when the ring no longer has that; a reader that is too slow gets ``overrun`` and is left
-alone. One event loop owns all of it.
+Ids count from 1 and grow by one. A reader that names the last id it saw gets the events after it,
+or ``reset`` when the ring no longer has them. A reader that is too slow gets ``overrun`` and
+nothing more. One event loop owns all of it.
 """
 
 from __future__ import annotations

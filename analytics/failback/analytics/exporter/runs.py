@@ -1,7 +1,7 @@
 """Run folders as metrics: runs that go on, faults that are open, what reports found.
 
-Folders are only read. A run goes on while the process that its lock names lives; a fault is active
-from its line in the undo ledger until the line that says that it was seen healed.
+Folders are only read. A run goes on while the process that its lock names lives. A fault is active
+from its line in the undo ledger until the line that says that it healed.
 """
 
 from __future__ import annotations

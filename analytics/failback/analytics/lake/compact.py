@@ -1,7 +1,7 @@
 """Merges the many small files of a closed run into few large ones.
 
-New files first, then the catalogue, then the old files are deleted: killed anywhere, the lake has
-every row, and readers count it once, because a merged file says which segments are in it
+New files are written first, then the catalogue, then the old files are deleted. Killed anywhere,
+the lake has every row. Readers count it once, because a merged file says which segments are in it
 (``lake.shadowed``). The next compaction, or ``fsck``, ends what was begun.
 """
 

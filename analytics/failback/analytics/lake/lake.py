@@ -1,7 +1,7 @@
 """Reads the Parquet lake of one run, tolerantly where that is safe and not at all where it isn't.
 
-A missing nullable column reads as null, a missing required one or one of another type is refused
-by name, a file that cannot be read is left out and named: the report then is a lower bound.
+A missing nullable column reads as null. A missing required column, or one of another type, is
+refused by name. A file that cannot be read is left out and named; the report then is a lower bound.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Where a lake is: a folder, or a prefix of an S3-compatible store. The same calls for both.
 
 A *name* is the path of a file below the lake's root, with slashes. A file is there whole under its
-name or it is not there: on a disk it is written under another name, synced and renamed; in an
+name, or it is not there. On a disk it is written under another name, synced and renamed. In an
 object store it appears when its upload ends.
 
 The store is found as everybody finds it: ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``,

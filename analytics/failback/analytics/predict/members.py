@@ -1,14 +1,14 @@
 """Draws for a kill while consumers run on: nothing, unless the group has several members. Pure.
 
 A restarted broker knows no members. The first heartbeat makes its sender the only one: it claims
-every queue, at the offset that the broker has, while the owners go on until they notice. Each
-owner either drops its queues at its next rebalance, or its own heartbeat comes first and makes it
-the next member. Until all are members the queues are parted among those that are, so an owner may
-have to leave some of its own to others; when they come back to it, they begin where those others
-are. A member that claims in the meantime goes on where the first one is: one claimant is drawn.
+every queue, at the offset that the broker has, while the owners go on until they notice. Each owner
+either drops its queues at its next rebalance, or its own heartbeat comes first and makes it the
+next member. Until all are members the queues are divided among those that are, so an owner may lose
+some of its own to others. When it gets them back, they begin where those others are. A member that
+claims in the meantime goes on where the first one is: one claimant is drawn.
 
-Without a slave, and with the topic on other brokers too, the route loses the broker: owners drop
-its queues, their last commits fail, and after the return they start from the master's file.
+Without a slave, and with the topic on other brokers too, the route loses the broker. Owners drop
+its queues, and their last commits fail. After the return they start from the master's file.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Phases of timers, vectorised: one array element per draw, seconds before or after the kill. Pure.
 
-A timer first ticks ``first`` seconds after its owner started and then every ``period``. Where
-nobody says how long an owner has run, its age is drawn from a wide range, which makes the phases
-of its timers uniform and leaves those of one client tied to each other as they are: a look at the
-route every 30 s and a commit every 5 s fall together.
+A timer first ticks ``first`` seconds after its owner started and then every ``period``. An owner of
+unknown age gets one from a wide range, so the phases of its timers are uniform. The timers of one
+client stay tied to each other: its look at the route every 30 s and its commit every 5 s fall
+together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What the small tables of a run say: broker incarnations, assignments, faults, samples.
 
-A :class:`History` is read once, in the process that makes the report, and serves both engines: the
-large tables (deliver, produce, pull, commit, scan) are theirs, everything here has at most a few
-rows per second of the run. All times in it are ns after run zero.
+A :class:`History` is read once, in the process that makes the report, and serves both engines.
+Everything here has at most a few rows per second of the run. The engines read the large tables:
+deliver, produce, pull, commit, scan. All times in it are ns after run zero.
 """
 
 from __future__ import annotations

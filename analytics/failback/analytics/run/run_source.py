@@ -1,8 +1,8 @@
 """Where a run's documents and rows are: in one run folder, or apart.
 
-A run folder has both. The rows alone may be in a lake that a collector filled; its ``run.json`` and
-``closed.json`` are then given from a folder, else found in the lake under ``_runs/run=<id>/``, else
-made from the rows: such a report knows no plan and no drain, and says so.
+A run folder has both. A lake that a collector filled may hold the rows alone. ``run.json`` and
+``closed.json`` then come from a folder, else from the lake under ``_runs/run=<id>/``, else they are
+made from the rows. A report from the last knows no plan and no drain, and says so.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Joins trace records to handlings: who was given which message, from when to when. Pure.
 
-A handling is one SubBefore and one SubAfter with the same request and message. Trace messages can
-be stored twice (the client sends again what timed out), so records are told apart by (request,
-message, kind) and by their count inside one body: two copies of a message handled in one batch
-have equal ids and are two handlings, the same record in two bodies is one.
+A handling is one SubBefore and one SubAfter with the same request and message. A trace message can
+be stored twice, since the client sends again what timed out. A record's identity is (request,
+message, kind) and its count inside one body. Two copies of a message handled in one batch have
+equal ids and are two handlings. The same record in two bodies is one.
 
 Times are the client's wall clock in ms. SubAfter carries its own since 4.5; before, the end is the
 begin plus the cost, which the client had divided by the number of messages of the batch.

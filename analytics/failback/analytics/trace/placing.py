@@ -1,10 +1,10 @@
 """Finds the queue and offset of what was handled, in the copies that lie in the topics. Pure.
 
-A trace names the message and the attempt, not the place. At attempt r a group was given the copy in
-its retry topic that carries r; where there is none (an orderly or local retry hands out the same
-copy again) the copy of the highest attempt below. Mostly there is exactly one. Where a message was
-stored several times, its handlings are dealt to the copies in the order of their storing: which of
-them came from which copy is then open, and counted.
+A trace names the message and the attempt, not the place. At attempt r a group received the copy in
+its retry topic that carries r. An orderly or local retry hands out the same copy again; then it is
+the copy of the highest attempt below. Mostly there is exactly one. Where a message was stored
+several times, its handlings are dealt to the copies in the order of their storing: which of them
+came from which copy is then open, and counted.
 """
 
 from __future__ import annotations

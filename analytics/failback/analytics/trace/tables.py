@@ -1,7 +1,7 @@
 """Rows of the lake from placed handlings and traced sends. Pure.
 
-What a trace doesn't say is null; what a column must have and a trace doesn't say is made up so
-that it can't be taken for more than it is: see :func:`deliver_table`.
+A column that a trace does not fill is null. A required one gets a value that cannot be taken for a
+recorded one: see :func:`deliver_table`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Histories as intervals: the arithmetic behind counting duplicates. Pure.
 
-Offsets of a queue and sequences of a lane are dense integers and deliveries mostly run forward, so
+Offsets of a queue and sequences of a lane are dense integers, and deliveries mostly run forward. So
 a history of millions of rows is a few half-open intervals ``[lo, hi)``, and a repeat is an overlap.
 
-:func:`layers` turns one batch of keys into intervals, :func:`sweep` adds intervals up to depths.
-A key that occurs m times in a batch lies in intervals whose weights sum to exactly m. So the depth
-of a key in the union over *any* split of the rows into batches is its multiplicity: the whole
-argument why both engines, with different batches, find the same repeats.
+:func:`layers` turns one batch of keys into intervals, :func:`sweep` adds intervals up to depths. A
+key that occurs m times in a batch lies in intervals whose weights sum to exactly m. So the depth of
+a key in the union over *any* split of the rows into batches is its multiplicity. That is why both
+engines, with different batches, find the same repeats.
 """
 
 from __future__ import annotations

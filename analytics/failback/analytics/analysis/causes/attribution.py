@@ -164,8 +164,9 @@ def unattributed(classified: pa.Table) -> pa.Table:
 
     Commits and assignments alone prove a cause of a copy delivered again, send-backs one in a retry
     topic, and all attempts, the failed ones too, one of a message stored twice. The brokers'
-    offsets do not make up for them: an offset above a copy proves that it was committed, not that
-    this was before the queue was taken again, and just that tells a rollback from an overlap.
+    offsets do not replace them. An offset above a copy proves that it was committed, but not that
+    this was before the queue was assigned anew. That order alone separates a rollback from an
+    overlap.
     """
     at = classified.schema.get_field_index("cause")
     nothing = pa.nulls(classified.num_rows, pa.utf8())

@@ -1,9 +1,8 @@
 """Exposure of a run: what a kill of the master would have repeated, second by second. Pure.
 
-A new owner starts at what a broker's copy of the offset says: the file that the master would
-load, or the slave's table. What had been delivered beyond the older of the two at an instant is
-what a kill at that instant would have brought again: the rate times the age of the copy, queue by
-queue.
+A new owner starts at what a broker's copy of the offset says: the file that the master would load,
+or the slave's table. Messages delivered beyond the older of the two at an instant are those that a
+kill at that instant would have redelivered. Per queue that is the rate times the age of the copy.
 """
 
 from __future__ import annotations
