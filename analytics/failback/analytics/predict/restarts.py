@@ -3,9 +3,9 @@
 Values are progress in messages, 0 at the kill. What a broker holds is negative where it lags.
 
     file      the master's consumerOffset.json: what was committed at the last persist
-    memory    what the master had been told when it died
+    memory    what the master had received when it died
     copy      what the slave had copied last
-    told      what clients committed to the slave, from their next commit after the route changed
+    to_slave  what clients committed to the slave, from their next commit after the route changed
 
 A new owner starts at what the broker that answers holds; everything from there to the end of what
 was consumed is delivered again.
@@ -78,17 +78,17 @@ def draw_restart(
     last = last_tick(client, first, period, stop)
     on_slave = np.minimum(last, np.nextafter(world.back, -np.inf))
     # Commits reach the slave from the first one after the client learnt that the master is gone.
-    told_slave = (next_tick(client, first, period, route) <= stop) & (route < world.back)
-    told = np.where(told_slave, consumption.progress(np.maximum(on_slave, 0)), -np.inf)
+    reaches_slave = (next_tick(client, first, period, route) <= stop) & (route < world.back)
+    to_slave = np.where(reaches_slave, consumption.progress(np.maximum(on_slave, 0)), -np.inf)
     clean = plan.stop.signal == "TERM"
     if clean:
-        told = np.where((route <= ended) & (ended < world.back), end, told)
-    told = np.where(slaves > 0, told, -np.inf)
-    slave = np.maximum(world.copy, told)
+        to_slave = np.where((route <= ended) & (ended < world.back), end, to_slave)
+    to_slave = np.where(slaves > 0, to_slave, -np.inf)
+    slave = np.maximum(world.copy, to_slave)
 
     held = world.file
     if not plan.kills_master:
-        held = np.maximum(held, told)  # in a switch the slave becomes the master
+        held = np.maximum(held, to_slave)  # in a switch the slave becomes the master
     elif s.guard_returned_offsets and slaves:
         held = np.maximum(held, slave)
     heard = np.where(last >= world.back, consumption.progress(np.maximum(last, 0)), -np.inf)
@@ -98,7 +98,7 @@ def draw_restart(
 
     by_slave = (start < world.back) & (slaves > 0)
     value = np.where(by_slave, slave, master)
-    sent = np.maximum(np.maximum(world.memory, told), heard)
+    sent = np.maximum(np.maximum(world.memory, to_slave), heard)
     # What is committed ends below the holes, unless a clean stop waited for all handlers.
     ragged = hole(s, draws, rng)
     value, sent = (
