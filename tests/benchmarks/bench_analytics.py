@@ -42,7 +42,8 @@ from tests.benchmarks.targets import Target, at_least, at_most
 
 COUNTING: Final = ("duckdb", "local-counts", "spark-counts", "spark-group-by")
 EXPLAINING: Final = (
-    "local-read", "local-stage-a", "local-causes", "local-report", "spark-stage-a", "spark-causes",
+    "local-read", "local-partials", "local-causes", "local-report", "spark-partials",
+    "spark-causes",
 )  # fmt: skip
 OPPONENTS: Final = ("duckdb", "spark-group-by")
 SEGMENT_ROWS: Final = 1 << 17
@@ -202,10 +203,10 @@ def ratios(cpu: dict[str, dict[str, float]], *, with_spark: bool) -> list[Bar]:
     for run, a, b, limit in (
         ("whole", "local-counts", "duckdb", 0.35),
         ("half", "local-causes", "local-read", 3),
-        ("half", "local-causes", "local-stage-a", 1.7),
+        ("half", "local-causes", "local-partials", 1.7),
         ("whole", "spark-counts", "duckdb", 2.0),
         ("whole", "spark-counts", "spark-group-by", 0.25),
-        ("half", "spark-causes", "spark-stage-a", 1.7),
+        ("half", "spark-causes", "spark-partials", 1.7),
     ):
         if with_spark or not a.startswith("spark"):
             found.append((f"{a} / {b}", cpu[run][a] / cpu[run][b], at_most(limit)))

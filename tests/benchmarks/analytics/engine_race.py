@@ -2,7 +2,7 @@
 
 ``counts`` is how often offsets were handled more than once, per group and queue, exactly; DuckDB
 and Spark's own ``groupBy`` answer it with five keys. ``causes`` is the whole analysis, ``report``
-the document that is made of it as well. ``stage-a`` and ``read`` are what the whole is compared
+the document that is made of it as well. ``partials`` and ``read`` are what the whole is compared
 with: its first half, and reading the same columns.
 """
 
@@ -125,12 +125,12 @@ def local_report(folder: Path, _: SparkSession | None) -> Answer:
     return found
 
 
-def local_stage_a(folder: Path, _: SparkSession | None) -> Answer:
-    return _stage_a(folder, LocalEngine)
+def local_partials(folder: Path, _: SparkSession | None) -> Answer:
+    return _partial_rows(folder, LocalEngine)
 
 
-def spark_stage_a(folder: Path, spark: SparkSession | None) -> Answer:
-    return _stage_a(folder, _spark_engine(spark))
+def spark_partials(folder: Path, spark: SparkSession | None) -> Answer:
+    return _partial_rows(folder, _spark_engine(spark))
 
 
 def read(folder: Path, _: SparkSession | None) -> Answer:
@@ -157,12 +157,12 @@ ENGINES: Final[dict[str, Callable[[Path, SparkSession | None], Answer]]] = {
     "duckdb": duckdb_counts,
     "local-counts": local_counts,
     "local-read": read,
-    "local-stage-a": local_stage_a,
+    "local-partials": local_partials,
     "local-causes": local_causes,
     "local-report": local_report,
     "spark-group-by": spark_group_by,
     "spark-counts": spark_counts,
-    "spark-stage-a": spark_stage_a,
+    "spark-partials": spark_partials,
     "spark-causes": spark_causes,
 }
 
@@ -215,7 +215,7 @@ def _of_depths(depths: pa.Table) -> Answer:
     return _counts([(*key, count) for key, count in counts.items()])
 
 
-def _stage_a(folder: Path, make: Callable[[Lake], Engine]) -> Answer:
+def _partial_rows(folder: Path, make: Callable[[Lake], Engine]) -> Answer:
     lake = _lake(folder)
     engine = make(lake)
     context = prepare(read_run_folder(folder), lake, engine).context

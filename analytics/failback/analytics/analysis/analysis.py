@@ -122,7 +122,7 @@ def _links(engine: Engine, context: Context, messages: pa.Table) -> pa.Table:
 
 
 class _StageTimings:
-    """Seconds per stage."""
+    """Seconds per stage. Reports call counting ``stage_a`` and classifying ``stage_b``."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
