@@ -107,3 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--textfile", type=Path, help="keep the backlog here, for Prometheus")
     return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
