@@ -350,9 +350,9 @@ RUNS: Final = (
 
 NOT_PROVOKED: Final = {
     "CLIENT_BUG": "must never occur; none did in any run",
-    "TAIL_RESET": "cannot come about: who ends by a reset hands nothing out any more, so what comes"
-    " again was delivered before the reset, which is OFFSET_RESET, unless a later commit went past"
-    " it, and then it is a rollback (`tests/unit/analytics/test_tail_reset.py`)",
+    "TAIL_RESET": "cannot come about: a client that ends by a reset hands nothing out any more, so"
+    " what is redelivered was delivered before the reset, which is OFFSET_RESET, unless a later"
+    " commit went past it, and then it is a rollback (`tests/unit/analytics/test_tail_reset.py`)",
 }
 """Labels without a run, and why."""
 
