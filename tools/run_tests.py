@@ -69,14 +69,16 @@ class Tier:
     """Whether few failures are tried once more."""
 
 
+WAITING = 4
+"""Workers of tiers whose tests wait for processes half of their time, on two cores."""
 TIERS = {
     "unit": Tier(2, "load", again=False),
-    "integration": Tier(2),
-    "faults": Tier(2, needs="setup_java.py"),
-    "java": Tier(2, needs="setup_java.py"),
-    "spark": Tier(1, again=False),
+    "integration": Tier(WAITING),
+    "faults": Tier(WAITING, needs="setup_java.py"),
+    "java": Tier(WAITING, needs="setup_java.py"),
+    "spark": Tier(2, again=False),
     "e2e": Tier(1, needs="setup_java.py"),
-    "kube": Tier(3, needs="setup_kube.py"),
+    "kube": Tier(WAITING, needs="setup_kube.py"),
     "images": Tier(1, again=False),
 }
 PARTS = {"all": "", "sample": " and sample", "rest": " and not sample"}
