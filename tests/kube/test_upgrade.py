@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from failback.operator.kubernetes.api import MANAGER
+from failback.operator.settings import MANAGER
 from tests.kube.previous_release import NAMESPACE, PREVIOUS, SPEC, previous_objects
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace

@@ -56,9 +56,10 @@ def remove_finalizers(
     ] = "",
 ) -> None:
     """Stop the operator and free its custom resources: before it is uninstalled."""
+    from failback.kube.blocking import BlockingKube
     from failback.operator.kubernetes import helm_hooks
 
-    api = helm_hooks.api_client()
+    api = BlockingKube.connect()
     if stop:
         helm_hooks.stop_deployment(api, *_namespaced(stop), say)
     count = helm_hooks.remove_finalizers(api, namespace or [], say)
@@ -71,9 +72,10 @@ def allow_chaos(
     namespace: Annotated[list[str], typer.Option("--namespace", help="May be repeated.")],
 ) -> None:
     """Label namespaces so that experiments may run in them."""
+    from failback.kube.blocking import BlockingKube
     from failback.operator.kubernetes import helm_hooks
 
-    helm_hooks.allow_chaos(helm_hooks.api_client(), namespace, say)
+    helm_hooks.allow_chaos(BlockingKube.connect(), namespace, say)
 
 
 def _namespaced(text: str) -> tuple[str, str]:

@@ -10,6 +10,8 @@ from typing import Final
 
 from failback.protocol.errors import FailbackError
 
+MANAGER: Final = "failback-operator"
+"""The field manager of everything that the operator writes, and its name in requests."""
 IMAGE_VARIABLES: Final = {
     "failback": "FAILBACK_IMAGE_BROKER",
     "namesrv": "FAILBACK_IMAGE_NAMESRV",

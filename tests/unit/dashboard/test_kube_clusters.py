@@ -20,6 +20,7 @@ from failback.analytics.dashboard.sources.kube_clusters import (
     with_registered,
 )
 from failback.analytics.dashboard.views.fleet import cluster_document
+from failback.kube.errors import ApiError, refusal
 from failback.protocol.errors import ConfigError
 
 pytestmark = pytest.mark.unit
@@ -113,19 +114,16 @@ def test_only_conditions_that_matter_are_notes() -> None:
     ]
 
 
-class Refusal(Exception):
-    """As the Kubernetes client raises it."""
-
-    def __init__(self, status: int, reason: str, body: str) -> None:
-        super().__init__(f"({status})\nReason: {reason}\nHTTP response headers: ...")
-        self.status, self.reason, self.body = status, reason, body
+def refused(status: int, phrase: str, body: str) -> ApiError:
+    """Return what a refusal of the API server is raised as."""
+    return refusal("list", "brokerclusters", status, body, {}, phrase)
 
 
 def test_a_refusal_is_one_sentence() -> None:
     said = 'brokerclusters.failback.dev is forbidden: User "u" cannot list resource'
-    refused = Refusal(403, "Forbidden", json.dumps({"kind": "Status", "message": said}))
-    assert problem_of(refused) == f"Kubernetes refuses (403): {said}"
-    unknown = Refusal(404, "Not Found", "404 page not found\n")
+    forbidden = refused(403, "Forbidden", json.dumps({"kind": "Status", "message": said}))
+    assert problem_of(forbidden) == f"Kubernetes refuses (403): {said}"
+    unknown = refused(404, "Not Found", "404 page not found\n")
     assert problem_of(unknown) == (
         "Kubernetes refuses (404): it has no failback.dev/v1alpha1 resources: Not Found"
     )
@@ -146,19 +144,16 @@ class Server:
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
         self.asked: list[str] = []
-        self.api_client = self
 
     def close(self) -> None:
         """The reader lets go of it."""
 
-    def list_namespaced_custom_object(
-        self, group: str, version: str, namespace: str, plural: str, **_: Any
-    ) -> dict[str, Any]:
+    def list_all(self, kind: str, namespace: str) -> list[dict[str, Any]]:
         self.asked.append(namespace)
         answer = self.answers[namespace]
         if isinstance(answer, Exception):
             raise answer
-        return {"items": [SERVER] if plural == "nameservers" else answer}
+        return [SERVER] if kind == "NameServer" else list(answer)
 
 
 def reader_of(server: Server, path: Path, monkeypatch: pytest.MonkeyPatch) -> KubeReader:
@@ -182,7 +177,7 @@ def test_a_namespace_that_is_refused_hides_no_other_and_keeps_what_was_known(
     server = Server(shop=[resource(member(0))], stock=[resource(member(0))])
     reader = reader_of(server, tmp_path, monkeypatch)
     reader.look()
-    server.answers |= {"shop": Refusal(403, "Forbidden", "{}"), "stock": []}
+    server.answers |= {"shop": refused(403, "Forbidden", "{}"), "stock": []}
     view = reader.look()
     assert [each.where for each in view.clusters] == ["shop/orders"]
     assert view.problems == ("Kubernetes refuses (403): Forbidden",)

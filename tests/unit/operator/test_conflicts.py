@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from failback.operator.kubernetes.api import ApiError
+from failback.kube.errors import ApiError
 from failback.operator.kubernetes.conflicts import Conflicts, Judgement
 
 pytestmark = pytest.mark.unit

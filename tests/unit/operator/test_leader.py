@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from failback.operator.kubernetes.api import ApiError, Kube
+from failback.kube.asynchronous import Kube
+from failback.kube.errors import ApiError
 from failback.operator.kubernetes.leader import LEASE, lead
 from failback.operator.settings import Settings
 from tests.support.common.virtual_time import virtual_time

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from failback.kube.errors import ApiError
 from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision, Passes
-from failback.operator.kubernetes.api import ApiError
 from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Object

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from failback.kube.errors import ApiError
 from failback.operator.controller.loops import Key
 from failback.operator.controller.recheck import Recheck
-from failback.operator.kubernetes.api import ApiError
 from failback.operator.kubernetes.store import Object, Store
 
 pytestmark = pytest.mark.unit

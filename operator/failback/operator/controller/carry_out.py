@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
+from failback.kube.asynchronous import Kube
 from failback.operator.brokers.peers import Peers
 from failback.operator.controller.broker_calls import BrokerCalls
 from failback.operator.controller.kubernetes_writes import KubernetesWrites
 from failback.operator.controller.name_server_calls import NameServerCalls
 from failback.operator.controller.outcome import Outcome
-from failback.operator.kubernetes.api import Kube
 from failback.operator.kubernetes.conflicts import Conflicts
 from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics

@@ -19,12 +19,12 @@ from typing import Any, Final
 import aiohttp
 import kopf
 
+from failback.kube.resources import GROUP, RESOURCES
 from failback.operator.controller.loops import Key, Loops
 from failback.operator.kinds.base import FINALIZER
-from failback.operator.kubernetes.api import GROUP, MANAGER, RESOURCES
 from failback.operator.kubernetes.first_lists import FirstLists
 from failback.operator.kubernetes.store import Store, owners_of
-from failback.operator.settings import Settings
+from failback.operator.settings import MANAGER, Settings
 
 logger = logging.getLogger(__name__)
 

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import aiohttp
 
+from failback.kube.asynchronous import Kube
+from failback.kube.errors import ApiError
 from failback.operator.controller.cluster_kinds import Dependencies
 from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
-from failback.operator.kubernetes.api import ApiError, Kube
 from failback.operator.kubernetes.store import Store
 from failback.operator.planning.jobs.experiment import OVER, plan_experiment
 from failback.operator.planning.jobs.observed_jobs import ObservedExperiment, ObservedReport

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import datetime
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from failback.kube import leases
+from failback.kube.asynchronous import Kube
+from failback.kube.errors import ApiError
 from failback.operator.controller.outcome import NameTaken, NotReadBack, Outcome
-from failback.operator.kubernetes.api import ApiError, Kube
 from failback.operator.kubernetes.conflicts import Conflicts
 from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Key, Object
 from failback.operator.planning.operations.switching import snapshot
-from failback.operator.planning.plan.encoding import from_time, names
+from failback.operator.planning.plan.encoding import names, to_time
 from failback.operator.planning.plan.types import (
     Action,
     Apply,
@@ -155,7 +157,7 @@ class KubernetesWrites:
         condition = {
             "type": action.condition,
             "status": "True" if action.value else "False",
-            "lastTransitionTime": _stamp(),
+            "lastTransitionTime": to_time(time.time()),
         }
         try:
             await self._kube.patch_pod_condition(namespace, action.pod, action.uid, condition)
@@ -199,23 +201,18 @@ class KubernetesWrites:
     async def _take_lease(self, resource: Object, action: TakeLease) -> None:
         namespace = resource["metadata"]["namespace"]
         have = await self._kube.get("Lease", namespace, action.name)
-        spec = {
-            "holderIdentity": action.holder,
-            "leaseDurationSeconds": action.seconds,
-            "renewTime": _stamp(micro=True),
-        }
+        spec = leases.held_by(action.holder, action.seconds)
         if have is None:
             await self._kube.create(_lease(resource, action.name, spec))
             return
-        old = have.get("spec", {})
-        holder = old.get("holderIdentity")
-        if holder and holder != action.holder and not _is_expired(old):
+        old, holder = have.get("spec", {}), leases.holder_of(have)
+        if holder and holder != action.holder and not leases.has_run_out(old):
             raise ApiError("update", "leases", 409, "LeaseHeld", f"{action.name}: {holder}")
         await self._kube.replace({**have, "kind": "Lease", "spec": {**old, **spec}})
 
     async def _release_lease(self, namespace: str, action: ReleaseLease) -> None:
         have = await self._kube.get("Lease", namespace, action.name)
-        if have is None or have.get("spec", {}).get("holderIdentity") != action.holder:
+        if have is None or leases.holder_of(have) != action.holder:
             return
         await self._kube.delete("Lease", namespace, action.name, uid=have["metadata"]["uid"])
 
@@ -223,38 +220,21 @@ class KubernetesWrites:
 def _lease(resource: Object, name: str, spec: Mapping[str, Any]) -> Object:
     metadata = resource["metadata"]
     cluster = resource.get("spec", {}).get("clusterRef", {}).get("name") or metadata["name"]
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {
-            "name": name,
-            "namespace": metadata["namespace"],
-            "labels": {
-                "app.kubernetes.io/name": "failback",
-                "app.kubernetes.io/managed-by": "failback-operator",
-                "failback.dev/cluster": cluster,
-            },
-            "ownerReferences": [
-                {
-                    "apiVersion": resource["apiVersion"],
-                    "kind": resource["kind"],
-                    "name": metadata["name"],
-                    "uid": metadata["uid"],
-                }
-            ],
+    return leases.lease(
+        name,
+        metadata["namespace"],
+        spec,
+        labels={
+            "app.kubernetes.io/name": "failback",
+            "app.kubernetes.io/managed-by": "failback-operator",
+            "failback.dev/cluster": cluster,
         },
-        "spec": dict(spec),
-    }
-
-
-def _is_expired(spec: Mapping[str, Any]) -> bool:
-    renewed = from_time(spec.get("renewTime"))
-    if renewed is None:
-        return True
-    age = datetime.datetime.now(datetime.UTC).timestamp() - renewed
-    return age > float(spec.get("leaseDurationSeconds") or 0)
-
-
-def _stamp(*, micro: bool = False) -> str:
-    shape = "%Y-%m-%dT%H:%M:%S.%fZ" if micro else "%Y-%m-%dT%H:%M:%SZ"
-    return datetime.datetime.now(datetime.UTC).strftime(shape)
+        ownerReferences=[
+            {
+                "apiVersion": resource["apiVersion"],
+                "kind": resource["kind"],
+                "name": metadata["name"],
+                "uid": metadata["uid"],
+            }
+        ],
+    )

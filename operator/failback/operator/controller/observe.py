@@ -8,12 +8,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from failback.kube.asynchronous import Kube
 from failback.operator.brokers.peers import Peers, Target
 from failback.operator.brokers.route_history import RouteHistory
 from failback.operator.engines.catalogue import quirk
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
-from failback.operator.kubernetes.api import Kube
 from failback.operator.kubernetes.store import Store
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import (

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from failback.operator.kubernetes.api import ApiError
+from failback.kube.errors import ApiError
 from failback.operator.planning.observed.observed import Key, Object
 from failback.operator.planning.plan.encoding import condition, find_condition, merge_conditions
 from failback.operator.planning.plan.types import Action, Apply, Event, Plan, SetConfig

@@ -22,6 +22,8 @@ from typing import Any, Final, Protocol
 
 from pydantic import ValidationError
 
+from failback.kube.asynchronous import Kube
+from failback.kube.errors import ApiError
 from failback.operator.controller.carry_out import CarryOut
 from failback.operator.controller.outcome import (
     NameTaken,
@@ -30,7 +32,6 @@ from failback.operator.controller.outcome import (
     ready_false,
     with_outcome,
 )
-from failback.operator.kubernetes.api import ApiError, Kube
 from failback.operator.kubernetes.events import Recorder
 from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics

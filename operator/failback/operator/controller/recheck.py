@@ -12,8 +12,9 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from failback.kube.asynchronous import Kube
+from failback.kube.errors import ApiError
 from failback.operator.controller.loops import Key
-from failback.operator.kubernetes.api import ApiError, Kube
 from failback.operator.kubernetes.store import Object, Store, owners_of
 
 logger = logging.getLogger(__name__)

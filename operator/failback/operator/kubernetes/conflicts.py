@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from failback.operator.kubernetes.api import ApiError
+from failback.kube.errors import ApiError
 
 _FIRST_PAUSE: Final = 60.0
 _LONGEST_PAUSE: Final = 3600.0

@@ -9,8 +9,10 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from failback.operator.kubernetes.api import MANAGER, ApiError, Kube
+from failback.kube.asynchronous import Kube
+from failback.kube.errors import ApiError
 from failback.operator.planning.plan.types import Event
+from failback.operator.settings import MANAGER
 
 logger = logging.getLogger(__name__)
 

@@ -8,30 +8,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from failback.kube.blocking import BlockingKube
+from failback.kube.errors import ApiError
+from failback.kube.resources import RESOURCES
 from failback.operator.kinds.base import FINALIZER
 from failback.protocol.errors import FailbackError
 
-if TYPE_CHECKING:
-    from kubernetes.client import ApiClient
-
 CHAOS_LABEL: Final = "failback.dev/chaos-allowed"
-GROUP, VERSION = "failback.dev", "v1alpha1"
-PLURALS: Final = (
-    "chaosexperiments",
-    "reconsumptionreports",
-    "roleswitches",
-    "topics",
-    "subscriptiongroups",
-    "brokerclusters",
-    "nameservers",
+KINDS: Final = (
+    "ChaosExperiment",
+    "ReconsumptionReport",
+    "RoleSwitch",
+    "Topic",
+    "SubscriptionGroup",
+    "BrokerCluster",
+    "NameServer",
 )
 STOP_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.5
 _ATTEMPTS: Final = 5
 _NOT_FOUND, _CONFLICT = 404, 409
-_MERGE: Final = "application/merge-patch+json"
 
 Say = Callable[[str], None]
 
@@ -53,19 +51,7 @@ def without_finalizer(resource: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": kept}}
 
 
-def api_client() -> ApiClient:
-    """Connect with the pod's account, or with the kubeconfig outside a cluster."""
-    from kubernetes import client, config
-
-    untyped: Any = config
-    try:
-        untyped.load_incluster_config()
-    except config.ConfigException:
-        untyped.load_kube_config()
-    return client.ApiClient()
-
-
-def remove_finalizers(api: ApiClient, namespaces: Sequence[str], say: Say) -> int:
+def remove_finalizers(api: BlockingKube, namespaces: Sequence[str], say: Say) -> int:
     """Take our finalizer off all custom resources; return off how many.
 
     Args:
@@ -76,54 +62,48 @@ def remove_finalizers(api: ApiClient, namespaces: Sequence[str], say: Say) -> in
     """
     count = 0
     for namespace in namespaces or ("",):
-        for plural in PLURALS:
+        for kind in KINDS:
             for attempt in range(_ATTEMPTS):
-                done, again = _sweep(api, namespace, plural, say)
+                done, again = _sweep(api, namespace, kind, say)
                 count += done
                 if not again:
                     break
                 time.sleep(_POLL_SECONDS * attempt)
             else:
                 where = namespace or "the cluster"
-                raise ReleaseError(f"{plural} of {where} still change: does an operator run?")
+                raise ReleaseError(
+                    f"{RESOURCES[kind][2]} of {where} still change: does an operator run?"
+                )
     return count
 
 
-def _sweep(api: ApiClient, namespace: str, plural: str, say: Say) -> tuple[int, bool]:
+def _sweep(api: BlockingKube, namespace: str, kind: str, say: Say) -> tuple[int, bool]:
     """Patch every resource of one kind once; return how many, and whether one moved on."""
-    from kubernetes import client
-
-    resources: Any = client.CustomObjectsApi(api)
     try:
-        if namespace:
-            found = resources.list_namespaced_custom_object(GROUP, VERSION, namespace, plural)
-        else:
-            found = resources.list_cluster_custom_object(GROUP, VERSION, plural)
-    except client.ApiException as error:
-        if error.status == _NOT_FOUND:  # the kind is not installed
+        found = api.list_all(kind, namespace)
+    except ApiError as error:
+        if error.code == _NOT_FOUND:  # the kind is not installed
             return 0, False
         raise
     done, again = 0, False
-    for resource in found["items"]:
+    for resource in found:
         patch = without_finalizer(resource)
         if patch is None:
             continue
         where, name = resource["metadata"]["namespace"], resource["metadata"]["name"]
         try:
-            resources.patch_namespaced_custom_object(
-                GROUP, VERSION, where, plural, name, patch, _content_type=_MERGE
-            )
-        except client.ApiException as error:
-            if error.status not in (_NOT_FOUND, _CONFLICT):
+            api.merge(kind, where, name, patch)
+        except ApiError as error:
+            if error.code not in (_NOT_FOUND, _CONFLICT):
                 raise
-            again |= error.status == _CONFLICT
+            again |= error.code == _CONFLICT
             continue
-        say(f"{plural}/{name} in {where}: finalizer removed")
+        say(f"{RESOURCES[kind][2]}/{name} in {where}: finalizer removed")
         done += 1
     return done, again
 
 
-def stop_deployment(api: ApiClient, namespace: str, name: str, say: Say) -> None:
+def stop_deployment(api: BlockingKube, namespace: str, name: str, say: Say) -> None:
     """Scale a Deployment to 0 and wait until its pods are gone.
 
     An operator that still runs would put its finalizer back.
@@ -131,32 +111,26 @@ def stop_deployment(api: ApiClient, namespace: str, name: str, say: Say) -> None
     Raises:
         ReleaseError: A pod is still there after two minutes.
     """
-    from kubernetes import client
-
-    deployments: Any = client.AppsV1Api(api)
-    pods: Any = client.CoreV1Api(api)
     try:
-        found = deployments.patch_namespaced_deployment(name, namespace, {"spec": {"replicas": 0}})
-    except client.ApiException as error:
-        if error.status == _NOT_FOUND:
+        found = api.merge("Deployment", namespace, name, {"spec": {"replicas": 0}})
+    except ApiError as error:
+        if error.code == _NOT_FOUND:
             return
         raise
-    labels = found.spec.selector.match_labels
+    labels = found["spec"]["selector"]["matchLabels"]
     selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
     deadline = time.monotonic() + STOP_SECONDS
-    while left := pods.list_namespaced_pod(namespace, label_selector=selector).items:
+    while left := api.list_all("Pod", namespace, selector):
         if time.monotonic() >= deadline:
-            names = ", ".join(pod.metadata.name for pod in left)
+            names = ", ".join(pod["metadata"]["name"] for pod in left)
             raise ReleaseError(f"{names} in {namespace} does not end")
         time.sleep(_POLL_SECONDS)
     say(f"{name} in {namespace} is stopped")
 
 
-def allow_chaos(api: ApiClient, namespaces: Sequence[str], say: Say) -> None:
+def allow_chaos(api: BlockingKube, namespaces: Sequence[str], say: Say) -> None:
     """Label namespaces so that experiments may run in them."""
-    from kubernetes import client
-
     for namespace in namespaces:
         body = {"metadata": {"labels": {CHAOS_LABEL: "true"}}}
-        client.CoreV1Api(api).patch_namespace(namespace, body)
+        api.merge("Namespace", "", namespace, body)
         say(f"namespace {namespace}: experiments are allowed")

@@ -8,15 +8,16 @@ has run out when an operator has seen it unchanged for as long as it lasts.
 from __future__ import annotations
 
 import asyncio
-import datetime
 import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from failback.operator.kubernetes.api import ApiError, Kube
+from failback.kube import leases
+from failback.kube.asynchronous import Kube
+from failback.kube.errors import ApiError
+from failback.kube.leases import LeaseView
 from failback.operator.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -28,29 +29,10 @@ _RETRY_SECONDS: Final = 2.0
 _LOST: Final = 1
 
 
-@dataclass(slots=True)
-class _LeaseView:
-    """The Lease as it was seen last, and since when it is so."""
-
-    seen: tuple[Any, ...] = ()
-    since: float = 0.0
-
-    def has_run_out(self, spec: dict[str, Any], now: float) -> bool:
-        """Tell whether the Lease was not renewed for as long as it lasts.
-
-        Args:
-            now: Seconds of a clock that does not jump.
-        """
-        seen = tuple(spec.get(key) for key in ("holderIdentity", "renewTime"))
-        if seen != self.seen:
-            self.seen, self.since = seen, now
-        return now - self.since > float(spec.get("leaseDurationSeconds") or _LEASE_SECONDS)
-
-
 @asynccontextmanager
 async def lead(kube: Kube, settings: Settings, stop: asyncio.Event) -> AsyncIterator[None]:
     """Wait for the Lease, hold it while the block runs, hand it over at its end."""
-    view = _LeaseView()
+    view = LeaseView()
     while not stop.is_set() and not await _try(kube, settings, view):
         with suppress(TimeoutError):
             async with asyncio.timeout(_RETRY_SECONDS):
@@ -72,7 +54,7 @@ async def lead(kube: Kube, settings: Settings, stop: asyncio.Event) -> AsyncIter
 
 async def _renew(kube: Kube, settings: Settings) -> None:
     loop = asyncio.get_running_loop()
-    renewed, view = loop.time(), _LeaseView()
+    renewed, view = loop.time(), LeaseView()
     while True:
         await asyncio.sleep(_RENEW_SECONDS)
         if await _try(kube, settings, view):
@@ -82,23 +64,17 @@ async def _renew(kube: Kube, settings: Settings) -> None:
             os._exit(_LOST)
 
 
-async def _try(kube: Kube, settings: Settings, view: _LeaseView) -> bool:
+async def _try(kube: Kube, settings: Settings, view: LeaseView) -> bool:
     """Take or renew the Lease; tell whether it is ours."""
     namespace = settings.lease_namespace
-    now = datetime.datetime.now(datetime.UTC)
-    spec: dict[str, Any] = {
-        "holderIdentity": settings.identity,
-        "leaseDurationSeconds": _LEASE_SECONDS,
-        "renewTime": now.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-    }
+    spec = leases.held_by(settings.identity, _LEASE_SECONDS)
     try:
         have = await kube.get("Lease", namespace, LEASE)
         if have is None:
-            await kube.create(_lease(namespace, spec))
+            await kube.create(leases.lease(LEASE, namespace, spec))
             return True
-        old = have["spec"]
-        holder = old.get("holderIdentity")
-        free = view.has_run_out(old, asyncio.get_running_loop().time())
+        old, holder = have["spec"], leases.holder_of(have)
+        free = view.has_run_out(old, asyncio.get_running_loop().time(), _LEASE_SECONDS)
         if holder and holder != settings.identity and not free:
             return False
         await kube.replace({**have, "kind": "Lease", "spec": {**old, **spec}})
@@ -110,15 +86,6 @@ async def _try(kube: Kube, settings: Settings, view: _LeaseView) -> bool:
 
 async def _hand_over(kube: Kube, settings: Settings) -> None:
     have = await kube.get("Lease", settings.lease_namespace, LEASE)
-    if have is not None and have["spec"].get("holderIdentity") == settings.identity:
+    if have is not None and leases.holder_of(have) == settings.identity:
         spec = {**have["spec"], "holderIdentity": ""}
         await kube.replace({**have, "kind": "Lease", "spec": spec})
-
-
-def _lease(namespace: str, spec: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": LEASE, "namespace": namespace},
-        "spec": spec,
-    }

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from prometheus_client import disable_created_metrics
 
+from failback.kube.asynchronous import Kube, connect
 from failback.operator.brokers.peers import Peers
 from failback.operator.controller import handlers
 from failback.operator.controller.carry_out import CarryOut
@@ -30,7 +31,6 @@ from failback.operator.controller.metadata_kinds import group_kind, role_switch_
 from failback.operator.controller.observe import Observer
 from failback.operator.controller.passes import Kind, Passes
 from failback.operator.controller.recheck import Recheck
-from failback.operator.kubernetes.api import Kube, connect
 from failback.operator.kubernetes.conflicts import Conflicts
 from failback.operator.kubernetes.events import Recorder
 from failback.operator.kubernetes.leader import lead
@@ -38,7 +38,7 @@ from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
 from failback.operator.planning.plan.sharing import Shared
 from failback.operator.process.health import serve_health
-from failback.operator.settings import Settings
+from failback.operator.settings import MANAGER, Settings
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ async def operate(settings: Settings) -> None:
             healthy=vitals.sickness,
             ready=vitals.not_ready,
         ) as port,
-        connect(metrics, timeout_seconds=settings.api_timeout_seconds) as kube,
+        connect(metrics, MANAGER, timeout_seconds=settings.api_timeout_seconds) as kube,
     ):
         logger.info("failback operator %s serves health on port %d", settings.version, port)
         if settings.leader_election:

@@ -8,7 +8,6 @@ shown too; what the status leaves out comes from the name servers' table. All bu
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,20 +24,18 @@ from failback.analytics.dashboard.sources.clusters import (
     PairRef,
     key_of,
 )
+from failback.kube.errors import ApiError
+from failback.kube.resources import GROUP, VERSION
 from failback.protocol.errors import ConfigError
 
 Json = dict[str, Any]
 HTTP_PORT: Final = 8088
 """Health and metrics of every broker of ours."""
-SERVER_KINDS, CLUSTER_KINDS = "nameservers", "brokerclusters"
-_GROUP: Final = "failback.dev"
-_VERSION: Final = "v1alpha1"
 _ANSWER_SECONDS: Final = 3.0
 _WANTED_TRUE: Final = frozenset(
     {"Ready", "ConfigApplied", "RolesConsistent", "ReplicationHealthy", "MetadataSynced"}
 )
 _WORTH_KNOWING: Final = frozenset({"Warning", "Paused", "ScalingDown"})
-_TOKEN_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +178,8 @@ class KubeReader:
         problems: dict[str, None] = {}
         for namespace in self._settings.kube_namespaces:
             try:
-                servers = self._list(namespace, SERVER_KINDS)
-                clusters = self._list(namespace, CLUSTER_KINDS)
+                servers = self._list("NameServer", namespace)
+                clusters = self._list("BrokerCluster", namespace)
             except Exception as error:
                 # Any error of the Kubernetes client: pages say it, and go on with what was read.
                 self.close()  # credentials may have been replaced
@@ -197,52 +194,38 @@ class KubeReader:
     def close(self) -> None:
         """Let go of the connection; the next look makes another."""
         if self._api is not None:
-            self._api.api_client.close()
+            self._api.close()
             self._api = None
 
-    def _list(self, namespace: str, plural: str) -> list[Json]:
+    def _list(self, kind: str, namespace: str) -> list[Json]:
         if self._api is None:
             self._api = _connect(self._settings.kubeconfig)
-        found = self._api.list_namespaced_custom_object(
-            _GROUP, _VERSION, namespace, plural, _request_timeout=_ANSWER_SECONDS
-        )
-        listed: list[Json] = found["items"]
-        return listed
+        found: list[Json] = self._api.list_all(kind, namespace)
+        return found
 
 
 def _connect(kubeconfig: Path | None) -> Any:
-    from kubernetes import client, config
+    from failback.kube.blocking import BlockingKube
 
-    loader: Any = config
-    configuration: Any = client.Configuration()
-    if kubeconfig is not None:
-        loader.load_kube_config(str(kubeconfig), client_configuration=configuration)
-    elif _TOKEN_FILE.exists() and "KUBECONFIG" not in os.environ:
-        loader.load_incluster_config(client_configuration=configuration)
-    else:
-        loader.load_kube_config(client_configuration=configuration)
-    configuration.retries = False  # the next look is soon
-    return client.CustomObjectsApi(client.ApiClient(configuration))
+    file = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG")
+    # No retries: the next look is soon.
+    return BlockingKube.connect(file, timeout_seconds=_ANSWER_SECONDS, retries=False)
 
 
 def is_refusal(error: Exception) -> bool:
     """Whether the API server answered."""
-    return bool(getattr(error, "status", None))
+    return isinstance(error, ApiError) and error.code != 0
 
 
 def problem_of(error: Exception) -> str:
     """One sentence for the page."""
-    status, body = getattr(error, "status", None), getattr(error, "body", None)
-    if not is_refusal(error):
-        cause = getattr(error, "reason", None) or error
-        return f"Kubernetes cannot be asked: {str(cause).partition(chr(10))[0]}"
-    try:
-        said = str(json.loads(body or "")["message"])
-    except (ValueError, TypeError, KeyError):
-        said = str(getattr(error, "reason", "")) or str(status)
-    if status == 404:
-        said = f"it has no {_GROUP}/{_VERSION} resources: {said}"
-    return f"Kubernetes refuses ({status}): {said}"
+    if not isinstance(error, ApiError) or error.code == 0:
+        said = error.message if isinstance(error, ApiError) else str(error)
+        return f"Kubernetes cannot be asked: {said.partition(chr(10))[0]}"
+    said = error.message or error.reason
+    if error.code == 404:
+        said = f"it has no {GROUP}/{VERSION} resources: {said}"
+    return f"Kubernetes refuses ({error.code}): {said}"
 
 
 def require_client() -> None:

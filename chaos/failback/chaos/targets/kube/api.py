@@ -1,4 +1,4 @@
-"""The few calls to the API server that the harness makes; the only importer of ``kubernetes`` here.
+"""The few calls to the API server that the harness makes: requests by failback.kube, and exec.
 
 Blocking, each with a time limit, usable from several threads. Objects are plain JSON data. Every
 refusal becomes a ``TargetError`` with the server's words; "not there" is ``None``.
@@ -8,33 +8,25 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import websocket
-from kubernetes import client, config, watch
+from kubernetes import client
 from kubernetes.client.exceptions import ApiException
-from kubernetes.config.config_exception import ConfigException
 from kubernetes.stream import stream
 
 from failback.chaos.errors import TargetError
-
-Object = dict[str, Any]
+from failback.kube.blocking import BlockingKube
+from failback.kube.errors import ApiError, refusal
+from failback.kube.resources import Object
 
 REQUEST_SECONDS: Final = 10.0
-GROUP: Final = "failback.dev"
-VERSION: Final = "v1alpha1"
-# As plain objects: the library's own Lease writes whole seconds in a form that the server refuses.
-_LEASES: Final = ("coordination.k8s.io", "v1", "leases")
-_NOT_FOUND: Final = 404
 _CONFLICT: Final = 409
 _ERROR_CHANNEL: Final = 3
-_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-_config: Any = config  # none of the three has types
-_stream: Any = stream
-_Watch: Any = watch.Watch
+_stream: Any = stream  # has no types
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +41,10 @@ class ExecResult:
 class KubeApi:
     """One namespace of one cluster, as one account sees it."""
 
-    def __init__(self, configuration: Any, namespace: str) -> None:
+    def __init__(self, kube: BlockingKube, namespace: str) -> None:
         websocket.setdefaulttimeout(REQUEST_SECONDS)  # else a node that is away blocks for ever
         self.namespace = namespace
-        self._configuration = configuration
-        self._client: Any = client.ApiClient(configuration)
-        self._core: Any = client.CoreV1Api(self._client)
-        self._custom: Any = client.CustomObjectsApi(self._client)
+        self._kube = kube
         # The library swaps a method of its client while it opens a stream: one client per thread.
         self._streams = threading.local()
 
@@ -66,70 +55,42 @@ class KubeApi:
         Raises:
             TargetError: There is neither.
         """
-        configuration = client.Configuration()
         try:
-            if kubeconfig is None and _inside_a_pod():
-                _config.load_incluster_config(client_configuration=configuration)
-            else:
-                _config.load_kube_config(kubeconfig, client_configuration=configuration)
-        except (ConfigException, OSError) as error:
-            raise TargetError("find the Kubernetes API server", str(error)) from error
-        return cls(configuration, namespace)
+            kube = BlockingKube.connect(kubeconfig, timeout_seconds=REQUEST_SECONDS)
+        except ApiError as error:
+            raise TargetError("find the Kubernetes API server", error.message) from error
+        return cls(kube, namespace)
 
     def close(self) -> None:
-        self._client.close()
+        self._kube.close()
 
     # --- pods ------------------------------------------------------------------------------------
 
     def pods(self, selector: str) -> list[Object]:
         """All pods with these labels."""
         with _asking(f"list pods {selector}"):
-            found = self._core.list_namespaced_pod(
-                self.namespace, label_selector=selector, _request_timeout=REQUEST_SECONDS
-            )
-            return [self._plain(each) for each in found.items]
+            return self._kube.list_all("Pod", self.namespace, selector)
 
     def pod(self, name: str) -> Object | None:
         with _asking(f"get pod {name}"):
-            found: Object | None = self._or_none(self._core.read_namespaced_pod, name)
-            return found
+            return self._kube.get("Pod", self.namespace, name)
 
     def delete_pod(self, name: str, uid: str, grace_seconds: int) -> None:
         """Delete exactly this pod; gone already is success."""
-        body = client.V1DeleteOptions(
-            grace_period_seconds=grace_seconds, preconditions=client.V1Preconditions(uid=uid)
-        )
         with _asking(f"delete pod {name}"):
-            self._or_none(self._core.delete_namespaced_pod, name, body=body)
+            self._kube.delete("Pod", self.namespace, name, uid, grace_seconds)
 
     def watch_pod(self, name: str, version: str, seconds: float) -> Iterator[tuple[str, Object]]:
         """Yield ``(ADDED | MODIFIED | DELETED, pod)`` after a resourceVersion, for ``seconds``."""
-        events: Any = _Watch()
-        try:
-            with _asking(f"watch pod {name}"):
-                for event in events.stream(
-                    self._core.list_namespaced_pod,
-                    self.namespace,
-                    field_selector=f"metadata.name={name}",
-                    resource_version=version,
-                    timeout_seconds=max(1, round(seconds)),
-                    _request_timeout=seconds + REQUEST_SECONDS,
-                ):
-                    yield str(event["type"]), self._plain(event["object"])
-        finally:
-            events.stop()
+        with _asking(f"watch pod {name}"):
+            yield from self._kube.watch("Pod", self.namespace, name, version, seconds)
 
     def log(self, pod: str, container: str, since_seconds: int | None) -> str:
         with _asking(f"log of {pod}"):
-            answer = self._core.read_namespaced_pod_log(
-                pod,
-                self.namespace,
-                container=container,
-                since_seconds=since_seconds,
-                timestamps=True,
-                _request_timeout=REQUEST_SECONDS,
-            )
-            return str(answer)
+            query = {"container": container, "timestamps": "true"}
+            if since_seconds is not None:
+                query["sinceSeconds"] = str(since_seconds)
+            return self._kube.text("Pod", self.namespace, pod, "log", query)
 
     def exec(
         self, pod: str, container: str, argv: Sequence[str], *, seconds: float = REQUEST_SECONDS
@@ -171,132 +132,77 @@ class KubeApi:
 
     def _core_of_this_thread(self) -> Any:
         if not hasattr(self._streams, "core"):
-            self._streams.core = client.CoreV1Api(client.ApiClient(self._configuration))
+            self._streams.core = client.CoreV1Api(client.ApiClient(self._kube.configuration))
         return self._streams.core
 
     # --- the namespace, the custom resource, the lease ------------------------------------------
 
     def namespace_labels(self) -> dict[str, str]:
         with _asking(f"get namespace {self.namespace}"):
-            found = self._core.read_namespace(self.namespace, _request_timeout=REQUEST_SECONDS)
-            return dict(found.metadata.labels or {})
+            found = self._kube.get("Namespace", "", self.namespace) or {"metadata": {}}
+            return dict(found["metadata"].get("labels") or {})
 
     def cluster(self, name: str) -> Object | None:
         """The BrokerCluster."""
         with _asking(f"get brokercluster {name}"):
-            found: Object | None = self._or_none(
-                self._custom.get_namespaced_custom_object,
-                GROUP,
-                VERSION,
-                self.namespace,
-                "brokerclusters",
-                name,
-                namespaced=False,
-            )
-            return found
+            return self._kube.get("BrokerCluster", self.namespace, name)
 
     def patch_cluster_annotations(
         self, name: str, annotations: Mapping[str, str | None], version: str
     ) -> bool:
         """Set annotations (``None`` removes one); false when somebody else wrote in between."""
         body = {"metadata": {"annotations": dict(annotations), "resourceVersion": version}}
-        try:
-            self._custom.patch_namespaced_custom_object(
-                GROUP,
-                VERSION,
-                self.namespace,
-                "brokerclusters",
-                name,
-                body,
-                _request_timeout=REQUEST_SECONDS,
+        with _asking(f"annotate brokercluster {name}"):
+            return _unless_moved_on(
+                lambda: self._kube.merge("BrokerCluster", self.namespace, name, body)
             )
-        except ApiException as error:
-            if error.status == _CONFLICT:
-                return False
-            raise TargetError(f"annotate brokercluster {name}", _words(error)) from error
-        return True
 
     def lease(self, name: str) -> Object | None:
         with _asking(f"get lease {name}"):
-            found: Object | None = self._or_none(
-                self._custom.get_namespaced_custom_object,
-                *_LEASES[:2],
-                self.namespace,
-                _LEASES[2],
-                name,
-                namespaced=False,
-            )
-            return found
+            return self._kube.get("Lease", self.namespace, name)
 
     def create_lease(self, body: Object) -> bool:
         """False when there is one already."""
-        call = self._custom.create_namespaced_custom_object
-        return self._write_lease(body, call, body)
+        with _asking(f"write lease {body['metadata']['name']}"):
+            return _unless_moved_on(lambda: self._kube.create(body))
 
     def replace_lease(self, body: Object) -> bool:
         """Write a lease that was read before; false when somebody else wrote in between."""
-        call = self._custom.replace_namespaced_custom_object
-        return self._write_lease(body, call, body["metadata"]["name"], body)
-
-    def _write_lease(self, body: Object, call: Any, *arguments: Any) -> bool:
-        try:
-            call(
-                *_LEASES[:2],
-                self.namespace,
-                _LEASES[2],
-                *arguments,
-                _request_timeout=REQUEST_SECONDS,
-            )
-        except ApiException as error:
-            if error.status == _CONFLICT:
-                return False
-            what = f"write lease {body['metadata']['name']}"
-            raise TargetError(what, _words(error)) from error
-        return True
-
-    # --- helpers ---------------------------------------------------------------------------------
-
-    def _or_none(self, call: Any, *arguments: Any, namespaced: bool = True, **more: Any) -> Any:
-        if namespaced:
-            arguments = (*arguments, self.namespace)
-        try:
-            return self._plain(call(*arguments, **more, _request_timeout=REQUEST_SECONDS))
-        except ApiException as error:
-            if error.status == _NOT_FOUND:
-                return None
-            raise
-
-    def _plain(self, found: Any) -> Any:
-        return self._client.sanitize_for_serialization(found)
+        with _asking(f"write lease {body['metadata']['name']}"):
+            return _unless_moved_on(lambda: self._kube.replace(body))
 
 
-class _asking:  # noqa: N801 - reads as a statement
-    """``with _asking("get pod a")``: what the server refuses becomes ``TargetError``."""
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, ApiException):
-            raise TargetError(self._what, _words(error)) from error
-        if isinstance(error, (OSError, websocket.WebSocketException)) or _is_urllib3(error):
-            raise TargetError(self._what, f"the API server is away: {error}") from error
-
-
-def _is_urllib3(error: BaseException | None) -> bool:
-    return type(error).__module__.partition(".")[0] == "urllib3"
-
-
-def _words(error: Any) -> str:
-    """The server's own sentence: the message of its Status, or the reason."""
+def _unless_moved_on(write: Callable[[], object]) -> bool:
+    """Write; false when the object exists or has changed since it was read."""
     try:
-        message = json.loads(error.body)["message"]
-    except (TypeError, ValueError, KeyError):
-        message = str(error.reason or error)
-    return f"{error.status}: {message}" if error.status else str(message)
+        write()
+    except ApiError as error:
+        if error.code == _CONFLICT:
+            return False
+        raise
+    return True
+
+
+def _words(error: ApiError) -> str:
+    """Return the server's own sentence, or that there was no answer."""
+    if error.code:
+        return f"{error.code}: {error.message or error.reason}"
+    return f"the API server is away: {error.message}"
+
+
+@contextmanager
+def _asking(what: str) -> Iterator[None]:
+    """Make what the server refuses a ``TargetError`` that begins with ``what``."""
+    try:
+        yield
+    except ApiError as error:
+        raise TargetError(what, _words(error)) from error
+    except ApiException as error:
+        body, phrase = error.body or "", str(error.reason or error)
+        said = refusal("create", "pods/exec", error.status or 0, body, {}, phrase)
+        raise TargetError(what, _words(said)) from error
+    except (OSError, websocket.WebSocketException) as error:
+        raise TargetError(what, f"the API server is away: {error}") from error
 
 
 def _exit_code(status: bytes) -> int | None:
@@ -308,7 +214,3 @@ def _exit_code(status: bytes) -> int | None:
         return int(said["details"]["causes"][0]["message"])
     except (ValueError, KeyError, IndexError, TypeError):
         return None
-
-
-def _inside_a_pod() -> bool:
-    return _TOKEN.exists()

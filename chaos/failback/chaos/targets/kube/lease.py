@@ -12,13 +12,14 @@ import os
 import threading
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from failback.chaos.errors import GuardRefused, NotHealed, TargetError
 from failback.chaos.run_folder.run_folder import what_is_left
-from failback.chaos.targets.kube.api import GROUP, VERSION, KubeApi
+from failback.chaos.targets.kube.api import KubeApi
+from failback.kube import leases
+from failback.kube.resources import GROUP, VERSION
 
 logger = logging.getLogger(__name__)
 
@@ -69,13 +70,13 @@ class KubeLease:
         self._thread.join(RENEW_SECONDS)
         for _ in range(_TRIES):  # the thread may be writing its last renewal
             found = self._api.lease(self.name)
-            if found is None or found["spec"].get("holderIdentity") != self._holder:
+            if found is None or leases.holder_of(found) != self._holder:
                 return
             annotations = found["metadata"].setdefault("annotations", {})
             if healed:
                 annotations.pop(RUN_DIR, None)
             found["spec"]["holderIdentity"] = "" if healed else f"{self._holder} (not healed)"
-            found["spec"]["renewTime"] = _now()
+            found["spec"]["renewTime"] = leases.stamp()
             if self._api.replace_lease(found):
                 return
         logger.warning("lease %s was not given back: it is being fought over", self.name)
@@ -87,8 +88,8 @@ class KubeLease:
 
     def _refuse_if_taken(self, found: dict[str, Any], run_dir: Path, *, healing: bool) -> None:
         spec = found["spec"]
-        holder = spec.get("holderIdentity") or ""
-        if holder and not _has_run_out(spec):
+        holder = leases.holder_of(found)
+        if holder and not leases.has_run_out(spec, LEASE_SECONDS):
             raise GuardRefused("OneExperiment", f"{self._cluster} is in use by {holder}")
         left_in = (found["metadata"].get("annotations") or {}).get(RUN_DIR, "")
         if not left_in or healing or Path(left_in) == run_dir:
@@ -102,20 +103,13 @@ class KubeLease:
             raise NotHealed(left, f"failback run --target kube --heal {left_in}")
 
     def _fresh(self) -> dict[str, Any]:
-        body: dict[str, Any] = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {
-                "name": self.name,
-                "namespace": self._api.namespace,
-                "labels": {
-                    "app.kubernetes.io/name": "failback",
-                    "app.kubernetes.io/component": "chaos",
-                    "failback.dev/cluster": self._cluster,
-                },
-            },
-            "spec": {"leaseTransitions": 0},
+        labels = {
+            "app.kubernetes.io/name": "failback",
+            "app.kubernetes.io/component": "chaos",
+            "failback.dev/cluster": self._cluster,
         }
+        spec = {"leaseTransitions": 0}
+        body = leases.lease(self.name, self._api.namespace, spec, labels=labels)
         cluster = self._api.cluster(self._cluster)
         if cluster is not None:
             body["metadata"]["ownerReferences"] = [
@@ -129,13 +123,11 @@ class KubeLease:
         return self._ours(body)
 
     def _ours(self, body: dict[str, Any]) -> dict[str, Any]:
-        stamp = _now()
+        held = leases.held_by(self._holder, LEASE_SECONDS)
         body["metadata"].setdefault("annotations", {})[RUN_DIR] = self._run_dir
         body["spec"] = {
-            "holderIdentity": self._holder,
-            "leaseDurationSeconds": LEASE_SECONDS,
-            "acquireTime": stamp,
-            "renewTime": stamp,
+            **held,
+            "acquireTime": held["renewTime"],
             "leaseTransitions": int(body["spec"].get("leaseTransitions") or 0) + 1,
         }
         return body
@@ -144,11 +136,11 @@ class KubeLease:
         while not self._stop.wait(RENEW_SECONDS):
             try:
                 found = self._api.lease(self.name)
-                if found is None or found["spec"].get("holderIdentity") != self._holder:
-                    who = (found or {}).get("spec", {}).get("holderIdentity") or "nobody"
+                if found is None or leases.holder_of(found) != self._holder:
+                    who = leases.holder_of(found) or "nobody"
                     self._lost = f"it is held by {who} now"
                     return
-                found["spec"]["renewTime"] = _now()
+                found["spec"]["renewTime"] = leases.stamp()
                 if self._api.replace_lease(found):
                     self._renewed_at = time.monotonic()
             except TargetError as error:
@@ -156,17 +148,3 @@ class KubeLease:
             if time.monotonic() - self._renewed_at > LEASE_SECONDS:
                 self._lost = f"it could not be renewed for {LEASE_SECONDS} s"
                 return
-
-
-def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _has_run_out(spec: Mapping[str, Any]) -> bool:
-    text = str(spec.get("renewTime") or "")
-    try:
-        renewed = datetime.fromisoformat(text)
-    except ValueError:
-        return True
-    age = (datetime.now(UTC) - renewed).total_seconds()
-    return age > float(spec.get("leaseDurationSeconds") or LEASE_SECONDS)

@@ -1,4 +1,4 @@
-"""Requests to the API server: the only module that imports ``kubernetes``.
+"""Requests to the API server from an event loop.
 
 Every call has a time limit, is counted, and raises :class:`ApiError` with what the server said.
 Children are applied by server-side apply; every delete, eviction and pod patch carries the uid.
@@ -21,36 +21,13 @@ from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.client.exceptions import ApiException
 
-from failback.protocol.errors import FailbackError
+from failback.kube.errors import ApiError, refusal
+from failback.kube.resources import RESOURCES, Object, path, prefix
 
 logger = logging.getLogger(__name__)
 
-MANAGER: Final = "failback-operator"
 _PAGE: Final = 500
 _CONNECTIONS: Final = 16
-GROUP: Final = "failback.dev"
-RESOURCES: Final[Mapping[str, tuple[str, str, str]]] = {
-    "Service": ("", "v1", "services"),
-    "ConfigMap": ("", "v1", "configmaps"),
-    "Pod": ("", "v1", "pods"),
-    "PersistentVolumeClaim": ("", "v1", "persistentvolumeclaims"),
-    "Event": ("", "v1", "events"),
-    "Namespace": ("", "v1", "namespaces"),
-    "StatefulSet": ("apps", "v1", "statefulsets"),
-    "PodDisruptionBudget": ("policy", "v1", "poddisruptionbudgets"),
-    "Lease": ("coordination.k8s.io", "v1", "leases"),
-    "Job": ("batch", "v1", "jobs"),
-    "PodMonitor": ("monitoring.coreos.com", "v1", "podmonitors"),
-    "SparkApplication": ("sparkoperator.k8s.io", "v1beta2", "sparkapplications"),
-    "NameServer": (GROUP, "v1alpha1", "nameservers"),
-    "BrokerCluster": (GROUP, "v1alpha1", "brokerclusters"),
-    "Topic": (GROUP, "v1alpha1", "topics"),
-    "SubscriptionGroup": (GROUP, "v1alpha1", "subscriptiongroups"),
-    "RoleSwitch": (GROUP, "v1alpha1", "roleswitches"),
-    "ChaosExperiment": (GROUP, "v1alpha1", "chaosexperiments"),
-    "ReconsumptionReport": (GROUP, "v1alpha1", "reconsumptionreports"),
-}
-"""Kind → API group (empty = core), version and plural."""
 OPTIONAL_KINDS: Final = ("PodMonitor", "SparkApplication")
 _JSON: Final = "application/json"
 _METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -58,8 +35,6 @@ _MERGE: Final = "application/merge-patch+json"
 _APPLY: Final = "application/apply-patch+yaml"
 _JSON_PATCH: Final = "application/json-patch+json"
 _STRATEGIC: Final = "application/strategic-merge-patch+json"
-
-Object = dict[str, Any]
 
 
 class _Name(TypedDict, total=False):
@@ -85,43 +60,6 @@ _METADATA_PAGE: Final = msgspec.json.Decoder(_Page)
 """Reads of a page of metadata only who it is about: most of it are managed fields."""
 
 
-class ApiError(FailbackError):
-    """The API server refused, or did not answer.
-
-    Attributes:
-        code: HTTP status; 0 when there was no answer.
-        reason: ``NotFound``, ``Conflict``, ``Timeout`` ...
-        retry_after: Seconds the server asks to wait, or ``None``.
-    """
-
-    def __init__(
-        self,
-        verb: str,
-        resource: str,
-        code: int,
-        reason: str,
-        message: str,
-        *,
-        causes: tuple[Mapping[str, Any], ...] = (),
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(f"{verb} {resource}: {code} {reason}: {message}")
-        self.verb = verb
-        self.resource = resource
-        self.code = code
-        self.reason = reason
-        self.message = message
-        self.causes = causes
-        self.retry_after = retry_after
-
-    @property
-    def is_field_conflict(self) -> bool:
-        """Another manager owns fields of ours."""
-        return self.code == 409 and any(
-            cause.get("reason") == "FieldManagerConflict" for cause in self.causes
-        )
-
-
 class RequestMeter(Protocol):
     """Who counts the requests."""
 
@@ -132,8 +70,11 @@ class RequestMeter(Protocol):
 class Kube:
     """The calls an operator makes. Objects are plain JSON data."""
 
-    def __init__(self, client: Any, meter: RequestMeter, *, timeout_seconds: float = 10.0) -> None:
+    def __init__(
+        self, client: Any, meter: RequestMeter, manager: str, *, timeout_seconds: float = 10.0
+    ) -> None:
         self._client = client
+        self._manager = manager
         self._meter = meter
         self._timeout_seconds = timeout_seconds
 
@@ -188,9 +129,8 @@ class Kube:
         found = set()
         for kind in OPTIONAL_KINDS:
             plural = RESOURCES[kind][2]
-            prefix = _prefix(kind)
             try:
-                answer = await self._request("get", kind, "GET", prefix)
+                answer = await self._request("get", kind, "GET", prefix(kind))
             except ApiError as error:
                 if error.code in (403, 404):
                     continue
@@ -202,9 +142,9 @@ class Kube:
     # --- write --------------------------------------------------------------------------------
 
     async def apply(self, manifest: Mapping[str, Any], *, force: bool = False) -> Object:
-        """Apply a whole object as field manager ``failback-operator``."""
+        """Apply a whole object as this field manager."""
         metadata = manifest["metadata"]
-        query = {"fieldManager": MANAGER, "force": "true" if force else "false"}
+        query = {"fieldManager": self._manager, "force": "true" if force else "false"}
         return await self._ask(
             "apply",
             manifest["kind"],
@@ -343,15 +283,13 @@ class Kube:
         accept: str = _JSON,
         sub: str = "",
     ) -> Object:
-        prefix, plural = _prefix(kind), RESOURCES[kind][2]
-        path = f"{prefix}/namespaces/{namespace}/{plural}" if namespace else f"{prefix}/{plural}"
-        path += "".join(f"/{part}" for part in (name, sub) if part)
+        plural = RESOURCES[kind][2]
         resource = f"{plural}/{sub}" if sub else plural
         return await self._request(
             verb,
             kind,
             method,
-            path,
+            path(kind, namespace, name, sub),
             query=query,
             body=body,
             content=content,
@@ -364,7 +302,7 @@ class Kube:
         verb: str,
         kind: str,
         method: str,
-        path: str,
+        where: str,
         *,
         query: Mapping[str, str] | None = None,
         body: Any = None,
@@ -375,11 +313,11 @@ class Kube:
         resource = resource or RESOURCES[kind][2]
         begun, code = time.monotonic(), "0"
         try:
-            answer = await self._send(method, path, query, body, content, accept)
+            answer = await self._send(method, where, query, body, content, accept)
             raw = await answer.read()
             code = str(answer.status)
             if answer.status >= 400:
-                raise _refusal(verb, resource, answer.status, raw, answer.headers)
+                raise refusal(verb, resource, answer.status, raw, answer.headers)
             if accept == _METADATA:
                 return {**_METADATA_PAGE.decode(raw)}
             found: Object = json.loads(raw) if raw else {}
@@ -401,7 +339,7 @@ class Kube:
     async def _send(
         self,
         method: str,
-        path: str,
+        where: str,
         query: Mapping[str, str] | None,
         body: Any,
         content: str,
@@ -410,12 +348,12 @@ class Kube:
         headers = {"Content-Type": content, "Accept": accept}
         parameters = [(key, value) for key, value in (query or {}).items() if value]
         await self._client.update_params_for_auth(
-            headers, parameters, ["BearerToken"], path, method, body
+            headers, parameters, ["BearerToken"], where, method, body
         )
-        url = self._client.configuration.host + path
+        url = self._client.configuration.host + where
         if parameters:
             url += "?" + urllib.parse.urlencode(parameters)
-        headers["User-Agent"] = f"{MANAGER}"
+        headers["User-Agent"] = self._manager
         async with asyncio.timeout(self._timeout_seconds):
             return await self._client.rest_client.request(
                 method,
@@ -426,34 +364,15 @@ class Kube:
             )
 
 
-def _prefix(kind: str) -> str:
-    group, version, _ = RESOURCES[kind]
-    return f"/apis/{group}/{version}" if group else f"/api/{version}"
-
-
-def _refusal(
-    verb: str, resource: str, code: int, raw: bytes, headers: Mapping[str, str]
-) -> ApiError:
-    try:
-        status = json.loads(raw)
-    except ValueError:
-        status = {"message": raw[:256].decode(errors="replace")}
-    details = status.get("details") or {}
-    after = headers.get("Retry-After", "")
-    return ApiError(
-        verb,
-        resource,
-        code,
-        str(status.get("reason") or ""),
-        str(status.get("message") or ""),
-        causes=tuple(details.get("causes") or ()),
-        retry_after=float(after) if after.isdigit() else None,
-    )
-
-
 @asynccontextmanager
-async def connect(meter: RequestMeter, *, timeout_seconds: float) -> AsyncIterator[Kube]:
-    """Yield the API server of this process: in-cluster credentials, else the kubeconfig."""
+async def connect(
+    meter: RequestMeter, manager: str, *, timeout_seconds: float
+) -> AsyncIterator[Kube]:
+    """Yield the API server of this process: in-cluster credentials, else the kubeconfig.
+
+    Args:
+        manager: The field manager of what is applied.
+    """
     configuration = kubernetes_client.Configuration()
     try:
         kubernetes_config.load_incluster_config(  # type: ignore[no-untyped-call]
@@ -465,4 +384,4 @@ async def connect(meter: RequestMeter, *, timeout_seconds: float) -> AsyncIterat
         )
     configuration.connection_pool_maxsize = _CONNECTIONS
     async with kubernetes_client.ApiClient(configuration) as client:
-        yield Kube(client, meter, timeout_seconds=timeout_seconds)
+        yield Kube(client, meter, manager, timeout_seconds=timeout_seconds)
