@@ -14,8 +14,7 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
@@ -24,12 +23,14 @@ import msgspec
 
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
+from failback.operator.brokers.backlogs import Backlogs
+from failback.operator.brokers.questions import Questions
 from failback.operator.metrics import Metrics
-from failback.operator.planning.observed.observed import Broker, PairLag, Route
+from failback.operator.planning.observed.observed import Broker, Route
 from failback.protocol.calls import parse_properties
 from failback.protocol.codes import RequestCode, ResponseCode
-from failback.protocol.errors import BrokerError, FailbackError
-from failback.protocol.route import DataVersion, split_offset_key
+from failback.protocol.errors import BrokerError
+from failback.protocol.route import DataVersion
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +40,6 @@ _TABLE_SECONDS: Final = 30.0
 _FAST_SECONDS: Final = 2.0
 _SILENT_SECONDS: Final = (10.0, 20.0, 30.0)
 """Until a broker is asked again that gave no answer once, twice, more often."""
-_CONCURRENT: Final = 64
-_TURN_SECONDS: Final = 0.2
 _KEPT_OFFSETS: Final = 8
 _ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
 _GAUGE: Final = re.compile(rb"^(rocketmq_slave_[a-z_]+)(?:\{[^}]*\})? (\S+)", re.MULTILINE)
@@ -101,14 +100,15 @@ class Peers:
         scale: float = 1.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._metrics = metrics
         self._timeout_seconds = timeout_seconds
         self._scale = scale
         self._clock = clock
         self._remoting = RemotingClient()
         self._admin = AdminClient(client=self._remoting, timeout_ms=timeout_seconds * 1000)
         self._http: aiohttp.ClientSession | None = None
-        self._limit = asyncio.Semaphore(_CONCURRENT)
+        self._questions = Questions(metrics, timeout_seconds)
+        self._ask = self._questions.ask
+        self.backlogs = Backlogs(self._questions, self._admin)
         self._brokers: dict[str, _Known] = {}
         self._routes: dict[str, Route] = {}
         self._route_due: dict[str, float] = {}
@@ -128,75 +128,16 @@ class Peers:
             await self._http.close()
         await self._remoting.close()
 
-    # --- one question -------------------------------------------------------------------------
-
-    async def order(self, code: int, order: Awaitable[Value]) -> Value:
-        """Return the answer of an admin request; failures are raised.
-
-        Raises:
-            FailbackError: The peer refused or could not be asked.
-            TimeoutError: It did not answer in time.
-        """
-        try:
-            async with self._turn():
-                return await self._answered(code, order)
-        finally:
-            if isinstance(order, Coroutine):
-                order.close()  # who is cancelled while it waits for its turn has asked nothing
+    # --- orders -------------------------------------------------------------------------
 
     async def tell(self, code: int, address: str, order: Awaitable[Value]) -> Value:
         """Send an order to a peer; everything of that broker is asked again afterwards."""
         try:
-            return await self.order(code, order)
+            return await self._questions.order(code, order)
         finally:
             known = self._brokers.get(address)
             if known is not None:
                 known.due.clear()
-
-    async def _answered(self, code: int, order: Awaitable[Value]) -> Value:
-        """Await the answer within the time limit; count it."""
-        begun, result = time.monotonic(), "ok"
-        try:
-            async with asyncio.timeout(self._timeout_seconds):
-                return await order
-        except TimeoutError:
-            result = "timeout"
-            raise
-        except FailbackError:
-            result = "error"
-            raise
-        finally:
-            self._metrics.admin_request(code, result, time.monotonic() - begun)
-
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """Hold one of the places for questions; who gets no answer soon waits on without it.
-
-        So many questions at once don't time each other out, and peers that never answer hold up
-        no others.
-        """
-        held = True
-
-        def leave() -> None:
-            nonlocal held
-            if held:
-                held = False
-                self._limit.release()
-
-        await self._limit.acquire()
-        timer = asyncio.get_running_loop().call_later(_TURN_SECONDS, leave)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            leave()
-
-    async def ask(self, code: int, question: Awaitable[Value]) -> Value | None:
-        """Return the answer of an admin request, or ``None`` when there is none in time."""
-        try:
-            return await self.order(code, question)
-        except (FailbackError, TimeoutError):
-            return None
 
     # --- name servers -------------------------------------------------------------------------
 
@@ -224,7 +165,7 @@ class Peers:
         admin = AdminClient(
             [address], client=self._remoting, timeout_ms=self._timeout_seconds * 1000
         )
-        info = await self.ask(RequestCode.GET_BROKER_CLUSTER_INFO, admin.cluster_info())
+        info = await self._ask(RequestCode.GET_BROKER_CLUSTER_INFO, admin.cluster_info())
         brokers = None
         if info is not None:
             brokers = {
@@ -248,7 +189,7 @@ class Peers:
         )
         found: dict[str, int] = {}
         for name, topic in topics.items():
-            route = await self.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, admin.route(topic))
+            route = await self._ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, admin.route(topic))
             if route is None:
                 continue
             perms = [data.perm for data in route.queue_datas if data.broker_name == name]
@@ -267,7 +208,7 @@ class Peers:
                     return {}
                 raise
 
-        return await self.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, table())
+        return await self._ask(RequestCode.GET_KVLIST_BY_NAMESPACE, table())
 
     # --- brokers ------------------------------------------------------------------------------
 
@@ -381,7 +322,7 @@ class Peers:
 
     async def _read_config(self, target: Target, known: _Known) -> None:
         code = RequestCode.GET_BROKER_CONFIG
-        answer = await self.ask(code, self._admin.ask(target.address, code))
+        answer = await self._ask(code, self._admin.ask(target.address, code))
         known.silences = known.silences + 1 if answer is None else 0
         if answer is None:
             known.broker = replace(known.broker, config=None, config_version=None)
@@ -400,7 +341,7 @@ class Peers:
 
     async def _read_runtime(self, target: Target, known: _Known) -> None:
         code = RequestCode.GET_BROKER_RUNTIME_INFO
-        runtime = await self.ask(code, self._admin.runtime_info(target.address))
+        runtime = await self._ask(code, self._admin.runtime_info(target.address))
         end = _integer(runtime, "commitLogMaxOffset")
         changed_at = known.broker.end_changed_at
         if end is not None and end != known.broker.end:
@@ -416,11 +357,11 @@ class Peers:
 
     async def _read_tables(self, target: Target, known: _Known) -> None:
         admin, address = self._admin, target.address
-        topics = await self.ask(RequestCode.GET_ALL_TOPIC_CONFIG, admin.all_topic_config(address))
-        groups = await self.ask(
+        topics = await self._ask(RequestCode.GET_ALL_TOPIC_CONFIG, admin.all_topic_config(address))
+        groups = await self._ask(
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, admin.all_groups(address)
         )
-        offsets = await self.ask(RequestCode.GET_ALL_CONSUMER_OFFSET, admin.all_offsets(address))
+        offsets = await self._ask(RequestCode.GET_ALL_CONSUMER_OFFSET, admin.all_offsets(address))
         now = self._clock()
         earlier = None
         if offsets is not None:
@@ -443,71 +384,13 @@ class Peers:
             )
         found: dict[str, float] | None = None
         try:
-            async with self._turn(), self._http.get(f"{target.http}/metrics") as answer:
+            async with self._questions.turn(), self._http.get(f"{target.http}/metrics") as answer:
                 if answer.status == 200:
                     text = await answer.read()
                     found = {name.decode(): float(value) for name, value in _GAUGE.findall(text)}
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError):
             found = None
         known.broker = replace(known.broker, metrics=found)
-
-    # --- backlogs -----------------------------------------------------------------------------
-
-    async def backlog(self, address: str) -> PairLag | None:
-        """Return what is not consumed yet of a master's messages; ``None`` while unknown."""
-        offsets = await self.ask(
-            RequestCode.GET_ALL_CONSUMER_OFFSET, self._admin.all_offsets(address)
-        )
-        runtime = await self.ask(
-            RequestCode.GET_BROKER_RUNTIME_INFO, self._admin.runtime_info(address)
-        )
-        if offsets is None or runtime is None:
-            return None
-        lags: dict[str, int] = {}
-        for group in sorted({split_offset_key(key)[1] for key in offsets}):
-            stats = await self._consume_stats(address, group)
-            if stats is None:
-                return None
-            for (topic, _), lag in stats.items():
-                name = f"{group}@{topic}"
-                lags[name] = lags.get(name, 0) + max(0, lag)
-        for key, text in runtime.items():
-            if key.startswith("scheduleMessageOffset_"):
-                done, _, end = text.partition(",")
-                if done.isdigit() and end.isdigit() and int(done) < int(end):
-                    lags[f"delayed@{key.removeprefix('scheduleMessageOffset_')}"] = int(end) - int(
-                        done
-                    )
-        left = sorted((item for item in lags.items() if item[1]), key=lambda item: -item[1])
-        return PairLag(not left, tuple(f"{name}: {lag}" for name, lag in left))
-
-    async def topic_lag(self, address: str, topic: str) -> dict[int, int] | None:
-        """Return read queue → messages that the slowest group of a topic has yet to consume."""
-        code = RequestCode.QUERY_TOPIC_CONSUME_BY_WHO
-        groups = await self.ask(code, self._admin.groups_of_topic(address, topic))
-        if groups is None:
-            return None
-        found: dict[int, int] = {}
-        for group in groups:
-            stats = await self._consume_stats(address, group, topic)
-            if stats is None:
-                return None
-            for (name, queue), lag in stats.items():
-                if name == topic:
-                    found[queue] = max(found.get(queue, 0), lag)
-        return found
-
-    async def _consume_stats(
-        self, address: str, group: str, topic: str | None = None
-    ) -> dict[tuple[str, int], int] | None:
-        code = RequestCode.GET_CONSUME_STATS
-        stats = await self.ask(code, self._admin.consume_stats(address, group, topic))
-        if stats is None:
-            return None
-        return {
-            (queue.topic, queue.queue_id): item.broker_offset - item.consumer_offset
-            for queue, item in stats.offset_table.items()
-        }
 
 
 def _integer(table: Mapping[str, str] | None, key: str) -> int | None:

@@ -149,31 +149,8 @@ class Observer:
         children = self._store.children(cluster.namespace, cluster.kind, cluster.name)
         known = memory.members
         if known is None or known[0] is not children or known[1] != uid:
-            known = memory.members = (children, uid, self._decoded(children, uid))
+            known = memory.members = (children, uid, _decoded(children, uid))
         return known[2]
-
-    def _decoded(self, children: Sequence[Object], uid: str) -> dict[Member, MemberView]:
-        parts: dict[Member, dict[str, Any]] = {}
-        for item in children:
-            member = member_of(item)
-            if member is None:
-                continue
-            part = parts.setdefault(member, {})
-            kind = item["kind"]
-            if kind == "Pod":
-                pod = decode_pod(item)
-                if "pod" not in part or part["pod"].deleting:
-                    part["pod"] = pod
-            elif kind == "PersistentVolumeClaim":
-                part["claim"] = decode_claim(item)
-            elif is_owned(item, uid):
-                key = {"StatefulSet": "statefulset", "ConfigMap": "config_map"}.get(kind)
-                if key is not None:
-                    part[key] = item
-        return {
-            member: MemberView(member[0], member[1], **part)
-            for member, part in sorted(parts.items())
-        }
 
     def targets(
         self, cluster: BrokerCluster, members: Mapping[Member, MemberView], context: Context
@@ -182,37 +159,9 @@ class Observer:
         memory = self.memory(cluster.namespace, cluster.name)
         of, registered = memory.targets_of, memory.registered
         if of is None or of[0] is not cluster or of[1] is not members or of[2] != registered:
-            memory.targets = self._targets(cluster, members, context, registered)
+            memory.targets = _targets(cluster, members, context, registered)
             memory.targets_of = (cluster, members, registered)
         return memory.targets
-
-    def _targets(
-        self,
-        cluster: BrokerCluster,
-        members: Mapping[Member, MemberView],
-        context: Context,
-        registered: object,
-    ) -> dict[Member, Target]:
-        engine = cluster.spec.engine
-        version = common.engine_version(engine, context)
-        period = float(quirk("slaveSyncSeconds", engine.type, version))
-        found = {}
-        for member, view in members.items():
-            if view.pod is None or not view.pod.ip:
-                continue
-            properties = facts.properties(view.config_map)
-            port = properties.get("listenPort", str(cluster.spec.networking.listen_port))
-            http = f"http://{view.pod.ip}:{HTTP_PORT}" if engine.type == "failback" else ""
-            found[member] = Target(
-                address=f"{view.pod.ip}:{port}",
-                incarnation=view.pod.uid,
-                is_master=properties.get("brokerRole", "SLAVE") != "SLAVE",
-                sync_seconds=period,
-                http=http,
-                names={key: properties[key] for key in _NAMES if key in properties},
-                signs=(view.pod.ready, view.pod.restarts, registered),
-            )
-        return found
 
     async def refresh_cluster(
         self, cluster: BrokerCluster, context: Context, status: Mapping[str, Any]
@@ -298,7 +247,7 @@ class Observer:
         masters = [
             target for (index, _), target in targets.items() if index == pair and target.is_master
         ]
-        lag = await self._peers.backlog(masters[0].address) if masters else None
+        lag = await self._peers.backlogs.of_pair(masters[0].address) if masters else None
         if lag is None:
             memory.lags.pop(pair, None)
         else:
@@ -331,7 +280,7 @@ class Observer:
                 stored = (self._peers.broker(target).topics or {}).get(name)
                 if not target.is_master or stored is None or stored["readQueueNums"] <= wanted:
                     continue
-                lag = await self._peers.topic_lag(target.address, name)
+                lag = await self._peers.backlogs.of_topic(target.address, name)
                 if lag is not None:
                     found[name, pair] = lag
         memory.topic_lags = found
@@ -467,6 +416,57 @@ class Observer:
             other_operators=other_operators,
             version_shown=shown,
         )
+
+
+def _decoded(children: Sequence[Object], uid: str) -> dict[Member, MemberView]:
+    parts: dict[Member, dict[str, Any]] = {}
+    for item in children:
+        member = member_of(item)
+        if member is None:
+            continue
+        part = parts.setdefault(member, {})
+        kind = item["kind"]
+        if kind == "Pod":
+            pod = decode_pod(item)
+            if "pod" not in part or part["pod"].deleting:
+                part["pod"] = pod
+        elif kind == "PersistentVolumeClaim":
+            part["claim"] = decode_claim(item)
+        elif is_owned(item, uid):
+            key = {"StatefulSet": "statefulset", "ConfigMap": "config_map"}.get(kind)
+            if key is not None:
+                part[key] = item
+    return {
+        member: MemberView(member[0], member[1], **part) for member, part in sorted(parts.items())
+    }
+
+
+def _targets(
+    cluster: BrokerCluster,
+    members: Mapping[Member, MemberView],
+    context: Context,
+    registered: object,
+) -> dict[Member, Target]:
+    engine = cluster.spec.engine
+    version = common.engine_version(engine, context)
+    period = float(quirk("slaveSyncSeconds", engine.type, version))
+    found = {}
+    for member, view in members.items():
+        if view.pod is None or not view.pod.ip:
+            continue
+        properties = facts.properties(view.config_map)
+        port = properties.get("listenPort", str(cluster.spec.networking.listen_port))
+        http = f"http://{view.pod.ip}:{HTTP_PORT}" if engine.type == "failback" else ""
+        found[member] = Target(
+            address=f"{view.pod.ip}:{port}",
+            incarnation=view.pod.uid,
+            is_master=properties.get("brokerRole", "SLAVE") != "SLAVE",
+            sync_seconds=period,
+            http=http,
+            names={key: properties[key] for key in _NAMES if key in properties},
+            signs=(view.pod.ready, view.pod.restarts, registered),
+        )
+    return found
 
 
 def _phase(item: Object) -> str:

@@ -16,11 +16,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from ruamel.yaml import YAML
 
+from failback.kube.resources import GROUP, VERSION
 from failback.operator.schema.cel import rules_of
 from failback.operator.schema.decoding import KINDS
 
-GROUP: Final = "failback.dev"
-VERSION: Final = "v1alpha1"
 CATEGORY: Final = "failback"
 _INT64: Final = 2**63 - 1
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"

@@ -9,8 +9,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+from failback.kube.resources import GROUP, VERSION
 from failback.operator.schema.cel import rules_of
-from failback.operator.schema.crds import DEFINITIONS, GROUP, VERSION, plural_of, schema_of
+from failback.operator.schema.crds import DEFINITIONS, plural_of, schema_of
 from failback.operator.schema.decoding import KINDS
 
 _HEAD: Final = f"""\

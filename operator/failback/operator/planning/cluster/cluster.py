@@ -50,7 +50,6 @@ from failback.operator.render.context import Context
 from failback.operator.render.objects import render_cluster
 from failback.operator.schema.rules import violations
 
-ROLE_LABEL: Final = "failback.dev/role"
 _OF_MEMBERS: Final = frozenset({"ConfigMap", "StatefulSet"})
 _SOON: Final = 0.05
 """Seconds until the pass after one that opened or moved an operation."""
@@ -200,7 +199,7 @@ def _pod_marks(view: ClusterView) -> tuple[Action, ...]:
         if says_master is not None:
             role = "master" if says_master else "slave"
             if pod.role != role:
-                found.append(LabelPod(pod.name, pod.uid, {ROLE_LABEL: role}))
+                found.append(LabelPod(pod.name, pod.uid, {common.ROLE_LABEL: role}))
         if pod.gate is not None and facts.routes_known(view.observed):
             listed = view.is_registered(member)
             if pod.gate != listed:

@@ -16,12 +16,11 @@ from failback.operator.planning.metadata import items
 from failback.operator.planning.metadata.items import Item, OnPair, Work
 from failback.operator.planning.metadata.on_masters import Ways, plan_item, to_write
 from failback.operator.planning.observed.observed import Object, ObservedCluster
+from failback.operator.planning.operations.step_context import ROUTE_SECONDS
 from failback.operator.planning.plan.encoding import find_condition, from_time, names
 from failback.operator.planning.plan.types import Action, DeleteTopic, Event, Plan, PutKv, PutTopic
 
 ORDER_NAMESPACE: Final = "ORDER_TOPIC_CONFIG"
-ROUTE_SECONDS: Final = 35.0
-"""Producers poll their routes every 30 s: until then they may write to queues that are closed."""
 _READ: Final = "readQueueNums"
 _WRITE: Final = "writeQueueNums"
 

@@ -70,8 +70,6 @@ FORCED: Final = tuple(
 UNDOABLE: Final = frozenset(PLANNED[: PLANNED.index("StopOldMaster")])
 HELD_BY_OBJECT: Final = frozenset(PLANNED[PLANNED.index("StopOldMaster") : 9])
 """Steps during which the RoleSwitch object must not go: its snapshot is still needed."""
-NEEDS_OFFSETS: Final = frozenset({"SyncOffsets", "ApplyOffsets"})
-"""Steps that want GET_ALL_CONSUMER_OFFSET (43) of the pair asked in every pass."""
 _STOPPED: Final = frozenset(PLANNED[PLANNED.index("StopOldMaster") : 9])
 _CLOSED: Final = frozenset(PLANNED[2:8])
 _SWITCHED: Final = frozenset(PLANNED[7:])

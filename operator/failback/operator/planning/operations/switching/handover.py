@@ -10,6 +10,7 @@ from typing import Final
 
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
+from failback.operator.planning.operations.step_context import ROUTE_SECONDS
 from failback.operator.planning.operations.switching import snapshot
 from failback.operator.planning.operations.switching.pair import (
     READ,
@@ -29,14 +30,12 @@ from failback.operator.planning.plan.types import (
     Delete,
     SaveSnapshot,
 )
+from failback.operator.planning.state.predicates import SYNC_PERIODS
 
-ROUTE_SECONDS: Final = 35.0
-"""Clients poll their routes every 30 s; after this none writes to a closed pair any more."""
 QUIET_SECONDS: Final = 2.0
 """Two readings so far apart must agree."""
 GROWING_SECONDS: Final = 60.0
 """Delayed messages keep a closed log growing; after this nobody waits for it to stop."""
-SYNC_PERIODS: Final = 3
 UNDO_SECONDS: Final = 60.0
 BASELINE, FINAL = "baseline", "final"
 

@@ -25,6 +25,7 @@ from failback.operator.planning.operations.switching.pair import (
 )
 from failback.operator.planning.plan.types import Action, CommitOffsets, Evict, LabelPod, PatchSpec
 from failback.operator.planning.state import predicates
+from failback.operator.render.common import ROLE_LABEL
 from failback.operator.render.config import member_name
 
 REJOINED_BYTES: Final = 1024 * 1024
@@ -33,7 +34,6 @@ SNAPSHOT_SECONDS: Final = 60.0
 SLAVE: Final = "SLAVE"
 REFUSED: Final = frozenset({"Diverged", "SlaveAhead", "TooFarBehind"})
 """Verdicts with which a member does not start as a slave."""
-ROLE_LABEL: Final = "failback.dev/role"
 
 
 def stop_old_master(view: PairView) -> Outcome:
