@@ -1,9 +1,9 @@
 """Questions to brokers and name servers: what is due is asked, the newest answers are kept.
 
-A slave is read before its master, so that a lag is never under-stated. Everything here may be
-lost at any time; it is asked again. Who does not answer within the limit is unknown, is asked
-nothing else in that round, and is asked again after pauses that grow, unless something tells that
-it may answer by now.
+A slave is read before its master, so that a lag is never under-stated. Everything here may be lost
+at any time; it is asked again. A peer that does not answer within the limit is unknown and is asked
+nothing else in that round. It is asked again after pauses that grow, or at once when a sign says
+that it may answer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Clocks that don't jump: how long something takes is not measured on the wall.
 
-Planning gets Unix times, as the API server and other programs write them. Inside a process the
-age of what the operator began is kept although somebody sets the wall clock; only a new process
-has nothing but the times in the status to go by.
+Planning gets Unix times, as the API server and other programs write them. Inside a process the age
+of what the operator began is kept although the wall clock is set. Only a new process has nothing
+but the times in the status to go by.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """kopf: watches and wake-ups. The only module that imports it.
 
 Handlers decide nothing and write nothing: an event wakes the loop of a resource, and the loop's
-pass reads the store. Kinds whose deletion asks for work have a finalizer and a daemon, whose
-task the loop runs in; the others have a plain task and vanish when they are deleted. A resource
-that was deleted while no operator ran gets no daemon from kopf: its end has a task of its own.
+pass reads the store. Kinds whose deletion asks for work have a finalizer, which kopf adds and takes
+off, and a daemon, whose task the loop runs in. The others have a plain task and vanish when they
+are deleted. A resource that was deleted while no operator ran gets no daemon from kopf: its end has
+a task of its own.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _credentials(**given: Any) -> kopf.ConnectionInfo | None:
     found = kopf.login_with_service_account(**given)
     if found is None:
         return kopf.login_with_kubeconfig(**given)
-    # kopf asks DNS for kubernetes.default.svc; every pod is told the address, DNS or not.
+    # kopf asks DNS for kubernetes.default.svc; every pod has the address, DNS or not.
     host = os.environ.get("KUBERNETES_SERVICE_HOST", "")
     port = os.environ.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:

@@ -356,7 +356,7 @@ class Observer:
         switches: Sequence[Object],
         experiments: Sequence[Object],
     ) -> dict[str, Object]:
-        """Return the Leases that matter now: none are read while nobody could hold one."""
+        """Return the Leases that matter now: none are read while none could be held."""
         names = []
         operation = status.get("currentOperation") or {}
         active = [item for item in switches if _phase(item) not in _OVER]

@@ -1,8 +1,8 @@
 """Leader election by a Lease: of several operators one works, the others wait.
 
-A leader that can't renew its Lease ends its process at once, before another may take over: it
-can't know how much of its work is under way. Clocks of two machines are never compared: a Lease
-has run out when an operator has seen it unchanged for as long as it lasts.
+A leader that can't renew its Lease ends its process at once, before another may take over. It can't
+know how much of its work is under way. Clocks of two machines are never compared: a Lease has run
+out when an operator has seen it unchanged for as long as it lasts.
 """
 
 from __future__ import annotations

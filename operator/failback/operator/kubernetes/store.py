@@ -1,6 +1,6 @@
 """What the watches show: custom resources and children, as the newest events had them.
 
-Objects are kept as they came, without what nobody reads; nobody changes them. An object of a
+Objects are kept as they came, without what no reader needs; they are never changed. An object of a
 version that is held already replaces nothing, so what is derived from it stays valid.
 """
 
@@ -238,7 +238,7 @@ def version_of(item: Mapping[str, Any]) -> int:
 
 
 def plain(body: Mapping[str, Any]) -> Object:
-    """Return an object without what nobody reads: managed fields, most of a pod's spec."""
+    """Return an object without what no reader needs: managed fields, most of a pod's spec."""
     found: Object = dict(body)
     found["metadata"] = {
         key: value for key, value in body["metadata"].items() if key != "managedFields"

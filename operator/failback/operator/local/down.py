@@ -43,7 +43,7 @@ def end_leftovers(root: Root) -> Iterator[str]:
     """End the children of a runtime that was killed; yield a line for each.
 
     The caller holds the root's lock. Slaves go first, then masters, then name servers. A
-    process that has one of our pids but another start time is somebody else's and is left.
+    process that has one of our pids but another start time belongs to another program and is left.
     """
     state: dict[str, Any] = read_json(root.state_file) or {}
     pods = state.get("pods", {})

@@ -120,7 +120,7 @@ def _expected(manifest: Object) -> bool:
 
 
 def _stage(key: Key, objects: Mapping[Key, Object]) -> int:
-    """Return when an object is applied; the role stands in the member's ConfigMap only."""
+    """Return when an object is applied; the role is in the member's ConfigMap only."""
     labels = objects[key]["metadata"].get("labels", {})
     if key[0] != "StatefulSet" or "failback.dev/member" not in labels:
         return _NAME_SERVERS

@@ -1,8 +1,8 @@
 """One pod as a process: start, probe, restart, hold, stop.
 
-A *new pod* has fresh folders (claims excepted) and runs its init containers; a *restart* of
-its container has neither, as on Kubernetes: a broker restarted in place reads the
-configuration file that it rewrote itself.
+A *new pod* has fresh folders (claims excepted) and runs its init containers. A *restart* of its
+container has neither, as on Kubernetes. A broker restarted in place reads the configuration file
+that it rewrote itself.
 
 States:
 
@@ -44,7 +44,7 @@ _BOOT_SUCCESS: Final = b"boot success"
 
 
 class Observer(Protocol):
-    """Who is told what happens to a pod. Calls must not block."""
+    """What learns of the states of a pod. Calls must not block."""
 
     def changed(self, pod: Pod) -> None:
         """State, identity or readiness is another than before."""

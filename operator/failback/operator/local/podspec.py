@@ -67,7 +67,7 @@ class PodSpec:
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """The ports its probes ask at: listened on by nobody else when it starts."""
+        """The ports its probes ask at: no other program may listen there when it starts."""
         probes = (self.container.startup, self.container.readiness, self.container.liveness)
         return tuple(sorted({probe.port for probe in probes if probe is not None}))
 

@@ -1,9 +1,9 @@
 """Child processes, identified so that no signal ever reaches another one.
 
-A pid alone is re-used; a pid with its start time (ticks, field 22 of ``/proc/PID/stat``) is
-not. A child starts behind a gate: it waits for a line from us before it becomes the pod's
-command, and we send that line after its identity is on disk. So a runtime killed at any
-instant leaves no process that ``failback down`` cannot find.
+A pid alone is re-used; a pid with its start time (ticks, field 22 of ``/proc/PID/stat``) is not. A
+child starts behind a gate: it waits for a line before it becomes the pod's command. That line is
+sent after its identity is on disk. So a runtime killed at any instant leaves no process that
+``failback down`` cannot find.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Child:
                 start_new_session=True,
             )
         identity = Identity.of(process.pid)
-        if identity is None:  # somebody killed it within these microseconds
+        if identity is None:  # it was killed within these microseconds
             identity = Identity(process.pid, 0)
         return cls(process, identity)
 
@@ -108,7 +108,7 @@ class Child:
         """Return how the child ended. What is left of its group is killed."""
         if self._death is None:
             await _readable(self._pidfd)
-        if self._death is None:  # nobody reaped it while we waited
+        if self._death is None:  # it was not reaped while we waited
             self._death = self._reap()
         return self._death
 

@@ -1,7 +1,7 @@
 """What the local runtime honours, accepts without effect, and refuses.
 
-An object is refused by the path of its first field that nobody here would act on, before
-anything starts: a restriction that is silently ignored would make an experiment lie.
+An object is refused before anything starts, by the path of its first field that the local runtime
+would not act on. A restriction that is silently ignored would make an experiment lie.
 """
 
 from __future__ import annotations

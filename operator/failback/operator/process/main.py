@@ -191,8 +191,8 @@ def set_up_logging(settings: Settings) -> None:
 def _collect_rarely() -> None:
     """Have the garbage collector look seldom, and never at what the imports made.
 
-    Decoded objects of the API server live long and hold no cycles: with the interpreter's own
-    thresholds to look through them was a fifth of the CPU of a start with 200 clusters.
+    Decoded objects of the API server live long and hold no cycles. With the interpreter's own
+    thresholds, looking through them took a fifth of the CPU of a start with 200 clusters.
     """
     gc.collect()
     gc.freeze()

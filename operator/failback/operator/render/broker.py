@@ -13,7 +13,7 @@ from failback.operator.render.context import Context, Object
 # The brackets keep pgrep from finding the shell that runs this very line.
 _STOP_AND_WAIT: Final = "./mqshutdown broker; while pgrep -f '[B]rokerStartup'; do sleep 1; done"
 WHEN_RELEASED: Final = 'while [ -e "$0" ]; do sleep 1; done; exec "$@"'
-"""What ``failback-init`` does in our own images: the broker starts when nobody holds it down."""
+"""What ``failback-init`` does in our own images: the broker starts when no hold file is there."""
 REGISTERED_GATE: Final = "failback.dev/registered"
 
 

@@ -72,7 +72,7 @@ def metadata(owner: Resource, name: str, context: Context, marks: dict[str, str]
 
 
 LAST_WORDS: Final = "FallbackToLogsOnError"
-"""Who ends with an error and left no message is told of with the last lines of its log."""
+"""A container that ends with an error and left no message shows the last lines of its log."""
 
 
 def container_security() -> Object:

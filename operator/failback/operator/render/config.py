@@ -78,7 +78,7 @@ def broker_properties(
 def _addresses(
     cluster: BrokerCluster, pair: int, ordinal: int, context: Context
 ) -> tuple[str, str]:
-    """Return brokerIP1 (what clients are told) and brokerIP2 (what slaves connect to)."""
+    """Return brokerIP1 (what clients receive) and brokerIP2 (what slaves connect to)."""
     own = context.address_of(pod_name(cluster, pair, ordinal), service_name(cluster))
     networking = cluster.spec.networking
     if networking.broker_address == "podIP":

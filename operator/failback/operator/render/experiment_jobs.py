@@ -13,7 +13,7 @@ from failback.operator.render.jobs import RUNS, JobContext, Work, job, metadata,
 EXPERIMENT_FILE: Final = "/etc/failback/experiment.yaml"
 HEAL_SECONDS: Final = 300
 GRACE_SECONDS: Final = 330
-"""How long a run that is told to stop may heal: its own deadline and half a minute."""
+"""How long a run that must stop may heal: its own deadline and half a minute."""
 _REPORT_ALLOWANCE_SECONDS: Final = 600
 _UNKNOWN_FAULT_SECONDS: Final = 60.0
 

@@ -1,7 +1,7 @@
 """Decide what a BrokerCluster needs now: one pass, from observation to actions and status. Pure.
 
-Depends on its arguments only. Nothing is destroyed on what is not known, at most one operation
-runs, and once nothing is left to do the plan holds no action and an unchanged status.
+Depends on its arguments only. Nothing is destroyed on what is not known, and at most one operation
+runs. Once nothing is left to do the plan holds no action and an unchanged status.
 """
 
 from __future__ import annotations

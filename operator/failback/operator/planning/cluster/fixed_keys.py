@@ -1,7 +1,7 @@
 """Keys of ``broker.conf`` that can't change once a store exists. Pure.
 
-A broker whose log has files of another size ends at its start, and an index of another size is
-read wrongly: rolled out, such a change would take down one member after the other.
+A broker whose log has files of another size ends at its start. An index of another size is read
+wrongly. Rolled out, such a change would take down one member after the other.
 """
 
 from __future__ import annotations

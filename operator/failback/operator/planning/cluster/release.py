@@ -1,8 +1,8 @@
 """Which release's defaults a resource is rendered with: a newer operator restarts nothing. Pure.
 
 An engine without a version runs the version of a release. That of the operator holds when the
-objects are made; afterwards it is that of the StatefulSets which stand, until the resource names
-a version that they do not run. Otherwise every upgrade of the operator would roll all brokers.
+objects are made. Afterwards it is that of the existing StatefulSets, until the resource names a
+version that they do not run. Otherwise every upgrade of the operator would roll all brokers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which shape a cluster is rendered in: what stands, then what the running operation changes.
 
-Objects deviate from the spec on purpose: leaving members are still rendered, a role is what the
-ConfigMaps say, a closed pair stays closed until an operation opens it, live keys wait for their
+Objects deviate from the spec on purpose. Leaving members are still rendered, and a role is what the
+ConfigMaps say. A closed pair stays closed until an operation opens it. Live keys wait for their
 member's turn. Pure; called once per pass before rendering.
 """
 

@@ -1,8 +1,8 @@
 """Decide what a ChaosExperiment needs now: one Job per arm and repetition, in turn. Pure.
 
-The operator injects nothing. It asks the guards, lays an arm over the cluster by naming it in the
-status, makes the Job, shows what the Job tells, and has a heal Job take back what a lost Job left.
-The seed stands in the status before the first Job exists; a Job's name follows from arm and
+The operator injects nothing. It asks the guards and lays an arm over the cluster by naming it in
+the status. It makes the Job and shows what the Job reports. A heal Job takes back what a lost Job
+left. The seed is in the status before the first Job exists. A Job's name follows from arm and
 repetition, so a pass that is repeated makes nothing twice.
 """
 
@@ -193,7 +193,7 @@ def _begin(
 def _claim_refusal(
     experiment: ChaosExperiment, observed: ObservedExperiment, context: JobContext
 ) -> guards.Refusal | None:
-    """Only the chart's own claim is made here; one that somebody named must be there."""
+    """Only the chart's own claim is made here; one that the spec names must be there."""
     claim = experiment.spec.job.run_volume.claim_name
     if observed.claim is not None or claim == context.runs_claim:
         return None

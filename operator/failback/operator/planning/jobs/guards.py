@@ -13,7 +13,7 @@ from failback.operator.planning.plan.encoding import find_condition, from_time
 LABEL: Final = "failback.dev/chaos-allowed"
 RUN_DIR: Final = "failback.dev/run-dir"
 CONSENT: Final[Mapping[str, str]] = {"swap-roles": "role-swap"}
-"""Faults that somebody must have agreed to, and the word for it."""
+"""Faults that need a person's consent, and the word for it."""
 DEFAULT_PAUSE_SECONDS: Final = 60.0
 _BROKER: Final = "broker"
 

@@ -119,7 +119,7 @@ def injected_of(runs: Sequence[Mapping[str, Any]], newest: Mapping[str, Any] | N
             if said.startswith(_NOT_PROVED):
                 return Injected(False, "NotProved", f"{_name(run)}: {said}")
     for run in runs:
-        if not run.get("run"):  # nobody knows what it did
+        if not run.get("run"):  # it left no record
             said = next(iter(run.get("reasons") or ()), "it left no run")
             return Injected(False, "JobFailed", f"{_name(run)}: {said}")
     return Injected(True, "Honest", "every fault was proved")

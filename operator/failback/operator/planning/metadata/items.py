@@ -241,7 +241,7 @@ def _word(value: object) -> str:
 
 
 def warning(item: Item, found: Sequence[tuple[str, str]]) -> Verdict:
-    """Return the condition Warning of a kind's own reasons and of annotations nobody knows."""
+    """Return the condition Warning of a kind's own reasons and of unknown annotations."""
     unknown = unknown_annotations(item.resource.metadata.annotations)
     more = [("UnknownAnnotation", names(unknown))] if unknown else []
     return joined([*found, *more])

@@ -1,7 +1,7 @@
 """Decide what a Topic needs now. Pure.
 
-Queues that go away are first closed for producers (``writeQueueNums``), and taken from consumers
-only when nobody has anything left to read in them: what is in them is unreadable afterwards.
+Queues that go away are first closed for producers (``writeQueueNums``). They are taken from
+consumers only when no group has anything left to read: what is in them is unreadable afterwards.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _closed_since(status: Mapping[str, Any]) -> float | None:
 
 
 def order_value(topic: Topic, pairs: Sequence[OnPair]) -> str:
-    """Return the value that clients of an ordered topic are told: ``pair:queues;…``."""
+    """Return the value that clients of an ordered topic receive: ``pair:queues;…``."""
     if not topic.spec.order:
         return ""
     queues = topic.spec.write_queue_nums

@@ -42,7 +42,7 @@ _WAITING: Final = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Replicas:
-    """How many pods there are to be, and which addresses brokers are told."""
+    """How many pods there are to be, and how many addresses brokers receive."""
 
     pods: int
     published: int

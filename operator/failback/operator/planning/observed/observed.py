@@ -1,6 +1,6 @@
 """What a pass sees: objects of the API server and answers of brokers and name servers. Pure data.
 
-``None`` means *unknown* wherever an answer of a broker or name server is meant: nobody answered
+``None`` means *unknown* wherever an answer of a broker or name server is meant: none came
 within the time limit. Unknown is a value: nothing is ever destroyed because of it.
 """
 
@@ -163,7 +163,7 @@ class ObservedCluster:
     objects: Mapping[Key, Object] = field(default_factory=dict)
     """Children that carry our owner reference: StatefulSets, ConfigMaps, Services, budgets."""
     foreign: frozenset[Key] = frozenset()
-    """Objects of names we need that belong to somebody else."""
+    """Objects of names we need that belong to another owner."""
     members: Mapping[Member, MemberView] = field(default_factory=dict)
     """Members that have any object, wanted or not."""
     name_servers: Sequence[str] | None = None

@@ -1,8 +1,8 @@
 """Whether another operator looks after the same resources. Pure.
 
-Every operator writes its version into the status. A version of ours that turns into another one
-meanwhile was written by another operator; one that is there at the start is that of the release
-before. Two operators of one version do each other no harm and cannot be told apart.
+Every operator writes its version into the status. A version of ours that turns into another one was
+written by another operator. One that is there at the start is that of the release before. Two
+operators of one version do each other no harm and cannot be told apart.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class OtherOperator:
     def look(self, shown: str, own: str, now: float) -> tuple[tuple[str, ...], str]:
         """Return the versions of both operators while there are two, and the one to show.
 
-        The first answer to another one's version is our own, so that it learns of us too; after
-        that both leave what is there: they do not write over each other for ever.
+        The first answer to another one's version is our own, so that it learns of us too. After
+        that both leave what is there, or they would write over each other for ever.
 
         Args:
             shown: Version in the status now.

@@ -1,6 +1,6 @@
 """The operations of a cluster: one module each, their priorities, and the choice of the next.
 
-At most one runs at a time; its step stands in ``status.currentOperation``.
+At most one runs at a time; its step is in ``status.currentOperation``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def choose(state: ClusterState) -> Operation | None:
     """Return the operation of this pass: the running one, or the most urgent cause.
 
     A running operation that may be abandoned gives way to a more urgent cause at the end of its
-    step; ``data.giveWay`` asks one that closed a pair to open it first.
+    step. ``data.giveWay`` asks one that closed a pair to open it first.
     """
     running = state.running
     if running is None:

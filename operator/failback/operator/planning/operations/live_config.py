@@ -1,9 +1,9 @@
-"""LiveConfig: set live keys in running brokers, and repair what somebody set otherwise. Pure.
+"""LiveConfig: set live keys in running brokers, and repair what others set otherwise. Pure.
 
 Per member: ConfigMap, then 25, then 26, in one plan for all members, in an order that holds:
-carrying out stops at the first failure. The reverse order could lose a change at the next start
-of a pod. ``slaveReadEnable`` is turned on at the slaves before the master suggests them, and off
-at the master before the slaves refuse; other keys go to the slaves first.
+carrying out stops at the first failure. The reverse order could lose a change at the next start of
+a pod. ``slaveReadEnable`` is turned on at the slaves before the master suggests them, and off at
+the master before the slaves refuse. Other keys go to the slaves first.
 
 A member that does not answer gets its ConfigMap, so that a new pod starts right. What the next
 members must wait for then waits.

@@ -1,8 +1,8 @@
 """VolumeResize: claims grow, then the StatefulSets are made anew around their pods. Pure.
 
 Claim templates are immutable, so a StatefulSet of the old size is deleted with propagation
-``Orphan``; the next pass applies it again and the controller adopts the running pod. A claim
-whose file system grows only at the next mount leaves its member to a Roll.
+``Orphan``. The next pass applies it again and the controller adopts the running pod. A claim whose
+file system grows only at the next mount leaves its member to a Roll.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape
 def advance(step: StepContext) -> Advance:
     """Return what the VolumeResize wants of this pass.
 
-    ``data.refused`` stands in the status before the operation ends: the warning that keeps the
+    ``data.refused`` is in the status before the operation ends: the warning that keeps the
     same generation from trying again is made from it.
     """
     refused = step.data.get("refused")

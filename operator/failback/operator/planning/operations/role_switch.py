@@ -7,11 +7,11 @@
     Forced   Preflight TakeLease | StopOldMaster StartNewMaster OpenWrites RejoinOldMaster Verify
              Finished
 
-Left of the bar a time-out or the deletion of the RoleSwitch leads to RollBack, right of it the
-only way is forward. The step in the cluster's status is the truth; the RoleSwitch's ``steps`` are
-its diary. Every pass either changes what is remembered or acts on the cluster, never both: so
-whatever an action relies on was in the status before, and an operator that dies at any point
-finds all it needs there. ``Finished`` holds the result until the RoleSwitch shows it.
+Left of the bar a time-out or the deletion of the RoleSwitch leads to RollBack, right of it the only
+way is forward. The step in the cluster's status is the truth; the RoleSwitch's ``steps`` are its
+diary. Every pass either changes what is remembered or acts on the cluster, never both. So what an
+action relies on was in the status before. An operator that dies at any point leaves all that the
+next one needs there. ``Finished`` holds the result until the RoleSwitch shows it.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def _events(
 
 
 def _preflight(view: PairView) -> Outcome:
-    """Ask everything once more, now that the operation stands in the status."""
+    """Ask everything once more, now that the operation is in the status."""
     if view.request is None:
         return waiting("RequestKnown")
     found = preflight(view.state, view.request, operation=view.operation)

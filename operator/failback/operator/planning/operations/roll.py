@@ -1,8 +1,8 @@
 """Roll: replace pods that run an older template, one member at a time. Pure.
 
-Members that are not ready first, then slaves from the highest ordinal, the master last, pair by
-pair. The master's pair is closed for producers before it goes (``drainMaster``) and opened when
-its slaves follow again. One operation is one pair's turn.
+Which member goes next is decided by :func:`restarts.pending`. The master's pair is closed for
+producers before the master goes (``drainMaster``). It is opened when its slaves follow again. One
+operation is one pair's turn.
 
     ChooseMember ─► DrainMaster ─► EvictMember ─► WaitReady ─► WaitReplicated ─► OpenWrites ─┐
         ▲  └──────── slave ────────────▲                            └── slave ──────────────►│
@@ -187,7 +187,7 @@ def _blocked(step: StepContext, ordinal: int) -> tuple[str, ...]:
         return step.check(MASTER if ordinal == step.master else SLAVE, ordinal)
     names = UNREADY
     if len(facts.claims_to_be_master(step.observed, step.pair)) > 1:
-        names = (*UNREADY, "SingleMaster")  # two masters: nobody restarts anything
+        names = (*UNREADY, "SingleMaster")  # two masters: no member restarts
     return step.check(names, ordinal)
 
 

@@ -1,8 +1,8 @@
 """ScaleDown: members leave from the highest index, and nothing that was not consumed is lost. Pure.
 
-A pair is closed, waits until every group has consumed it, is stopped (slaves first: the master's
-clean stop unregisters it), and then its objects go. Claims stay. Raising ``pairs`` again takes it
-back at any time: the pair is still there or is made anew over its claims, and ScaleUp opens it.
+A pair is closed and waits until every group has consumed it. It is stopped, slaves first: the
+master's clean stop unregisters it. Then its objects go. Claims stay. Raising ``pairs`` again takes
+it back at any time: the pair is still there or is made anew over its claims, and ScaleUp opens it.
 Slaves that leave need no draining.
 """
 

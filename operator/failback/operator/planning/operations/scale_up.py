@@ -2,8 +2,8 @@
 
 The members themselves are made with the other children, their master with ``brokerPermission=4``.
 This operation waits for them, copies topics and groups from the lowest healthy pair, and opens.
-Everything is read from what stands, so a pair that was left closed (by an operation given up, or
-by a scale-down taken back) is opened here too. New slaves of a pair that serves are only awaited.
+Everything is read from what exists. So a pair that was left closed, by an operation given up or by
+a scale-down taken back, is opened here too. New slaves of a pair that serves are only awaited.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What every operation asks and does in one pass: the :class:`StepContext`. Pure.
 
-Children are brought to the shape of the step before the actions of an operation are carried out,
-in one order, and carrying out stops at the first failure. So an operation that closes a pair only
-sends the request (25): the ConfigMap was written before it.
+Children are brought to the shape of the step before the actions of an operation are carried out.
+Carrying out keeps that order and stops at the first failure. So an operation that closes a pair
+only sends the request (25): the ConfigMap was written before it.
 """
 
 from __future__ import annotations

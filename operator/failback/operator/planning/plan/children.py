@@ -1,8 +1,8 @@
-"""Drift of children: which desired object is missing, outdated or changed by somebody. Pure.
+"""Drift of children: which desired object is missing, outdated or changed by others. Pure.
 
-An apply that changes nothing is still a request, so desired and observed are compared first:
-by a hash of the whole desired object (it catches fields that are no longer wanted), then field
-by field of ours (it catches what somebody else changed).
+An apply that changes nothing is still a request, so desired and observed are compared first. A hash
+of the whole desired object catches fields that are no longer wanted. Comparing our fields one by
+one catches what another one changed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def drift(want: Object, have: Object | None) -> str | None:
     """Say why ``want`` (as :func:`finished`) must be applied, or ``None``.
 
     ``missing``, ``outdated`` (we want something else than what we applied last) or ``drifted``
-    (somebody changed a field of ours).
+    (another one changed a field of ours).
     """
     if have is None:
         return "missing"

@@ -1,6 +1,6 @@
 """Equal parts of JSON data kept once: the objects of many clusters differ in little but names.
 
-With or without it the data are the same. What was shared is nobody's to change in place.
+With or without it the data are the same. What was shared is never changed in place.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Shared:
         return known if known == made and type(known) is type(made) else made
 
     def sweep(self) -> None:
-        """Forget the parts that nobody has any more; a whole is looked at before its parts."""
+        """Forget the parts that no object has any more; a whole is looked at before its parts."""
         for mark in reversed(list(self._parts)):
             if sys.getrefcount(self._parts[mark]) <= _UNUSED:
                 del self._parts[mark]

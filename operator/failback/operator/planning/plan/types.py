@@ -230,7 +230,7 @@ class Event:
 class Operation:
     """``status.currentOperation``: a resumable state machine.
 
-    The step stands in the status before its first side effect; every step begins with its own
+    The step is in the status before its first side effect; every step begins with its own
     "already done?" test. All that must survive the operator is in ``data``.
     """
 

@@ -1,8 +1,8 @@
 """Decide what a RoleSwitch object needs now: its status, its end, its finalizer. Pure.
 
-The switch itself is an operation of the cluster. This plan shows it: it mirrors the operation
-into the status, says what a switch waits for that has not begun, and keeps the object as long as
-the operation needs it.
+The switch itself is an operation of the cluster. This plan mirrors the operation into the status,
+and says what a switch waits for that has not begun. It keeps the object as long as the operation
+needs it.
 """
 
 from __future__ import annotations

@@ -35,13 +35,13 @@ from failback.operator.planning.state.predicates import SYNC_PERIODS
 QUIET_SECONDS: Final = 2.0
 """Two readings so far apart must agree."""
 GROWING_SECONDS: Final = 60.0
-"""Delayed messages keep a closed log growing; after this nobody waits for it to stop."""
+"""Delayed messages keep a closed log growing; after this the switch goes on while it grows."""
 UNDO_SECONDS: Final = 60.0
 BASELINE, FINAL = "baseline", "final"
 
 
 def take_lease(view: PairView) -> Outcome:
-    """Take the pair's Lease, so that nobody else works on the pair."""
+    """Take the pair's Lease, so that no other operation works on the pair."""
     if view.lease.is_ours:
         return Outcome(done=True, evidence={"lease": view.lease.name})
     if view.lease.is_taken:
@@ -118,7 +118,7 @@ def _more_advanced(view: PairView) -> str | None:
 def sync_offsets(view: PairView) -> Outcome:
     """Wait until the target has the old master's offsets; with CopyMax keep the larger of both.
 
-    What the target must have is the table at the begin of this step. It stands in the snapshot
+    What the target must have is the table at the begin of this step. It is in the snapshot
     too, because an operator that starts anew must find it.
     """
     policy = view.data["policy"]
@@ -181,8 +181,8 @@ def release(view: PairView) -> tuple[Action, ...]:
 def roll_back(view: PairView) -> Outcome:
     """Open the old master again and let go of everything.
 
-    A master that does not answer keeps this from being proved; after a minute its file alone
-    counts, because somebody may want to force the switch.
+    A master that does not answer keeps this from being proved. After a minute its file alone
+    counts, because a person may want to force the switch.
     """
     if "closedAt" in view.data:
         opening = view.permission_set(view.old, READ_WRITE)

@@ -1,8 +1,8 @@
 """RoleSwitch, the steps that only go forward: from stopping the old master to its return.
 
-From the stop of the old master on nothing is undone. Two masters are excluded by order: the
-target is given the role only after no pod of the old master exists and no name server lists a
-master, and the old master's file says SLAVE before its pod exists again. Pure.
+From the stop of the old master on nothing is undone. Two masters are excluded by order. The target
+gets the role only after no pod of the old master exists and no name server lists a master. The old
+master's file says SLAVE before its pod exists again. Pure.
 """
 
 from __future__ import annotations
