@@ -43,7 +43,7 @@ Command = list[str]
 LINT: list[Command] = [
     [str(BIN / "ruff"), "check", *SOURCES],
     [str(BIN / "ruff"), "format", "--check", *SOURCES],
-    [sys.executable, "-m", "mypy"],
+    [sys.executable, "-m", "mypy", "--num-workers=2"],
     [str(BIN / "lint-imports")],
 ]
 PURE = [

@@ -2,7 +2,7 @@
 
 Fixtures (tests/kube/conftest.py); ask for ``node`` whenever pods must run or get Ready:
 
-    control_plane   session  ControlPlane
+    control_plane   session  ControlPlane, one for all workers
     node            session  NodeProcess: runs the pods of all namespaces as real processes
     namespace       test     Namespace with a name of its own, cleaned up afterwards
     proxy           test     MisbehavingProxy between a client under test and the API server
@@ -15,9 +15,12 @@ Control plane:
     control_plane.audit.writes(since=mark, user_agent="failback", user=identity.user,
                                namespace="", resource="pods/status") -> [Write(verb, resource,
                                name, code, user_agent, ...)];  .counts(since=mark) by user agent
+    control_plane.install_definition(crd)      a CRD added late
+
+Control plane of tests/kube/own_server, an OwnControlPlane for each file:
+
     control_plane.api_server.kill(); control_plane.start_api_server();  .pause() / .resume()
-    control_plane.install_definition(crd)      a CRD added late; restart_controllers() makes the
-                                               garbage collector know it
+    control_plane.restart_controllers()        makes the garbage collector know a late CRD
 
 Namespace:
 
