@@ -28,6 +28,7 @@ from tests.support.chaos.kube_cluster import (
     say_conditions,
     target_of,
 )
+from tests.support.chaos.restarts import await_another
 from tests.support.common.polling import wait_until
 from tests.support.java.apache import LOG_FILE_BYTES, server_home
 from tests.support.kube_lab.api import Object
@@ -127,7 +128,7 @@ def test_a_kill_is_proved_a_hold_keeps_the_broker_down_and_a_release_brings_it_b
     assert [(pod, each.signal, each.pid) for _, pod, each in heard] == [(POD, 9, victim.pid)]
 
     target.release(member)
-    after = target.await_restarted(member, victim, Deadline.after(300))
+    after = await_another(target, member, victim, Deadline.after(300))
     assert after.uid == victim.uid
     assert after.container != victim.container
     assert after.boot_ms is not None
@@ -155,7 +156,7 @@ def test_a_pause_is_seen_by_the_kernel_and_a_termination_in_the_exit_code(
     wait_until(lambda: target.pod_state(POD) == "Held", "the held container", seconds=60)
     assert target.stat_store(member, "abort") is None, "no shutdown code ran"
     target.release(member)
-    assert not target.await_restarted(member, victim, Deadline.after(300)).same(victim)
+    assert not await_another(target, member, victim, Deadline.after(300)).same(victim)
 
 
 def test_a_whole_run_of_a_kill_is_proved(

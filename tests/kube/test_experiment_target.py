@@ -24,6 +24,7 @@ from tests.support.chaos.kube_cluster import (
     set_up_cluster,
     target_of,
 )
+from tests.support.chaos.restarts import await_another
 from tests.support.common.polling import wait_until
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
@@ -81,7 +82,7 @@ def test_a_kill_is_proved_a_hold_keeps_the_broker_down_and_a_release_brings_it_b
     assert [(pod, each.signal) for _, pod, each in heard] == [(POD, 9)]
 
     target.release(member)
-    after = target.await_restarted(member, victim, Deadline.after(120))
+    after = await_another(target, member, victim, Deadline.after(120))
     assert after.uid == victim.uid
     assert after.container != victim.container
     assert after.boot_ms is not None
@@ -126,7 +127,7 @@ def test_a_stop_by_deletion_is_a_term_and_the_pod_is_another_one(
     receipt = target.stop(member, 30)
     assert receipt.in_time
     assert receipt.death.signal in (None, 15)
-    after = target.await_restarted(member, victim, Deadline.after(120))
+    after = await_another(target, member, victim, Deadline.after(120))
     assert after.uid != victim.uid
     with pytest.raises(TargetError, match="its pod was replaced"):
         target.await_gone(victim, Deadline.after(1))

@@ -94,14 +94,6 @@ class FakeTarget:
             raise TargetError(f"death of {victim.pod}", "it lives at the deadline")
         return self.death
 
-    def await_restarted(
-        self, member: Member, previous: ProcessIdentity, deadline: Deadline
-    ) -> ProcessIdentity:
-        found = self.identity(member)
-        if found == previous:
-            raise TargetError(f"restart of {member.pod}", "the same process at the deadline")
-        return found
-
     def deaths(self, since: int) -> Sequence[tuple[int, str, DeathRecord]]:
         return []
 

@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from failback.analytics.analysis.counting import families
 from failback.analytics.analysis.counting.partials import sums
 from failback.analytics.analysis.counting.partials.rows import Codes
+from failback.analytics.analysis.engines.joins import join_values
 
 pytestmark = pytest.mark.unit
 
@@ -76,3 +78,18 @@ def test_what_was_grouped_once_gives_keys_of_fewer_columns(
 def test_no_rows_have_no_keys() -> None:
     number, example = sums.Key(n1=np.empty(0, np.int64)).packed(0)
     assert number.size == example.size == 0
+
+
+def test_a_key_that_is_not_the_familys_is_refused() -> None:
+    numbers = np.zeros(1, np.int64)
+    with pytest.raises(ValueError, match="key of send_rate is tenth, not second"):
+        sums.Partials().values(families.SEND_RATE, sums.Key(tenth=numbers), numbers)
+
+
+def test_a_reader_gets_the_key_under_its_own_names() -> None:
+    out = sums.Partials()
+    one, seven = np.ones(1, np.int64), np.full(1, 7)
+    out.values(families.SLOWEST_SENDS, sums.Key(result=Codes(0 * one, ["OK"]), tenth=seven), one)
+    found = families.SLOWEST_SENDS.rows(join_values([out.table()]))
+    assert found == [{"result": "OK", "tenth": 7, "value": 1}]
+    assert families.SLOWEST_SENDS.rows({}) == []

@@ -6,7 +6,6 @@ of them chooses a victim: :func:`failback.chaos.faults.victims.choose` does, fro
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from failback.chaos.cluster.view import (
     SignalReceipt,
     StopReceipt,
 )
-from failback.chaos.errors import TargetError
 
 _LOOK_SECONDS: Final = 0.1
 
@@ -86,11 +84,6 @@ class Target(Protocol):
     def await_gone(self, victim: ProcessIdentity, deadline: Deadline) -> DeathRecord:
         """Wait for the death of this process; return how it died."""
 
-    def await_restarted(
-        self, member: Member, previous: ProcessIdentity, deadline: Deadline
-    ) -> ProcessIdentity:
-        """Wait for another process of this member that answers code 28."""
-
     def deaths(self, since: int) -> Sequence[tuple[int, str, DeathRecord]]:
         """All deaths with number > ``since``: ``(number, pod, record)``."""
 
@@ -135,22 +128,3 @@ class StoreWriter(Protocol):
         Raises:
             TargetError: The broker is not held down: it would write over it, or half read it.
         """
-
-
-def await_another(
-    target: Target, member: Member, previous: ProcessIdentity, deadline: Deadline
-) -> ProcessIdentity:
-    """Look until another process of this member answers code 28.
-
-    Raises:
-        TargetError: None did until the deadline.
-    """
-    while True:
-        with contextlib.suppress(TargetError):
-            found = target.identity(member)
-            if not found.same(previous) and found.boot_ms is not None:
-                return found
-        if deadline.over():
-            state = target.pod_state(member.pod)
-            raise TargetError(f"restart of {member.pod}", f"it is {state} at the deadline")
-        time.sleep(_LOOK_SECONDS)

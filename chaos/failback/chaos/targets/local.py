@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 from failback.chaos.cluster import processes
 from failback.chaos.cluster.broker_facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
 from failback.chaos.cluster.clock import now
-from failback.chaos.cluster.target import Deadline, FileStat, Injection, await_another
+from failback.chaos.cluster.target import Deadline, FileStat, Injection
 from failback.chaos.cluster.unix_socket import exchange
 from failback.chaos.cluster.view import (
     ClusterView,
@@ -201,11 +201,6 @@ class LocalTarget:
                     f"death of {victim.pod}", f"the runtime has no wait status of pid {victim.pid}"
                 )
             time.sleep(_POLL_SECONDS)
-
-    def await_restarted(
-        self, member: Member, previous: ProcessIdentity, deadline: Deadline
-    ) -> ProcessIdentity:
-        return await_another(self, member, previous, deadline)
 
     def hold(self, member: Member, undo: str) -> None:
         self._control.call("hold", pod=member.pod, undo=undo)

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 
 from failback.chaos.cluster.broker_facts import ask_broker, ask_nameservers, boot_ms_of, conflicts
 from failback.chaos.cluster.clock import now
-from failback.chaos.cluster.target import Deadline, FileStat, Injection, await_another
+from failback.chaos.cluster.target import Deadline, FileStat, Injection
 from failback.chaos.cluster.view import (
     ClusterView,
     DeathRecord,
@@ -240,11 +240,6 @@ class KubernetesTarget:
                 state = self.process_state(victim).value
                 raise TargetError(what, f"pid {victim.pid} is {state} at the deadline")
             time.sleep(_LOOK_SECONDS)
-
-    def await_restarted(
-        self, member: Member, previous: ProcessIdentity, deadline: Deadline
-    ) -> ProcessIdentity:
-        return await_another(self, member, previous, deadline)
 
     def hold(self, member: Member, undo: str) -> None:
         """The hold file where a container runs; else the operator is asked to keep the pod away."""
