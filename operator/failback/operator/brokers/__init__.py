@@ -1,4 +1,4 @@
-"""Questions to brokers and name servers: the newest answers, remembered routes, figures.
+"""Questions to brokers and name servers: the newest answers, backlogs, remembered routes, figures.
 
 What follows from an answer is decided in ``planning``.
 """

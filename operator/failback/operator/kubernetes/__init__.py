@@ -1,4 +1,4 @@
-"""The API server: requests, the Lease, events, the store of watched objects, the chart's hooks.
+"""The operator beside the API server: its Lease, events, watched objects, the chart's hooks.
 
-Nothing here knows what a broker is.
+Requests are sent by ``failback.kube``. Nothing here knows what a broker is.
 """
