@@ -239,10 +239,6 @@ def decode_record(
 def _decode_record(
     data: bytes | memoryview, start: int, decompress: bool
 ) -> tuple[MessageExt, int]:
-    fields = RECORD_HEAD_V4.unpack_from(data, start)
-    layout = record_head(fields[7])
-    if layout is not RECORD_HEAD_V4:
-        fields = layout.unpack_from(data, start)
     (
         size,
         magic,
@@ -259,8 +255,13 @@ def _decode_record(
         reconsume_times,
         prepared_transaction_offset,
         body_bytes,
-    ) = fields
-    position = start + layout.size
+    ) = RECORD_HEAD_V4.unpack_from(data, start)
+    position = start + RECORD_HEAD_V4.size
+    if sys_flag & (BORN_HOST_V6 | STORE_HOST_V6):
+        layout = record_head(sys_flag)
+        born_host, store_timestamp, store_host, *rest = layout.unpack_from(data, start)[9:]
+        reconsume_times, prepared_transaction_offset, body_bytes = rest
+        position = start + layout.size
     end = start + size
     if magic not in (V1_MAGIC, V2_MAGIC) or body_bytes < 0 or end > len(data):
         raise ProtocolError(
