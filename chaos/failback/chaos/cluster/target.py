@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from failback.chaos.cluster.view import (
     ClusterView,
@@ -21,8 +21,6 @@ from failback.chaos.cluster.view import (
     SignalReceipt,
     StopReceipt,
 )
-
-_LOOK_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
