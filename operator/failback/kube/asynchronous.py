@@ -10,7 +10,6 @@ import asyncio
 import json
 import logging
 import time
-import urllib.parse
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Protocol, TypedDict
@@ -21,20 +20,15 @@ from kubernetes.aio import client as kubernetes_client
 from kubernetes.aio import config as kubernetes_config
 from kubernetes.aio.client.exceptions import ApiException
 
+from failback.kube import requests
 from failback.kube.errors import ApiError, refusal
-from failback.kube.resources import RESOURCES, Object, path, prefix
+from failback.kube.requests import Request
+from failback.kube.resources import RESOURCES, Object, prefix
 
 logger = logging.getLogger(__name__)
 
-_PAGE: Final = 500
 _CONNECTIONS: Final = 16
 OPTIONAL_KINDS: Final = ("PodMonitor", "SparkApplication")
-_JSON: Final = "application/json"
-_METADATA: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_MERGE: Final = "application/merge-patch+json"
-_APPLY: Final = "application/apply-patch+yaml"
-_JSON_PATCH: Final = "application/json-patch+json"
-_STRATEGIC: Final = "application/strategic-merge-patch+json"
 
 
 class _Name(TypedDict, total=False):
@@ -83,7 +77,7 @@ class Kube:
     async def get(self, kind: str, namespace: str, name: str) -> Object | None:
         """Return one object, or ``None`` when there is none."""
         try:
-            return await self._ask("get", kind, namespace, name)
+            return await self._send(requests.get(kind, namespace, name))
         except ApiError as error:
             if error.code == 404:
                 return None
@@ -105,37 +99,36 @@ class Kube:
         Args:
             metadata_only: Of each object only name, namespace, uid and resourceVersion.
         """
-        accept = _METADATA if metadata_only else _JSON
+        accept = requests.METADATA if metadata_only else requests.JSON
         found: list[Object] = []
-        query = {"limit": str(_PAGE), "labelSelector": label_selector}
-        if name:
-            query["fieldSelector"] = f"metadata.name={name}"
+        mark = ""
         while True:
+            asked = requests.page(
+                kind, namespace, label_selector, name=name, mark=mark, accept=accept
+            )
             try:
-                page = await self._ask("list", kind, namespace, query=query, accept=accept)
+                page = await self._send(asked)
             except ApiError as error:
-                if error.code != 410 or "continue" not in query:
+                if error.code != 410 or not mark:
                     raise
-                found, query = [], {key: query[key] for key in query if key != "continue"}
+                found, mark = [], ""
                 continue
             found += page.get("items") or ()  # an empty list of metadata is null
-            mark = page.get("metadata", {}).get("continue")
+            mark = page.get("metadata", {}).get("continue") or ""
             if not mark:
                 return found
-            query = {**query, "continue": mark}
 
     async def served_kinds(self) -> frozenset[str]:
         """Return the optional kinds that the API server serves."""
         found = set()
         for kind in OPTIONAL_KINDS:
-            plural = RESOURCES[kind][2]
             try:
-                answer = await self._request("get", kind, "GET", prefix(kind))
+                answer = await self._send(Request("get", kind, prefix(kind)))
             except ApiError as error:
                 if error.code in (403, 404):
                     continue
                 raise
-            if any(item["name"] == plural for item in answer.get("resources", ())):
+            if any(item["name"] == RESOURCES[kind][2] for item in answer.get("resources", ())):
                 found.add(kind)
         return frozenset(found)
 
@@ -143,30 +136,15 @@ class Kube:
 
     async def apply(self, manifest: Mapping[str, Any], *, force: bool = False) -> Object:
         """Apply a whole object as this field manager."""
-        metadata = manifest["metadata"]
-        query = {"fieldManager": self._manager, "force": "true" if force else "false"}
-        return await self._ask(
-            "apply",
-            manifest["kind"],
-            metadata["namespace"],
-            metadata["name"],
-            method="PATCH",
-            query=query,
-            body=dict(manifest),
-            content=_APPLY,
-        )
+        return await self._send(requests.apply(manifest, self._manager, force=force))
 
     async def create(self, manifest: Mapping[str, Any]) -> Object:
         """Create an object; 409 when it exists."""
-        namespace = manifest["metadata"]["namespace"]
-        kind = manifest["kind"]
-        return await self._ask("create", kind, namespace, method="POST", body=dict(manifest))
+        return await self._send(requests.create(manifest))
 
     async def replace(self, manifest: Mapping[str, Any]) -> Object:
         """Replace an object at its resourceVersion; 409 when it moved on."""
-        metadata, kind = manifest["metadata"], manifest["kind"]
-        where = (metadata["namespace"], metadata["name"])
-        return await self._ask("update", kind, *where, method="PUT", body=dict(manifest))
+        return await self._send(requests.replace(manifest))
 
     async def delete(
         self,
@@ -179,45 +157,20 @@ class Kube:
         grace_seconds: int | None = None,
     ) -> None:
         """Delete exactly this object; one that is gone or another by now is success."""
-        body: Object = {"propagationPolicy": propagation, "preconditions": {"uid": uid}}
-        if grace_seconds is not None:
-            body["gracePeriodSeconds"] = grace_seconds
-        try:
-            await self._ask("delete", kind, namespace, name, method="DELETE", body=body)
-        except ApiError as error:
-            if error.code not in (404, 409):
-                raise
+        asked = requests.delete(
+            kind, namespace, name, uid, propagation=propagation, grace_seconds=grace_seconds
+        )
+        await self._send_unless_gone(asked)
 
     async def evict(self, namespace: str, pod: str, uid: str) -> None:
         """Evict a pod; one that is gone or another by now is success, 429 is a refusal."""
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod, "namespace": namespace},
-            "deleteOptions": {"preconditions": {"uid": uid}},
-        }
-        try:
-            await self._ask(
-                "create", "Pod", namespace, pod, method="POST", body=body, sub="eviction"
-            )
-        except ApiError as error:
-            if error.code not in (404, 409):
-                raise
+        await self._send_unless_gone(requests.evict(namespace, pod, uid))
 
     async def merge(
         self, kind: str, namespace: str, name: str, patch: Mapping[str, Any], *, sub: str = ""
     ) -> Object:
         """Merge-patch an object or its subresource; a uid or resourceVersion in it is checked."""
-        return await self._ask(
-            "patch",
-            kind,
-            namespace,
-            name,
-            method="PATCH",
-            body=dict(patch),
-            content=_MERGE,
-            sub=sub,
-        )
+        return await self._send(requests.merge(kind, namespace, name, patch, sub))
 
     async def patch_status(
         self,
@@ -242,83 +195,34 @@ class Kube:
     ) -> None:
         """Set one condition of a pod, beside those of the kubelet."""
         body = {"metadata": {"uid": uid}, "status": {"conditions": [dict(condition)]}}
-        await self._ask(
-            "patch",
-            "Pod",
-            namespace,
-            pod,
-            method="PATCH",
-            body=body,
-            content=_STRATEGIC,
-            sub="status",
-        )
+        await self._send(requests.strategic("Pod", namespace, pod, body, "status"))
 
     async def json_patch(
         self, kind: str, namespace: str, name: str, operations: list[Object]
     ) -> Object:
         """JSON-patch an object; a ``test`` that fails is a 422."""
-        return await self._ask(
-            "patch",
-            kind,
-            namespace,
-            name,
-            method="PATCH",
-            body=operations,
-            content=_JSON_PATCH,
-        )
+        return await self._send(requests.json_patch(kind, namespace, name, operations))
 
     # --- the one way to ask -------------------------------------------------------------------
 
-    async def _ask(
-        self,
-        verb: str,
-        kind: str,
-        namespace: str,
-        name: str = "",
-        *,
-        method: str = "GET",
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content: str = _JSON,
-        accept: str = _JSON,
-        sub: str = "",
-    ) -> Object:
-        plural = RESOURCES[kind][2]
-        resource = f"{plural}/{sub}" if sub else plural
-        return await self._request(
-            verb,
-            kind,
-            method,
-            path(kind, namespace, name, sub),
-            query=query,
-            body=body,
-            content=content,
-            accept=accept,
-            resource=resource,
-        )
+    async def _send_unless_gone(self, request: Request) -> None:
+        try:
+            await self._send(request)
+        except ApiError as error:
+            if error.code not in (404, 409):
+                raise
 
-    async def _request(
-        self,
-        verb: str,
-        kind: str,
-        method: str,
-        where: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        body: Any = None,
-        content: str = _JSON,
-        accept: str = _JSON,
-        resource: str = "",
-    ) -> Object:
-        resource = resource or RESOURCES[kind][2]
+    async def _send(self, request: Request) -> Object:
+        """Send a request, count it, and return what the server answered."""
+        verb, resource = request.verb, request.resource
         begun, code = time.monotonic(), "0"
         try:
-            answer = await self._send(method, where, query, body, content, accept)
+            answer = await self._answer(request)
             raw = await answer.read()
             code = str(answer.status)
             if answer.status >= 400:
                 raise refusal(verb, resource, answer.status, raw, answer.headers)
-            if accept == _METADATA:
+            if request.accept == requests.METADATA:
                 return {**_METADATA_PAGE.decode(raw)}
             found: Object = json.loads(raw) if raw else {}
             return found
@@ -336,30 +240,17 @@ class Kube:
         finally:
             self._meter.api_request(verb, resource, code, time.monotonic() - begun)
 
-    async def _send(
-        self,
-        method: str,
-        where: str,
-        query: Mapping[str, str] | None,
-        body: Any,
-        content: str,
-        accept: str,
-    ) -> Any:
-        headers = {"Content-Type": content, "Accept": accept}
-        parameters = [(key, value) for key, value in (query or {}).items() if value]
+    async def _answer(self, request: Request) -> Any:
+        headers, path, method = request.headers(self._manager), request.path, request.method
         await self._client.update_params_for_auth(
-            headers, parameters, ["BearerToken"], where, method, body
+            headers, [], ["BearerToken"], path, method, request.body
         )
-        url = self._client.configuration.host + where
-        if parameters:
-            url += "?" + urllib.parse.urlencode(parameters)
-        headers["User-Agent"] = self._manager
         async with asyncio.timeout(self._timeout_seconds):
             return await self._client.rest_client.request(
                 method,
-                url,
+                request.url(self._client.configuration.host),
                 headers=headers,
-                body=body,
+                body=request.body,
                 _request_timeout=aiohttp.ClientTimeout(total=self._timeout_seconds),
             )
 
