@@ -66,7 +66,7 @@ def with_quoted_keys(data: bytes | str) -> str | None:
     A table of a hundred thousand offsets is ten times as quick to read so.
 
     Returns:
-        The text, or ``None`` where a string holds a backslash: its end is not told so simply.
+        The text, or ``None`` where a string holds a backslash: its end is not found so simply.
 
     Raises:
         UnicodeDecodeError: It is no UTF-8.

@@ -91,7 +91,7 @@ _ELEMENT: Final = struct.Struct(">iIIii")  # totalSize, magic, crc, flag, bodyLe
 
 
 class MessageExt(msgspec.Struct):
-    """A message as it was stored. ``body`` is inflated unless decoding was told otherwise."""
+    """A message as it was stored, its body inflated if decoding was to do that."""
 
     topic: str
     queue_id: int

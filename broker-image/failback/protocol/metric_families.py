@@ -1,7 +1,7 @@
 """Names, types and labels of the metrics that more than one component exports.
 
 Where the meaning is that of RocketMQ 5.x (BrokerMetricsConstant) so is the name. The broker fills
-these from its own counters, the exporter from what the admin protocol tells; dashboards and alerts
+these from its own counters, the exporter from answers of the admin protocol; dashboards and alerts
 need not know which of the two they read. Pure: the client library of Prometheus is not imported.
 """
 

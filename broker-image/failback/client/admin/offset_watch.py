@@ -1,4 +1,4 @@
-"""What two looks at a pair's offset tables tell: who is ahead, what went back, who copied. Pure.
+"""What two looks at a pair's offset tables show: which is ahead, what went back. Pure.
 
 Tables are answers to 43: ``topic@group`` to queue id to the next offset. The exporter and the
 operator feed these with what they poll; our own brokers count what they do themselves.
@@ -51,7 +51,7 @@ def divergence(master: Table, slave: Table) -> dict[str, Divergence]:
 
 
 class SyncWatch:
-    """Since when a slave has not copied its master's offsets, as far as looks can tell.
+    """Since when a slave has not copied its master's offsets, as far as looks show.
 
     It has, when both tables are equal, or when one of its values became another one that is not
     above the master's. A slave that clients commit to while the master is away has copied nothing.
@@ -71,7 +71,7 @@ class SyncWatch:
         if master is None:
             return
         if self._copied_at is None:
-            self._copied_at = at  # nobody knows better
+            self._copied_at = at  # the best that is known
         if slave == master or _took_over(before, slave, master):
             self._copied_at = at
         if before is not None and any(True for _ in _lowered(before, slave)):

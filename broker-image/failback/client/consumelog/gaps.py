@@ -1,4 +1,4 @@
-"""Which records of a process are missing, told by the ranges of its files. Pure."""
+"""Which records of a process are missing, by the ranges of its files. Pure."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class ConsumeHook:
     """Does nothing. Subclass it and override what is of interest."""
 
     def bind(self, on_failure: Callable[[Exception], None]) -> None:
-        """Register who must stop when rows can no longer be stored."""
+        """Register what to call when rows can no longer be stored."""
 
     def produce(self, record: ProduceRecord) -> None:
         """A send attempt ended."""
@@ -192,9 +192,9 @@ NO_HOOK = ConsumeHook()
 class LogHook(ConsumeHook):
     """Writes every table through a :class:`ConsumeLog`.
 
-    A failed write is told to everyone bound by :meth:`bind`; they stop. Nothing may be handled or
-    sent that isn't logged, so :meth:`deliver_begin` and :meth:`produce` also raise, now and from
-    then on; the other rows, which accompany what has happened, are left out in silence.
+    A failed write calls everything bound by :meth:`bind`: clients stop then. Nothing may be handled
+    or sent that isn't logged. So :meth:`deliver_begin` and :meth:`produce` raise from then on. The
+    other rows, which accompany what has happened, are left out in silence.
 
     Args:
         log: One per process; its ``proc_no`` is the ``inc`` of all rows.

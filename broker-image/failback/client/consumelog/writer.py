@@ -2,7 +2,7 @@
 
 Used by consumers, producers, the recorder of a run and the scanner, one :class:`ConsumeLog` each.
 Rows of every table go into one file; a file is rotated when it is full or five seconds old and its
-lock is then free, which tells the shipper that it is finished. See ``hot_format`` for the bytes.
+lock is then free, by which the shipper knows that it is finished. See ``hot_format`` for the bytes.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ class ConsumeLog:
                 mapped = mmap.mmap(fd, self._segment_bytes, mmap.MAP_SHARED)
                 head = (hot_format.FORMAT, self.run, self.proc, self.proc_no, self.role, self.host)
                 first_record = _put(mapped, 0, self._encode((*head, index, self._seq + 1)))
-                # Locked, and with its head, before it gets its name: whatever a shipper or a
+                # Locked, and with its head, before it gets its name: what a shipper or a
                 # reader finds under a final name can be read, and is finished if it is free.
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 hidden.rename(path)

@@ -90,7 +90,7 @@ class ConcurrentConsumeService:
     ) -> None:
         """Queue handler calls of at most ``consume_message_batch_max_size`` messages each."""
         if not self._accepts:
-            return  # the reference's executor rejects; nobody runs the 5 s retry any more
+            return  # the reference's executor rejects, and its 5 s retry no longer runs
         size = self._settings.consume_message_batch_max_size
         for start in range(0, len(messages), size):
             batch = messages[start : start + size]
@@ -122,7 +122,7 @@ class ConcurrentConsumeService:
             try:
                 await self._consume(request)
             except ConsumeLogError:
-                return  # the hook has told the consumer, which is stopping
+                return  # the hook has called the consumer's stop
             finally:
                 self._requests.task_done()
 

@@ -51,7 +51,7 @@ from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import java_hash
 from failback.protocol.route import ConsumerData, MessageQueue, SubscriptionData
-from failback.protocol.stats import ConsumerRunningInfo, ConsumeStatus, ProcessQueueInfo
+from failback.protocol.stats import ConsumerRunningInfo, ConsumeStatus
 
 logger = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ class PushConsumer:
             raise
 
     async def shutdown(self) -> None:
-        """Leave the group: stop handlers, commit, tell the brokers, close.
+        """Leave the group: stop handlers, commit, unregister, close.
 
         Nothing confirms the commit; it is sent before the goodbye on the same connection.
         """
@@ -320,7 +320,7 @@ class PushConsumer:
 
     def running_info(self) -> ConsumerRunningInfo:
         parts = self._running_parts()
-        context = parts.context
+        subscriptions = parts.context.subscriptions
         info = ConsumerRunningInfo(
             properties={
                 "PROP_CLIENT_VERSION": "V4_9_8",
@@ -331,26 +331,13 @@ class PushConsumer:
                 "consumerGroup": self.group,
                 "messageModel": self.message_model.value,
             },
-            subscription_set=[_subscription_data(s) for s in context.subscriptions.values()],
+            subscription_set=[_subscription_data(s) for s in subscriptions.values()],
         )
         for queue, held in parts.rebalancer.held.items():
-            info.mq_table[queue] = self._queue_info(queue, held)
-        for topic in context.subscriptions:
-            info.status_table[topic] = ConsumeStatus()
+            committed = parts.store.memory(queue)
+            info.mq_table[queue] = held.info(committed, self._clock.now(), self._clock.wall_ms())
+        info.status_table.update((topic, ConsumeStatus()) for topic in subscriptions)
         return info
-
-    def _queue_info(self, queue: MessageQueue, held: ProcessQueue) -> ProcessQueueInfo:
-        idle_ms = (self._clock.now() - held.last_pull) * 1000
-        lowest = held.lowest() if len(held) else 0
-        return ProcessQueueInfo(
-            commit_offset=self._running_parts().store.memory(queue),
-            cached_msg_min_offset=lowest,
-            cached_msg_max_offset=lowest + held.span(),
-            cached_msg_count=len(held),
-            cached_msg_size_in_mi_b=held.body_bytes // (1024 * 1024),
-            droped=held.dropped,
-            last_pull_timestamp=self._clock.wall_ms() - round(idle_ms),
-        )
 
     # --- inside -----------------------------------------------------------------------------
 
@@ -417,7 +404,7 @@ class PushConsumer:
         await self._close(self._running_parts())
 
     async def _close(self, parts: _Parts) -> None:
-        """Stop whatever still runs; after a shutdown that was cancelled that is everything."""
+        """Stop what still runs: everything, after a shutdown that was cancelled."""
         parts.context.instance.consumers.pop(self.group, None)
         await parts.consume.abort()
         await parts.pulls.stop()

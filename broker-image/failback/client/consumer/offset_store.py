@@ -58,7 +58,7 @@ class OffsetStore(Protocol):
         """The offsets in memory of one topic."""
 
     async def read_store(self, queue: MessageQueue) -> StoredOffset:
-        """Ask the place behind; an offset also goes to memory, whatever was there."""
+        """Ask the place behind; an offset also replaces the one in memory."""
 
     async def persist_all(self, held: Collection[MessageQueue], kind: str) -> None:
         """Commit every held queue in memory, changed or not; forget the others."""
@@ -92,7 +92,7 @@ class _MemoryTable:
 
 
 class RemoteBrokerOffsetStore(_MemoryTable):
-    """CLUSTERING: at the broker, by one-way requests that nobody confirms."""
+    """CLUSTERING: at the broker, by one-way requests without a confirmation."""
 
     def __init__(self, context: ConsumerContext) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """The messages of one held queue between pull and acknowledgement (pure).
 
 A queue's offset may be committed up to its lowest unfinished message and no further. Finished
-messages above that one are not covered by any commit: whoever takes the queue next gets them
+messages above that one are not covered by any commit: the next owner of the queue gets them
 again. That is the whole source of "tail" duplicates, so the rule lives here, alone and tested.
 
 Source: ProcessQueue, apache/rocketmq 4.9.8.
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from failback.protocol.message import MessageExt
+from failback.protocol.stats import ProcessQueueInfo
 
 NO_OFFSET = -1
 """What :meth:`ProcessQueue.remove` returns when there was nothing to remove from."""
@@ -119,3 +120,16 @@ class ProcessQueue:
         self.body_bytes = 0
         self.max_put = 0
         self._heap_low = True
+
+    def info(self, commit_offset: int, now: float, wall_ms: int) -> ProcessQueueInfo:
+        """Describe what is held, for request 307. ``now`` is loop time, seconds."""
+        lowest = self.lowest() if len(self) else 0
+        return ProcessQueueInfo(
+            commit_offset=commit_offset,
+            cached_msg_min_offset=lowest,
+            cached_msg_max_offset=lowest + self.span(),
+            cached_msg_count=len(self),
+            cached_msg_size_in_mi_b=self.body_bytes // (1024 * 1024),
+            droped=self.dropped,
+            last_pull_timestamp=wall_ms - round((now - self.last_pull) * 1000),
+        )

@@ -1,6 +1,6 @@
 """Messages that a handler failed on: back to the broker, or failing that, sent anew.
 
-The broker stores a copy for the group's retry topic. When that call fails, for whatever reason,
+The broker stores a copy for the group's retry topic. When that call fails, for any reason,
 the instance's inner producer sends one itself, to any broker. If the first call was stored and only
 its answer lost, there are two copies then.
 

@@ -1,7 +1,7 @@
 """One client instance: sockets, tables, timers, and the groups that share them.
 
 Producers and consumers of a process whose client ids are equal share one instance. It knows the
-routes, keeps the brokers told (heartbeats), and runs the periodic tasks and the rebalance loop.
+routes, sends heartbeats to the brokers, and runs the periodic tasks and the rebalance loop.
 
 Source: MQClientInstance, MQClientManager, RebalanceService, ClientConfig, RemotingUtil,
 apache/rocketmq 4.9.8.
@@ -174,24 +174,12 @@ class MQClientInstance:
         self._hook.life("INSTANCE_START")
         scheduler = FixedRateScheduler(single=self.settings.strict_single_thread)
         every = self.settings
-        scheduler.add(
-            "route poll",
-            every.poll_name_server_first_ms,
-            every.poll_name_server_interval_ms,
-            self.poll_routes,
-        )
-        scheduler.add(
-            "heartbeat",
-            every.heartbeat_first_ms,
-            every.heartbeat_interval_ms,
-            self._heartbeat_tick,
-        )
-        scheduler.add(
-            "persist offsets",
-            every.persist_offset_first_ms,
-            every.persist_offset_interval_ms,
-            self._persist_all,
-        )
+        first, interval = every.poll_name_server_first_ms, every.poll_name_server_interval_ms
+        scheduler.add("route poll", first, interval, self.poll_routes)
+        first, interval = every.heartbeat_first_ms, every.heartbeat_interval_ms
+        scheduler.add("heartbeat", first, interval, self._heartbeat_tick)
+        first, interval = every.persist_offset_first_ms, every.persist_offset_interval_ms
+        scheduler.add("persist offsets", first, interval, self._persist_all)
         self.spawn(scheduler.run(), "scheduler")
         self.spawn(self._rebalance_loop(), "rebalance")
 
@@ -211,7 +199,7 @@ class MQClientInstance:
         self._hook.life("INSTANCE_STOP")
 
     def spawn(self, job: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        """Run ``job`` as a task owned by this instance: it ends with the instance at the latest."""
+        """Run ``job`` as a task that ends with this instance at the latest."""
         task = asyncio.create_task(job, name=f"{name} {self.client_id}")
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
@@ -331,10 +319,10 @@ class MQClientInstance:
     # --- addresses --------------------------------------------------------------------------
 
     async def find_offset_broker(self, queue: MessageQueue) -> FoundBroker | None:
-        """Whom offset queries and commits go to, by the rule of the settings.
+        """Return the target of offset queries and commits, by the rule of the settings.
 
-        Since 4.9.3: the master; if it isn't known the route is refreshed, and then anyone will
-        do. So a consumer notices the master's return with its next commit.
+        Since 4.9.3 it is the master. If the master isn't known the route is refreshed, and then
+        a slave is good enough. So a consumer notices the master's return with its next commit.
         """
         if self.settings.offset_broker_rule == "admin_first_entry":
             found = self.brokers.find_admin(queue.broker_name)
@@ -349,7 +337,7 @@ class MQClientInstance:
         return found
 
     async def find_pull_broker(self, queue: MessageQueue, broker_id: int) -> FoundBroker | None:
-        """Whom a pull goes to: the suggested id, else any; refresh only if none is known."""
+        """Return the target of a pull: the suggested id, else any. Refresh if none is known."""
         found = self.brokers.find_subscribe(queue.broker_name, broker_id, only_this=False)
         if found is None:
             await self.refresh_route(queue.topic, trigger="pull")
@@ -357,7 +345,7 @@ class MQClientInstance:
         return found
 
     async def find_admin_broker(self, queue: MessageQueue) -> FoundBroker | None:
-        """Whom max and search offset calls go to: the master only, after one refresh."""
+        """Return the target of max and search offset calls: the master only, after one refresh."""
         found = self.brokers.find_publish(queue.broker_name)
         if found is None:
             await self.refresh_route(queue.topic, trigger="admin")
@@ -368,7 +356,7 @@ class MQClientInstance:
         """findConsumerIdList: ask one random broker of the topic.
 
         Returns:
-            Who was asked, and the members; ``None`` for a list that was not to be had.
+            The address asked, and the members; ``None`` without a list.
         """
         found = self._broker_of_topic(topic)
         if found is None:
@@ -393,7 +381,7 @@ class MQClientInstance:
         await self.heartbeat_all()
 
     async def heartbeat_all(self) -> None:
-        """Tell every broker who is here; skipped if that is going on already."""
+        """Send a heartbeat to every broker; skipped while another one is under way."""
         if self._heartbeat_lock.locked():
             logger.info("heartbeat of %s skipped: one is under way", self.client_id)
             return
@@ -404,8 +392,8 @@ class MQClientInstance:
                     await self._heartbeat(addr, data)
 
     def _on_connect(self, addr: str) -> None:
-        """Counter-measure ``heartbeat_on_connect``: tell a broker who is here before anything
-        is asked of it. The reference leaves that to the next tick, up to 30 s later."""
+        """Counter-measure ``heartbeat_on_connect``: the heartbeat is the first request of a
+        connection. The reference leaves it to the next tick, up to 30 s later."""
         if self.settings.heartbeat_on_connect and any(addr == known for *_, known in self.brokers):
             self.spawn(self._heartbeat(addr, self._heartbeat_data()), "heartbeat on connect")
 

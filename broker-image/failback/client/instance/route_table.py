@@ -51,7 +51,7 @@ class BrokerAddressTable:
                 yield name, broker_id, addresses[broker_id]
 
     def find_publish(self, broker_name: str) -> FoundBroker | None:
-        """findBrokerAddressInPublish: the master or nobody."""
+        """findBrokerAddressInPublish: the master only."""
         addr = self._table.get(broker_name, {}).get(MASTER_ID)
         return FoundBroker(addr, MASTER_ID) if addr else None
 

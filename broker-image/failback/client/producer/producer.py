@@ -33,7 +33,7 @@ class Producer:
     Args:
         group: Its name; one per instance.
         settings: Intervals, limits and switches, unscaled.
-        hook: Told of every send attempt.
+        hook: Receives every send attempt.
         clock, manager, rng: Replaced by tests.
     """
 
@@ -58,7 +58,7 @@ class Producer:
         self._sender: Sender | None = None
 
     async def start(self) -> None:
-        """Make or join the instance, and tell the masters that are known."""
+        """Make or join the instance, and send a heartbeat to the masters that are known."""
         if self._instance is not None:
             raise NotRunning(f"producer {self.group} was started before")
         if not self.settings.namesrv_addrs:

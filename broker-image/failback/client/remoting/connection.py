@@ -112,7 +112,7 @@ class _Connection(asyncio.Protocol):
         self._last_use = self.loop.time()
         self._idle_timer: asyncio.TimerHandle | None = None
 
-    # --- what the transport tells ---
+    # --- callbacks of the transport ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass of it
@@ -248,7 +248,7 @@ class RemotingClient:
             settings: Intervals, bounds and switches.
             on_request: Serves requests of peers, given the address and the request; what it
                 returns, or the awaitable returns, is the answer; ``None`` sends none.
-            on_close: Told address and reason of every connection that ended.
+            on_close: Receives address and reason of every connection that ended.
         """
         self.settings = settings
         self._on_request = on_request
@@ -458,7 +458,7 @@ class RemotingClient:
     async def _open(self, addr: str) -> _Connection | RemotingConnectError:
         """Make the connection and put it into the table; failures are returned, not raised.
 
-        Nobody may be left to look at the result, and a raised one would be reported as lost.
+        Every caller may have left by then, and an exception would be reported as lost.
         """
         settings = self.settings
         host, _, port = addr.rpartition(":")

@@ -110,7 +110,7 @@ class ClientSettings:
     drain_on_shutdown_ms: float = 0
     """How long a shutdown waits for handlers and what is queued for them."""
     ack_commits: bool = False
-    """Commit with an answer instead of one-way: tells what arrived, changes the timing."""
+    """Commit with an answer instead of one-way: shows what arrived, changes the timing."""
     heartbeat_on_connect: bool = False
     """Counter-measure: heartbeat to a broker as soon as a connection to it is made."""
     monotonic_start: bool = False

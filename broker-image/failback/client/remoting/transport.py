@@ -1,7 +1,7 @@
 """A client instance's connections: :class:`RemotingClient`, plus what the instance watches.
 
-It numbers connections (the consume log's ``chan``), can connect without asking anything, and tells
-when a connection is made.
+It numbers connections (the consume log's ``chan``), can connect without a request, and reports
+every connection that is made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class InstanceRemoting(RemotingClient):
     """One per client instance.
 
     Args:
-        on_connect: Told the address of every connection that is made.
+        on_connect: Receives the address of every connection that is made.
     """
 
     def __init__(

@@ -109,7 +109,7 @@ class Sender:
 
     Args:
         settings: Scaled.
-        hook: Told of every attempt.
+        hook: Receives every attempt.
     """
 
     def __init__(

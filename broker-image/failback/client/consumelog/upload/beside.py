@@ -3,7 +3,7 @@
 The shipper holds pyarrow and packs what it ships; a consumer should not pay for that. It learns by
 the end of a pipe that its writer is gone, even by SIGKILL, ships what the writer left, and ends. It
 is in a session of its own, so Ctrl-C reaches the writer alone. A shipper that died is started
-again; what nobody ships stays in the folder for the next one.
+again; what was not shipped stays in the folder for the next one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Speaks to a collector over HTTP, with the standard library: one kept connection, no threads.
 
-Used by the shipper, and by whoever closes a run. An answer is returned whatever its status; only
+Used by the shipper, and by the program that closes a run. An answer of any status is returned; only
 a connection that gave none raises.
 """
 
@@ -29,7 +29,7 @@ _AWAY: Final = (OSError, http.client.HTTPException, ValueError)
 
 
 class CollectorAway(Exception):
-    """Nobody answered, or the connection broke. What was sent may have been stored or not."""
+    """No answer came, or the connection broke. What was sent may have been stored or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class CollectorClient:
             self.close()
             if not kept:
                 raise CollectorAway(f"{self.url}: {_words(error)}") from error
-        # A kept connection may have ended while nobody looked; every request may be repeated.
+        # A kept connection may have ended unnoticed; every request may be repeated.
         try:
             return self._exchange(method, path, body, headers or {})
         except _AWAY as error:

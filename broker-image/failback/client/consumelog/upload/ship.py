@@ -2,7 +2,7 @@
 
     lake/table=<t>/run=<id>/part-<proc_no>-<index>.parquet
 
-A file is finished once nobody holds its lock: the writer rotated, or it is dead. Sealing is a pure
+A file is finished once its lock is free: the writer rotated, or it is dead. Sealing is a pure
 function of the hot file, and the hot file is deleted last, so a shipper killed anywhere starts over
 and writes equal bytes under equal names. :class:`Shipper` seals into a lake on the same host;
 ``upload`` sends to a collector.
