@@ -1,8 +1,10 @@
 """What faults on brokers share: hold, signal, prove, release; and when the ledger entry closes.
 
-K1 who and K2 the call are proved here, K3 to K6 in :mod:`failback.chaos.faults.proof` before an
-action returns, K7 was it restarted and K8 does it serve again by the recorder while the method
-goes on. A fault with a missing step is not proved: the answer of a call is no proof.
+K1 who and K2 the call are proved here. K3 to K6 are proved in :mod:`failback.chaos.faults.proof`
+before an action returns. A fault that misses one of these steps is not proved: the answer of a
+call is no proof. Only K5, what peers saw, may be unseen; checks of recovery times are then
+inconclusive. K7, was it restarted, and K8, does it serve again, prove the healing: the recorder
+collects them while the method goes on.
 """
 
 from __future__ import annotations

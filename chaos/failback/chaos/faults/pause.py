@@ -1,4 +1,8 @@
-"""F6: SIGSTOP of a broker; proved by the process state and by silence on code 28."""
+"""F6: SIGSTOP of a broker; proved by the process state and by silence on code 28.
+
+A broker that is frozen when the harness dies stays frozen until the undo ledger is carried out:
+by ``failback run --heal``, or by the operator's heal Job.
+"""
 
 from __future__ import annotations
 

@@ -245,8 +245,10 @@ def _same_copy_causes(
     cause.set(todo, rolled & ~bid_known, None)
     cause.set(todo, rolled & same_inc, "ROLLBACK_OVERWRITTEN")
     cause.set(todo, rolled & same_bid & ~binc_known, None)
+    # A commit reached an earlier life of the broker that answered, and not this one.
     cause.set(todo, rolled & same_bid, "ROLLBACK_RESTART")
     cause.set(todo, rolled & ~other_bid, None)
+    # Commits reached only other members: where the master answered, only its slaves had them.
     cause.set(todo, rolled & (bid == 0), "ROLLBACK_SLAVE_ONLY_PROGRESS")
     cause.set(todo, rolled, "ROLLBACK_STALE_SLAVE")
     active &= todo

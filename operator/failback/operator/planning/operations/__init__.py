@@ -1,11 +1,11 @@
-"""The operations of a cluster: one module each, their priorities, and the choice of the next.
+"""The operations of a cluster: one module each, which goes first, and the choice of the next.
 
 At most one runs at a time; its step is in ``status.currentOperation``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
@@ -32,12 +32,8 @@ class OperationModule(Protocol):
         """Name in ``status.currentOperation.type``."""
 
     @property
-    def PRIORITY(self) -> int:  # noqa: N802
-        """The lower goes first."""
-
-    @property
     def ABANDONABLE(self) -> bool:  # noqa: N802
-        """Whether a cause of higher priority may end it, to be planned afresh later."""
+        """Whether a more urgent cause may end it, to be planned afresh later."""
 
     def cause(self, state: ClusterState) -> Operation | None:
         """Return the operation that the observation calls for, at its first step."""
@@ -49,7 +45,7 @@ class OperationModule(Protocol):
         """Return the shape as the operation at its step needs it."""
 
 
-_FOUND: tuple[OperationModule, ...] = (
+_BY_PRIORITY: tuple[OperationModule, ...] = (
     role_switch,
     resync,
     scale_down,
@@ -58,10 +54,8 @@ _FOUND: tuple[OperationModule, ...] = (
     scale_up,
     live_config,
 )
-OPERATIONS: Final[Mapping[str, OperationModule]] = {
-    module.TYPE: module for module in sorted(_FOUND, key=lambda module: module.PRIORITY)
-}
-"""Type → module, highest priority first."""
+"""The first that has a cause goes first."""
+OPERATIONS: Final[Mapping[str, OperationModule]] = {module.TYPE: module for module in _BY_PRIORITY}
 
 
 def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
@@ -82,11 +76,11 @@ def choose(state: ClusterState) -> Operation | None:
     """
     running = state.running
     if running is None:
-        return _cause(state, below=None)
+        return _cause(state, _BY_PRIORITY)
     module = OPERATIONS[running.type]
     if not module.ABANDONABLE or running.data.get("giveWay"):
         return running
-    urgent = _cause(state, below=module.PRIORITY)
+    urgent = _cause(state, _BY_PRIORITY[: _BY_PRIORITY.index(module)])
     if urgent is not None and running.type == roll.TYPE:
         return roll.give_way(state, running, urgent) or urgent
     waits = running.type == scale_up.TYPE and scale_up.only_waits(state, running)
@@ -95,10 +89,8 @@ def choose(state: ClusterState) -> Operation | None:
     return urgent or running
 
 
-def _cause(state: ClusterState, below: int | None) -> Operation | None:
-    for module in OPERATIONS.values():
-        if below is not None and below <= module.PRIORITY:
-            return None
+def _cause(state: ClusterState, modules: Iterable[OperationModule]) -> Operation | None:
+    for module in modules:
         found = module.cause(state)
         if found is not None:
             return found

@@ -36,7 +36,6 @@ from failback.operator.render.config import member_name, properties_text
 from failback.operator.render.shape import Member, Shape
 
 TYPE: Final = "LiveConfig"
-PRIORITY: Final = 7
 ABANDONABLE: Final = True
 
 ACCEPT: Final = "failback.dev/accept-quirk"

@@ -27,7 +27,6 @@ from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 TYPE: Final = "VolumeResize"
-PRIORITY: Final = 4
 ABANDONABLE: Final = False
 
 REFUSED: Final = "VolumeResizeRefused"

@@ -29,7 +29,6 @@ from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 TYPE: Final = "Resync"
-PRIORITY: Final = 2
 ABANDONABLE: Final = False
 
 ANNOTATION: Final = "failback.dev/force-resync-member"

@@ -44,7 +44,6 @@ from failback.operator.planning.state import predicates
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
-PRIORITY: Final = 1
 ABANDONABLE: Final = False
 
 ROLL_BACK: Final = "RollBack"

@@ -39,7 +39,6 @@ from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 TYPE: Final = "Roll"
-PRIORITY: Final = 5
 ABANDONABLE: Final = True
 
 LIVE_FIRST_SECONDS: Final = 60.0

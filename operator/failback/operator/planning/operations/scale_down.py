@@ -29,7 +29,6 @@ from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 TYPE: Final = "ScaleDown"
-PRIORITY: Final = 3
 ABANDONABLE: Final = False
 
 SKIP: Final = "failback.dev/skip-scaledown-check"

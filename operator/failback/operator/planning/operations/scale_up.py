@@ -37,7 +37,6 @@ from failback.operator.render.shape import Member, Shape
 from failback.operator.schema.rule_texts import SYSTEM_TOPICS
 
 TYPE: Final = "ScaleUp"
-PRIORITY: Final = 6
 ABANDONABLE: Final = True
 
 PUTS_PER_PASS: Final = 100
