@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final, cast
 
-from failback.client.http_server import HttpServer, Reply
+from failback.client.remoting.http_server import HttpServer, Reply
 from failback.client.remoting.port_owner import describe_listen_failure
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
-from failback.client.http_server import JSON, PROMETHEUS, Endpoint, Reply
+from failback.client.remoting.http_server import JSON, PROMETHEUS, Endpoint, Reply
 
 RUNNING: Final = "running"
 

@@ -46,8 +46,8 @@ from failback.broker.remoting.server import RemotingServer
 from failback.broker.startup.scheduler import Scheduler
 from failback.broker.startup.store_settings import apply_live, store_config
 from failback.broker.store.message_store import MessageStore
-from failback.client.http_server import HttpServer
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
+from failback.client.remoting.http_server import HttpServer
 from failback.client.remoting.port_owner import bind_error
 
 logger = logging.getLogger(__name__)

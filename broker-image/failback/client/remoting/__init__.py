@@ -1,4 +1,5 @@
-"""Connections to brokers and name servers, the typed calls over them, and all client settings.
+"""Connections to brokers and name servers, the calls over them, and all client settings.
 
-Nothing here knows what a producer or a consumer does.
+The small HTTP server of health ports is here too. Nothing here knows what a producer or a consumer
+does.
 """

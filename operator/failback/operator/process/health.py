@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from failback.client.http_server import Endpoint, HttpServer, Reply
+from failback.client.remoting.http_server import Endpoint, HttpServer, Reply
 from failback.operator.metrics import Metrics
 
 

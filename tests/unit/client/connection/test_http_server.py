@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from failback.client.http_server import HttpServer, Reply
+from failback.client.remoting.http_server import HttpServer, Reply
 
 pytestmark = pytest.mark.unit
 
