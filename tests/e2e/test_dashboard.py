@@ -31,8 +31,6 @@ from tests.support.dashboard.dashboard_lab import (
     running_dashboard,
 )
 
-pytestmark = pytest.mark.e2e
-
 NAME: Final = "failback-demo"
 PATIENCE_MS: Final = 120_000 * SCALE
 PAGES: Final = {

@@ -11,8 +11,6 @@ from tests.e2e.demo_run import Demo, run_demo
 from tests.e2e.exposure_checks import agreement, risks_while_away
 from tests.e2e.exposure_watch import Look, watched_runs
 
-pytestmark = pytest.mark.e2e
-
 
 @pytest.mark.sample
 def test_exposure_before_the_kill_and_duplicates_after_it_agree(

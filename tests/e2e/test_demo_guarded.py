@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.e2e.brute_force import BruteForce
 from tests.e2e.demo_checks import GROUP, TOPIC, check_stay
 from tests.e2e.demo_run import run_demo
-
-pytestmark = pytest.mark.e2e
 
 
 def test_a_returned_master_has_heard_of_what_its_slave_served(tmp_path: Path) -> None:

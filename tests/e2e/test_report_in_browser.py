@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from failback.analytics.report.page.html import render_html
 from tests.support.analytics.sample_report import compared_report, sample_points, sample_report
 from tests.support.dashboard.browser import check_page, offline_page
-
-pytestmark = pytest.mark.e2e
 
 
 def test_the_sample_report_opens_offline_without_an_error(tmp_path: Path) -> None:

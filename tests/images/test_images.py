@@ -25,8 +25,6 @@ from tests.images.image_lab import (
 from tests.support.common.polling import wait_until
 from tests.support.net.ports import free_port_block
 
-pytestmark = pytest.mark.images
-
 STARTS = {
     "broker": ["broker", "--help"],
     "operator": ["operator", "--help"],

@@ -39,8 +39,6 @@ from tests.support.brokers.namesrv_process import NamesrvProcess
 from tests.support.common.polling import SCALE, wait_until
 from tests.support.java.apache import Broker, mqadmin
 
-pytestmark = pytest.mark.java
-
 
 @pytest.fixture(scope="module")
 def namesrv(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NamesrvProcess]:

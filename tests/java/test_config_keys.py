@@ -21,8 +21,6 @@ from tests.support.common.polling import SCALE
 from tests.support.java.apache import Broker, Engine, client_home, java, server_home
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.java
-
 APACHE = "4.9.7"
 VERSIONS = {"failback": "0.1.0", "apache": APACHE}
 _TYPES = {"int": "int", "long": "int", "boolean": "bool", "String": "string", "double": "float"}

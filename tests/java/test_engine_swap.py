@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-import pytest
-
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.protocol.codes import PULL_SUBSCRIPTION, RequestCode, ResponseCode
@@ -25,8 +23,6 @@ from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.common.polling import SCALE
 from tests.support.java.apache import Broker, Engine
 from tests.support.java.java_lab import Lab
-
-pytestmark = pytest.mark.java
 
 TOPIC, QUEUES = "Swapped", 4
 GROUPS = ("early", "late")

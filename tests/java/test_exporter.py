@@ -17,8 +17,6 @@ from failback.protocol.route import TopicConfig
 from tests.support.common.polling import SCALE
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.java
-
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:

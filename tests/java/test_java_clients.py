@@ -18,8 +18,6 @@ from tests.support.java.apache import NameServer, failed_by, got_by, sent_by
 from tests.support.java.java_lab import Lab
 from tests.support.processes.child_process import TestProcess
 
-pytestmark = pytest.mark.java
-
 TOPIC = "JavaTopic"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from failback.client.admin.admin import AdminClient
 from tests.support.brokers.replica_lab import (
     TOPIC,
@@ -21,8 +19,6 @@ from tests.support.brokers.replica_lab import (
 from tests.support.java.apache import LOG_FILE_BYTES
 from tests.support.java.java_lab import Lab
 from tests.support.net.ports import free_port
-
-pytestmark = pytest.mark.java
 
 COMMON, LOST = (range(10), b""), (range(10, 20), b" lost")
 MORE = [b"sent to the master that is left, number %d" % number for number in range(60)]

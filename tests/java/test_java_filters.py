@@ -20,8 +20,6 @@ from tests.support.java.apache import Broker, Engine, NameServer, client_home, j
 from tests.support.java.java_lab import Lab
 from tests.support.processes.child_process import ROOT, TestProcess
 
-pytestmark = pytest.mark.java
-
 ENGINES = ["failback", pytest.param("apache", marks=pytest.mark.soak)]
 """What Apache's broker does is the measure, and need not be taken every time."""
 

@@ -9,8 +9,6 @@ from tests.support.brokers.master_outage import MEANWHILE, Outage
 from tests.support.java.apache import Engine
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.java
-
 
 @pytest.mark.parametrize("engines", [("failback", "apache"), ("apache", "failback")])
 async def test_our_side_keeps_what_was_consumed_from_the_slave(

@@ -14,8 +14,6 @@ from tests.support.java.apache import Answer, Broker, NameServer, mqadmin
 from tests.support.java.java_lab import Lab
 from tests.support.processes.child_process import failback_command, failback_environment
 
-pytestmark = pytest.mark.java
-
 TOPIC = "QueryTopic"
 COUNT = 30
 

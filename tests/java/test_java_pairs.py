@@ -20,8 +20,6 @@ from tests.support.common.polling import SCALE, wait_until
 from tests.support.java.apache import LOG_FILE_BYTES, Broker, Engine, got_by, sent_by
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.java
-
 TOPIC = "PairTopic"
 GROUP = "java-consumer"
 PAIRS: list[tuple[Engine, Engine]] = [("apache", "failback"), ("failback", "apache")]

@@ -19,8 +19,6 @@ from tests.support.common.polling import SCALE
 from tests.support.java.apache import Broker, Engine
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.java
-
 BROKER_ID, SLOW_ID = 3, 7
 OFFSETS = {"found-near": 0, "found-far": 0, "at-end": STORED, "behind-end": STORED + 2}
 

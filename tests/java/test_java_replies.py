@@ -13,8 +13,6 @@ from tests.support.common.polling import SCALE
 from tests.support.java.apache import Engine
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.java
-
 TOPIC = "AskedTopic"
 
 

@@ -25,7 +25,6 @@ from tests.support.common.polling import SCALE, until, wait_until
 from tests.support.java.apache import Broker, Engine, got_by, sent_by
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.java
 _Result = TypeVar("_Result")
 
 TOPIC = "StoreTopic"

@@ -19,8 +19,6 @@ from failback.protocol.headers import SendMessageRequestHeader
 from failback.protocol.route import TopicConfig
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.java
-
 
 @pytest.mark.parametrize(
     "settings",

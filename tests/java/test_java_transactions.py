@@ -10,8 +10,6 @@ from tests.support.java.apache import Engine, got_by, sent_by
 from tests.support.java.java_lab import Lab
 from tests.support.processes.child_process import TestProcess
 
-pytestmark = pytest.mark.java
-
 TOPIC = "JavaTopic"
 COUNT = 9
 COMMITTED = {number for number in range(COUNT) if number % 3 != 1}

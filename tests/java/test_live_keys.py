@@ -14,8 +14,6 @@ from tests.support.common.polling import SCALE
 from tests.support.java.apache import Broker, Engine, server_home
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.java
-
 FAR = str(2**62)
 WHILE_MS = 2_000 * SCALE
 """How long a broker that holds a pull for an hour is listened to."""

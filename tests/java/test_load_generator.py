@@ -11,8 +11,6 @@ from failback.client.admin.admin import AdminClient
 from tests.benchmarks.broker.generator import GeneratorError, LoadGenerator
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.java
-
 TOPIC = "Load"
 
 

@@ -22,8 +22,6 @@ from tests.support.java.admin_shell import AdminShell
 from tests.support.java.apache import Answer, got_by
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.java
-
 TOPIC = "AdminTopic"
 GROUP = "java-consumer"
 QUICK = {"failbackTimeScale": 0.1}

@@ -6,8 +6,6 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from failback.client.admin.admin import AdminClient
 from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message, SendStatus
@@ -19,8 +17,6 @@ from failback.protocol.route import TopicConfig
 from tests.support.brokers.namesrv_process import NamesrvProcess
 from tests.support.common.polling import until
 from tests.support.java.apache import Broker
-
-pytestmark = pytest.mark.java
 
 TOPIC, GROUP = "orders", "billing"
 

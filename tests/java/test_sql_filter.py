@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 
-import pytest
-
 from failback.broker.filters.sql92 import compile_filter
 from failback.protocol.errors import ProtocolError
 from failback.protocol.message import encode_properties
@@ -14,8 +12,6 @@ from tests.support.common.polling import SCALE
 from tests.support.java.apache import java, server_home
 from tests.support.processes.child_process import ROOT
 from tests.unit.broker.test_sql92 import MATCHES, MESSAGE, MISMATCHES, REFUSED
-
-pytestmark = pytest.mark.java
 
 CASES = 10_000
 VALUES = ["5", "-5", "+7", "2.5", "1e3", "x", "true", "False", "", " 5", "NaN", "3000000000", "5f"]

@@ -19,8 +19,6 @@ from tests.support.common.polling import SCALE, wait_until
 from tests.support.java.java_lab import Lab
 from tests.support.processes.child_process import TestProcess
 
-pytestmark = pytest.mark.java
-
 TOPIC, GROUP = "JavaTopic", "traced-group"
 FIRST, HELD, ALL = 30, 60, 200
 """Messages sent before the outage to be handled whole, begun before the kill, and sent at all."""

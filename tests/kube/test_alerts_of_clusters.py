@@ -29,8 +29,6 @@ from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import OperatorProcess, condition_of
 from tests.support.operator.quick_pair import QuickPair, hasty_operator
 
-pytestmark = pytest.mark.kube
-
 WATCHED_MS = round(2 * 60_000 / RULES_FACTOR)
 """Two of the minutes at which a rule looks back."""
 TOPIC, MASTER, SLAVE = "PAID", 0, 1

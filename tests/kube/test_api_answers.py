@@ -15,8 +15,6 @@ from tests.support.kube_lab.proxy import MisbehavingProxy
 from tests.support.operator.canonical_objects import canonical
 from tests.support.operator.operator_process import OperatorProcess, condition_of, operator_identity
 
-pytestmark = pytest.mark.kube
-
 
 @contextmanager
 def operator_behind(

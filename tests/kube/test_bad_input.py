@@ -24,8 +24,6 @@ from tests.support.operator.operator_process import (
     operator_identity,
 )
 
-pytestmark = pytest.mark.kube
-
 HEAD = "apiVersion: failback.dev/v1alpha1\nkind: BrokerCluster\nmetadata: {name: orders}\n"
 SERVER = "nameServerRef: {name: main}"
 INVALID = r'The BrokerCluster "orders" is invalid: '

@@ -17,8 +17,6 @@ from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.chart import CHART, settings
 from tests.support.processes.child_process import ROOT
 
-pytestmark = pytest.mark.kube
-
 # No operator: what is listed are the resources alone.
 QUIET = ("crds.install=false", "replicas=0", "uninstall.removeFinalizers=false")
 

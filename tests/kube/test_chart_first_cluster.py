@@ -13,8 +13,6 @@ from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.chart import CHART, settings
 from tests.support.processes.child_process import ROOT
 
-pytestmark = pytest.mark.kube
-
 EXAMPLE = str(ROOT / "examples" / "cluster.yaml")
 RESOURCES = [
     "brokercluster.failback.dev/demo",

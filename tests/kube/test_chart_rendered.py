@@ -12,8 +12,6 @@ from ruamel.yaml import YAML
 from tests.support.operator.chart import CHART, MODES, Object, helm, objects, render, settings
 from tests.support.processes.child_process import ROOT
 
-pytestmark = pytest.mark.kube
-
 GOLDEN = ROOT / "tests" / "data" / "charts"
 GOLDEN_MODES = ("bare", "default", "everything")
 """The other modes are asserted by what they switch."""

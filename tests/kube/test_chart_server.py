@@ -18,8 +18,6 @@ from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.chart import CHART, MODES, objects, render, settings
 from tests.support.processes.child_process import ROOT
 
-pytestmark = pytest.mark.kube
-
 NO_PODS = ("replicas=0", "crds.install=false", "uninstall.removeFinalizers=false")
 FOREIGN_KINDS = {"PodMonitor": "podmonitors", "ServiceMonitor": "servicemonitors"}
 FOREIGN_KINDS["PrometheusRule"] = "prometheusrules"

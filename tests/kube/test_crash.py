@@ -15,8 +15,6 @@ from tests.support.kube_lab.proxy import MisbehavingProxy, Write
 from tests.support.operator.canonical_objects import canonical
 from tests.support.operator.operator_process import OperatorProcess, operator_identity
 
-pytestmark = pytest.mark.kube
-
 SETTLED = ("ConfigApplied", "RolesConsistent", "ReplicationHealthy", "MetadataSynced")
 _MOST_WRITES = 80
 

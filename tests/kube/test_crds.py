@@ -15,8 +15,6 @@ from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.operator.rule_cases import BASES
 
-pytestmark = pytest.mark.kube
-
 ROOT = Path(__file__).parents[2]
 NOW = "2026-01-01T00:00:00Z"
 

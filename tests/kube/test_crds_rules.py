@@ -12,8 +12,6 @@ from tests.support.kube_lab.api import ApiError
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.operator.rule_cases import CASES, Case
 
-pytestmark = pytest.mark.kube
-
 Told = set[tuple[str, str]]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import closing
 from typing import Any
 
-import pytest
-
 from failback.analytics.dashboard.settings import DashboardSettings
 from failback.analytics.dashboard.sources.kube_clusters import KubeReader, notes_of
 from failback.client.admin.admin import AdminClient
@@ -18,8 +16,6 @@ from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import chart_rules, operator
 from tests.support.operator.real_cluster import GROUP, TOPIC, LivedCluster
 from tests.support.operator.rights import rights_of, without
-
-pytestmark = pytest.mark.kube
 
 ACCOUNT = "failback-dashboard"
 PATIENCE = 120.0

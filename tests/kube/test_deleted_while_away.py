@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from failback.operator.kinds.base import FINALIZER
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
@@ -11,8 +9,6 @@ from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import OperatorProcess, is_true, operator_identity
 from tests.support.operator.quick_pair import QUICK, QuickPair
 from tests.support.operator.resources import resource
-
-pytestmark = pytest.mark.kube
 
 CLUSTER = {"clusterRef": {"name": "orders"}}
 

@@ -7,8 +7,6 @@ import struct
 import zlib
 from pathlib import Path
 
-import pytest
-
 from failback.client.model import Message
 from failback.client.producer.producer import Producer
 from tests.support.kube_lab.api import Object
@@ -16,8 +14,6 @@ from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import condition_of, operator
 from tests.support.operator.quick_pair import QUICK, QuickPair
-
-pytestmark = pytest.mark.kube
 
 SLAVE, CLAIM, TOPIC = "orders-0-1-0", "data-orders-0-1-0", "PAID"
 ASK = "failback.dev/force-resync-member"

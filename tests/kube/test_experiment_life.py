@@ -20,8 +20,6 @@ from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import condition_of, is_true, operator
 
-pytestmark = pytest.mark.kube
-
 MASTER, SLAVE = "demo-0-0", "demo-0-1"
 LEASE = "failback-demo-chaos"
 KEY, OWN, LAID_OVER = "maxTransferCountOnMessageInMemory", "24", "16"

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 from ruamel.yaml import YAML
 
 from failback.analytics.report.status_summary import status_of
@@ -16,8 +15,6 @@ from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import condition_of, is_true, operator
-
-pytestmark = pytest.mark.kube
 
 POD = "demo-0-0-0"
 TIME_SCALE = 0.3

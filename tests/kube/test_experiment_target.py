@@ -30,8 +30,6 @@ from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.processes.child_process import failback_command, failback_environment
 
-pytestmark = pytest.mark.kube
-
 POD = "demo-0-0-0"
 
 

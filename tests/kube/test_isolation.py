@@ -27,8 +27,6 @@ from tests.support.operator.quick_pair import QUICK
 from tests.support.operator.real_cluster import LivedCluster, unchanged_lives
 from tests.support.operator.resources import resource
 
-pytestmark = pytest.mark.kube
-
 FOR_EVER = "3600"
 """Seconds that the operator under test waits for an answer: a pass that hangs stays hanging."""
 TROUBLED = ("mute-servers", "mute-brokers", "slow")

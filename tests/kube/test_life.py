@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-import pytest
-
 from failback.client.admin.admin import AdminClient
 from failback.client.model import Message
 from failback.client.producer.producer import Producer
@@ -19,8 +17,6 @@ from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import condition_of, is_true, operator
 from tests.support.operator.real_cluster import GROUP, TOPIC, LivedCluster, unchanged_lives
-
-pytestmark = pytest.mark.kube
 
 READS = "slaveReadEnable"
 

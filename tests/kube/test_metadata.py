@@ -18,8 +18,6 @@ from tests.support.operator.operator_process import condition_of, is_true, opera
 from tests.support.operator.quick_pair import QUICK, QuickPair
 from tests.support.operator.resources import resource
 
-pytestmark = pytest.mark.kube
-
 CLUSTER = {"clusterRef": {"name": "orders"}}
 UNMANAGED = {"failback.dev/managed": "false"}
 PAIR = "orders-0"

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.kube.test_reconcile import CLUSTER, NAME_SERVER, create
 from tests.support.common.polling import wait_until
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import OperatorProcess, operator, operator_identity
-
-pytestmark = pytest.mark.kube
 
 
 def test_it_tells_its_health_and_stops_when_told(namespace: Namespace) -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import condition_of, is_true, operator
 from tests.support.operator.quick_pair import QUICK, QuickPair
 from tests.support.operator.resources import resource
-
-pytestmark = pytest.mark.kube
 
 OWNER = {"clusterRef": {"name": "orders"}}
 RESTARTS = 2

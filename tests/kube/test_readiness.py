@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import urllib.error
 
-import pytest
-
 from tests.support.common.polling import wait_until
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.proxy import MisbehavingProxy
 from tests.support.operator.operator_process import OperatorProcess, operator_identity
-
-pytestmark = pytest.mark.kube
 
 
 def readiness(running: OperatorProcess) -> str:

@@ -17,8 +17,6 @@ from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import condition_of, operator
 
-pytestmark = pytest.mark.kube
-
 CLAIM = "kept-runs"
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """For a JVM that lives for seconds."""

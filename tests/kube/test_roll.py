@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from failback.client.consumelog.hook import LogHook
 from failback.client.consumelog.reader import read_hot
 from failback.client.consumelog.schema import TABLES, order
@@ -25,8 +23,6 @@ from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import is_true, operator
 from tests.support.operator.real_cluster import GROUP, TOPIC, LivedCluster
-
-pytestmark = pytest.mark.kube
 
 Place = tuple[int, int]
 """Queue and offset of a message: there is one pair."""

@@ -12,8 +12,6 @@ import re
 import time
 from contextlib import suppress
 
-import pytest
-
 from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom, ConsumeResult, Message
 from failback.client.producer.producer import Producer
@@ -25,8 +23,6 @@ from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import OperatorProcess, condition_of, operator
 from tests.support.operator.quick_pair import QUICK, QuickPair
-
-pytestmark = pytest.mark.kube
 
 TOPIC, GROUP = "PAID", "billing"
 KEY = f"{TOPIC}@{GROUP}"

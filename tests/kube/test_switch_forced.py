@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from failback.client.model import Message
 from failback.client.producer.producer import Producer
 from failback.protocol.errors import FailbackError
@@ -16,8 +14,6 @@ from tests.support.operator.masters_watch import MastersWatch
 from tests.support.operator.operator_process import condition_of
 from tests.support.operator.quick_pair import QuickPair, hasty_operator
 from tests.support.operator.resources import resource
-
-pytestmark = pytest.mark.kube
 
 TOPIC, SWITCH, CLAIM = "PAID", "forced", "data-orders-0-0-0"
 TAIL, MORE = 150, 20

@@ -21,8 +21,6 @@ from tests.support.operator.operator_process import condition_of
 from tests.support.operator.quick_pair import QuickPair, hasty_operator
 from tests.support.operator.resources import resource
 
-pytestmark = pytest.mark.kube
-
 TOPIC, GROUP = "PAID", "billing"
 STEPS = (
     "Preflight",

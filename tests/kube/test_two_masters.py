@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import pytest
-
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
@@ -24,8 +22,6 @@ from tests.support.processes.child_process import (
     failback_command,
     failback_environment,
 )
-
-pytestmark = pytest.mark.kube
 
 MEMBERS = (0, 1)
 OBJECTS = {"configmaps", "statefulsets", "persistentvolumeclaims", "pods/eviction"}

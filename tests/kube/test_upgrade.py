@@ -18,8 +18,6 @@ from tests.support.operator.operator_process import is_true, operator
 from tests.support.operator.quick_pair import QUICK
 from tests.support.operator.real_cluster import LivedCluster, unchanged_lives
 
-pytestmark = pytest.mark.kube
-
 PODS = {"main-ns-0": None, "orders-0-0-0": "master", "orders-0-1-0": "slave"}
 """Pods, and the role that the previous operator has seen."""
 ALLOWED = {

@@ -28,7 +28,6 @@ from tests.support.analytics.collector_lab import RUN, CollectorLab, write_log
 from tests.support.common.polling import SCALE
 from tests.support.processes.child_process import failback_environment
 
-pytestmark = pytest.mark.spark
 WARM = ("engine", "created", "timings", "quality")
 LAKE = f"s3://{BUCKET}/lake"
 

@@ -15,8 +15,6 @@ from failback.cli.__main__ import main
 from tests.spark.s3_server import BUCKET, S3Server, s3_server
 from tests.support.net.ports import free_port
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:

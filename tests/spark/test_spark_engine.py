@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 # pyspark's own sockets to its JVM are closed by its finalisers, after the test that used them.
 pytestmark = [
-    pytest.mark.spark,
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

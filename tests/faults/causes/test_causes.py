@@ -11,8 +11,6 @@ from tests.support.chaos.cause_catalogue import NOT_PROVOKED, RUNS
 from tests.support.chaos.cause_runs import CauseRun, carry_out, carry_out_on, cluster_of
 from tests.support.chaos.chaos_lab import LocalCluster
 
-pytestmark = pytest.mark.faults
-
 QUICK = [run for run in RUNS if run.quick]
 REST = [run for run in RUNS if not run.quick]
 

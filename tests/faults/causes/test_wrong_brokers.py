@@ -21,8 +21,6 @@ from tests.support.chaos.chaos_lab import (
     running_cluster,
 )
 
-pytestmark = pytest.mark.faults
-
 RIGHT = "right"
 GROUP = {"group": "group-orders", "mode": "all"}
 MASTER = {"pair": "pair-0", "role": "master"}

@@ -15,8 +15,6 @@ from failback.chaos.cluster.view import ProcessState
 from failback.chaos.errors import TargetError
 from tests.support.common.polling import wait_until
 
-pytestmark = pytest.mark.faults
-
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:

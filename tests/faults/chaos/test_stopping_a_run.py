@@ -20,8 +20,6 @@ from tests.support.chaos.chaos_lab import LocalCluster, experiment, run_arm_comm
 from tests.support.common.polling import wait_until
 from tests.support.processes.child_process import failback_environment
 
-pytestmark = pytest.mark.faults
-
 FREEZE = {
     "id": "f1",
     "fault": "pause",

@@ -21,8 +21,6 @@ from tests.support.common.polling import SCALE, wait_until
 from tests.support.java.apache import Broker
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.faults
-
 TOPIC = "TopicTest"
 SETTINGS: dict[str, object] = {"messageDelayLevel": "1s", "failbackTimeScale": 0.5}
 """First persisted after 5 s, delivered after about one."""

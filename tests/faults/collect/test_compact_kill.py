@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from failback.analytics.lake.catalogue import CLOSED, Catalogue
 from failback.analytics.lake.compact import StoredCatalogue, compact_run
 from failback.analytics.lake.fsck import check_run
@@ -20,8 +18,6 @@ from failback.client.consumelog.upload.ship import Shipper
 from tests.support.analytics.collector_lab import RUN, write_log
 from tests.support.common.polling import SCALE
 from tests.support.processes.child_process import failback_environment
-
-pytestmark = pytest.mark.faults
 
 # Dies by SIGKILL before its n-th change of the lake; with "half" after it wrote, before the rename.
 _DYING = """

@@ -70,7 +70,6 @@ def has_ended(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] == "Z"
 
 
-@pytest.mark.faults
 def test_nothing_is_lost_while_the_collector_is_away(tmp_path: Path) -> None:
     hot = tmp_path / "hot"
     last = write_log(hot, deliveries=200)
@@ -94,7 +93,6 @@ def test_nothing_is_lost_while_the_collector_is_away(tmp_path: Path) -> None:
 
 
 @pytest.mark.sample
-@pytest.mark.faults
 def test_a_collector_that_is_killed_under_a_shipper_has_each_segment_once(tmp_path: Path) -> None:
     hot = tmp_path / "hot"
     last = write_log(hot, deliveries=800)
@@ -154,7 +152,6 @@ def kill_shipper_at_random(folder: Path, lab: CollectorLab, run: str, seed: int)
     client.close()
 
 
-@pytest.mark.faults
 def test_a_killed_shipper_begins_again_where_it_was(tmp_path: Path) -> None:
     with running_collector(tmp_path / "lab") as lab:
         for seed in range(3):
@@ -168,7 +165,6 @@ def test_a_killed_shipper_begins_again_where_it_was_200_times(tmp_path: Path) ->
             kill_shipper_at_random(tmp_path / str(seed), lab, f"killed-{seed}", seed)
 
 
-@pytest.mark.faults
 def test_the_rows_of_a_killed_writer_are_shipped_to_the_last(tmp_path: Path) -> None:
     hot = tmp_path / "hot"
     with running_collector(tmp_path / "lab") as lab:
@@ -202,7 +198,6 @@ def test_the_rows_of_a_killed_writer_are_shipped_to_the_last(tmp_path: Path) -> 
         client.close()
 
 
-@pytest.mark.faults
 def test_a_shipper_that_dies_beside_a_writer_is_started_again(tmp_path: Path) -> None:
     hot = tmp_path / "hot"
     with running_collector(tmp_path / "lab") as lab:
@@ -222,7 +217,6 @@ def test_a_shipper_that_dies_beside_a_writer_is_started_again(tmp_path: Path) ->
         assert not list(hot.glob("*.fblog"))
 
 
-@pytest.mark.faults
 def test_what_is_refused_for_good_is_kept_and_named(tmp_path: Path) -> None:
     with running_collector(tmp_path / "lab") as lab:
         write_log(tmp_path / "other", deliveries=20)
@@ -237,7 +231,6 @@ def test_what_is_refused_for_good_is_kept_and_named(tmp_path: Path) -> None:
         assert kept == {".fblog", ".json"}
 
 
-@pytest.mark.faults
 def test_a_wrong_token_loses_nothing(tmp_path: Path) -> None:
     hot = tmp_path / "hot"
     write_log(hot, deliveries=20)

@@ -199,7 +199,6 @@ def storm(folder: Path, *, count: int, segments: int, kills: int, seed: int) -> 
     return Counter({f"{kind} {status}": times for (kind, status), times in weather.seen.items()})
 
 
-@pytest.mark.faults
 def test_the_lake_is_the_truth_after_500_uploads(tmp_path: Path) -> None:
     seen = storm(tmp_path, count=500, segments=120, kills=4, seed=20260729)
     assert sum(seen.values()) == 500

@@ -59,7 +59,6 @@ async def send_nonsense(folder: Path, what: str, total: int) -> None:
     assert grown < MOST_GROWTH_BYTES
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("what", SHARES)
 async def test_nonsense_breaks_nothing(tmp_path: Path, what: str) -> None:
     await send_nonsense(tmp_path, what, 48_000)

@@ -20,8 +20,6 @@ from tests.faults.fuzz.fuzz_lab import (
 )
 from tests.support.brokers.broker_lab import broker_lab, pull_header, send_header
 
-pytestmark = pytest.mark.faults
-
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE])
 async def test_a_header_that_is_no_utf8_on_the_quick_paths(tmp_path: Path, code: int) -> None:

@@ -187,7 +187,6 @@ async def fuzz_slave(folder: Path, random: Random, count: int) -> Counter[str]:
 
 
 @pytest.mark.sample
-@pytest.mark.faults
 async def test_a_broker_goes_on_serving(tmp_path: Path) -> None:
     print("\n", await fuzz_broker(tmp_path, Random(1), 2_000))
 
@@ -197,7 +196,6 @@ async def test_a_broker_goes_on_serving_for_long(tmp_path: Path) -> None:
     print("\n", await fuzz_broker(tmp_path, Random(2), 20_000))
 
 
-@pytest.mark.faults
 async def test_a_slave_of_a_wrong_master_goes_on_serving(tmp_path: Path) -> None:
     print("\n", await fuzz_slave(tmp_path, Random(1), 100))
 
@@ -207,7 +205,6 @@ async def test_a_slave_of_a_wrong_master_goes_on_serving_for_long(tmp_path: Path
     print("\n", await fuzz_slave(tmp_path, Random(2), 2_000))
 
 
-@pytest.mark.faults
 async def test_what_a_frame_claims_is_not_held_in_memory(tmp_path: Path) -> None:
     """64 peers announce 16 MiB each and send one KiB of it: a whole gigabyte is not there."""
     async with running_broker(tmp_path) as broker:

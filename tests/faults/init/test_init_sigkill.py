@@ -18,8 +18,6 @@ import pytest
 from tests.support.common.polling import wait_until
 from tests.support.processes.init_lab import INIT, InitLab, ended, gone, said
 
-pytestmark = pytest.mark.faults
-
 SEED = int(os.environ.get("FAILBACK_KILL_SEED", "20"))
 KILLS = 12
 IN_NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")

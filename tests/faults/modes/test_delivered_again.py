@@ -54,7 +54,6 @@ async def killed_by_an_answer(lab: ModeLab) -> AsyncIterator[tuple[Broker, Losin
         yield master, proxy
 
 
-@pytest.mark.faults
 async def test_a_message_whose_send_was_not_answered_is_stored_again(lab: ModeLab) -> None:
     async with killed_by_an_answer(lab) as (master, proxy):
         topic = await lab.new_topic(master)
@@ -74,7 +73,6 @@ async def test_a_message_whose_send_was_not_answered_is_stored_again(lab: ModeLa
         Bound(21, "sends in flight · retryTimesWhenSendFailed", retries).holds(again(member))
 
 
-@pytest.mark.faults
 async def test_a_message_whose_send_back_was_not_answered_is_retried_twice(lab: ModeLab) -> None:
     async with killed_by_an_answer(lab) as (master, proxy):
         topic = await lab.new_topic(master)
@@ -223,7 +221,6 @@ async def test_transactions_are_asked_about_again_and_ended_ones_are_not(lab: Mo
         await lab.ends(master, topic, 3)
 
 
-@pytest.mark.faults
 async def test_a_smaller_commit_counts_until_the_owner_commits_again(
     lab: ModeLab, standing: Broker
 ) -> None:

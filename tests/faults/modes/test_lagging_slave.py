@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from failback.protocol.codes import ResponseCode
 from tests.faults.modes.mode_evidence import PATIENT_SECONDS, Bound, again, until_in_file
 from tests.faults.modes.mode_lab import ModeLab
 from tests.support.common.polling import until
-
-pytestmark = pytest.mark.faults
 
 COPIED, TAIL = 10, 5
 AHEAD, BEHIND, UNKNOWN = "ahead", "behind", "unknown"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from failback.broker.metadata.json_config import backup_of
 from tests.faults.modes.mode_evidence import (
     PATIENT_SECONDS,
@@ -17,8 +15,6 @@ from tests.faults.modes.mode_evidence import (
 )
 from tests.faults.modes.mode_lab import ModeLab
 from tests.support.common.polling import until
-
-pytestmark = pytest.mark.faults
 
 GROUP = "billing"
 

@@ -89,7 +89,6 @@ def finished(notes: Path) -> list[int]:
     )
 
 
-@pytest.mark.faults
 async def test_what_a_killed_consumer_had_not_committed_comes_again(
     lab: ModeLab, standing: Broker, tmp_path: Path, killed_consumer: list[TestProcess]
 ) -> None:
@@ -111,7 +110,6 @@ async def test_what_a_killed_consumer_had_not_committed_comes_again(
     Bound(2, "R · persistConsumerOffsetInterval", sent).holds(sent - committed)
 
 
-@pytest.mark.faults
 async def test_what_was_finished_above_a_slow_message_comes_again(
     lab: ModeLab, standing: Broker, tmp_path: Path, killed_consumer: list[TestProcess]
 ) -> None:
@@ -140,7 +138,6 @@ async def test_what_was_finished_above_a_slow_message_comes_again(
 # --- the file -----------------------------------------------------------------------------------
 
 
-@pytest.mark.faults
 async def test_a_kill_within_a_persist_costs_one_more_and_empty_files_cost_everything(
     lab: ModeLab, tmp_path: Path
 ) -> None:
@@ -182,7 +179,6 @@ async def test_a_kill_within_a_persist_costs_one_more_and_empty_files_cost_every
     assert third.start.offset == 0
 
 
-@pytest.mark.faults
 async def test_a_second_kill_before_the_first_persist_repeats_that_whole_life(lab: ModeLab) -> None:
     master = lab.node(scale=5.0)  # the first persist is due after 50 s
     await lab.start(master)

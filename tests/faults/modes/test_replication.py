@@ -77,7 +77,6 @@ async def test_a_stray_peer_makes_acknowledgements_of_a_sync_master_vacuous(lab:
     await until(lambda: len(member.got) == end, "whatever the answer was", PATIENT_SECONDS)
 
 
-@pytest.mark.faults
 async def test_a_guarded_sync_master_refuses_the_stray_peer(lab: ModeLab) -> None:
     master = lab.node(role="SYNC_MASTER", settings={"failbackGuardReplication": "true"})
     await lab.start(master)
@@ -124,7 +123,6 @@ async def peer_of(master: Broker, reports: int) -> AsyncIterator[list[int]]:
             await writer.wait_closed()
 
 
-@pytest.mark.faults
 async def test_an_old_master_takes_its_group_back_to_where_it_left(lab: ModeLab) -> None:
     """Roles are swapped by hand and back again: the old master's files are of the day it left."""
     then, sent = 10, 30

@@ -128,7 +128,6 @@ class Two:
         return [body for body in self.prompt.bodies + self.tardy.bodies if body in set(sent)]
 
 
-@pytest.mark.faults
 async def test_a_restarted_master_has_forgotten_members_and_locks(lab: ModeLab) -> None:
     two = await Two.begin(lab)
     master, prompt, tardy = two.master, two.prompt, two.tardy
@@ -156,7 +155,6 @@ async def test_a_restarted_master_has_forgotten_members_and_locks(lab: ModeLab) 
     assert len(await two.get(5)) == 5
 
 
-@pytest.mark.faults
 async def test_a_guarded_master_tells_no_members_before_all_could_be_back(lab: ModeLab) -> None:
     two = await Two.begin(lab, failbackGuardConsumerList="true")
     two.master.kill()
@@ -184,7 +182,6 @@ async def locked_by(lab: ModeLab, broker: Broker, client: str, queue: MessageQue
     return queue in LockBatchResponseBody.from_json(answer.body).lock_ok_mq_set
 
 
-@pytest.mark.faults
 async def test_a_queue_that_is_not_pulled_for_long_is_read_from_the_broker_again(
     lab: ModeLab, standing: Broker
 ) -> None:

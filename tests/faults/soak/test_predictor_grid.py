@@ -20,7 +20,7 @@ from tests.support.analytics.predictor_grid import (
     table,
 )
 
-pytestmark = [pytest.mark.faults, pytest.mark.soak]
+pytestmark = [pytest.mark.soak]
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,6 @@ async def kill_many_times(folder: Path, mode: str, seed: int, kills: int) -> Non
     print(table(pair, mode, time.monotonic() - began))
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("mode", MODES)
 async def test_kills_lose_nothing_acknowledged(tmp_path: Path, mode: str) -> None:
     await kill_many_times(tmp_path, mode, seed=20261, kills=20)

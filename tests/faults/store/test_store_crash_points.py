@@ -132,7 +132,6 @@ async def run_seeds(
         print(f"  {count:7d} {what}")
 
 
-@pytest.mark.faults
 async def test_no_crash_loses_what_was_promised() -> None:
     await run_seeds(first=1, cases=1_500)
 
@@ -142,7 +141,6 @@ async def test_no_crash_of_many_loses_what_was_promised() -> None:
     await run_seeds(first=1_000, cases=30_000)
 
 
-@pytest.mark.faults
 async def test_no_crash_of_a_slave_loses_what_it_held() -> None:
     await run_seeds(first=1, cases=600, crash=crash_a_slave_everywhere)
 

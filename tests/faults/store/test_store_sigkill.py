@@ -18,8 +18,6 @@ from tests.support.store.store_kit import (
     put,
 )
 
-pytestmark = pytest.mark.faults
-
 FILE_BYTES = 1 << 20
 WRITER = """
 import random, sys

@@ -19,8 +19,6 @@ from failback.client.consumelog.writer import ConsumeLog
 from tests.support.analytics.run_builder import RunBuilder, write_manifest
 from tests.support.clients.consumelog import begin, processes_in_lake
 
-pytestmark = pytest.mark.integration
-
 # Handles 50 messages, begins the 51st, tells so, and then hangs until it is killed.
 MEMBER = """
 import sys, time

@@ -30,8 +30,6 @@ from tests.support.common.polling import until, wait_until
 from tests.support.java.apache import Broker, NameServer
 from tests.support.net.ports import free_port
 
-pytestmark = pytest.mark.integration
-
 QUICK = {"failbackTimeScale": 0.05}
 """Offsets are first persisted after 0.5 s, then every 0.25 s."""
 

@@ -14,8 +14,6 @@ from failback.client.admin.admin import AdminClient
 from failback.protocol.route import TopicConfig
 from tests.support.brokers.cluster_processes import ClusterProcesses
 
-pytestmark = pytest.mark.integration
-
 TOPIC, GROUP = "orders", "billing"
 
 

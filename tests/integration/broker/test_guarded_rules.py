@@ -14,8 +14,6 @@ from tests.support.java.apache import Engine
 from tests.support.java.java_lab import Lab
 from tests.support.net.ports import free_port
 
-pytestmark = pytest.mark.integration
-
 OURS: tuple[Engine, Engine] = ("failback", "failback")
 
 

@@ -25,8 +25,6 @@ from failback.protocol.stats import ConsumerRunningInfo, GetConsumerStatusBody
 from tests.support.brokers.cluster_processes import ClusterProcesses
 from tests.support.common.polling import until
 
-pytestmark = pytest.mark.integration
-
 TOPIC, GROUP, CLONE = "orders", "billing", "billing-clone"
 QUEUES, MESSAGES = 2, 40
 

@@ -15,8 +15,6 @@ import pytest
 from failback.chaos.toolkit import actions, probes
 from tests.support.processes.child_process import failback_environment
 
-pytestmark = pytest.mark.integration
-
 LAB = """
 import os, signal, sys, time
 from chaoslib.exceptions import ActivityFailed, InterruptExecution

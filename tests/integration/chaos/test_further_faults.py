@@ -11,8 +11,6 @@ import pytest
 from failback.chaos.errors import TargetError
 from tests.support.chaos.chaos_lab import LocalCluster, duplicates, experiment, lost, rows
 
-pytestmark = pytest.mark.integration
-
 MASTER = {"pair": "pair-0", "role": "master"}
 
 

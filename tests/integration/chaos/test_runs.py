@@ -25,8 +25,6 @@ from tests.support.chaos.chaos_lab import (
     rows,
 )
 
-pytestmark = pytest.mark.integration
-
 DEMO = Path(__file__).parents[3] / "operator/failback/cli/data/experiment.yaml"
 MASTER = {"pair": "pair-0", "role": "master"}
 FULL_PROOF = {

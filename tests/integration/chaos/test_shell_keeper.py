@@ -19,8 +19,6 @@ from failback.chaos.targets.kube.shell import MAIN_CLASS, ShellKeeper
 from failback.operator.render.broker import WHEN_RELEASED
 from tests.support.common.polling import wait_until
 
-pytestmark = pytest.mark.integration
-
 SHELLS = [
     words for words in (["sh"], ["bash"], ["busybox", "sh"]) if shutil.which(words[0]) is not None
 ]

@@ -29,8 +29,6 @@ from tests.support.clients.consumelog import processes_in_lake
 from tests.support.common.polling import wait_until
 from tests.support.processes.child_process import failback_environment
 
-pytestmark = pytest.mark.integration
-
 
 class Workload:
     """Starts workload processes for one topic and reads their logs."""

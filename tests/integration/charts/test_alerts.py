@@ -16,8 +16,6 @@ import pytest
 
 from tests.support.dashboard.alert_rules import alerts, prometheus_home, rules
 
-pytestmark = pytest.mark.integration
-
 _NODE = 'namespace="shop",cluster="demo",broker="demo-0",job="brokers",instance="b"'
 SLAVE = f'{_NODE},node_id="demo-0-1",node_type="slave"'
 MASTER = f'{_NODE},node_id="demo-0-0",node_type="master"'

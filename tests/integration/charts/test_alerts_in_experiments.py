@@ -31,7 +31,7 @@ from tests.support.common.polling import wait_until
 from tests.support.dashboard.prometheus_lab import RULES_FACTOR, Prometheus, exporting, watching
 from tests.support.processes.child_process import ROOT, failback_environment
 
-pytestmark = [pytest.mark.integration, pytest.mark.soak]
+pytestmark = [pytest.mark.soak]
 
 DEMO = ROOT / "operator/failback/cli/data/experiment.yaml"
 LATELY_MS = round(5 * 60_000 / RULES_FACTOR)

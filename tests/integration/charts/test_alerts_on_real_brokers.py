@@ -89,7 +89,6 @@ async def until_overwrite_is_announced(lab: AlertLab) -> None:
     raise AssertionError(f"not announced in {ROUNDS} rounds")
 
 
-@pytest.mark.integration
 async def test_what_is_overwritten_is_announced_and_counted(tmp_path: Path) -> None:
     async with AlertLab(tmp_path) as lab:
         await lab.commit(lab.master, 4000)
@@ -120,7 +119,6 @@ async def dashboards_have_data(lab: AlertLab) -> None:
     assert silent == []
 
 
-@pytest.mark.integration
 @pytest.mark.soak
 async def test_a_file_that_is_not_written_and_a_master_that_is_away_are_told(
     tmp_path: Path,
@@ -136,7 +134,6 @@ async def test_a_file_that_is_not_written_and_a_master_that_is_away_are_told(
         await lab.fires("SlaveSyncStale")
 
 
-@pytest.mark.integration
 async def test_a_slave_with_messages_of_its_own_stops_and_is_told(tmp_path: Path) -> None:
     """It was started as a master once, by hand, and took messages."""
     async with AlertLab(tmp_path, failbackRules="guarded") as lab:
@@ -175,7 +172,6 @@ async def follows(lab: AlertLab) -> None:
             await asyncio.sleep(0.1)
 
 
-@pytest.mark.integration
 @pytest.mark.soak
 async def test_a_fast_group_whose_offsets_are_seldom_written_is_told(tmp_path: Path) -> None:
     """The interval of the file is four times its default."""
@@ -207,7 +203,6 @@ async def keep_busy(lab: AlertLab) -> None:
             )  # a busy machine lets some time out
 
 
-@pytest.mark.integration
 @pytest.mark.soak
 def test_a_log_that_a_machine_took_with_it_is_told(tmp_path: Path) -> None:
     """A run of two processes is closed; of one the last hot file never came."""

@@ -20,8 +20,6 @@ from tests.support.brokers.cluster_processes import ClusterProcesses
 from tests.support.net.ports import free_port
 from tests.support.processes.child_process import failback_environment
 
-pytestmark = pytest.mark.integration
-
 FILE = 4 * 1024 * 1024
 HOST = pack_host("127.0.0.1", 10911)
 

@@ -25,8 +25,6 @@ from tests.support.brokers.cluster_processes import ClusterProcesses
 from tests.support.common.polling import until
 from tests.support.processes.child_process import ROOT, TestProcess, failback_environment
 
-pytestmark = pytest.mark.integration
-
 TOPIC, GROUP = "orders", "billing"
 QUEUES = 4
 

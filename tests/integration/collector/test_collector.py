@@ -30,8 +30,6 @@ from tests.support.analytics.collector_lab import (
 from tests.support.common.polling import SCALE, wait_until
 from tests.support.processes.child_process import failback_environment
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CollectorLab]:

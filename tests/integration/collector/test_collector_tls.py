@@ -14,8 +14,6 @@ from failback.client.consumelog.upload.upload import UploadShipper
 from tests.support.analytics.collector_lab import CollectorLab, check_lake, uploads_of, write_log
 from tests.support.common.polling import SCALE
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:

@@ -21,8 +21,6 @@ from tests.support.analytics.collector_lab import (
 )
 from tests.support.common.polling import SCALE
 
-pytestmark = pytest.mark.integration
-
 OPEN = {"/livez", "/healthz", "/readyz"}
 PLACES = {"{run}": "r", "{proc}": "ab" * 16, "{index}": "00000000", "{table}": "life"}
 # Left out: random bytes are no segment, and whether a body is one is not in the document.

@@ -19,7 +19,6 @@ from tests.support.analytics.collector_lab import CollectorLab, running_collecto
 from tests.support.analytics.run_builder import RunBuilder, write_manifest
 from tests.support.clients.consumelog import begin, processes_in_lake
 
-pytestmark = pytest.mark.integration
 RUN = "collected"
 
 

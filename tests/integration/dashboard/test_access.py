@@ -11,8 +11,6 @@ import pytest
 
 from tests.support.dashboard.dashboard_lab import RUN, Answer, DashboardLab, running_dashboard
 
-pytestmark = pytest.mark.integration
-
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DashboardLab]:

@@ -21,8 +21,6 @@ from tests.support.analytics.ingest_lab import (
 from tests.support.common.polling import wait_until
 from tests.support.dashboard.dashboard_lab import DashboardLab, running_dashboard
 
-pytestmark = pytest.mark.integration
-
 HTML = {"Accept": "text/html"}
 
 

@@ -22,8 +22,6 @@ from tests.support.dashboard.dashboard_lab import (
 )
 from tests.support.processes.child_process import ROOT
 
-pytestmark = pytest.mark.integration
-
 DOCUMENT = ROOT / "docs" / "dashboard-api.json"
 UPDATE = "FAILBACK_UPDATE_OPENAPI"
 PLACES = {

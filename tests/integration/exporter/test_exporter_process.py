@@ -24,8 +24,6 @@ from tests.support.processes.child_process import (
     failback_environment,
 )
 
-pytestmark = pytest.mark.integration
-
 
 class Exporter:
     """A running exporter of a name server."""

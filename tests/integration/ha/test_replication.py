@@ -22,8 +22,6 @@ from tests.integration.ha.cutting_proxy import cutting_proxy
 from tests.support.brokers.ha_pair import FAST, running, slave_of
 from tests.support.common.polling import until
 
-pytestmark = pytest.mark.integration
-
 FILE = 1 << 16
 HA = replace(FAST, mapped_file_bytes=FILE, heartbeat_ms=1_000)
 HOST = pack_host("127.0.0.2", 10911)

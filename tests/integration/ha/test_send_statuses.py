@@ -17,8 +17,6 @@ from tests.support.brokers.ha_pair import BareSlave, bare_slave
 from tests.support.common.polling import until
 from tests.support.net.ports import free_port_block
 
-pytestmark = pytest.mark.integration
-
 SEND_OK, FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT = 0, 10, 11, 12
 
 

@@ -21,8 +21,6 @@ from tests.support.brokers.broker_lab import BrokerLab, broker_lab, send_header
 from tests.support.common.polling import until
 from tests.support.net.ports import free_port
 
-pytestmark = pytest.mark.integration
-
 SENDS: Final = 64
 RECORDED_RATIO: Final = 4.4
 """CPU time of a send without its socket, in calibration loops; 4.1 to 4.5 on CPython 3.11."""

@@ -16,8 +16,6 @@ from failback.chaos.targets.kube.inside import announcement
 from tests.support.common.polling import wait_until
 from tests.support.processes.init_lab import InitLab, ended, gone, said
 
-pytestmark = pytest.mark.integration
-
 SLEEP = ("sleep", "600")
 SAYS_SIGNALS = """
 import signal, sys

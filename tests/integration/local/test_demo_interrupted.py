@@ -13,8 +13,6 @@ import pytest
 
 from tests.support.common.polling import wait_until
 
-pytestmark = pytest.mark.integration
-
 
 def processes_under(folder: Path) -> list[str]:
     found = []

@@ -29,8 +29,6 @@ from tests.integration.local.script_pods import (
 from tests.support.common.polling import until
 from tests.support.net.ports import free_port
 
-pytestmark = pytest.mark.integration
-
 
 @asynccontextmanager
 async def running(

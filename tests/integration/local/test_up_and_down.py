@@ -19,8 +19,6 @@ from failback.operator.local.process import Identity
 from failback.operator.local.root import Root
 from tests.support.common.polling import wait_until
 
-pytestmark = pytest.mark.integration
-
 FAILBACK = [sys.executable, "-m", "failback.cli"]
 PAIR = """\
 apiVersion: failback.dev/v1alpha1

@@ -28,8 +28,6 @@ from failback.protocol.route import (
 from tests.support.brokers.namesrv_process import NamesrvProcess, python_env
 from tests.support.common.polling import SCALE, until
 
-pytestmark = pytest.mark.integration
-
 MIB = 1 << 20
 BODY = RegisterBrokerBody(
     TopicConfigSerializeWrapper(

@@ -14,8 +14,6 @@ from failback.operator.metrics import Metrics
 from tests.support.brokers.namesrv_process import NamesrvProcess
 from tests.support.common.polling import SCALE
 
-pytestmark = pytest.mark.integration
-
 SILENT = 200
 """Brokers without an answer: more than are asked at the same time."""
 PATIENCE_SECONDS = 600.0

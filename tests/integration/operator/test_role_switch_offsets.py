@@ -17,8 +17,6 @@ from tests.integration.operator.real_pair import RealPair
 from tests.support.common.polling import until
 from tests.support.operator.switch_world import is_over
 
-pytestmark = pytest.mark.integration
-
 TOPIC, GROUP = "paid", "billing"
 SENT, ENOUGH = 400, 150
 

@@ -26,8 +26,6 @@ from tests.support.java.apache import LOG_FILE_BYTES, Broker
 from tests.support.java.java_lab import Lab
 from tests.support.net.ports import free_port
 
-pytestmark = pytest.mark.integration
-
 QUICK: dict[str, object] = {"failbackTimeScale": 0.05}
 COMMON, LOST, OTHER = (range(10), b""), (range(10, 20), b" lost"), (range(10, 40), b" another")
 MORE = [b"sent to the master that is left, number %d" % number for number in range(60)]

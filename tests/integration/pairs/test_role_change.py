@@ -17,8 +17,6 @@ from tests.support.brokers.replica_lab import TOPIC, eventually, log_bytes, send
 from tests.support.java.apache import Broker
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.integration
-
 GROUP = "billing"
 DELAYED = 3
 LATER = "1s 2h", "1s 1s"

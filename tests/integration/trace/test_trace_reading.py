@@ -30,8 +30,6 @@ from tests.support.common.polling import SCALE, until
 from tests.support.java.apache import Broker, NameServer
 from tests.support.java.java_lab import Lab
 
-pytestmark = pytest.mark.integration
-
 GROUP = "billing"
 SETTINGS: dict[str, object] = {"failbackTimeScale": 0.05, "traceTopicEnable": "true"}
 OWN_TOPIC = "traces"

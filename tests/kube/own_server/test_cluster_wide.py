@@ -15,8 +15,6 @@ from tests.support.operator.operator_process import CHART, OperatorProcess, is_t
 from tests.support.operator.quick_pair import QUICK, QuickPair
 from tests.support.operator.resources import resource
 
-pytestmark = pytest.mark.kube
-
 CLUSTER: dict[str, Any] = {"clusterRef": {"name": "orders"}}
 
 

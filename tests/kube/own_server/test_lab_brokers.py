@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from failback.client.admin.admin import AdminClient
 from failback.operator.render.context import kubernetes_context
 from failback.operator.render.objects import render
@@ -15,8 +13,6 @@ from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
-
-pytestmark = pytest.mark.kube
 
 NAME_SERVER: Object = {
     "apiVersion": "failback.dev/v1alpha1",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow.parquet as pq
-import pytest
 
 from failback.analytics.jobs.normalise import align_table
 from failback.analytics.lake.store import open_store
@@ -13,8 +12,6 @@ from failback.analytics.run.history_reading import read_history
 from failback.analytics.run.run_source import source_at
 from tests.support.analytics.cases import c2
 from tests.support.analytics.run_builder import MS
-
-pytestmark = pytest.mark.unit
 
 
 def test_rows_of_an_earlier_job_do_not_stay_beside_those_of_this_one(tmp_path: Path) -> None:

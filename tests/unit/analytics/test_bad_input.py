@@ -11,8 +11,6 @@ from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
 from tests.support.analytics.bad_input import CASES, Refused, clean, codes
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(autouse=True)
 def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,6 @@ from tests.support.analytics.oracle_check import assert_agrees
 from tests.support.analytics.run_analysis import analysed
 from tests.unit.analytics.reference_sql import reference, rows_of
 
-pytestmark = pytest.mark.unit
-
 
 def by_cause(rows: list[dict[str, object]]) -> dict[object, int]:
     return dict(Counter(row["cause"] for row in rows if row["cls"] == "DUP"))

@@ -17,8 +17,6 @@ from failback.analytics.lake.store import Found, LakeStore, open_store
 from failback.client.consumelog.upload.ship import Shipper
 from tests.support.analytics.collector_lab import RUN, write_log
 
-pytestmark = pytest.mark.unit
-
 
 def sizes(groups: list[list[Found]]) -> list[list[int]]:
     return [[found.size for found in group] for group in groups]

@@ -13,8 +13,6 @@ from failback.analytics.lake.lake import open_lake
 from failback.client.consumelog.upload.ship import Shipper
 from tests.support.analytics.collector_lab import RUN, write_log
 
-pytestmark = pytest.mark.unit
-
 
 def as_json(row: dict[str, Any]) -> str:
     return json.dumps({k: v.hex() if isinstance(v, bytes) else v for k, v in row.items()})

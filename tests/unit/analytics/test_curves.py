@@ -14,8 +14,6 @@ from failback.analytics.analysis.counting import families, tables
 from failback.analytics.report.measures.curves import Curve, curves_of, held_curves_of, summed
 from failback.analytics.run.history import GroupQueue
 
-pytestmark = pytest.mark.unit
-
 Rows = list[dict[str, Any]]
 
 

@@ -27,8 +27,6 @@ from tests.support.analytics.histories import random_history
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import MS, RunBuilder
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(autouse=True)
 def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from failback.analytics.analysis.arrays.intervals import IntervalSet
 from failback.analytics.analysis.counting import tables
 from failback.analytics.analysis.engines.candidates import Repeated, candidates_of
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import RunBuilder
-
-pytestmark = pytest.mark.unit
 
 
 def test_a_chunk_of_which_nothing_is_left_has_no_candidates() -> None:

@@ -12,8 +12,6 @@ import pytest
 from tests.benchmarks.analytics import bench, usage
 from tests.benchmarks.analytics.synthetic import Plan, generate
 
-pytestmark = pytest.mark.unit
-
 MIB = 1 << 20
 
 

@@ -15,8 +15,6 @@ from failback.analytics.run.epochs import FOREVER, Queue, QueueEvents, Start, fi
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import MS, ZERO_WALL_NS, RunBuilder
 
-pytestmark = pytest.mark.unit
-
 WALL_MS = ZERO_WALL_NS // MS
 QUEUE = Queue("broker-a", "T", 0)
 

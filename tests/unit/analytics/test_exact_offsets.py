@@ -13,8 +13,6 @@ from failback.analytics.report.measures.point_rows import points_of
 from failback.analytics.report.textfile import render_textfile
 from tests.support.analytics.run_builder import RunBuilder
 
-pytestmark = pytest.mark.unit
-
 FAR = (1 << 62) + 7
 
 

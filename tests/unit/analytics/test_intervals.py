@@ -18,8 +18,6 @@ from failback.analytics.analysis.arrays.intervals import (
     sweep,
 )
 
-pytestmark = pytest.mark.unit
-
 WIDE = st.sampled_from((0, 1, 2, 1 << 40, (1 << 62) - 1, -1, -(1 << 62)))
 WIDE_KEYS = st.lists(st.tuples(st.sampled_from((0, 1, 1 << 19, 1 << 40)), WIDE), max_size=30)
 KEYS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 20)), max_size=60)

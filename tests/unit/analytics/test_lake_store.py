@@ -13,8 +13,6 @@ from failback.analytics.errors import EngineUnavailable, ReportInputError
 from failback.analytics.lake.store import S3Place, open_store
 from tests.support.processes.child_process import ROOT
 
-pytestmark = pytest.mark.unit
-
 
 def test_files_come_whole_are_listed_and_go(tmp_path: Path) -> None:
     store = open_store(tmp_path / "lake")

@@ -15,8 +15,6 @@ from failback.client.admin.offset_places import ANSWER
 from tests.support.analytics.cases import CASES
 from tests.support.analytics.run_builder import MS, RunBuilder
 
-pytestmark = pytest.mark.unit
-
 QUEUE = GroupQueue("g", "broker-a", "T", 0)
 END = 10_000 * MS
 

@@ -19,8 +19,6 @@ from failback.analytics.run.folder_reading import read_run_folder
 from tests.support.analytics.histories import random_history
 from tests.support.analytics.live_totals import batch_totals
 
-pytestmark = pytest.mark.unit
-
 batches = st.lists(st.lists(st.integers(0, 60) | st.integers(1 << 40, (1 << 40) + 9)), max_size=6)
 
 

@@ -6,11 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from failback.analytics.analysis.arrays.memory import give_back
-
-pytestmark = pytest.mark.unit
 
 MIB = 1 << 20
 

@@ -50,7 +50,6 @@ def check_together(first: int) -> None:
         assert_agrees(analysed(written), Oracle(whole))
 
 
-@pytest.mark.unit
 @settings(PLAIN, max_examples=ALONE)
 @given(seed=SEEDS)
 @example(seed=116408393)  # two samples of one queue at the same instant
@@ -59,7 +58,6 @@ def test_local_engine_agrees(seed: int) -> None:
     check(seed)
 
 
-@pytest.mark.unit
 @settings(PLAIN, max_examples=TOGETHER)
 @given(first=SEEDS)
 def test_local_engine_agrees_on_480_histories(first: int) -> None:
@@ -97,7 +95,6 @@ def everything(depths: pa.Table) -> pa.Table:
     return depths
 
 
-@pytest.mark.unit
 @settings(PLAIN, max_examples=10)
 @given(seed=SEEDS)
 def test_leaving_singles_out_of_classifying_changes_nothing(seed: int) -> None:

@@ -13,8 +13,6 @@ from failback.analytics.analysis.counting.partials import sums
 from failback.analytics.analysis.counting.partials.rows import Codes
 from failback.analytics.analysis.engines.joins import join_values
 
-pytestmark = pytest.mark.unit
-
 Rows = NDArray[np.int64]
 FAR = 1 << 40
 """Between two numbers whose ranks are taken, and not they themselves."""

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from failback.analytics.report.measures.lookups import Figures
 from failback.analytics.report.measures.recovery import rto_figures
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import MS, RunBuilder
-
-pytestmark = pytest.mark.unit
 
 MASTER, SLAVE = "127.0.0.1:10911", "127.0.0.1:10920"
 

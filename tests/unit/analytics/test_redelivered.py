@@ -10,8 +10,6 @@ import pytest
 
 from failback.analytics.analysis.causes.windows import Redelivered, redelivered_of
 
-pytestmark = pytest.mark.unit
-
 Row = tuple[int | None, int, int]
 """Assignment, offset, and which delivery of the copy it is."""
 

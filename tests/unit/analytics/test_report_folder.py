@@ -19,8 +19,6 @@ from tests.support.analytics.bad_input import clean, codes
 from tests.support.analytics.cases import CASES, c2, c3
 from tests.support.analytics.run_builder import MS, RunBuilder
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(autouse=True)
 def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
-import pytest
 
 from failback.analytics.analysis.results import Analysis
 from failback.analytics.jobs.reconsume import result_tables
@@ -15,8 +14,6 @@ from tests.support.analytics.bad_input import clean
 from tests.support.analytics.cases import c2
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import RunBuilder
-
-pytestmark = pytest.mark.unit
 
 
 def tables_of(builder: RunBuilder, folder: Path) -> tuple[Analysis, dict[str, pa.Table]]:

@@ -12,8 +12,6 @@ from failback.analytics.report import make_report
 from failback.analytics.report.make_report import read_report, report
 from tests.support.analytics.run_builder import RunBuilder
 
-pytestmark = pytest.mark.unit
-
 MASTER = "127.0.0.1:10911"
 
 

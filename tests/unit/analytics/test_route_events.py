@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from failback.analytics.report.document import build_report
 from failback.analytics.report.measures.point_rows import points_of
 from failback.analytics.report.page.figure_data.time_series import timeline_data
 from tests.support.analytics.bad_input import clean
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import MS, ZERO_MONO_NS
-
-pytestmark = pytest.mark.unit
 
 FULL = "broker-a/0=127.0.0.1:10911,broker-a/1=127.0.0.2:10911"
 SLAVE = "broker-a/1=127.0.0.2:10911"

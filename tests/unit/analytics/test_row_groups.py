@@ -22,8 +22,6 @@ from tests.support.analytics.histories import random_history
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import merged
 
-pytestmark = pytest.mark.unit
-
 
 def row_groups(path: Path, columns: dict[str, Any], size: int, **options: Any) -> list[RowGroup]:
     pq.write_table(pa.table(columns), path, row_group_size=size, **options)

@@ -13,7 +13,6 @@ from failback.analytics.report.make_report import read_report, report_many
 from failback.analytics.run.run_source import source_in_lake
 from tests.benchmarks.analytics.synthetic import Plan, generate
 
-pytestmark = pytest.mark.unit
 PLAN = Plan(rows=2_000, groups=2, seed=9)
 SAME = ("totals", "groups", "queues", "rollbacks", "loss", "rto", "verdict")
 

@@ -16,8 +16,6 @@ from failback.analytics.report.measures.point_rows import points_of
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.analytics.run_analysis import analysed
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def figures(tmp_path: Path) -> Figures:

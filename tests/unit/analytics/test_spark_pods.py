@@ -14,8 +14,6 @@ from failback.analytics.lake.store import open_store
 from failback.analytics.report.make_report import report_many
 from tests.support.analytics.bad_input import clean
 
-pytestmark = pytest.mark.unit
-
 MASTER = "k8s://https://127.0.0.1:6443"
 VOLUME = "spark.kubernetes.executor.volumes.persistentVolumeClaim.lake"
 POD = {"POD_NAME": "fbr-kill-x", "POD_NAMESPACE": "shop"}

@@ -20,8 +20,6 @@ from failback.analytics.run.history import FaultStep, GroupQueue, OffsetSample
 from tests.benchmarks.analytics.synthetic import Plan, generate
 from tests.support.analytics.run_analysis import analysed
 
-pytestmark = pytest.mark.unit
-
 FALL = 70_000
 """The second in which the offsets fall back, far from every fault."""
 

@@ -15,8 +15,6 @@ from failback.cli.__main__ import main
 from failback.operator.kinds.reconsumption_report import ReconsumptionReportStatus
 from tests.support.analytics.cases import CASES
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(autouse=True)
 def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:

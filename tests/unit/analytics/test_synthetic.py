@@ -17,8 +17,6 @@ from tests.benchmarks.analytics.engine_race import duckdb_counts, is_right, loca
 from tests.benchmarks.analytics.synthetic import SHAPES, Plan, generate
 from tests.support.analytics.run_analysis import analysed
 
-pytestmark = pytest.mark.unit
-
 PLANS = {shape: Plan(rows=12_000, groups=2, dup_shape=shape, seed=5) for shape in SHAPES} | {
     "truncated": Plan(rows=12_000, truncations=3, rate_skew="zipf:1.1", seed=6),
     "foreign": Plan(rows=12_000, dup_shape="scattered", foreign_share=0.1, seed=7),

@@ -11,13 +11,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import pytest
-
 from tests.support.analytics.histories import random_history
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import RunBuilder, merged
-
-pytestmark = pytest.mark.unit
 
 HISTORIES = 40
 

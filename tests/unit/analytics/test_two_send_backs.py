@@ -9,8 +9,6 @@ import pytest
 from tests.support.analytics.run_analysis import analysed
 from tests.support.analytics.run_builder import RunBuilder
 
-pytestmark = pytest.mark.unit
-
 RETRY = "%RETRY%g"
 
 

@@ -1,10 +1,6 @@
 """The surrogate of foreign messages is Spark's ``xxhash64``."""
 
-import pytest
-
 from failback.analytics.analysis.arrays.xxh64 import SURROGATE_MASK, surrogates
-
-pytestmark = pytest.mark.unit
 
 # Spark 4.3.0: SELECT xxhash64('...'), for lengths on both sides of every branch of the algorithm.
 SPARK = {

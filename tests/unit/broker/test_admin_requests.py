@@ -44,8 +44,6 @@ from failback.protocol.route import (
 )
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
-pytestmark = pytest.mark.unit
-
 
 def create(topic: str, queues: int = 4, perm: int = 6) -> CreateTopicRequestHeader:
     return CreateTopicRequestHeader(topic, "TBW102", queues, queues, perm, "SINGLE_TAG")

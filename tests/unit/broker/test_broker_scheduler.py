@@ -7,8 +7,6 @@ import pytest
 from failback.broker.config.time_scale import TimeScale
 from failback.broker.startup.scheduler import Scheduler
 
-pytestmark = pytest.mark.unit
-
 
 class Clock:
     def __init__(self) -> None:

@@ -6,14 +6,10 @@ import os
 import time
 from pathlib import Path
 
-import pytest
-
 from failback.broker.store.upkeep.expiry import ORDERED_ROUNDS
 from failback.protocol.codes import RequestCode
 from failback.protocol.route import TopicConfig
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
-
-pytestmark = pytest.mark.unit
 
 HOUR = 3600
 ALL_HOURS = ";".join(map(str, range(24)))

@@ -24,8 +24,6 @@ from failback.protocol.route import (
 from failback.protocol.stats import ConsumeMessageDirectlyResult, GetConsumerStatusBody
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab, send_header
 
-pytestmark = pytest.mark.unit
-
 QUICK = 0.001
 """A time scale at which 10 s are 10 ms."""
 STATUS_FROM_CLIENT = RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT

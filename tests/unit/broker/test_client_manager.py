@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from failback.broker.clients.client_manager import ConsumerManager, Member, ProducerManager
 from failback.protocol.route import ConsumerData, SubscriptionData
-
-pytestmark = pytest.mark.unit
 
 
 class Lab:

@@ -27,8 +27,6 @@ from failback.protocol.route import (
 )
 from tests.support.brokers.broker_lab import LabClient, broker_lab
 
-pytestmark = pytest.mark.unit
-
 NOTIFY = int(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
 
 

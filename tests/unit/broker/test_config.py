@@ -14,8 +14,6 @@ from failback.broker.config.config import GUARDS, BrokerConfig, SlaveIdError
 from failback.broker.config.identity import BrokerIdentity
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 # Key and default at 4.9.8 of BrokerConfig, MessageStoreConfig and NettyServerConfig.
 DEFAULTS_4_9 = {
     "brokerClusterName": "DefaultCluster",

@@ -12,8 +12,6 @@ import pytest
 from failback.broker.config.config import BrokerConfig
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 # Of the keys that 4.9.8 documents for stores, replication and offsets: those that no other test
 # compares. The host's name and addresses have no default that could be written down.
 DEFAULTS = {

@@ -23,8 +23,6 @@ from failback.protocol.message import (
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
-pytestmark = pytest.mark.unit
-
 
 def stored(lab: BrokerLab, topic: str = "TopicTest", queue_id: int = 0) -> list[MessageExt]:
     result = lab.controller.store.get_message("G", topic, queue_id, 0, 1000)

@@ -12,8 +12,6 @@ from failback.broker.config.config import BrokerConfig
 from failback.broker.processors.sending.durability import DurabilityGate
 from failback.broker.remoting.connection import BrokerConnection
 
-pytestmark = pytest.mark.unit
-
 
 class Lab:
     """A gate with an imaginary slave and disk; time moves when told."""

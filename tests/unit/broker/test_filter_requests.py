@@ -17,8 +17,6 @@ from failback.protocol.route import (
 )
 from tests.support.brokers.broker_lab import LabClient, broker_lab, pull_header
 
-pytestmark = pytest.mark.unit
-
 NOT_SUPPORTED = "The broker does not support consumer to filter message by SQL92"
 SQL = {"expression_type": "SQL92", "subscription": "a > 2"}
 

@@ -12,7 +12,6 @@ import pytest
 from tests.support.processes.child_process import ROOT, SOURCES
 
 pytestmark = [
-    pytest.mark.unit,
     pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator"),
 ]
 

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from failback.broker.monitoring.health_endpoints import RUNNING, BrokerPhase, HealthEndpoints
-
-pytestmark = pytest.mark.unit
 
 
 class Lab:

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from failback.broker.processors.pulling.hold_service import HeldPull, PullRequestHoldService
 
-pytestmark = pytest.mark.unit
-
 
 class Lab:
     """A hold service over imaginary queues, with a clock the tests move."""

@@ -18,8 +18,6 @@ from failback.protocol.codes import RequestCode
 from tests.support.brokers.broker_lab import BrokerLab, broker_lab
 from tests.support.brokers.fake_peers import FakePeers
 
-pytestmark = pytest.mark.unit
-
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
 

@@ -24,7 +24,6 @@ from failback.protocol.message import MAX_PROPERTIES_BYTES, BatchElement, encode
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
 pytestmark = [
-    pytest.mark.unit,
     pytest.mark.skipif(kernels is None, reason="no compiled kernels here: tools/build_native.py"),
 ]
 

@@ -30,8 +30,6 @@ from failback.protocol.route import (
 )
 from tests.support.brokers.broker_lab import LabClient, broker_lab
 
-pytestmark = pytest.mark.unit
-
 
 async def query(client: LabClient, queue_id: int = 0, topic: str = "TopicTest") -> RemotingCommand:
     header = QueryConsumerOffsetRequestHeader("CG", topic, queue_id)

@@ -33,8 +33,6 @@ from failback.protocol.route import (
 )
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
-pytestmark = pytest.mark.unit
-
 GROUPS, TOPICS, QUEUES = ("g1", "g2"), ("A", "B"), (0, 1)
 STORED = 3
 RESET = int(RequestCode.RESET_CONSUMER_CLIENT_OFFSET)

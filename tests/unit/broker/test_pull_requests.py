@@ -25,8 +25,6 @@ from failback.protocol.route import (
 )
 from tests.support.brokers.broker_lab import LabClient, broker_lab, pull_header, send_header
 
-pytestmark = pytest.mark.unit
-
 FOUND, NOT_FOUND, RETRY, MOVED = 0, 19, 20, 21
 HOLD = PULL_SUBSCRIPTION | PULL_SUSPEND
 

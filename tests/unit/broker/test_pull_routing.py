@@ -10,8 +10,6 @@ from failback.broker.processors.pulling.pull_routing import PullVerdict, route_p
 from failback.broker.store.log.results import GetStatus
 from failback.protocol.route import SubscriptionGroupConfig
 
-pytestmark = pytest.mark.unit
-
 FOUND, NOT_FOUND, RETRY, MOVED = 0, 19, 20, 21
 GROUP = SubscriptionGroupConfig("CG", broker_id=3, which_broker_when_consume_slowly=7)
 

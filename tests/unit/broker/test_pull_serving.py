@@ -13,8 +13,6 @@ from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 from tests.support.brokers.serving_rules import SITUATIONS, Case, Served, combinations, expected
 
-pytestmark = pytest.mark.unit
-
 STATUSES = {
     "found-near": GetStatus.FOUND,
     "found-far": GetStatus.FOUND,

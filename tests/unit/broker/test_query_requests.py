@@ -5,15 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from failback.protocol.codes import RequestCode, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.headers import UNIQUE_KEY_QUERY, QueryMessageRequestHeader
 from failback.protocol.message import decode_records
 from tests.support.brokers.broker_lab import LabClient, broker_lab
-
-pytestmark = pytest.mark.unit
 
 SMALL = {"maxHashSlotNum": 100, "maxIndexNum": 1000}
 

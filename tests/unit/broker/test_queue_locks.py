@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from failback.broker.processors.consumers.queue_locks import QueueLocks
 from failback.protocol.route import MessageQueue
-
-pytestmark = pytest.mark.unit
 
 Q0, Q1 = (MessageQueue("T", "broker-a", queue_id) for queue_id in (0, 1))
 

@@ -26,8 +26,6 @@ from failback.protocol.message import (
 from failback.protocol.route import SubscriptionGroupConfig, TopicConfig
 from tests.support.brokers.broker_lab import BrokerLab, broker_lab, send_header
 
-pytestmark = pytest.mark.unit
-
 CLUSTER = "DefaultCluster"
 
 

@@ -16,8 +16,6 @@ from failback.protocol.errors import ProtocolError, StoreError
 from failback.protocol.headers import GetMaxOffsetRequestHeader
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab, send_header
 
-pytestmark = pytest.mark.unit
-
 
 class Commits:
     """Counts the store's writes."""

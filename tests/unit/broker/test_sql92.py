@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from failback.broker.filters.sql92 import compile_filter
 from failback.protocol.errors import ProtocolError
 
-pytestmark = pytest.mark.unit
-
 MESSAGE = {"a": "5", "b": "x", "c": "2.5", "t": "true", "big": "3000000000", "q": "it's", "e": ""}
 
 MATCHES = [

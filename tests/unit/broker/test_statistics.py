@@ -7,8 +7,6 @@ import pytest
 from failback.broker.monitoring.runtime_info import bytes_text, uptime_text
 from failback.broker.monitoring.statistics import BrokerStatistics
 
-pytestmark = pytest.mark.unit
-
 
 class Lab:
     def __init__(self) -> None:

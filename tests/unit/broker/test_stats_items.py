@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from failback.broker.monitoring.stats_items import PERIOD_MS, Count, StatsItems
 from failback.protocol.stats import BrokerStatsData, BrokerStatsItem
-
-pytestmark = pytest.mark.unit
 
 ROUNDS_PER_HOUR = 3_600_000 // PERIOD_MS
 

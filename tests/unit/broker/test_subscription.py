@@ -8,8 +8,6 @@ from failback.broker.filters.subscription import of_heartbeat, parse
 from failback.protocol.errors import ProtocolError
 from failback.protocol.route import SubscriptionData
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize("expression", [None, "", "*"])
 def test_nothing_and_a_star_mean_everything(expression: str | None) -> None:

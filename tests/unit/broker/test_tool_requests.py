@@ -42,8 +42,6 @@ from failback.protocol.stats import (
 )
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
-pytestmark = pytest.mark.unit
-
 LONG_MAX = 2**63 - 1
 # Every code that a client or a slave sends to a 4.9.8 broker, filter servers (301, 302) apart.
 # 12 and 33 have tests of their own.

@@ -25,8 +25,6 @@ from failback.protocol.message import (
 from failback.protocol.route import HeartbeatData, ProducerData
 from tests.support.brokers.broker_lab import BrokerLab, LabClient, broker_lab
 
-pytestmark = pytest.mark.unit
-
 HALF, OP = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0

@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 
 from failback.broker.processors.sending.waiting_answers import WaitingAnswer, WaitingAnswers
 
-pytestmark = pytest.mark.unit
-
 OK, FLUSH_DISK_TIMEOUT, SLAVE_NOT_AVAILABLE, FLUSH_SLAVE_TIMEOUT = 0, 10, 11, 12
 
 

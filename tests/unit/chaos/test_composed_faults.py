@@ -13,8 +13,6 @@ from failback.chaos.experiment.spec import ChaosExperiment
 from failback.chaos.faults.experiments import parse_experiment
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 BOTH = {"pair": "pair-0", "group": "billing"}
 
 

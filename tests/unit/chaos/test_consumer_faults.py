@@ -19,8 +19,6 @@ from failback.chaos.workload.process import CONSUMER, Exit, WorkloadProcess
 from tests.support.chaos.chaos_session import FakeSupervisor, carry_out, open_session
 from tests.support.chaos.fake_target import FakeTarget
 
-pytestmark = pytest.mark.unit
-
 
 @dataclass
 class Members(FakeSupervisor):

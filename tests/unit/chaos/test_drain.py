@@ -18,8 +18,6 @@ from tests.support.chaos.chaos_session import open_session
 from tests.support.chaos.fake_target import FakeTarget
 from tests.support.net.fake_remoting import FakeBroker
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:

@@ -14,8 +14,6 @@ from failback.chaos.experiment.spec import ChaosExperiment, check_engine
 from failback.chaos.faults.experiments import load_experiment, parse_experiment
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 EXAMPLE = Path(__file__).parent / "data" / "kill-then-restart.yaml"
 DEMO = Path(__file__).parents[3] / "operator/failback/cli/data/experiment.yaml"
 

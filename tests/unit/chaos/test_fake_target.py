@@ -10,8 +10,6 @@ from failback.chaos.cluster.view import DeathRecord, ProcessIdentity
 from failback.chaos.errors import TargetError
 from tests.support.chaos.fake_target import FakeTarget
 
-pytestmark = pytest.mark.unit
-
 
 def test_it_is_a_target() -> None:
     target: Target = FakeTarget()

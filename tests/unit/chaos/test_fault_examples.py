@@ -12,8 +12,6 @@ from failback.chaos.experiment.generate import generate, to_json, validate
 from failback.chaos.faults.catalogue import KINDS
 from failback.chaos.faults.experiments import load_experiment
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted(
     path for path in (ROOT / "examples/faults").glob("*.yaml") if path.stem != "cluster"

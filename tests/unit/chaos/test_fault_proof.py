@@ -23,8 +23,6 @@ from failback.client.consumelog.schema import TABLES, order
 from tests.support.chaos.chaos_session import open_session, peer_sees
 from tests.support.chaos.fake_target import FakeTarget
 
-pytestmark = pytest.mark.unit
-
 OFFSETS = "config/consumerOffset.json"
 
 

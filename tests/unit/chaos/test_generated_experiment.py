@@ -11,8 +11,6 @@ from ruamel.yaml import YAML
 from failback.chaos.experiment.generate import generate, run_folder_name, to_json, validate
 from failback.chaos.faults.experiments import load_experiment, parse_experiment
 
-pytestmark = pytest.mark.unit
-
 DATA = Path(__file__).parent / "data"
 DEMO = Path(__file__).parents[3] / "operator/failback/cli/data/experiment.yaml"
 FILES = [DATA / "kill-then-restart.yaml", DATA / "every-fault.yaml", DEMO]

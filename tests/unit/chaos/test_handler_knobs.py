@@ -11,8 +11,6 @@ from failback.chaos.workload.plan import HandlerPlan
 from failback.client.model import ConsumeResult
 from failback.protocol.message import MessageExt
 
-pytestmark = pytest.mark.unit
-
 
 def handler(**plan: float) -> WorkloadHandler:
     return WorkloadHandler(HandlerPlan(**{"mean_ms": 0.0, **plan}), seed=1)

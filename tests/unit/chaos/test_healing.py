@@ -24,8 +24,6 @@ from failback.chaos.run_folder.undo_ledger import (
 from tests.support.chaos.fake_target import FakeTarget
 from tests.support.common.polling import wait_until
 
-pytestmark = pytest.mark.unit
-
 
 class HostTarget(FakeTarget):
     """A target whose victims are processes of this host."""

@@ -12,8 +12,6 @@ from failback.chaos.errors import GuardRefused
 from failback.chaos.targets.kube.api import KubeApi
 from failback.chaos.targets.kube.lease import RUN_DIR, KubeLease
 
-pytestmark = pytest.mark.unit
-
 
 class Api(KubeApi):
     """One Lease; the next ``conflicts`` writes meet somebody else's."""

@@ -15,8 +15,6 @@ from failback.chaos.targets.kube.api import ExecResult, KubeApi
 from failback.chaos.targets.kube.shell import HOLD_FILE
 from failback.chaos.targets.kube.target import KubernetesTarget
 
-pytestmark = pytest.mark.unit
-
 Object = dict[str, Any]
 WAIT = ["sh", "-c", 'while [ -e "$0" ]; do sleep 1; done; exec "$@"', HOLD_FILE]
 INIT = ["failback-init", "--", "failback"]

@@ -19,8 +19,6 @@ from failback.chaos.targets.kube.init import InitKeeper
 from failback.chaos.targets.kube.inside import Child, Inside, death_record, to_harness
 from failback.chaos.targets.kube.shell import HOLD_FILE, ShellKeeper
 
-pytestmark = pytest.mark.unit
-
 
 def status(**changes: Any) -> bytes:
     death = {

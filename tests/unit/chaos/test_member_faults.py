@@ -22,8 +22,6 @@ from failback.chaos.session import Session
 from tests.support.chaos.chaos_session import FakeSupervisor, carry_out, open_session
 from tests.support.chaos.fake_target import FakeTarget
 
-pytestmark = pytest.mark.unit
-
 SLOW = {"delay_ms": 50.0, "fail_ratio": 0.5, "throw_ratio": 0.0}
 OWN = {"delay_ms": 0.0, "fail_ratio": 0.0, "throw_ratio": 0.0}
 

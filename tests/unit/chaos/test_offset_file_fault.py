@@ -23,8 +23,6 @@ from failback.protocol.route import parse_offset_table
 from tests.support.chaos.chaos_session import open_session, peer_sees
 from tests.support.chaos.fake_target import FakeTarget
 
-pytestmark = pytest.mark.unit
-
 FILE = "config/consumerOffset.json"
 BAK = f"{FILE}.bak"
 

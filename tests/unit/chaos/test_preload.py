@@ -9,13 +9,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
-import pytest
-
 from failback.chaos.workload.plan import ProcessPlan, ProducerPlan, TopicPlan
 from failback.chaos.workload.producer import ProducerProcess
 from failback.client.model import Message
-
-pytestmark = pytest.mark.unit
 
 BACKLOG = 40
 

@@ -29,8 +29,6 @@ from tests.support.chaos.chaos_session import open_session, peer_sees
 from tests.support.chaos.fake_target import FakeTarget
 from tests.support.net.fake_remoting import FakeBroker
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def master() -> Iterator[FakeBroker]:

@@ -17,8 +17,6 @@ from failback.chaos.faults.broker_faults import RELEASE
 from failback.chaos.run_folder.run_folder import ClusterLease, FolderState, RunFolder
 from failback.chaos.run_folder.undo_ledger import UndoLedger
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:

@@ -15,8 +15,6 @@ from failback.chaos.run.run import run_arm
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.protocol.errors import ConfigError, FailbackError
 
-pytestmark = pytest.mark.unit
-
 EXPERIMENT = Path(__file__).parent / "data" / "kill-then-restart.yaml"
 
 

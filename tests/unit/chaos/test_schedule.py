@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,8 +17,6 @@ from failback.chaos.experiment.schedule import (
     sub_seed,
 )
 from failback.chaos.faults.experiments import load_experiment
-
-pytestmark = pytest.mark.unit
 
 EVERY = Path(__file__).parent / "data" / "every-fault.yaml"
 

@@ -16,8 +16,6 @@ from failback.chaos.experiment.generate import validate
 from failback.chaos.faults.catalogue import FAULTS
 from failback.chaos.toolkit import actions
 
-pytestmark = pytest.mark.unit
-
 GENERATED = Path(__file__).parent / "data/kill-then-restart.flush-5s.0.json"
 ACTIONS_OF_0_1 = {
     "begin_faults",

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from failback.chaos.faults.broker_faults import RELEASE
 from failback.chaos.run_folder.undo_ledger import STOP_WORKLOAD, UndoLedger, read_ledger
 
-pytestmark = pytest.mark.unit
-
 
 def test_an_entry_is_open_until_it_was_seen_healed(tmp_path: Path) -> None:
     ledger = UndoLedger(tmp_path)

@@ -19,8 +19,6 @@ from failback.chaos.run.verdict import (
     merge,
 )
 
-pytestmark = pytest.mark.unit
-
 GOOD = Observations(
     steady=True,
     steady_why="",

@@ -10,8 +10,6 @@ from failback.chaos.cluster.view import ClusterView, Member, Pair, ProcessIdenti
 from failback.chaos.errors import GuardRefused
 from failback.chaos.faults.victims import Mode, NoTarget, Selector, choose
 
-pytestmark = pytest.mark.unit
-
 MODES: tuple[Mode, ...] = ("one", "all", "fixed", "fixed-percent", "random-max-percent")
 
 

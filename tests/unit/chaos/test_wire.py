@@ -19,8 +19,6 @@ from failback.protocol.errors import (
 from failback.protocol.route import parse_offset_table, split_offset_key
 from tests.support.net.fake_remoting import FakeBroker
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:

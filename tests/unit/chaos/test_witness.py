@@ -27,8 +27,6 @@ from tests.support.chaos.fake_target import FakeTarget
 from tests.support.common.polling import wait_until
 from tests.support.net.fake_remoting import FakeBroker, FakeRemoting
 
-pytestmark = pytest.mark.unit
-
 
 class Rows:
     """Keeps what would be logged."""

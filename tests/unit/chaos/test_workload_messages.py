@@ -22,8 +22,6 @@ from failback.chaos.workload.plan import (
 from failback.client.consumelog.lab_id import parse_lab_id
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 def topic(**changes: object) -> TopicPlan:
     base = {"name": "orders", "queues": 4, "rate_per_second": 100.0, "body_bytes": 128, "keys": 10}

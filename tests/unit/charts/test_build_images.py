@@ -7,8 +7,6 @@ from tools.build_images import TARGETS, command, parse, version
 
 from tests.support.processes.child_process import ROOT
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(autouse=True)
 def fixed_date(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,6 @@ import pytest
 from tools.dashboards import DASHBOARDS, FOLDER, render
 from tools.metrics_page import components
 
-pytestmark = pytest.mark.unit
-
 METRIC = re.compile(r"\b(?:rocketmq|failback)_[a-z0-9_]+")
 
 

@@ -6,8 +6,6 @@ import pytest
 
 from failback.operator.kubernetes.helm_hooks import without_finalizer
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("finalizers", "kept"),

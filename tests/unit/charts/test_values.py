@@ -13,8 +13,6 @@ from ruamel.yaml import YAML
 
 from tests.support.processes.child_process import ROOT
 
-pytestmark = pytest.mark.unit
-
 CHART = ROOT / "charts" / "failback"
 VALUES: dict[str, Any] = YAML(typ="safe").load((CHART / "values.yaml").read_text())
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())

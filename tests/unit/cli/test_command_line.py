@@ -16,8 +16,6 @@ from failback.cli.errors import Debug, explain, guarded, missing_extra, worst
 from failback.cli.output import print_table
 from failback.protocol.errors import ConfigError, RemotingConnectError
 
-pytestmark = pytest.mark.unit
-
 
 def run_python(program: str) -> str:
     return subprocess.run(

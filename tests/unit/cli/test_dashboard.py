@@ -11,8 +11,6 @@ from failback.cli.bundled import EXPERIMENTS
 from failback.cli.dashboard import startable
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 def test_the_demo_and_every_bundled_experiment_can_be_started(tmp_path: Path) -> None:
     scenarios, _ = startable(tmp_path / "runs", tmp_path / "root")

@@ -16,8 +16,6 @@ from failback.operator.schema.decoding import BrokerCluster, NameServer
 from failback.operator.schema.loading import load_resources
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 

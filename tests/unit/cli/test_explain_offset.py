@@ -10,8 +10,6 @@ import pytest
 from failback.cli.__main__ import main
 from tests.support.analytics.cases import CASES
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:

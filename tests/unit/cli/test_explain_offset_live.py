@@ -13,8 +13,6 @@ from failback.cli.__main__ import main
 from failback.protocol.fastjson import dumps
 from tests.support.net.fake_remoting import FakeBroker, FakeRemoting
 
-pytestmark = pytest.mark.unit
-
 FAR = (1 << 53) + 1
 
 

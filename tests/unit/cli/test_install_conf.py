@@ -8,8 +8,6 @@ import pytest
 
 from failback.cli.install_conf import UnknownVariable, fill_in, install, main
 
-pytestmark = pytest.mark.unit
-
 POD = {"POD_IP": "10.0.0.7", "HOME": "/home/rocketmq", "PATH": "/bin"}
 
 

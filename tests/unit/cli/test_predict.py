@@ -13,8 +13,6 @@ from failback.analytics.predict.prediction_document import schema
 from failback.cli.__main__ import main
 from failback.cli.bundled import bundled
 
-pytestmark = pytest.mark.unit
-
 EXAMPLES = Path(__file__).parents[3] / "examples"
 HANDOVERS = {"Failback": (2_848, 2_816, 3_200), "Apache 4.9.7": (3_392, 3_680)}
 """Duplicates that single runs of the demo's arm `handover` ended with, at real timers."""

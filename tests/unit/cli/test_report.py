@@ -12,8 +12,6 @@ from failback.analytics.report.schema import read_report, report_schema
 from failback.cli.__main__ import main
 from tests.support.analytics.cases import c2, c3
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture(autouse=True)
 def _without_html(monkeypatch: pytest.MonkeyPatch) -> None:

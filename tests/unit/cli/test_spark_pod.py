@@ -11,8 +11,6 @@ import pytest
 from failback.cli.__main__ import main
 from failback.cli.spark_pod import NotInAPod, driver_command, executor_command
 
-pytestmark = pytest.mark.unit
-
 HOME = Path("/spark")
 EXECUTOR = {
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.7:7078",

@@ -11,8 +11,6 @@ import pytest
 from failback.cli import termination
 from failback.cli.termination import MAX_BYTES, VARIABLE, fit, write_termination
 
-pytestmark = pytest.mark.unit
-
 
 def test_it_is_one_line_at_the_named_place(tmp_path: Path) -> None:
     file = tmp_path / "log"

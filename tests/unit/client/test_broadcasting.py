@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from failback.client.consumer.offset_store import read_offset_file, write_offset_file
 from failback.client.model import ConsumeFrom
 from failback.protocol.codes import RequestCode
 from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Lab
 from tests.support.common.virtual_time import until, virtual_time
-
-pytestmark = pytest.mark.unit
 
 FIRST = ConsumeFrom.FIRST_OFFSET
 

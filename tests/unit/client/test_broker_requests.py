@@ -15,8 +15,6 @@ from tests.support.clients.client_lab import GROUP, TOPIC, Lab
 from tests.support.clients.fake_cluster import FakeBroker
 from tests.support.common.virtual_time import now, until, virtual_time
 
-pytestmark = pytest.mark.unit
-
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 FIRST = ConsumeFrom.FIRST_OFFSET
 

@@ -10,8 +10,6 @@ import pytest
 from failback.client.remoting.settings import ClientSettings
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 def test_time_scale_multiplies_every_interval_and_nothing_else() -> None:
     plain = ClientSettings()

@@ -21,8 +21,6 @@ from failback.protocol.message import MessageExt
 from tests.support.clients.client_lab import GROUP, TOPIC, Lab, Member
 from tests.support.common.virtual_time import now, run_virtual, until, virtual_time
 
-pytestmark = pytest.mark.unit
-
 QUEUES = 3
 
 

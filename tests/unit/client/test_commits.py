@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from failback.client.model import ConsumeFrom
 from failback.protocol.codes import RequestCode
 from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab
 from tests.support.clients.fake_cluster import FakeBroker
 from tests.support.common.virtual_time import now, until, virtual_time
-
-pytestmark = pytest.mark.unit
 
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 KEY = (GROUP, TOPIC, 0)

@@ -16,8 +16,6 @@ from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab, Member
 from tests.support.common.virtual_time import now, until, virtual_time
 
-pytestmark = pytest.mark.unit
-
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 RETRY = MessageQueue(retry_topic(GROUP), "broker-a", 0)
 FIRST = ConsumeFrom.FIRST_OFFSET

@@ -11,8 +11,6 @@ import pytest
 
 from failback.client.files import replace_file
 
-pytestmark = pytest.mark.unit
-
 
 def test_the_new_content_stands_alone(tmp_path: Path) -> None:
     path = tmp_path / "new" / "table.json"

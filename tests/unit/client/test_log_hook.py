@@ -18,8 +18,6 @@ from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab
 from tests.support.common.virtual_time import until, virtual_time
 
-pytestmark = pytest.mark.unit
-
 LAB_ID = "00010002-0000000000a"
 
 

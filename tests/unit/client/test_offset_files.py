@@ -12,8 +12,6 @@ from failback.client.consumer.offset_store import read_offset_file, write_offset
 from failback.protocol.errors import ProtocolError
 from failback.protocol.route import MessageQueue
 
-pytestmark = pytest.mark.unit
-
 QUEUE = MessageQueue("T", "b", 0)
 JAVA_TEXT = (
     b'{\n\t"offsetTable":{{\n\t\t\t"brokerName":"b",\n\t\t\t"queueId":0,'

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +12,6 @@ from failback.client.admin.offset_watch import (
     SyncWatch,
     divergence,
 )
-
-pytestmark = pytest.mark.unit
 
 TABLES = st.dictionaries(
     st.sampled_from(["T@g", "T@h", "%RETRY%g@g"]),

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from failback.client.consumer.process_queue import NO_OFFSET, ProcessQueue
 from failback.protocol.message import MessageExt
-
-pytestmark = pytest.mark.unit
 
 
 def message(offset: int, body: bytes = b"x") -> MessageExt:

@@ -16,8 +16,6 @@ from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab, Membe
 from tests.support.clients.fake_cluster import FakeBroker, Request
 from tests.support.common.virtual_time import network, now, until, virtual_time
 
-pytestmark = pytest.mark.unit
-
 QUEUE = MessageQueue(TOPIC, "broker-a", 0)
 KEY = (GROUP, TOPIC, 0)
 FIRST = ConsumeFrom.FIRST_OFFSET

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from failback.client.model import ConsumeFrom, Message
 from failback.protocol.codes import RequestCode
 from tests.support.clients.client_lab import GROUP, TOPIC, Lab
 from tests.support.common.virtual_time import until, virtual_time
-
-pytestmark = pytest.mark.unit
 
 
 @virtual_time

@@ -14,8 +14,6 @@ from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Lab, Member
 from tests.support.common.virtual_time import now, until, virtual_time
 
-pytestmark = pytest.mark.unit
-
 FIRST = ConsumeFrom.FIRST_OFFSET
 
 

@@ -17,8 +17,6 @@ from failback.client.instance.route_table import (
 from failback.client.model import FoundBroker
 from failback.protocol.route import BrokerData, MessageQueue, QueueData, TopicRouteData
 
-pytestmark = pytest.mark.unit
-
 
 def table(*ids: int) -> BrokerAddressTable:
     addresses = BrokerAddressTable()

@@ -12,8 +12,6 @@ from tests.support.clients.client_lab import GROUP, TOPIC, Lab
 from tests.support.clients.fake_cluster import FakeNameServer
 from tests.support.common.virtual_time import now, until, virtual_time
 
-pytestmark = pytest.mark.unit
-
 
 @virtual_time
 async def test_routes_are_polled_every_30_s_for_all_topics() -> None:

@@ -26,8 +26,6 @@ from tests.support.clients.client_lab import TOPIC, Lab
 from tests.support.clients.fake_cluster import FakeBroker, Request
 from tests.support.common.virtual_time import now, virtual_time
 
-pytestmark = pytest.mark.unit
-
 
 def sends(*brokers: FakeBroker) -> list[Request]:
     found = [r for broker in brokers for r in broker.of(RequestCode.SEND_MESSAGE_V2)]

@@ -20,8 +20,6 @@ from failback.protocol.route import MessageQueue
 from tests.support.clients.client_lab import GROUP, TOPIC, Collector, Lab
 from tests.support.common.virtual_time import now, until, virtual_time
 
-pytestmark = pytest.mark.unit
-
 KEY = (GROUP, TOPIC, 0)
 FIRST = ConsumeFrom.FIRST_OFFSET
 

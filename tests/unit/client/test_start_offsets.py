@@ -15,8 +15,6 @@ from tests.support.clients.client_lab import GROUP, TOPIC, Lab
 from tests.support.clients.fake_cluster import FakeBroker
 from tests.support.common.virtual_time import until, virtual_time
 
-pytestmark = pytest.mark.unit
-
 RETRY = retry_topic(GROUP)
 LAST, FIRST, STAMP = ConsumeFrom.LAST_OFFSET, ConsumeFrom.FIRST_OFFSET, ConsumeFrom.TIMESTAMP
 STORED = 3

@@ -16,8 +16,6 @@ from failback.client.consumer.strategies import (
 )
 from failback.protocol.route import MessageQueue
 
-pytestmark = pytest.mark.unit
-
 MEMBERS = ["10.0.0.1@7#1", "10.0.0.2@7#1", "10.0.0.3@7#1"]
 QUEUES = [MessageQueue("T", f"broker-{name}", number) for name in "ab" for number in range(4)]
 

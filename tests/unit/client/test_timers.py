@@ -13,8 +13,6 @@ from failback.protocol.codes import RequestCode
 from tests.support.clients.client_lab import GROUP, TOPIC, Lab
 from tests.support.common.virtual_time import network, now, until, virtual_time
 
-pytestmark = pytest.mark.unit
-
 
 async def times_of_a_quick_job_beside_a_slow_one(*, single: bool) -> list[float]:
     scheduler = FixedRateScheduler(single=single)

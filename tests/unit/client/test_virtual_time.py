@@ -29,8 +29,6 @@ from tests.support.common.virtual_time import (
     virtual_time,
 )
 
-pytestmark = pytest.mark.unit
-
 
 @virtual_time
 async def test_hours_pass_at_once() -> None:

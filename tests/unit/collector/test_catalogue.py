@@ -24,8 +24,6 @@ from failback.client.consumelog.gaps import missing_ranges
 from failback.client.consumelog.upload.ship import Shipper
 from tests.support.analytics.collector_lab import write_log
 
-pytestmark = pytest.mark.unit
-
 
 def sealed(folder: Path) -> tuple[LakeStore, Catalogue]:
     """A lake that was written without a collector: it has no catalogue."""

@@ -18,8 +18,6 @@ from failback.client.consumelog.schema import TABLES, arrow_schema
 from failback.client.consumelog.upload.lake_files import ARROW_STREAM, PARQUET, arrow_table
 from failback.client.consumelog.upload.segments import segments_of
 
-pytestmark = pytest.mark.unit
-
 NAMED = SegmentId("r1", "70" * 16, 4, "life")
 
 

@@ -1,12 +1,9 @@
 """How much is taken at once, and when the others are told to come back."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.analytics.collector.pressure import UploadBudget, retry_after_seconds
-
-pytestmark = pytest.mark.unit
 
 
 def test_refusals_begin_at_three_quarters_and_ask_for_more_the_fuller_it_is() -> None:

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from failback.analytics.collector.stream_sizes import BadStream, stream_sizes
 
-pytestmark = pytest.mark.unit
-
 
 def stream(*tables: pa.Table, packed: bool = True) -> bytes:
     sink = pa.BufferOutputStream()

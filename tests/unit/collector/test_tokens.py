@@ -14,8 +14,6 @@ from failback.analytics.web.tokens import (
 )
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 def line(token: str, scopes: str) -> str:
     return f"{digest_of(token)} {scopes} someone  # a comment\n"

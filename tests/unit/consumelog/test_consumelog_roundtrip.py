@@ -12,8 +12,6 @@ from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.clients.consumelog import begin, processes_in_lake
 
-pytestmark = pytest.mark.unit
-
 
 def open_log(folder: Path, **settings: object) -> ConsumeLog:
     settings = {"run": "r1", "proc": b"p" * 16, "proc_no": 3, "role": "consumer", **settings}

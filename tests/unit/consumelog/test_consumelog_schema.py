@@ -9,8 +9,6 @@ import pytest
 from failback.client.consumelog import schema
 from failback.client.consumelog.lab_id import format_lab_id, lane_of, parse_lab_id
 
-pytestmark = pytest.mark.unit
-
 SPARK_OF_ARROW = {
     pa.int32(): "INT",
     pa.int64(): "BIGINT",

@@ -66,7 +66,6 @@ def check_round(folder: Path, seed: int) -> None:
     assert (process.records, process.last_seq) == (len(seqs), len(seqs))
 
 
-@pytest.mark.unit
 @pytest.mark.parametrize("seed", range(4))
 def test_a_killed_writer_loses_no_stored_record(tmp_path: Path, seed: int) -> None:
     check_round(tmp_path, seed)

@@ -23,8 +23,6 @@ from failback.client.consumelog.writer import ConsumeLog
 from failback.protocol.errors import ConfigError
 from tests.support.clients.consumelog import begin
 
-pytestmark = pytest.mark.unit
-
 STORED = Answer(201)
 
 

@@ -13,8 +13,6 @@ from failback.analytics.dashboard.settings import DashboardSettings, is_loopback
 from failback.analytics.web.tokens import TokenFile, digest_of, new_token
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 def test_loopback_is_told_from_the_rest() -> None:
     assert all(map(is_loopback, ("127.0.0.1", "127.9.9.9", "localhost", "::1", "[::1]")))

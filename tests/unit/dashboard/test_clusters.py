@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from failback.analytics.dashboard.sources.clusters import (
     ClusterRef,
     clusters_of_table,
@@ -13,8 +11,6 @@ from failback.analytics.dashboard.sources.clusters import (
     unique,
     with_known,
 )
-
-pytestmark = pytest.mark.unit
 
 
 def listed(**addresses: str) -> ClusterRef:

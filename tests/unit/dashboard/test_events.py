@@ -9,8 +9,6 @@ import pytest
 
 from failback.analytics.dashboard.events import EventHub
 
-pytestmark = pytest.mark.unit
-
 
 async def taken(stream: AsyncIterator[str], count: int) -> list[str]:
     found = [await anext(stream) for _ in range(count)]

@@ -12,8 +12,6 @@ from failback.analytics.dashboard.experiments import Experiments
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.settings import Scenario
 
-pytestmark = pytest.mark.unit
-
 
 def experiments(folder: Path, audit: Path, program: str) -> Experiments:
     mark = str(folder / "started")

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from failback.analytics.dashboard.sources.clusters import LOCAL, ClusterRef, MemberRef, PairRef
 from failback.analytics.dashboard.sources.observe import BrokerSeen, GroupTopic
 from failback.analytics.dashboard.views.fleet import cluster_document
-
-pytestmark = pytest.mark.unit
 
 KEY = GroupTopic("billing", "orders")
 

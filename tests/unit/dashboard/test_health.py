@@ -11,8 +11,6 @@ from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
 from tests.support.dashboard.asgi import ask
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def app(tmp_path: Path) -> FastAPI:

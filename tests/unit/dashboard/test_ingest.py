@@ -20,8 +20,6 @@ from failback.analytics.dashboard.sources.ingest import IngestReader, processes
 from failback.analytics.dashboard.views.paging import encode
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 @contextmanager
 def answering(document: Any) -> Iterator[str]:

@@ -23,8 +23,6 @@ from failback.analytics.dashboard.views.fleet import cluster_document
 from failback.kube.errors import ApiError, refusal
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 SERVER = {"metadata": {"name": "main"}, "status": {"addresses": ["main-ns-0.main-ns:9876"]}}
 
 

@@ -14,8 +14,6 @@ from failback.analytics.report.page.figures.theme import DARK
 from failback.client.consumelog.writer import ConsumeLog
 from tests.support.clients.consumelog import begin
 
-pytestmark = pytest.mark.unit
-
 SECOND = 1_000_000_000
 RUN: dict[str, Any] = {
     "run": "r",

@@ -13,8 +13,6 @@ from failback.analytics.dashboard.sources.clusters import MemberRef
 from failback.analytics.dashboard.sources.observe import look_at
 from failback.client.admin.admin import AdminClient
 
-pytestmark = pytest.mark.unit
-
 MEMBER = MemberRef("orders-0-0", "orders-0", "127.0.0.1:1")
 
 

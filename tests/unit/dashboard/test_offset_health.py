@@ -17,8 +17,6 @@ from failback.analytics.dashboard.views.offset_health import (
     warnings,
 )
 
-pytestmark = pytest.mark.unit
-
 KEY = GroupTopic("billing", "orders")
 MASTER = MemberRef("demo-0-0-0", "demo-0", "127.0.0.2:10911", 0, "Ready")
 SLAVE = MemberRef("demo-0-1-0", "demo-0", "127.0.0.3:10911", 1, "Ready")

@@ -20,8 +20,6 @@ from tests.support.analytics.sample_report import sample_report
 from tests.support.dashboard.asgi import ask
 from tests.support.dashboard.dashboard_lab import MESSAGE, OTHER_RUN, RUN, write_run
 
-pytestmark = pytest.mark.unit
-
 
 def app_of(path: Path, **settings: Any) -> FastAPI:
     """A dashboard on loopback that has looked once and found nothing."""

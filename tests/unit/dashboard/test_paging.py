@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.views.paging import encode, page
 
-pytestmark = pytest.mark.unit
-
 
 @given(st.lists(st.text(min_size=1), unique=True), st.integers(1, 7))
 def test_all_pages_together_are_the_list(names: list[str], limit: int) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from failback.analytics.dashboard.poller import RateMeter
-
-pytestmark = pytest.mark.unit
 
 
 def meter_of(points: list[tuple[float, int]], time_scale: float = 1.0) -> dict[str, float]:

@@ -23,8 +23,6 @@ from failback.analytics.report.measures.points import table_of
 from tests.support.analytics.sample_report import sample_points, sample_report
 from tests.support.dashboard.dashboard_lab import MESSAGE, OTHER_RUN, RUN, write_run
 
-pytestmark = pytest.mark.unit
-
 
 def test_runs_are_found_with_what_their_reports_say(tmp_path: Path) -> None:
     write_run(tmp_path / "a" / "handover", RUN, "handover", zero_ns=1)

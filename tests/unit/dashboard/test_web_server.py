@@ -12,8 +12,6 @@ from prometheus_client import CollectorRegistry
 from failback.analytics.web.web_server import WebServer, listen, serve_metrics
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_metrics_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -8,8 +8,6 @@ from tools.consume_log_page import BEGIN, PAGE, with_tables
 from failback.client.consumelog import meanings
 from failback.client.consumelog.schema import COMMON, TABLES
 
-pytestmark = pytest.mark.unit
-
 EVERY = [(name, column.name) for name, table in TABLES.items() for column in table.columns]
 
 

@@ -10,8 +10,6 @@ import pytest
 
 from failback.broker.config.config import GUARDS, BrokerConfig
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "failure-modes.md"
 MODES = {

@@ -15,8 +15,6 @@ from failback.analytics.dashboard.settings import DashboardSettings
 from failback.operator.metrics import Metrics
 from failback.protocol.metric_families import Family
 
-pytestmark = pytest.mark.unit
-
 ALL = [family for name, part in components().items() if name != "known" for family in part]
 
 

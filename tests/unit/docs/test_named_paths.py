@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[3]
 TOP_FOLDERS = ("broker-image", "operator", "chaos", "analytics")
 PACKAGES = {

@@ -10,8 +10,6 @@ from tools.partial_rows_page import PAGE, render
 
 from failback.analytics.analysis.counting import families
 
-pytestmark = pytest.mark.unit
-
 PRODUCT = Path(families.__file__).parents[2]
 SOURCES = [
     path.read_text(encoding="utf-8")

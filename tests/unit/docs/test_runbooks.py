@@ -14,8 +14,6 @@ from failback.cli.app import app
 from tests.support.dashboard.alert_rules import alerts
 from tests.support.processes.child_process import ROOT
 
-pytestmark = pytest.mark.unit
-
 FOLDER = ROOT / "docs" / "runbooks"
 PAGES = sorted(path for path in FOLDER.glob("*.md") if path.stem != "README")
 PARTS = ["What it means", "How to check", "What to do", "How to prevent it"]

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from failback.analytics.exporter.details import furthest_behind, wanted_counters
 from failback.protocol.clients import ConsumerConnection, SubscriptionData
 from failback.protocol.route import MessageQueue
 from failback.protocol.stats import TopicOffset
-
-pytestmark = pytest.mark.unit
 
 ENDS = {"T": {0: 100, 1: 100}, "U": {0: 10}}
 

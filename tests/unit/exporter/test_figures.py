@@ -16,8 +16,6 @@ from failback.analytics.exporter.pair_history import Budget, History
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
 from failback.protocol.clients import Connection, ConsumerConnection
 
-pytestmark = pytest.mark.unit
-
 RUNTIME = {
     "bootTimestamp": "1000000",
     "commitLogMinOffset": "100",

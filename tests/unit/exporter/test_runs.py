@@ -15,8 +15,6 @@ from failback.chaos.cluster.processes import read_ticks
 from failback.chaos.run_folder.run_folder import RunFolder
 from failback.chaos.run_folder.undo_ledger import STOP_WORKLOAD, UndoLedger
 
-pytestmark = pytest.mark.unit
-
 
 def shown(root: Path, watch: RunWatch | None = None) -> dict[str, list[dict[str, str]]]:
     metrics: list[Metric] = list((watch or RunWatch(root)).collect())

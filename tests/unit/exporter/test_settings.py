@@ -10,8 +10,6 @@ import pytest
 from failback.analytics.exporter.server import ExporterSettings, offset_file
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("changes", "option"),

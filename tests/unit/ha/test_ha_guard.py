@@ -18,8 +18,6 @@ from tests.support.brokers.fake_log import FakeLog
 from tests.support.brokers.ha_pair import FAST, BareMaster, bare_master, slave_of
 from tests.support.common.polling import until
 
-pytestmark = pytest.mark.unit
-
 FILE = 4096
 GUARDED = replace(
     FAST, mapped_file_bytes=FILE, heartbeat_ms=30_000, reconnect_ms=10, is_guarded=True

@@ -14,8 +14,6 @@ from tests.support.brokers.fake_log import FakeLog
 from tests.support.brokers.ha_pair import FAST, bare_slave, running
 from tests.support.common.polling import until
 
-pytestmark = pytest.mark.unit
-
 FILE = 1000
 SMALL = replace(FAST, mapped_file_bytes=FILE)
 

@@ -11,8 +11,6 @@ from tests.support.brokers.fake_log import FakeLog
 from tests.support.brokers.ha_pair import FAST, bare_master, running, slave_of
 from tests.support.common.polling import until
 
-pytestmark = pytest.mark.unit
-
 FILE = 1000
 SLOW = replace(FAST, mapped_file_bytes=FILE, heartbeat_ms=30_000)
 """No timer reports within a test."""

@@ -14,8 +14,6 @@ from failback.broker.ha.stream import (
     start_position,
 )
 
-pytestmark = pytest.mark.unit
-
 GIB = 1 << 30
 
 

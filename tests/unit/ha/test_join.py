@@ -11,8 +11,6 @@ from failback.broker.ha.join import JoinCheck, Refusal
 from failback.broker.store.log.record import pack_blank
 from failback.protocol.message import encode_record, pack_host
 
-pytestmark = pytest.mark.unit
-
 FILE = 4096
 HOST = pack_host("127.0.0.1", 10911)
 

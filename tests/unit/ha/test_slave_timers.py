@@ -9,8 +9,6 @@ import pytest
 from failback.broker.cluster.outer_api import RegisterResult
 from tests.support.brokers.broker_lab import BrokerLab, broker_lab
 
-pytestmark = pytest.mark.unit
-
 MASTER, MASTER_HA = "10.0.0.1:10911", "10.0.0.1:10912"
 
 

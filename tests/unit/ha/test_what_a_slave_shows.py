@@ -15,8 +15,6 @@ from failback.protocol.codes import RequestCode
 from tests.support.brokers.broker_lab import BrokerLab, broker_lab
 from tests.support.store.store_kit import log_messages, open_store, put, put_all
 
-pytestmark = pytest.mark.unit
-
 STOPPED = Refusal(4711, "Diverged", "the master has another record")
 
 

@@ -21,8 +21,6 @@ from failback.init.arguments import (
     parse,
 )
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.mark.parametrize(
     ("words", "request_"),

@@ -17,8 +17,6 @@ from tests.support.brokers.broker_lab import broker_lab
 from tests.support.store.store_kit import Clock
 from tests.unit.broker.test_filter_requests import beat
 
-pytestmark = pytest.mark.unit
-
 BORN = 1_700_000_000_000
 
 

@@ -16,8 +16,6 @@ from failback.broker.metadata.offsets.consumer_offset_manager import (
 from failback.protocol.errors import CorruptStore, ProtocolError
 from failback.protocol.route import parse_offset_table
 
-pytestmark = pytest.mark.unit
-
 # Written by a 4.9.8 broker (fastjson 1.2.69, PrettyFormat).
 JAVA_FILE = """{
 	"offsetTable":{

@@ -14,8 +14,6 @@ from failback.protocol.route import (
     SubscriptionGroupWrapper,
 )
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

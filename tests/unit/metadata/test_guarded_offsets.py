@@ -20,8 +20,6 @@ from failback.protocol.codes import RequestCode
 from failback.protocol.errors import ProtocolError
 from tests.support.brokers.fake_peers import FakePeers
 
-pytestmark = pytest.mark.unit
-
 KEY = "T@g"
 OWN = "127.0.0.2:10911"
 SLAVES = ("127.0.0.3:10911", "127.0.0.4:10911")

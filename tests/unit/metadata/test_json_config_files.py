@@ -15,8 +15,6 @@ from failback.broker.metadata.json_config import (
 )
 from failback.protocol.errors import CorruptStore
 
-pytestmark = pytest.mark.unit
-
 
 def parse(text: str) -> int:
     return int(text)

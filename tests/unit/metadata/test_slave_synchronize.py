@@ -19,8 +19,6 @@ from failback.protocol.headers import RegisterBrokerRequestHeader, from_ext
 from failback.protocol.route import RegisterBrokerBody, SubscriptionGroupConfig, TopicConfig
 from tests.support.brokers.fake_peers import FakePeers
 
-pytestmark = pytest.mark.unit
-
 MASTER = "127.0.0.2:10911"
 OWN = "127.0.0.3:10921"
 

@@ -11,8 +11,6 @@ from failback.broker.config.config import BrokerConfig
 from failback.broker.metadata.topics import TopicConfigManager, system_topic_names, system_topics
 from failback.protocol.route import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 
-pytestmark = pytest.mark.unit
-
 CLIENT = "127.0.0.1:5555"
 
 

@@ -11,8 +11,6 @@ from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.kv_config import KVConfigManager
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 def write(folder: Path, text: str) -> Path:
     file = folder / "namesrv.conf"

@@ -28,8 +28,6 @@ from failback.protocol.route import (
     TopicRouteData,
 )
 
-pytestmark = pytest.mark.unit
-
 VERSION = DataVersion(1_700_000_000_000, 4)
 WRAPPER = TopicConfigSerializeWrapper({"T": TopicConfig("T", 8, 8)}, VERSION)
 BODY = RegisterBrokerBody(WRAPPER)

@@ -15,8 +15,6 @@ from failback.protocol.route import (
     TopicConfigSerializeWrapper,
 )
 
-pytestmark = pytest.mark.unit
-
 MASTER, SLAVE = "10.0.0.1:10911", "10.0.0.2:10911"
 
 

@@ -6,15 +6,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from failback.chaos.targets.kube.container import keeper_of
 from failback.operator.local.commands import Apache, to_argv
 from failback.operator.render.context import Object, kubernetes_context
 from failback.operator.render.objects import render
 from failback.operator.schema.loading import load_resources
-
-pytestmark = pytest.mark.unit
 
 DATA = Path(__file__).parents[2] / "data" / "operator"
 APACHE = Apache("java", Path("/lib"), Path("/home"))

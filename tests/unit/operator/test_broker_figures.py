@@ -11,8 +11,6 @@ from failback.operator.brokers.figures import ClusterFigures, PairFigures
 from failback.operator.metrics import BrokerFigures, Metrics
 from failback.operator.planning.observed.observed import Broker, MemberView, ObservedCluster
 
-pytestmark = pytest.mark.unit
-
 STATUS = {"pairs": [{"index": 0, "name": "demo-0", "masterMember": 0}]}
 MASTER = Broker(
     "m",

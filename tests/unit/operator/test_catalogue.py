@@ -18,8 +18,6 @@ from failback.operator.engines.catalogue import (
 )
 from failback.operator.schema.rule_texts import MANAGED_BROKER_KEYS
 
-pytestmark = pytest.mark.unit
-
 OURS = BrokerConfig.from_properties({}).to_properties()
 LIVE = [name for name, row in config_keys().items() if row.change == "live"]
 

@@ -11,8 +11,6 @@ from failback.operator.schema.decoding import KINDS, validate
 from failback.operator.schema.rules import Violation
 from tests.support.operator.rule_cases import CASES, Case
 
-pytestmark = pytest.mark.unit
-
 
 def broken(case: Case) -> list[Violation]:
     old = None if case.old is None else case.document(case.old)

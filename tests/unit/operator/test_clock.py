@@ -17,8 +17,6 @@ from failback.operator.planning.state import instants
 from tests.support.operator.planning_run import CONTEXT, Run, steady
 from tests.support.operator.planning_world import World
 
-pytestmark = pytest.mark.unit
-
 HOUR = 3600.0
 
 

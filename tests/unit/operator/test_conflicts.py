@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
-
 from failback.kube.errors import ApiError
 from failback.operator.kubernetes.conflicts import Conflicts, Judgement
-
-pytestmark = pytest.mark.unit
 
 MINUTE = 60.0
 

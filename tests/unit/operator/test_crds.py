@@ -15,8 +15,6 @@ from failback.operator.schema.crds import DEFINITIONS, crd_files, crd_of, schema
 from failback.operator.schema.decoding import KINDS
 from failback.operator.schema.field_reference import reference
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[3]
 COMMITTED = ROOT / "charts/failback/crds-src"
 SHORT_NAMES = {

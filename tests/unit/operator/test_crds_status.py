@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
 from failback.operator.local.status import PodFact, cluster_status, name_server_status
@@ -16,8 +14,6 @@ from tests.support.operator.planning_run import Run
 from tests.support.operator.planning_world import World
 from tests.support.operator.switch_world import delivered, is_over
 from tests.unit.operator.crd_schema import problems
-
-pytestmark = pytest.mark.unit
 
 ROOT = Path(__file__).parents[3]
 CLUSTER = schema_of("BrokerCluster")["properties"]["status"]

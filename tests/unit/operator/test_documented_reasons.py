@@ -6,10 +6,6 @@ import ast
 import re
 from pathlib import Path
 
-import pytest
-
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "operator.md").read_text()
 OPERATOR = ROOT / "operator" / "failback" / "operator"

@@ -6,8 +6,6 @@ import pytest
 
 from failback.operator.kubernetes.first_lists import FirstLists
 
-pytestmark = pytest.mark.unit
-
 PODS = "/api/v1/namespaces/{}/pods"
 TOPICS = "/apis/failback.dev/v1alpha1/namespaces/{}/topics"
 

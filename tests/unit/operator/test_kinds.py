@@ -23,8 +23,6 @@ from failback.operator.kinds.workload import Workload
 from failback.operator.schema.decoding import KINDS, Invalid, decode
 from failback.operator.schema.loading import read_documents
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path(__file__).parents[3]
 BUNDLED = sorted(
     [*(ROOT / "examples").rglob("*.yaml"), *(ROOT / "operator/failback/cli/data").glob("*.yaml")]

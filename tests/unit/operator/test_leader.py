@@ -15,8 +15,6 @@ from failback.operator.kubernetes.leader import LEASE, lead
 from failback.operator.settings import Settings
 from tests.support.common.virtual_time import virtual_time
 
-pytestmark = pytest.mark.unit
-
 HOUR = datetime.timedelta(hours=1)
 
 

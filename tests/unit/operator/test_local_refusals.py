@@ -28,8 +28,6 @@ from failback.operator.render.objects import render
 from failback.operator.schema.decoding import decode
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 def resources(ns: dict[str, Any] | None = None, **spec: Any) -> list[Resource]:
     head = {"apiVersion": "failback.dev/v1alpha1"}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.operator.controller.loops import next_look
-
-pytestmark = pytest.mark.unit
 
 POLL = 5.0
 NEVER = float("inf")

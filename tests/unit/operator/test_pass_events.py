@@ -15,8 +15,6 @@ from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Object
 from failback.operator.planning.plan.types import Action, DeletePod, Event, Plan
 
-pytestmark = pytest.mark.unit
-
 TOPIC: Object = {
     "apiVersion": "failback.dev/v1alpha1",
     "kind": "Topic",

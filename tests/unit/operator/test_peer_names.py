@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from failback.operator.brokers.peers import Peers, Target
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Broker
 from tests.support.net.fake_remoting import FakeBroker
-
-pytestmark = pytest.mark.unit
 
 
 async def test_a_stranger_at_the_address_of_a_member_is_silence() -> None:

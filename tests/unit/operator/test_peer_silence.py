@@ -11,8 +11,6 @@ from failback.operator.metrics import Metrics
 from tests.support.net.fake_remoting import FakeBroker
 from tests.support.net.ports import free_port
 
-pytestmark = pytest.mark.unit
-
 
 class World:
     """Peers with a clock of their own, and what they asked."""

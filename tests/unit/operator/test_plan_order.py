@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,8 +19,6 @@ from failback.operator.local.plan import (
     key_of,
     plan,
 )
-
-pytestmark = pytest.mark.unit
 
 NOTHING = Observed({}, frozenset())
 

@@ -12,8 +12,6 @@ from failback.operator.engines.quirks import (
     store_compatible,
 )
 
-pytestmark = pytest.mark.unit
-
 KEYS = {
     "slaveSyncSeconds",
     "ackRule",

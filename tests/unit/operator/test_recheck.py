@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from failback.kube.errors import ApiError
 from failback.operator.controller.loops import Key
 from failback.operator.controller.recheck import Recheck
 from failback.operator.kubernetes.store import Object, Store
-
-pytestmark = pytest.mark.unit
 
 
 def pod(name: str, version: int, uid: str = "", cluster: str = "orders") -> Object:

@@ -15,8 +15,6 @@ from failback.operator.render.context import Object, kubernetes_context
 from failback.operator.render.objects import render
 from failback.operator.schema.loading import load_resources
 
-pytestmark = pytest.mark.unit
-
 DATA = Path(__file__).parents[2] / "data" / "operator"
 
 

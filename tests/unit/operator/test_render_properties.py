@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,8 +20,6 @@ from failback.operator.render.config import properties_text, restart_hash
 from failback.operator.render.context import Object, kubernetes_context
 from failback.operator.render.objects import render
 from failback.operator.schema.decoding import decode
-
-pytestmark = pytest.mark.unit
 
 ORDERS = Path(__file__).parents[2] / "data" / "operator" / "orders.yaml"
 

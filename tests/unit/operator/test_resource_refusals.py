@@ -10,8 +10,6 @@ import pytest
 from failback.operator.schema.loading import load_resources
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 HEAD = """\
 apiVersion: failback.dev/v1alpha1
 kind: NameServer

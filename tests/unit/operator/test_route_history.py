@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from failback.operator.brokers.route_history import RouteHistory
 from failback.operator.planning.observed.observed import Route
-
-pytestmark = pytest.mark.unit
 
 OLD, NEW, STRANGER = "10.0.0.1:10911", "10.0.0.2:10911", "10.9.9.9:10911"
 

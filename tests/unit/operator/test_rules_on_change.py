@@ -8,8 +8,6 @@ import pytest
 
 from failback.operator.schema.decoding import validate
 
-pytestmark = pytest.mark.unit
-
 
 def document(kind: str, **spec: Any) -> dict[str, Any]:
     return {

@@ -8,8 +8,6 @@ from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.local.status import PodFact, cluster_status, condition
 from failback.operator.schema.decoding import decode
 
-pytestmark = pytest.mark.unit
-
 READY = PodFact("Ready", True, "127.0.0.2:10911", 0)
 DOWN = PodFact("BackOff", False, "127.0.0.3:10911", 2)
 

@@ -8,8 +8,6 @@ import pytest
 
 from failback.operator.kubernetes.store import Object, Store
 
-pytestmark = pytest.mark.unit
-
 OWNER = ("shop", "BrokerCluster", "orders")
 
 

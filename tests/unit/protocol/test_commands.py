@@ -17,8 +17,6 @@ from failback.protocol.errors import ProtocolError
 from failback.protocol.frames import Frame, FrameReader
 from failback.protocol.headers import GetRouteInfoRequestHeader
 
-pytestmark = pytest.mark.unit
-
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 int32 = st.integers(-(2**31), 2**31 - 1)
 commands = st.builds(

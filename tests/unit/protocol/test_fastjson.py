@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 from failback.protocol import fastjson
 from failback.protocol.errors import ProtocolError
 
-pytestmark = pytest.mark.unit
-
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 int64 = st.integers(-(2**63), 2**63 - 1)
 scalars = st.booleans() | int64 | st.floats(allow_nan=False, allow_infinity=False) | texts

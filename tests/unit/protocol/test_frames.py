@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from failback.protocol.errors import FrameTooLarge, ProtocolError
 from failback.protocol.frames import MAX_FRAME_BYTES, Frame, FrameReader, encode_frame
 
-pytestmark = pytest.mark.unit
-
 frames = st.builds(Frame, st.integers(0, 1), st.binary(max_size=60), st.binary(max_size=300))
 
 

@@ -49,8 +49,6 @@ from failback.protocol.stats import (
 )
 from tests.support.common.protocol_golden import golden_bodies
 
-pytestmark = pytest.mark.unit
-
 GOLDEN = golden_bodies()
 TYPES: dict[str, type[Body]] = {
     "heartbeat_data": HeartbeatData,

@@ -44,8 +44,6 @@ from failback.protocol.route import (
 )
 from tests.support.common.protocol_golden import golden_bytes
 
-pytestmark = pytest.mark.unit
-
 SEND_HEADER = SendMessageRequestHeader(
     producer_group="PG",
     topic="TopicTest",

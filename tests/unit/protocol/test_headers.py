@@ -28,8 +28,6 @@ from failback.protocol.headers import (
     to_ext,
 )
 
-pytestmark = pytest.mark.unit
-
 ALL = [
     cls
     for cls in vars(headers).values()

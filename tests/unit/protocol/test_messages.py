@@ -35,8 +35,6 @@ from failback.protocol.message import (
 )
 from tests.support.common.protocol_golden import golden_bytes
 
-pytestmark = pytest.mark.unit
-
 plain = st.characters(exclude_categories=["Cs"], exclude_characters="\x01\x02")
 names = st.text(plain, min_size=1, max_size=10)
 properties = st.dictionaries(names, names, max_size=5)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from failback.protocol import fastjson
 from failback.protocol.route import ConsumerOffsetTable
-
-pytestmark = pytest.mark.unit
 
 names = st.text('T@g{},:0123456789 "\\-é', max_size=12)
 tables = st.dictionaries(

@@ -10,8 +10,6 @@ import pytest
 from failback.analytics.report.compare import compare_reports, difference
 from tests.support.analytics.sample_report import sample_report
 
-pytestmark = pytest.mark.unit
-
 
 def run(arm: str, dup: int, number: int = 0, **changed: Any) -> dict[str, Any]:
     report = sample_report()

@@ -13,8 +13,6 @@ from failback.analytics.report.page.report_figures import report_figures
 from failback.analytics.report.schema import check_report
 from tests.support.analytics.sample_report import compared_report, sample_points, sample_report
 
-pytestmark = pytest.mark.unit
-
 TWINS = {
     "timeline": "rates",
     "staircase": "offsets",

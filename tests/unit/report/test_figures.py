@@ -46,8 +46,6 @@ from failback.analytics.report.page.figures.theme import (
 from failback.analytics.report.page.report_figures import report_figures
 from tests.support.analytics.sample_report import sample_points, sample_report
 
-pytestmark = pytest.mark.unit
-
 EMPTY = Series([], [])
 MANY = 1_000_000
 BAND = FaultBand("f1 kill", intended_ns=10, effect_ns=20, heal_ns=None)

@@ -6,8 +6,6 @@ import html.parser
 import json
 import shlex
 
-import pytest
-
 from failback.analytics.report.measures.point_rows import Point
 from failback.analytics.report.page.figure_data.repeats import report_group
 from failback.analytics.report.page.figure_data.time_series import staircases, timeline_data
@@ -25,8 +23,6 @@ from failback.analytics.report.schema import check_report
 from failback.analytics.report.summary import render as summary
 from failback.analytics.report.summary import sentence
 from tests.support.analytics.sample_report import sample_points, sample_report
-
-pytestmark = pytest.mark.unit
 
 HOSTILE = "<script>alert('x')</script>\n\"&"
 

@@ -18,8 +18,6 @@ from failback.chaos.experiment.generate import validate
 from failback.chaos.faults.experiments import load_experiment
 from failback.chaos.run.summary import summarize
 
-pytestmark = pytest.mark.unit
-
 ARCHIVE = Path(__file__).parents[2] / "data/runs/of-0-1.tar.gz"
 FIGURES = (
     *("faults", "totals", "groups", "queues", "rollbacks", "resume_points", "offset_drops"),

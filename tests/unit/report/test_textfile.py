@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from failback.analytics.report.textfile import MAX_SERIES, render_textfile
 from tests.support.analytics.sample_report import sample_report
-
-pytestmark = pytest.mark.unit
 
 
 def samples(*reports: dict[str, Any]) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

@@ -21,8 +21,6 @@ from tests.support.store.store_kit import (
 )
 from tests.unit.store.test_late_entries import QUIET, Running
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path("/s")
 SIZES: dict[str, Any] = {"mapped_file_bytes": 16 * 1024, "consume_queue_file_bytes": 4000}
 COUNT = 150

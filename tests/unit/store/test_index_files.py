@@ -29,8 +29,6 @@ from failback.protocol.message import pack_host
 from tests.support.store.crashing_files import CrashingFiles
 from tests.support.store.store_kit import open_store, put
 
-pytestmark = pytest.mark.unit
-
 PATH = Path("/s/index/20231114221320123")
 BEGAN = 1_700_000_000_123
 FOREVER = 2**63 - 1

@@ -29,8 +29,6 @@ from tests.support.store.store_kit import (
     put,
 )
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path("/s")
 FOREVER = 2**63 - 1
 SMALL: dict[str, Any] = {"max_hash_slot_num": 5, "max_index_num": 8}

@@ -22,8 +22,6 @@ from tests.support.store.store_kit import (
     queue_messages,
 )
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path("/s")
 QUEUES = "consumequeue"
 HOUR_MS = 3_600_000

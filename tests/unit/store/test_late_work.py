@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from failback.broker.store.writing.late_work import LateWork
 from tests.support.common.polling import until
-
-pytestmark = pytest.mark.unit
 
 
 class Heap:

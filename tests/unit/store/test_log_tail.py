@@ -17,8 +17,6 @@ from failback.broker.store.log.tail import (
 from failback.broker.store.message_store import MessageStore
 from tests.support.store.store_kit import kill, open_store, put_all
 
-pytestmark = pytest.mark.unit
-
 
 def filled(root: Path, count: int) -> MessageStore:
     """A store of ``count`` messages that was killed; its files hold 1024 bytes each."""

@@ -14,8 +14,6 @@ from failback.broker.store.log.mapped_file import MappedFileQueue, OpenFiles
 from failback.protocol.errors import StoreError
 from tests.support.store.store_kit import assert_queues_agree_with_log, open_store, put_all
 
-pytestmark = pytest.mark.unit
-
 
 def make_queue(directory: Path, *, limit: int = 3, file_bytes: int = 4096) -> MappedFileQueue:
     files = OsFiles()

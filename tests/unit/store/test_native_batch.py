@@ -30,7 +30,7 @@ from tests.support.store.store_kit import (
     put,
 )
 
-pytestmark = [pytest.mark.unit, pytest.mark.skipif(kernels is None, reason="no compiled kernels")]
+pytestmark = [pytest.mark.skipif(kernels is None, reason="no compiled kernels")]
 
 ROOT = Path("/s")
 V6 = pack_host("fe80::1", 50000)

@@ -10,7 +10,7 @@ import pytest
 
 from failback.broker.native import kernels
 
-pytestmark = [pytest.mark.unit, pytest.mark.skipif(kernels is None, reason="no compiled kernels")]
+pytestmark = [pytest.mark.skipif(kernels is None, reason="no compiled kernels")]
 
 WAYS = ("crc32", "crc32_sliced")
 NOISE = random.Random(7).randbytes(20_000)

@@ -23,7 +23,6 @@ from tests.support.store.store_kit import Clock, open_store, put
 from tests.support.store.without_kernels import in_python
 
 pytestmark = [
-    pytest.mark.unit,
     pytest.mark.skipif(kernels is None, reason="there are no kernels"),
 ]
 

@@ -29,7 +29,6 @@ from tests.support.store.crashing_files import CrashingFiles
 from tests.support.store.damaged_logs import mutated, some_log
 
 pytestmark = [
-    pytest.mark.unit,
     pytest.mark.skipif(kernels is None, reason="there are no kernels"),
 ]
 

@@ -14,7 +14,6 @@ from failback.broker.store.queues.consume_queue import ENTRY, PRE_BLANK
 from failback.broker.store.reading.reading import _Scan, _walk_entries
 
 pytestmark = [
-    pytest.mark.unit,
     pytest.mark.skipif(kernels is None, reason="there are no kernels"),
 ]
 

@@ -19,7 +19,6 @@ from tests.support.store.store_kit import BORN_HOST, Clock, make_store, open_sto
 from tests.support.store.without_kernels import in_python
 
 pytestmark = [
-    pytest.mark.unit,
     pytest.mark.skipif(kernels is None, reason="there are no kernels"),
 ]
 

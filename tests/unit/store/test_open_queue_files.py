@@ -10,8 +10,6 @@ import pytest
 from failback.broker.__main__ import _allow_many_files
 from failback.broker.store.config import StoreConfig
 
-pytestmark = pytest.mark.unit
-
 _UNLIMITED = resource.RLIM_INFINITY
 
 

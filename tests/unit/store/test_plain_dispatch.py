@@ -15,8 +15,6 @@ from failback.protocol.message import pack_host
 from tests.support.store.crashing_files import CrashingFiles
 from tests.support.store.store_kit import BORN_HOST, Clock, open_store, put
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path("/s")
 
 KINDS = st.fixed_dictionaries(

@@ -40,8 +40,6 @@ from tests.support.store.store_kit import (
     queue_messages,
 )
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path("/s")
 FIXED = 91 + len("TopicTest")  # what a record has beside its body and its properties
 

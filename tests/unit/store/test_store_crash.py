@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,8 +18,6 @@ from tests.support.store.store_kit import (
     open_store,
     put,
 )
-
-pytestmark = pytest.mark.unit
 
 ROOT = Path("/store")
 

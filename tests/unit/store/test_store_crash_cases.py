@@ -22,8 +22,6 @@ from tests.support.store.store_kit import (
     put_all,
 )
 
-pytestmark = pytest.mark.unit
-
 ROOT: Final = Path("/s")
 QUEUE: Final = ROOT / "consumequeue/TopicTest/0" / f"{0:020d}"
 EXPIRING: Final[dict[str, Any]] = {

@@ -22,8 +22,6 @@ from tests.support.store.store_kit import (
     queue_messages,
 )
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path("/store")
 ALWAYS = ";".join(map(str, range(24)))
 HOUR_MS = 3_600_000

@@ -21,8 +21,6 @@ from tests.support.common.polling import until
 from tests.support.store.crashing_files import Change, CrashingFiles
 from tests.support.store.store_kit import Clock, open_store, put, put_all
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path("/s")
 HOUR_MS = 3_600_000
 QUIET: dict[str, Any] = {

@@ -9,12 +9,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-import pytest
-
 from tests.support.store.crashing_files import CrashingFiles
 from tests.support.store.store_kit import Clock, make_store, open_store, put, put_all
-
-pytestmark = pytest.mark.unit
 
 GIB = 1 << 30
 RECORD = bytes.fromhex(

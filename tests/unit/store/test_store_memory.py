@@ -10,7 +10,6 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,8 +27,6 @@ from tests.support.store.store_kit import (
     open_store,
     put_all,
 )
-
-pytestmark = pytest.mark.unit
 
 ENTRY = struct.Struct(">qiq")
 PER_FILE = 5  # messages of a log file of 1024 bytes

@@ -15,8 +15,6 @@ from failback.protocol.message import decode_records, tags_code
 from tests.support.store.crashing_files import CrashingFiles
 from tests.support.store.store_kit import Clock, open_store, put, put_all
 
-pytestmark = pytest.mark.unit
-
 ROOT = Path("/s")
 BIG: dict[str, Any] = {"mapped_file_bytes": 1 << 22, "consume_queue_file_bytes": 20 * 2000}
 FIXED = 91 + len("TopicTest")

@@ -17,8 +17,6 @@ from failback.broker.store.writing.dispatch import delay_table, delivery_time
 from failback.protocol.errors import ConfigError
 from failback.protocol.message import decode_properties, encode_record, pack_host, tags_code
 
-pytestmark = pytest.mark.unit
-
 HOSTS = st.sampled_from([pack_host("10.0.0.1", 5), pack_host("fe80::1", 6)])
 PIECES = st.sampled_from(
     ["TAGS\x01a", "TAGS\x01b", "TAGS\x01", "XTAGS\x01c", "KEYS\x01TAGS\x01d", "K\x01v", "TAGS", ""]

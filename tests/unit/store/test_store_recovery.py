@@ -28,8 +28,6 @@ from tests.support.store.store_kit import (
     queue_messages,
 )
 
-pytestmark = pytest.mark.unit
-
 FIRST = f"{0:020d}"
 ENTRY = struct.Struct(">qiq")
 

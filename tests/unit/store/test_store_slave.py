@@ -26,8 +26,6 @@ from tests.support.store.store_kit import (
 )
 from tests.unit.store.test_late_entries import Running
 
-pytestmark = pytest.mark.unit
-
 MASTER, SLAVE = Path("/m"), Path("/s")
 
 

@@ -19,8 +19,6 @@ from tools.module_map import (
     read_project,
 )
 
-pytestmark = pytest.mark.unit
-
 PYPROJECT = """
 [tool.hatch.build]
 dev-mode-dirs = ["one", "two"]

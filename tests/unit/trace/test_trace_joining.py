@@ -20,8 +20,6 @@ from tests.support.analytics.trace_builder import (
     record,
 )
 
-pytestmark = pytest.mark.unit
-
 M1, M2 = made_id(9, 1), made_id(9, 2)
 MS = 1_000_000
 

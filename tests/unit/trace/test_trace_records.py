@@ -17,8 +17,6 @@ from tests.support.analytics.trace_builder import (
     record,
 )
 
-pytestmark = pytest.mark.unit
-
 GOLDEN = golden_traces()
 REQUEST, MESSAGE = made_id(1, 1), made_id(2, 2)
 

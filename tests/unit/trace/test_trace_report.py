@@ -20,8 +20,6 @@ from failback.analytics.trace.pages import Pages, Place
 from tests.support.analytics.run_builder import RunBuilder
 from tests.support.analytics.trace_builder import TraceBuilder, made_id, pub, record
 
-pytestmark = pytest.mark.unit
-
 M1, M2 = made_id(9, 1), made_id(9, 2)
 
 
@@ -224,7 +222,6 @@ FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(Health
 MANY = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@pytest.mark.unit
 @FEW
 @given(seed=st.integers(0, 1 << 32))
 def test_counts_are_those_of_a_plain_count(seed: int) -> None:

@@ -10,8 +10,6 @@ from failback.analytics.predict.prediction import draw
 from failback.analytics.predict.settings import Settings
 from tests.unit.analytics.predict.timer_simulation import Lab, quantiles
 
-pytestmark = pytest.mark.unit
-
 RUNS = 20_000
 SETTINGS = Settings(
     rate=100,

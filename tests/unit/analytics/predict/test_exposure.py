@@ -9,8 +9,6 @@ from failback.analytics.predict.faults import FAULTS
 from failback.analytics.predict.prediction import predict
 from failback.analytics.predict.settings import Settings
 
-pytestmark = pytest.mark.unit
-
 ONE_THREAD = Settings(rate=100, queues=4, consume_threads=1, backlog=0)
 
 

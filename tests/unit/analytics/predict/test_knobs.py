@@ -9,8 +9,6 @@ from failback.analytics.predict.knobs import rank_knobs, useful
 from failback.analytics.predict.prediction import predict
 from failback.analytics.predict.settings import Settings
 
-pytestmark = pytest.mark.unit
-
 
 def test_the_largest_saving_comes_first_and_is_that_of_a_second_prediction() -> None:
     settings, fault = Settings(await_termination=30_000), FAULTS["handover"]

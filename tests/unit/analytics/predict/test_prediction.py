@@ -19,8 +19,6 @@ from failback.client.consumer.strategies import average
 from failback.protocol.errors import ConfigError
 from failback.protocol.route import MessageQueue
 
-pytestmark = pytest.mark.unit
-
 intervals = st.sampled_from([500.0, 1_000.0, 5_000.0, 7_300.0, 30_000.0])
 optional_counts = st.one_of(st.none(), st.integers(0, 20_000).map(float))
 

@@ -12,8 +12,6 @@ from failback.analytics.predict.settings import Settings
 from failback.analytics.predict.timers import last_tick, next_tick, since_tick
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 
 def test_every_setting_has_a_key_and_every_key_its_default() -> None:
     named = {key.field for key in KEYS.values()} | {"constants"}

@@ -17,8 +17,6 @@ from failback.analytics.predict.sources import (
 )
 from failback.protocol.errors import ConfigError
 
-pytestmark = pytest.mark.unit
-
 KILL: dict[str, Any] = {
     "id": "f1",
     "fault": "kill",

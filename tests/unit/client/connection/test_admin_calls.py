@@ -20,8 +20,6 @@ from tests.support.common.protocol_golden import golden_bodies
 from tests.support.net.ports import free_port
 from tests.support.net.remoting_peer import RemotingPeer
 
-pytestmark = pytest.mark.unit
-
 GOLDEN = golden_bodies()
 QUEUE = MessageQueue("TopicTest", "broker-a", 3)
 

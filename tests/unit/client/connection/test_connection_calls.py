@@ -19,8 +19,6 @@ from tests.support.common.polling import until
 from tests.support.net.ports import free_port
 from tests.support.net.remoting_peer import Answer, RemotingPeer
 
-pytestmark = pytest.mark.unit
-
 # 1000 ms of grace and scan become 20 ms, 120 s of idleness 2.4 s.
 QUICK = RemotingSettings(time_scale=0.02, connect_timeout_ms=150_000)
 NEVER_MS = 60_000.0

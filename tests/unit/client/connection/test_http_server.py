@@ -8,8 +8,6 @@ import pytest
 
 from failback.client.remoting.http_server import HttpServer, Reply
 
-pytestmark = pytest.mark.unit
-
 
 async def talk(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -16,8 +16,6 @@ from failback.client.remoting.port_owner import (
 )
 from tests.support.net.ports import free_port
 
-pytestmark = pytest.mark.unit
-
 TAKEN = OSError(errno.EADDRINUSE, "taken")
 
 

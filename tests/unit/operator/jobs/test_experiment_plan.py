@@ -8,8 +8,6 @@ import pytest
 
 from tests.support.operator.experiment_world import NOW, World, experiment, summary
 
-pytestmark = pytest.mark.unit
-
 STAY, HANDOVER, HEAL = "fbx-kill-stay-0", "fbx-kill-handover-0", "fbx-kill-heal"
 
 
@@ -39,7 +37,7 @@ def test_one_job_after_the_other_and_the_results_of_all() -> None:
         ("handover", "Fail"),
     ]
     assert world.status["runs"][0]["reportURI"] == "file:///runs/kill/stay-000/report"
-    assert world.condition("Injected") == ("True", "Honest")
+    assert world.condition("Injected") == ("True", "Proved")
     assert world.condition("Recovered") == ("True", "Healed")
     assert world.condition("SteadyStateRestored") == ("True", "Held")
     assert [each["event"] for each in world.status["timeline"]][:3] == [

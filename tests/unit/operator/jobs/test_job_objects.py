@@ -27,8 +27,6 @@ from failback.operator.render.report_jobs import (
 from failback.operator.schema.decoding import decode
 from tests.support.operator.experiment_world import experiment
 
-pytestmark = pytest.mark.unit
-
 CONTEXT = JobContext("shop", "0.1.0")
 
 

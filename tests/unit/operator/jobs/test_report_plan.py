@@ -15,8 +15,6 @@ from failback.operator.planning.plan.types import Apply, Plan
 from failback.operator.render.jobs import JobContext
 from failback.operator.schema.decoding import decode
 
-pytestmark = pytest.mark.unit
-
 NOW = 1_700_000_000.0
 CONTEXT = JobContext("shop", "0.1.0")
 CLAIM = {"metadata": {"name": "failback-runs"}}

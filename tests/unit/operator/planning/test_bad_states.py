@@ -6,8 +6,6 @@ import copy
 import dataclasses
 from typing import Any
 
-import pytest
-
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.observed.observed import ObservedCluster, Route
@@ -22,8 +20,6 @@ from failback.operator.planning.plan.types import (
 )
 from tests.support.operator.planning_run import CONTEXT, Run, steady
 from tests.support.operator.planning_world import World
-
-pytestmark = pytest.mark.unit
 
 
 def stored(world: World, **spec: Any) -> BrokerCluster:

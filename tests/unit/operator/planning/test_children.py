@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 from failback.operator.planning.plan.children import HASH, drift, finished, plan_children
 from failback.operator.planning.plan.types import Apply, Delete
 
-pytestmark = pytest.mark.unit
-
 BUDGET: dict[str, Any] = {
     "apiVersion": "policy/v1",
     "kind": "PodDisruptionBudget",

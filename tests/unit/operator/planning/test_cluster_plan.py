@@ -16,8 +16,6 @@ from failback.operator.planning.plan.types import Apply, LabelPod, Plan
 from tests.support.operator.planning_run import CONTEXT, Run, steady
 from tests.support.operator.planning_world import World
 
-pytestmark = pytest.mark.unit
-
 
 def plan(world: World, observed: ObservedCluster | None = None, **changes: Any) -> Plan:
     seen = dataclasses.replace(observed or world.observe(), **changes)

@@ -20,8 +20,6 @@ from failback.operator.render.objects import render_cluster
 from tests.support.operator.planning_run import CONTEXT, steady
 from tests.support.operator.planning_world import World
 
-pytestmark = pytest.mark.unit
-
 Condition = Callable[[ClusterView], Verdict]
 
 

@@ -9,8 +9,6 @@ import pytest
 
 from failback.operator.planning.state.decode import decode_claim, decode_pod, is_owned, member_of
 
-pytestmark = pytest.mark.unit
-
 
 def pod(**status: Any) -> dict[str, Any]:
     return {"metadata": {"name": "orders-0-0-0", "uid": "u"}, "spec": {}, "status": status}

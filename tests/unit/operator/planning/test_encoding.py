@@ -21,8 +21,6 @@ from failback.operator.planning.plan.encoding import (
 from failback.operator.planning.plan.types import Operation
 from tests.support.operator.merge_patch import merged
 
-pytestmark = pytest.mark.unit
-
 words = st.text("abc", min_size=1, max_size=4)
 operations = st.builds(
     Operation,

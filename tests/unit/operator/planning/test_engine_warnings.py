@@ -10,8 +10,6 @@ from failback.operator.planning.plan.encoding import find_condition
 from tests.support.operator.planning_run import Run, steady
 from tests.support.operator.planning_world import World
 
-pytestmark = pytest.mark.unit
-
 NEW = {"type": "apache", "version": "5.3.3"}
 AUTO = {"config": {"autoCreateTopicEnable": "true"}}
 

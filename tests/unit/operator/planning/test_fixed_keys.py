@@ -11,8 +11,6 @@ from failback.operator.planning.plan.encoding import find_condition
 from tests.support.operator.planning_run import Run, steady
 from tests.support.operator.planning_world import World
 
-pytestmark = pytest.mark.unit
-
 SMALL, LARGE = str(4 * 1024**2), str(16 * 1024**2)
 SIZE = "mappedFileSizeCommitLog"
 

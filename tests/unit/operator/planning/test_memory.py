@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.plan.children import finished, plan_children
 from failback.operator.planning.plan.memory import Desired, Memory
@@ -13,8 +11,6 @@ from failback.operator.planning.plan.types import Apply
 from failback.operator.render.context import Context, kubernetes_context
 from failback.operator.render.shape import Shape
 from tests.support.operator.planning_world import World
-
-pytestmark = pytest.mark.unit
 
 WANT: dict[str, Any] = {
     "apiVersion": "v1",

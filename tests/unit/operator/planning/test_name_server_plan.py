@@ -16,8 +16,6 @@ from failback.operator.render.nameserver import addresses
 from failback.operator.render.objects import render_name_server
 from tests.support.operator.planning_run import CONTEXT
 
-pytestmark = pytest.mark.unit
-
 NOW = 1_750_000_000.0
 
 

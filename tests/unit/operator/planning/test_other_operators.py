@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
-
 from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.observed.other_operators import SECONDS, OtherOperator
 from failback.operator.planning.plan.encoding import find_condition
 from tests.support.operator.planning_run import CONTEXT, steady
-
-pytestmark = pytest.mark.unit
 
 OWN, OTHER = "0.2.0", "0.1.0"
 

@@ -16,8 +16,6 @@ from failback.operator.planning.plan.types import (
 from tests.support.operator.planning_run import Run
 from tests.support.operator.planning_world import Refused, World
 
-pytestmark = pytest.mark.unit
-
 
 @pytest.fixture
 def world() -> World:

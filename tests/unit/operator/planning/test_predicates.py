@@ -24,8 +24,6 @@ from failback.operator.render.shape import Member
 from tests.support.operator.planning_run import Run
 from tests.support.operator.planning_world import World
 
-pytestmark = pytest.mark.unit
-
 
 @functools.cache
 def _steady(slaves: int = 1) -> tuple[World, ObservedCluster]:

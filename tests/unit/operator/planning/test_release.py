@@ -17,8 +17,6 @@ from failback.operator.render.objects import render_name_server
 from tests.support.operator.planning_run import CONTEXT, Run, steady
 from tests.support.operator.planning_world import World
 
-pytestmark = pytest.mark.unit
-
 NEWER = dataclasses.replace(CONTEXT, version="0.2.0")
 APACHE = {"type": "apache", "version": "4.9.7"}
 

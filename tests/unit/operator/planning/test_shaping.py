@@ -19,8 +19,6 @@ from failback.operator.render.shape import Shape
 from tests.support.operator.planning_run import CONTEXT, steady
 from tests.support.operator.planning_world import World
 
-pytestmark = pytest.mark.unit
-
 NAME_SERVERS = ["ns-0:9876", "ns-1:9876"]
 
 

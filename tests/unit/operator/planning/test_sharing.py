@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from failback.operator.planning.plan.sharing import Shared
-
-pytestmark = pytest.mark.unit
 
 TEXTS = st.text("ab", max_size=3)
 LEAVES = st.none() | st.booleans() | st.integers(-2, 2) | st.floats(-2, 2) | TEXTS

@@ -14,8 +14,6 @@ from failback.operator.planning.plan.encoding import find_condition, to_time
 from failback.operator.planning.plan.types import DeleteTopic, Plan, PutKv, PutTopic
 from tests.support.operator.observed_tables import NAME_SERVERS, address, cluster_of, member, seen
 
-pytestmark = pytest.mark.unit
-
 NOW = 1_700_000_000.0
 AS_WANTED = {
     "topicName": "PAID",

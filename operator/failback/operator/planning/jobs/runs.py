@@ -122,7 +122,7 @@ def injected_of(runs: Sequence[Mapping[str, Any]], newest: Mapping[str, Any] | N
         if not run.get("run"):  # it left no record
             said = next(iter(run.get("reasons") or ()), "it left no run")
             return Injected(False, "JobFailed", f"{_name(run)}: {said}")
-    return Injected(True, "Honest", "every fault was proved")
+    return Injected(True, "Proved", "every fault was proved")
 
 
 def _name(run: Mapping[str, Any]) -> str:

@@ -15,8 +15,6 @@ import pytest
 from tests.support.operator.planning_run import Run, steady
 from tests.support.operator.planning_world import World
 
-pytestmark = pytest.mark.unit
-
 TOPIC = {"topicName": "ORDER_PAID", "perm": 6}
 IMAGE = {"type": "failback", "image": "failback/broker:another"}
 

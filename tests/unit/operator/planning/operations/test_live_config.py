@@ -11,8 +11,6 @@ from failback.operator.planning.plan.types import Apply, Evict, SetConfig
 from tests.support.operator.planning_run import Run, steady
 from tests.support.operator.planning_world import World
 
-pytestmark = pytest.mark.unit
-
 READ = "slaveReadEnable"
 
 

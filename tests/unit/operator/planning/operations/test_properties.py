@@ -22,8 +22,6 @@ from failback.operator.render.shape import Member
 from tests.support.operator.planning_run import CONTEXT, Run, disruptions, steady
 from tests.support.operator.planning_world import World
 
-pytestmark = pytest.mark.unit
-
 ROLL = {"config": {"flushConsumerOffsetInterval": "4000"}}
 
 

@@ -18,8 +18,6 @@ from failback.operator.planning.plan.types import SaveSnapshot
 from failback.operator.planning.state.cluster_state import ClusterState
 from tests.support.operator.switch_world import TOPIC_GROUP, SwitchWorld, delivered, is_over, roles
 
-pytestmark = pytest.mark.unit
-
 SWAPPED = {0: "SLAVE 1 6", 1: "ASYNC_MASTER 0 6"}
 AS_BEFORE = {0: "ASYNC_MASTER 0 6", 1: "SLAVE 1 6"}
 BEFORE = role_switch.PLANNED[:5]

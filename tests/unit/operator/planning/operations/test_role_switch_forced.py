@@ -10,8 +10,6 @@ from failback.operator.planning.operations import role_switch
 from failback.operator.planning.plan.encoding import to_time
 from tests.support.operator.switch_world import SwitchWorld, delivered, roles
 
-pytestmark = pytest.mark.unit
-
 SWAPPED = {0: "SLAVE 1 6", 1: "ASYNC_MASTER 0 6"}
 AS_BEFORE = {0: "ASYNC_MASTER 0 6", 1: "SLAVE 1 6"}
 

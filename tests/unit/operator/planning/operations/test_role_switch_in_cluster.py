@@ -11,8 +11,6 @@ from failback.operator.planning.operations import role_switch
 from failback.operator.planning.plan.encoding import find_condition
 from tests.support.operator.switch_world import SwitchWorld, roles
 
-pytestmark = pytest.mark.unit
-
 SWAPPED = {0: "SLAVE 1 6", 1: "ASYNC_MASTER 0 6"}
 
 

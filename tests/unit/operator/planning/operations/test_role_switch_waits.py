@@ -12,8 +12,6 @@ from failback.operator.planning.plan.encoding import operation_to_status
 from failback.operator.planning.plan.types import Operation
 from tests.support.operator.switch_world import SwitchWorld, delivered, roles
 
-pytestmark = pytest.mark.unit
-
 AS_BEFORE = {0: "ASYNC_MASTER 0 6", 1: "SLAVE 1 6"}
 EXPERIMENT = {"metadata": {"name": "kill"}, "spec": {}, "status": {"phase": "Injecting"}}
 

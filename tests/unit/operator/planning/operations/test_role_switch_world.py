@@ -6,8 +6,6 @@ import pytest
 
 from tests.support.operator.switch_world import SwitchWorld, delivered, roles
 
-pytestmark = pytest.mark.unit
-
 
 def test_a_new_world_has_one_master_and_a_slave_that_follows() -> None:
     world = delivered()

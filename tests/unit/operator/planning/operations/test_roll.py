@@ -8,8 +8,6 @@ from failback.operator.planning.plan.types import Event, Evict, SetConfig
 from tests.support.operator.planning_run import Run, steady
 from tests.support.operator.planning_world import World
 
-pytestmark = pytest.mark.unit
-
 ROLL = {"config": {"flushConsumerOffsetInterval": "4000"}}
 
 

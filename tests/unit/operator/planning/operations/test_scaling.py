@@ -11,8 +11,6 @@ from failback.operator.planning.plan.types import Delete, PutGroup, PutTopic, Se
 from tests.support.operator.planning_run import Run, steady
 from tests.support.operator.planning_world import World
 
-pytestmark = pytest.mark.unit
-
 TOPIC = {"topicName": "ORDER_PAID", "perm": 6, "readQueueNums": 8}
 RETRY = {"topicName": "%RETRY%billing", "perm": 6, "readQueueNums": 1}
 GROUP = {"groupName": "billing", "retryMaxTimes": 3}

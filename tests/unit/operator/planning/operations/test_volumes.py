@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from failback.operator.planning.operations import resync
 from failback.operator.planning.plan.types import (
     Delete,
@@ -17,8 +15,6 @@ from failback.operator.planning.plan.types import (
 )
 from tests.support.operator.planning_run import Run, steady
 from tests.support.operator.planning_world import World
-
-pytestmark = pytest.mark.unit
 
 
 def told(world: World, reason: str) -> list[str]:
