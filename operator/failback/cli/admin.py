@@ -194,8 +194,6 @@ def update_broker_config(
 
     The broker answers success for names it does not know, so only the read-back counts.
     """
-    from failback.protocol.errors import ConfigError
-
     wanted: dict[str, str] = {}
     for text in setting:
         name, equals, value = text.partition("=")
@@ -378,8 +376,6 @@ def parse_time(text: str) -> int:
     Raises:
         ConfigError: It is neither.
     """
-    from failback.protocol.errors import ConfigError
-
     if text == "now":
         return _END
     if text.isdigit():
@@ -397,8 +393,6 @@ def name_servers(namesrv: str, root: Path | None) -> list[str]:
     Raises:
         ConfigError: None is known.
     """
-    from failback.protocol.errors import ConfigError
-
     named = namesrv or ("" if root is not None else os.environ.get("NAMESRV_ADDR", ""))
     if named:
         return [address for address in named.replace(",", ";").split(";") if address]
@@ -446,7 +440,6 @@ async def _or_empty(ask: Callable[[str], Awaitable[dict[str, str]]], addr: str) 
 
 
 def _known(settings: dict[str, str], keys: Sequence[str], broker: str) -> None:
-    from failback.protocol.errors import ConfigError
     from failback.protocol.spelling import did_you_mean
 
     for key in keys:
