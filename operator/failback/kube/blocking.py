@@ -153,6 +153,7 @@ class BlockingKube:
             if stream_seconds is None:
                 answer.read()
         except (urllib3.exceptions.HTTPError, OSError, ApiException) as error:
-            words = str(error)
+            words = str(error.reason if isinstance(error, ApiException) else error)
+            words = words.replace("\n", ": ")
             raise ApiError(request.verb, request.resource, 0, "Unreachable", words) from error
         return answer

@@ -63,6 +63,8 @@ def refusal(
     try:
         status = json.loads(raw)
     except ValueError:
+        status = None
+    if not isinstance(status, dict):  # a proxy on the way answered
         text = raw if isinstance(raw, str) else raw.decode(errors="replace")
         status = {"message": phrase or text[:256]}
     details = status.get("details") or {}

@@ -93,13 +93,17 @@ def _with_numbers(value: Any, schema: Report) -> Any:
     return value
 
 
-def _name_as_now(document: Report) -> None:
-    """Version 0.1 calls a proved fault honest, and its proof rungs. Read for one version."""
+def name_as_now(document: Report) -> Report:
+    """Return a report with the names of this version.
+
+    Version 0.1 calls a proved fault honest, and its proof rungs. Read for one version.
+    """
     faults = document.get("faults")
     for fault in faults if isinstance(faults, list) else ():
         for before, name in (("honest", "proved"), ("rungs", "proof")):
             if isinstance(fault, dict) and before in fault:
                 fault.setdefault(name, fault.pop(before))
+    return document
 
 
 def read_report(path: Path) -> Report:
@@ -125,7 +129,7 @@ def parse_report(content: bytes, path: Path | str) -> Report:
     version = document.get("schema") if isinstance(document, dict) else None
     if version != SCHEMA:
         raise ReportInputError(f"schema is {version!r}, this version reads {SCHEMA!r}", path)
-    _name_as_now(document)
+    name_as_now(document)
     try:
         check_report(document)
     except jsonschema.ValidationError as error:

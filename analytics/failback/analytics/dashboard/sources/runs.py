@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
 from failback.analytics.report.measures.point_rows import Point, points_of
+from failback.analytics.report.schema import name_as_now
 from failback.analytics.run.run_lock import is_held
 
 logger = logging.getLogger(__name__)
@@ -141,7 +142,7 @@ class RunIndex:
         stamp = _mtime(path)
         if not stamp:
             return None
-        return self._reports.get((path, stamp), lambda: _read_object(path))
+        return self._reports.get((path, stamp), lambda: name_as_now(_read_object(path)))
 
     def points(self, entry: RunEntry) -> list[Point]:
         """The points of the run's plots."""

@@ -198,8 +198,10 @@ def _asking(what: str) -> Iterator[None]:
     except ApiError as error:
         raise TargetError(what, _words(error)) from error
     except ApiException as error:
-        body, phrase = error.body or "", str(error.reason or error)
-        said = refusal("create", "pods/exec", error.status or 0, body, {}, phrase)
+        phrase = str(error.reason or error)
+        if not error.status:  # a refused handshake: its status is in the words
+            raise TargetError(what, phrase) from error
+        said = refusal("create", "pods/exec", error.status, error.body or "", {}, phrase)
         raise TargetError(what, _words(said)) from error
     except (OSError, websocket.WebSocketException) as error:
         raise TargetError(what, f"the API server is away: {error}") from error
