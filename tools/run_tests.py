@@ -7,8 +7,8 @@
 A tier is a folder of tests. Every tier runs even when an earlier one failed, so that one run shows
 everything; the exit code is 1 if any failed. With ``FAILBACK_REQUIRE=all`` a skip for a missing
 tool is a failure (tests/conftest.py). ``make test`` selects tests of the Kubernetes API server
-only where that is built; ``--rest`` therefore runs the whole tier. A build starts in the
-background with the first tier.
+only where that is built; ``--rest`` runs the whole tier where the ``make test`` before it did not.
+A build starts in the background with the first tier.
 
 Tiers on real processes share a noisy machine. If few of their tests fail, those run once more, one
 after the other. What passes only then is UNSTEADY: the table is followed by its first failure, and
@@ -101,6 +101,8 @@ LAB_FILES = (
     "broker-image/failback/init/**/*.py",
     "operator/failback/operator/local/**/*.py",
 )
+SAMPLED = ROOT / ".pytest_cache" / "sampled"
+"""Which tiers the last ``make test`` in this checkout sampled; ``--rest`` uses it up."""
 FAILED_TESTS = Path(".pytest_cache/v/cache/lastfailed")
 
 
@@ -194,7 +196,12 @@ def run_tier(name: str, part: str, arguments: Sequence[str]) -> Result:
 
 def part_of(name: str, part: str) -> str:
     """Return the part of a tier that runs in a part of the whole."""
-    return "all" if (name, part) in (("unit", "sample"), ("kube", "rest")) else part
+    if part == "sample":
+        return "all" if name == "unit" else part
+    if name == "kube" and part == "rest":
+        ran = SAMPLED.read_text().split() if SAMPLED.exists() else ()
+        return part if name in ran else "all"
+    return part
 
 
 def run_tiers(names: Sequence[str], part: str, arguments: Sequence[str]) -> dict[str, Result]:
@@ -265,6 +272,10 @@ def main() -> int:
     ahead = "kube" in names[1:] and not setup_kube.is_ready()
     with building_server() if ahead else nullcontext():
         results = run_tiers(names, part, arguments)
+    SAMPLED.unlink(missing_ok=True)
+    if part == "sample":
+        SAMPLED.parent.mkdir(exist_ok=True)
+        SAMPLED.write_text(" ".join(results))
     shown = table(results)
     print(f"\n=== summary ({part})\n{shown}", end="", flush=True)
     if kept := os.environ.get("FAILBACK_SUMMARY"):

@@ -19,6 +19,7 @@ REFUSED: Final = 4
 NOT_HEALED: Final = 5
 
 EXTRAS: Final = {
+    "aiohttp": "operator",
     "chaoslib": "chaos",
     "chaostoolkit": "chaos",
     "fastapi": "analytics",
@@ -33,6 +34,7 @@ EXTRAS: Final = {
     "plotly": "analytics",
     "prometheus_client": "broker",
     "psutil": "operator",
+    "urllib3": "operator",
     "pyarrow": "analytics",
     "pydantic": "operator",
     "pyspark": "spark",

@@ -97,14 +97,24 @@ def test_the_sample_and_the_rest_are_all(runner: ModuleType) -> None:
     assert found["rest"]
 
 
-def test_every_tier_runs_wholly_in_the_two_halves(runner: ModuleType) -> None:
+@pytest.mark.parametrize("is_built", [True, False])
+def test_every_tier_runs_wholly_in_the_two_halves(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_built: bool
+) -> None:
+    """Where the API server is not built before ``make test``, the rest has the whole tier."""
+    monkeypatch.setattr(runner.setup_kube, "is_ready", lambda: is_built)
+    monkeypatch.setattr(runner, "SAMPLED", tmp_path / "sampled")
+    passed = runner.Result(True)
+    monkeypatch.setattr(runner, "run_tiers", lambda names, *_: dict.fromkeys(names, passed))
+    monkeypatch.setattr(sys, "argv", ["run_tests.py", "--sample"])
+    assert runner.main() == 0
+    sampled = runner.tiers_of("sample")
     for name in runner.TIERS:
-        halves = {
-            runner.part_of(name, part)
-            for part in ("sample", "rest")
-            if name in runner.tiers_of(part) or (name, part) == ("kube", "sample")
-        }
+        halves = {runner.part_of(name, "rest")} if name in runner.tiers_of("rest") else set()
+        if name in sampled:
+            halves.add(runner.part_of(name, "sample"))
         assert "all" in halves or halves == {"sample", "rest"}, name
+    assert runner.part_of("kube", "rest") == ("rest" if is_built else "all")
 
 
 def test_every_folder_with_tests_is_a_tier(runner: ModuleType) -> None:

@@ -6,7 +6,7 @@ import pytest
 from kubernetes.client import ApiException
 
 from failback.chaos.errors import TargetError
-from failback.chaos.targets.kube.api import _asking
+from failback.chaos.targets.kube.api import KubeApi, _asking
 from failback.kube.blocking import BlockingKube
 from failback.kube.errors import ApiError, refusal
 
@@ -27,6 +27,20 @@ def test_a_refused_exec_is_not_taken_for_a_server_that_is_away() -> None:
     with pytest.raises(TargetError) as raised, _asking("exec ls in demo-0"):
         raise ApiException(status=0, reason=said)
     assert str(raised.value) == f"exec ls in demo-0: {said}"
+
+
+def test_a_namespace_that_does_not_exist_is_not_one_without_a_label() -> None:
+    class Nothing(BlockingKube):
+        def __init__(self) -> None:
+            pass
+
+        def get(self, kind: str, namespace: str, name: str) -> None:
+            return None
+
+    api = KubeApi.__new__(KubeApi)
+    api.namespace, api._kube = "typo", Nothing()
+    with pytest.raises(TargetError, match="get namespace typo: 404"):
+        api.namespace_labels()
 
 
 class _Rest:

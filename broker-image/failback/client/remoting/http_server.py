@@ -15,6 +15,9 @@ logger = logging.getLogger(__name__)
 
 MAX_HEAD_BYTES: Final = 8192
 HEAD_SECONDS: Final = 5.0
+"""How long a request may take to arrive."""
+READ_SECONDS: Final = 60.0
+"""How long a client may take to read its answer."""
 TEXT: Final = "text/plain; charset=utf-8"
 JSON: Final = "application/json"
 PROMETHEUS: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -83,7 +86,12 @@ class _HttpConnection(asyncio.Protocol):
         # uvloop's transports are none by inheritance, only by what they offer.
         self._transport = cast(asyncio.Transport, transport)
         self._server.connections.add(self)
-        self._timeout = asyncio.get_running_loop().call_later(HEAD_SECONDS, self.abort)
+        self._cut_after(HEAD_SECONDS)
+
+    def _cut_after(self, seconds: float) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
+        self._timeout = asyncio.get_running_loop().call_later(seconds, self.abort)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._server.connections.discard(self)
@@ -114,6 +122,7 @@ class _HttpConnection(asyncio.Protocol):
             f"Content-Type: {reply.content_type}\r\nContent-Length: {len(reply.body)}\r\n"
             "Connection: close\r\n\r\n"
         )
+        self._cut_after(READ_SECONDS)
         self._transport.write(head.encode() + (b"" if method == "HEAD" else reply.body))
         self._transport.close()
 

@@ -19,8 +19,8 @@ VERIFIED_RECORDS: Final = "64"
 """How many last records of a slave are compared with its master's."""
 INIT: Final = ["failback-init", "--", "failback"]
 RELEASE: Final = "failback.dev/release"
-ROLE_LABEL: Final = "failback.dev/role"
 """Annotation of a StatefulSet: the release of Failback whose defaults it has."""
+ROLE_LABEL: Final = "failback.dev/role"
 
 
 def engine_version(engine: Engine, context: Context) -> str:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from failback.client.remoting import http_server
 from failback.client.remoting.http_server import HttpServer, Reply
 
 
@@ -45,3 +46,19 @@ async def test_requests_get_their_status(request_bytes: bytes, status: bytes) ->
     head, _, body = answer.partition(b"\r\n\r\n")
     length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
     assert len(body) == (0 if request_bytes.startswith(b"HEAD") else length)
+
+
+async def test_a_slow_reader_gets_all_of_a_large_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_server, "HEAD_SECONDS", 0.1)
+    body = bytes(32 * 1024 * 1024)
+    server = HttpServer({"/metrics": lambda _method: Reply(200, body)})
+    port = await server.listen("127.0.0.1", 0)
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
+        await asyncio.sleep(0.3)
+        answer = await reader.read()
+        writer.close()
+    finally:
+        await server.close()
+    assert len(answer.partition(b"\r\n\r\n")[2]) == len(body)

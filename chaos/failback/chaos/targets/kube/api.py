@@ -139,7 +139,9 @@ class KubeApi:
 
     def namespace_labels(self) -> dict[str, str]:
         with _asking(f"get namespace {self.namespace}"):
-            found = self._kube.get("Namespace", "", self.namespace) or {"metadata": {}}
+            found = self._kube.get("Namespace", "", self.namespace)
+            if found is None:
+                raise TargetError(f"get namespace {self.namespace}", "404: there is none")
             return dict(found["metadata"].get("labels") or {})
 
     def cluster(self, name: str) -> Object | None:
