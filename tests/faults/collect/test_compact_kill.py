@@ -22,7 +22,7 @@ from tests.support.processes.child_process import failback_environment
 # Dies by SIGKILL before its n-th change of the lake; with "half" after it wrote, before the rename.
 _DYING = """
 import os, signal, sys
-from failback.analytics import lake_store
+from failback.analytics.lake import store as lake_store
 from failback.analytics.jobs.lake import main
 lake, step, half = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "half"
 done = 0
