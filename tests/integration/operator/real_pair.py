@@ -10,32 +10,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import msgspec
 
 from failback.client.admin.admin import AdminClient
 from failback.client.remoting.settings import ClientSettings
-from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import (
-    Broker,
-    MemberView,
-    ObservedCluster,
-    Pod,
-    Route,
-)
+from failback.operator.planning.observed.observed import Broker, Route
 from failback.operator.planning.plan import children
-from failback.operator.planning.plan.types import CommitOffsets, Evict, SetConfig
+from failback.operator.planning.plan.types import Action, Apply, CommitOffsets, SetConfig
 from failback.operator.render.context import Context
+from failback.operator.render.objects import render_cluster
 from failback.operator.render.shape import Member
 from failback.protocol.errors import FailbackError
 from tests.support.brokers.cluster_processes import BROKER_READY, NAMESRV_READY
 from tests.support.net.ports import free_port_block
-from tests.support.operator.switch_world import START, Machine, OperatorDied, SwitchWorld
+from tests.support.operator.planning_run import EVERY_WRITE
+from tests.support.operator.planning_world import START, SimPod
+from tests.support.operator.switch_world import SwitchWorld
 from tests.support.processes.child_process import (
     TestProcess,
     failback_command,
@@ -54,17 +48,22 @@ class RealPair(SwitchWorld):
         self.folder = folder
         self.first = free_port_block(2 + 2 * _PORTS)
         self.name_server = f"{_HOST}:{self.first}"
-        self.name_servers = (self.name_server,)
-        self.context = self._places()
-        self.pods: dict[int, tuple[str, TestProcess]] = {}
+        config = {
+            "failbackHttpPort": "0",
+            "failbackTimeScale": str(SCALE),
+            "mappedFileSizeCommitLog": str(4 * 1024 * 1024),
+        }
+        super().__init__(self._places(), nameServerAddresses=[self.name_server], config=config)
+        self.name_servers = [self.name_server]
+        self.start_seconds = self.stop_seconds = 0.0
         self.began = time.monotonic()
-        self.masters_seen: list[int] = []
         self._namesrv = self._name_server()
-        self._pending: list[Any] = []
-        self._views: dict[Member, MemberView] = {}
-        self._routes: tuple[Route, ...] = ()
+        self._processes: dict[Member, TestProcess] = {}
+        self._pending: list[SetConfig | CommitOffsets] = []
+        self._answers: dict[Member, Broker] = {}
+        self._said = Route(self.name_server)
         try:
-            super().__init__()
+            self._deliver()
         except BaseException:
             self.close()
             raise
@@ -91,18 +90,6 @@ class RealPair(SwitchWorld):
         """Return the settings of clients of this pair."""
         return ClientSettings(namesrv_addrs=(self.name_server,), client_ip=_HOST, time_scale=SCALE)
 
-    @property
-    def cluster(self) -> BrokerCluster:
-        found = super().cluster.model_dump(by_alias=True, exclude_none=True)
-        found["spec"]["nameServerAddresses"] = [self.name_server]
-        found["spec"]["config"] = {
-            "failbackHttpPort": "0",
-            "failbackTimeScale": str(SCALE),
-            "mappedFileSizeCommitLog": str(4 * 1024 * 1024),
-        }
-        found["spec"].setdefault("pairOverrides", [])
-        return BrokerCluster.model_validate(found)
-
     # --- processes ---
 
     def _name_server(self) -> TestProcess:
@@ -124,72 +111,44 @@ class RealPair(SwitchWorld):
         )
 
     def _deliver(self) -> None:
-        self.machines = {ordinal: Machine() for ordinal in range(self.members)}
         self._namesrv.start()
         self._namesrv.wait_for(NAMESRV_READY)
-        desired = self.desired(self.cluster, ObservedCluster(at=self.now))
-        for manifest in desired.values():
-            self._apply(children.finished(manifest))
-        self.tick()
-        self.effects = 0
+        rendered = render_cluster(self.cluster, self.name_servers, self.operator.context)
+        for manifest in rendered:
+            self.carry_out(Apply(children.finished(manifest)))
+        self.tick(0.0)
+        self.tick(0.0)
 
-    def _control(self, ordinal: int) -> None:
-        """Start the pod that a StatefulSet wants, stop the one that it does not."""
-        found = self.objects.get(("StatefulSet", f"orders-0-{ordinal}"))
-        if found is None:
-            return
-        wanted = found["spec"]["replicas"]
-        if ordinal in self.pods and wanted == 0:
-            self._end(ordinal)
-        if ordinal not in self.pods and wanted == 1:
-            self._begin(ordinal)
-        found["status"] = {
-            "observedGeneration": found["metadata"]["generation"],
-            "replicas": int(ordinal in self.pods),
-        }
-
-    def _begin(self, ordinal: int) -> None:
-        name = f"orders-0-{ordinal}"
-        home = self.folder / f"{name}-0"
+    def _start(self, pod: SimPod) -> None:
+        home = self.folder / f"{pod.statefulset}-0"
         home.mkdir(parents=True, exist_ok=True)
         conf = home / "broker.conf"
-        conf.write_text(self.objects[("ConfigMap", name)]["data"]["broker.conf"])
+        conf.write_text(self.objects["ConfigMap", pod.statefulset]["data"]["broker.conf"])
         process = TestProcess(
-            name,
+            pod.statefulset,
             failback_command("broker", "-c", str(conf)),
             home,
             environment=failback_environment(),
         )
         process.start()
-        self.pods[ordinal] = (f"pod-{ordinal}-{self._next()}", process)
+        self._processes[pod.member] = process
         process.wait_for(BROKER_READY)
+        pod.config = dict(facts.properties(self.objects["ConfigMap", pod.statefulset]))
+        pod.up, pod.ready_since = True, self.now
 
-    def _end(self, ordinal: int) -> None:
-        _, process = self.pods.pop(ordinal)
-        process.stop()
+    def _end(self, pod: SimPod) -> None:
+        self._processes.pop(pod.member).stop()
+        super()._end(pod)
 
-    def _work(self) -> None:
+    def _work(self, seconds: float) -> None:
         """Brokers work by themselves."""
 
-    def _watch_routes(self) -> None:
-        """Routes are asked, not made."""
-
-    def check(self) -> None:
-        """Count the masters among the files that running processes were started from."""
-        running = [
-            ordinal
-            for ordinal, (_, process) in self.pods.items()
-            if process.alive and "brokerRole=SLAVE" not in self._conf(ordinal)
-        ]
-        assert len(running) <= 1, "two masters run"
-        self.masters_seen = running
-
-    def _conf(self, ordinal: int) -> str:
-        return (self.folder / f"orders-0-{ordinal}-0" / "broker.conf").read_text()
+    def begin_to_look(self) -> None:
+        """The next operator goes on with the watch: the renewal of a lease ends one in a minute."""
 
     def close(self) -> None:
         """End all processes."""
-        for _, process in self.pods.values():
+        for process in self._processes.values():
             process.dispose()
         self._namesrv.dispose()
 
@@ -210,32 +169,24 @@ class RealPair(SwitchWorld):
             dying: It is killed after every single effect.
         """
         end = time.monotonic() + seconds
+        self.operator.crashes = EVERY_WRITE if dying else ()
         async with AdminClient([self.name_server]) as admin:
             while not until(self):
                 assert time.monotonic() < end, f"stuck: {self.status} {self.switch_status}"
                 self.now = START + (time.monotonic() - self.began) / SCALE
                 await self._ask(admin)
-                self.crash_after = self.effects + 1 if dying else None
-                with suppress(OperatorDied):
-                    self.reconcile()
+                self.reconcile()
                 for action in self._pending:
                     await self._order(admin, action)
                 self._pending.clear()
                 await asyncio.to_thread(self.tick, 0.0)
                 await asyncio.sleep(0.05)
 
-    def _carry_out(self, action: Any) -> None:
-        match action:
-            case Evict(pod, uid):
-                ordinal = int(pod.split("-")[2])
-                if ordinal in self.pods and self.pods[ordinal][0] == uid:
-                    self._end(ordinal)
-                self._effect()
-            case SetConfig() | CommitOffsets():
-                self._pending.append(action)
-                self._effect()
-            case _:
-                super()._carry_out(action)
+    def carry_out(self, action: Action) -> None:
+        if isinstance(action, (SetConfig, CommitOffsets)):
+            self._pending.append(action)
+        else:
+            super().carry_out(action)
 
     async def _order(self, admin: AdminClient, action: SetConfig | CommitOffsets) -> None:
         if isinstance(action, SetConfig):
@@ -251,38 +202,17 @@ class RealPair(SwitchWorld):
 
     async def _ask(self, admin: AdminClient) -> None:
         """Ask slaves first and masters last, then the name server."""
-        order = sorted(range(self.members), key=lambda ordinal: ordinal in self.masters_seen)
-        self._views = {}
-        for ordinal in order:
-            self._views[0, ordinal] = await self._view_of(admin, ordinal)
-        masters = [view for view in self._views.values() if facts.says_master(view.broker)]
+        self._answers = {
+            pod.member: await self._ask_broker(admin, pod.address)
+            for pod in sorted(self.pods.values(), key=lambda pod: pod.is_master)
+        }
+        masters = [broker for broker in self._answers.values() if facts.says_master(broker)]
         assert len(masters) <= 1, "two brokers say that they are master"
-        self._routes = (await self._route(admin),)
-        said = {(route.brokers or {}).get("orders-0", {}).get(0) for route in self._routes}
-        if None in said:
-            self._master_since = None
-        elif self._master_since is None:
-            self._master_since = self.now
+        self._said = await self._ask_name_server(admin)
+        self.registered = {name: dict(ids) for name, ids in (self._said.brokers or {}).items()}
+        self._look("orders-0")
 
-    async def _view_of(self, admin: AdminClient, ordinal: int) -> MemberView:
-        name = f"orders-0-{ordinal}"
-        pod = broker = None
-        if ordinal in self.pods:
-            uid, process = self.pods[ordinal]
-            label = self.machines[ordinal].role_label
-            pod = Pod(f"{name}-0", uid, ready=process.alive, role=label)
-            broker = await self._broker(admin, self.address(ordinal))
-        return MemberView(
-            0,
-            ordinal,
-            self.objects.get(("StatefulSet", name)),
-            self.objects.get(("ConfigMap", name)),
-            None,
-            pod,
-            broker,
-        )
-
-    async def _broker(self, admin: AdminClient, address: str) -> Broker:
+    async def _ask_broker(self, admin: AdminClient, address: str) -> Broker:
         try:
             topics = (await admin.all_topic_config(address)).topic_config_table
             groups = (await admin.all_groups(address)).subscription_group_table
@@ -298,7 +228,7 @@ class RealPair(SwitchWorld):
         except FailbackError:
             return Broker(address)
 
-    async def _route(self, admin: AdminClient) -> Route:
+    async def _ask_name_server(self, admin: AdminClient) -> Route:
         try:
             table = (await admin.cluster_info()).broker_addr_table
             brokers = {name: dict(data.broker_addrs) for name, data in table.items()}
@@ -311,13 +241,13 @@ class RealPair(SwitchWorld):
         shown: Mapping[str, int] = {data.broker_name: data.perm for data in queues}
         return Route(self.name_server, brokers, shown)
 
-    def observe(self) -> ObservedCluster:
-        return replace(
-            super().observe(),
-            members=self._views,
-            routes=self._routes,
-        )
+    def _route(self, server: str) -> Route:
+        return self._said
+
+    def _broker(self, member: Member, pod: SimPod) -> Broker:
+        return self._answers.get(member, Broker(pod.address))
 
     def role_of(self, ordinal: int) -> str:
         """Return the role in the file that a member was started from."""
-        return facts.properties({"data": {"broker.conf": self._conf(ordinal)}})["brokerRole"]
+        text = (self.folder / f"orders-0-{ordinal}-0" / "broker.conf").read_text()
+        return facts.properties({"data": {"broker.conf": text}})["brokerRole"]

@@ -6,19 +6,23 @@ import copy
 import functools
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from failback.operator.kinds.role_switch import RoleSwitch, RoleSwitchStatus
 from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.plan.encoding import difference, operation_from_status
 from failback.operator.planning.plan.memory import Memory
 from failback.operator.planning.plan.types import Plan, SetConfig
+from failback.operator.planning.role_switch.switch_object import plan_role_switch
 from failback.operator.render.context import Context, kubernetes_context
 from tests.support.operator.merge_patch import merged
 from tests.support.operator.planning_world import Refused, World
 
 CONTEXT = kubernetes_context("shop", "0.1.0")
 MAX_PASSES = 3000
+EVERY_WRITE = range(1, 1_000_000)
 
 
 class Crashed(Exception):
@@ -64,30 +68,67 @@ class Run:
         self.writes = 0
         self.memory = Memory()
         self.passes = 0
-        self.plans: list[Plan] = []
+        self.plan = Plan()
+        self.switches_first = False
+        """In which order a pass looks at its objects: no order is promised."""
         self.steps: list[str] = []
         """``Type/Step`` of the running operation, as it changed."""
         self.check: Callable[[Plan], None] = lambda plan: None
 
     def one_pass(self) -> Plan:
         """Observe, plan, carry out, write the status. A crash ends the pass, not the run."""
+        parts = [self.cluster_pass, self.switch_passes]
+        with suppress(Crashed):
+            for part in reversed(parts) if self.switches_first else parts:
+                part()
+        return self.plan
+
+    def cluster_pass(self) -> None:
+        """Plan and carry out once for the cluster."""
         world = self.world
         observed = self._observe()
-        plan = plan_cluster(
+        self.plan = plan_cluster(
             world.cluster, world.status, observed, self.context, world.now, self.memory
         )
         self.passes += 1
-        self.plans.append(plan)
-        self.check(plan)
+        self.check(self.plan)
         try:
-            self._carry_out(plan)
-        except Crashed:
-            return plan
+            self._carry_out(self.plan)
         finally:
             self._note()
-        return plan
+
+    def switch_passes(self) -> None:
+        """Plan and carry out once for every RoleSwitch."""
+        for name in sorted(self.world.switches):
+            self._switch_pass(name)
+
+    def _switch_pass(self, name: str) -> None:
+        world = self.world
+        found = world.switches[name]
+        plan = plan_role_switch(
+            RoleSwitch.model_validate(found),
+            found["status"],
+            world.observe(),
+            world.cluster.model_copy(update={"status": world.status}),
+            world.now,
+            deleting="deletionTimestamp" in found["metadata"],
+        )
+        RoleSwitchStatus.model_validate(plan.status)
+        if plan.status != found["status"]:
+            self._write()
+            world.switches[name] = {**found, "status": dict(plan.status)}
+            self._written()
+        world.events += plan.events
+        self._act(plan)
+        if plan.finish:
+            self._write()
+            del world.switches[name]
+            world.snapshot = None  # the garbage collector takes what the object owns
+            self._written()
 
     def _observe(self) -> ObservedCluster:
+        if not self.late:
+            return self.world.observe()
         self.seen.append(self.world.observe())
         age = self.late[self.passes] if self.passes < len(self.late) else 0
         return self.seen[max(0, len(self.seen) - 1 - age)]
@@ -97,14 +138,17 @@ class Run:
         if plan.operation_first:
             self._patch(_operation(world.status), _operation(plan.status))
         world.events += plan.events
+        self._act(plan)
+        self._patch(world.status, plan.status)
+
+    def _act(self, plan: Plan) -> None:
         for action in plan.actions:
             self._write()
             try:
-                world.carry_out(action)
+                self.world.carry_out(action)
             except Refused:
                 break  # what comes after it is left out; the status is written all the same
             self._written()
-        self._patch(world.status, plan.status)
 
     def _patch(self, have: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
         """Write the difference, if there is one, as the server takes it."""

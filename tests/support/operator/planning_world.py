@@ -30,12 +30,16 @@ from failback.operator.planning.observed.observed import (
     Pod,
     Route,
 )
+from failback.operator.planning.operations.switching import snapshot
 from failback.operator.planning.plan import types
-from failback.operator.planning.plan.encoding import to_time
+from failback.operator.planning.plan.encoding import from_time, to_time
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Member
 from failback.operator.schema.decoding import decode
 
+START = 1_750_000_000.0
+SYNC_SECONDS = 10.0
+TOPIC_GROUP = "T@G"
 SYSTEM_TOPICS = ("TBW102", "SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX")
 
 
@@ -51,6 +55,8 @@ class Store:
     topics: dict[str, dict[str, Any]] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+    diverged: bool = False
+    """Its log is no beginning of its master's: it neither starts as a slave nor follows."""
 
 
 @dataclass
@@ -71,14 +77,21 @@ class SimPod:
 
     uid: str
     statefulset: str
+    member: Member
     template: dict[str, Any]
     revision: str
     config: dict[str, str]
     store: Store
     created_at: float
+    begun_at: float
+    """Since when its process is being started."""
     up: bool = False
     ready_since: float | None = None
+    synced_at: float = 0.0
+    """When its process last copied its master's tables."""
     deleting: bool = False
+    stopping: float = 0.0
+    """How many seconds it has been deleting."""
     prefix: str = ""
     role: str = ""
 
@@ -102,7 +115,7 @@ class World:
     """Everything outside the operator. ``now`` is its clock, in Unix seconds."""
 
     def __init__(self, name: str = "orders", **spec: Any) -> None:
-        self.now = 1_750_000_000.0
+        self.now = START
         self.document: dict[str, Any] = {
             "apiVersion": "failback.dev/v1alpha1",
             "kind": "BrokerCluster",
@@ -115,9 +128,20 @@ class World:
         self.claims: dict[str, SimClaim] = {}
         self.leases: dict[str, dict[str, Any]] = {}
         self.registered: dict[str, dict[int, str]] = {}
+        self.strays: dict[str, dict[str, dict[int, str]]] = {}
+        """What one name server alone lists, over what all list."""
         self.name_servers = ["ns-0:9876", "ns-1:9876"]
         self.experiments: list[dict[str, Any]] = []
+        self.switches: dict[str, dict[str, Any]] = {}
+        self.snapshot: dict[str, Any] | None = None
+        """The ConfigMap of a running RoleSwitch."""
         self.start_seconds = 3.0
+        self.stop_seconds = 0.0
+        self.stuck: set[Member] = set()
+        """Members whose pods hang Terminating: their node is lost."""
+        self.broken: set[Member] = set()
+        """Members whose process never starts."""
+        self.fenced: frozenset[str] = frozenset()
         self.broken_images: set[str] = set()
         self.silent: set[Member] = set()
         """Members whose process runs but answers nobody."""
@@ -131,16 +155,20 @@ class World:
         self.resize_refused = False
         self.resize_needs_restart = False
         self.traffic = 0
-        """Bytes per second that producers write to every open pair."""
+        """Bytes per second that producers write to every open pair, and that a group reads."""
+        self.most_masters = 0
+        self.spoilt = False
+        """A test has made a second master by its own hand."""
         self.log: list[types.Action] = []
         self.events: list[types.Event] = []
         self.violations: list[str] = []
-        """What must never be: two masters of a pair, two members taken away at once."""
+        """What must never be: two members taken away at once."""
         self._versions = 0
         self._uids = 0
         self._decoded: tuple[dict[str, Any], BrokerCluster] | None = None
         self._master_seen: dict[str, tuple[str | None, float]] = {}
-        self._synced_at = self.now
+        self._revisions: dict[str, tuple[dict[str, Any], str]] = {}
+        self._consumed: dict[int, int] = {}
 
     # --- the custom resource ---
 
@@ -161,8 +189,15 @@ class World:
 
     def annotate(self, **marks: str) -> None:
         """Set annotations ``failback.dev/...``; dashes are written as underscores."""
-        found = self.document["metadata"].setdefault("annotations", {})
-        found.update({f"failback.dev/{key.replace('_', '-')}": v for key, v in marks.items()})
+        self.annotations.update(
+            {f"failback.dev/{key.replace('_', '-')}": v for key, v in marks.items()}
+        )
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        """Annotations of the resource."""
+        found: dict[str, str] = self.document["metadata"].setdefault("annotations", {})
+        return found
 
     # --- names ---
 
@@ -181,6 +216,10 @@ class World:
         assert found is not None
         assert found.up
         return found
+
+    def store(self, pair: int, ordinal: int) -> Store:
+        """Return what lies on a member's volume."""
+        return self.claims[f"data-{self.document['metadata']['name']}-{pair}-{ordinal}-0"].store
 
     def uid(self) -> str:
         """Return a new uid."""
@@ -203,6 +242,7 @@ class World:
         """
         self.log.append(action)
         self._DO[type(action)](self, action)
+        self.check()
 
     def _apply(self, action: types.Apply) -> None:
         manifest = copy.deepcopy(dict(action.manifest))
@@ -230,6 +270,12 @@ class World:
             if claim is not None and claim.uid == action.uid:
                 claim.deleted = True
             return
+        if kind == "RoleSwitch":
+            self.switches.pop(name, None)
+            return
+        if self.snapshot is not None and self.snapshot["metadata"]["uid"] == action.uid:
+            self.snapshot = None
+            return
         have = self.objects.get(action.key)
         if have is None or have["metadata"]["uid"] != action.uid:
             return
@@ -241,8 +287,7 @@ class World:
         pod = self.pods.get(action.pod)
         if pod is None or pod.uid != action.uid or pod.deleting:
             return
-        pair, _ = self.member_of(pod.statefulset)
-        if pod.ready_since is not None and self._allowed(pair) < 1:
+        if pod.ready_since is not None and self._allowed(pod.member[0]) < 1:
             raise Refused("Cannot evict pod as it would violate the pod's disruption budget.")
         others = [p for p in self.pods.values() if p is not pod]
         down = [p for p in others if p.ready_since is None or p.deleting]
@@ -287,14 +332,20 @@ class World:
         store.groups = {**store.groups, action.config["groupName"]: dict(action.config)}
 
     def _take_lease(self, action: types.TakeLease) -> None:
-        have = self.leases.get(action.name)
-        if have is not None and have["spec"]["holderIdentity"] != action.holder:
-            raise Refused("LeaseHeld")
-        self.leases[action.name] = {
+        have = self.leases.get(action.name, {}).get("spec")
+        if have is not None and have["holderIdentity"] != action.holder:
+            renewed = from_time(have["renewTime"]) or 0.0
+            if self.now - renewed < have["leaseDurationSeconds"]:
+                raise Refused("LeaseHeld")
+        self.hold_lease(action.name, action.holder, action.seconds)
+
+    def hold_lease(self, name: str, holder: str, seconds: int) -> None:
+        """Give a lease to a holder, whoever has it."""
+        self.leases[name] = {
             "spec": {
-                "holderIdentity": action.holder,
+                "holderIdentity": holder,
                 "renewTime": to_time(self.now),
-                "leaseDurationSeconds": action.seconds,
+                "leaseDurationSeconds": seconds,
             }
         }
 
@@ -303,9 +354,28 @@ class World:
         if have is not None and have["spec"]["holderIdentity"] == action.holder:
             del self.leases[action.name]
 
+    def _patch_spec(self, action: types.PatchSpec) -> None:
+        overrides = {item["index"]: item for item in self.document["spec"].get("pairOverrides", ())}
+        have = overrides.get(action.pair, {"index": action.pair})
+        assert have.get("masterMember", 0) == action.expected
+        overrides[action.pair] = {**have, "masterMember": action.master_member}
+        self.edit(pairOverrides=list(overrides.values()))
+
+    def _save(self, action: types.SaveSnapshot) -> None:
+        metadata = self.document["metadata"]
+        self.snapshot = snapshot.manifest(action, metadata["namespace"], metadata["name"])
+        self.snapshot["metadata"]["uid"] = self.uid()
+
+    def _commit(self, action: types.CommitOffsets) -> None:
+        store = self._at(action.address).store
+        for key, queue, offset in action.offsets:
+            have = store.offsets.get(key, {})
+            assert offset > have.get(queue, -1), "lowered"
+            store.offsets = {**store.offsets, key: {**have, queue: offset}}
+
     def _patch_metadata(self, action: types.PatchMetadata) -> None:
         for key in action.remove_annotations:
-            self.document["metadata"].get("annotations", {}).pop(key, None)
+            self.annotations.pop(key, None)
 
     def _label(self, action: types.LabelPod) -> None:
         pod = self.pods.get(action.pod)
@@ -329,15 +399,22 @@ class World:
         types.PatchMetadata: _patch_metadata,
         types.DeleteTopic: _forget,
         types.LabelPod: _label,
+        types.PatchSpec: _patch_spec,
+        types.SaveSnapshot: _save,
+        types.CommitOffsets: _commit,
     }
 
     # --- what the rest of the world does ---
 
-    def tick(self, seconds: float) -> None:
+    def tick(self, seconds: float = 1.0) -> None:
         """Let time pass: controllers, kubelets, brokers, replication."""
         self.now += seconds
-        for name in [name for name, pod in self.pods.items() if pod.deleting]:
-            self._stop(name)
+        for name, pod in list(self.pods.items()):
+            pod.stopping += seconds * pod.deleting
+            due = pod.deleting and pod.stopping >= self.stop_seconds
+            if due and pod.member not in self.stuck:
+                self._end(pod)
+                del self.pods[name]
         for name in [n for n, c in self.claims.items() if c.deleted and not self._mounted(n)]:
             del self.claims[name]
         for (kind, name), statefulset in list(self.objects.items()):
@@ -346,37 +423,78 @@ class World:
         for claim in self.claims.values():
             self._grow(claim)
         for pod in self.pods.values():
-            self._start(pod)
-        self._replicate(seconds)
-        self._look()
+            if not (pod.up or pod.deleting or self._is_hindered(pod)):
+                self._start(pod)
+        self._work(seconds)
+        self.check()
 
-    def kill(self, pair: int, ordinal: int) -> None:
+    def take_pod(self, pair: int, ordinal: int) -> None:
         """Take a member's pod away without any warning."""
         pod = self.pod(pair, ordinal)
         assert pod is not None
         pod.deleting = True
 
+    def kill(self, pair: int, ordinal: int, *, lost_node: bool = False) -> None:
+        """SIGKILL the process; the kubelet starts it again unless its node is lost."""
+        pod = self.pod(pair, ordinal)
+        if pod is not None:
+            self._end(pod)
+            pod.begun_at = self.now
+        if lost_node:
+            self.stuck.add((pair, ordinal))
+            self.broken.add((pair, ordinal))
+
+    def check(self) -> None:
+        """Never two masters: among the processes, and among the files that may be started."""
+        if self.spoilt:
+            return
+        running = Counter(pod.member[0] for pod in self.pods.values() if pod.is_master)
+        self.most_masters = max(self.most_masters, *running.values(), 0)
+        assert self.most_masters <= 1, "two masters run"
+        files = [
+            self.member_of(name)[0]
+            for (kind, name), item in self.objects.items()
+            if kind == "StatefulSet" and item["spec"]["replicas"] and self._file_says_master(name)
+        ]
+        assert len(files) == len(set(files)), "two files say master"
+
+    def _file_says_master(self, name: str) -> bool:
+        role = facts.properties(self.objects.get(("ConfigMap", name))).get("brokerRole", "SLAVE")
+        return role != "SLAVE"
+
     def _mounted(self, claim: str) -> bool:
         return claim.removeprefix("data-") in self.pods
 
-    def _stop(self, name: str) -> None:
-        pod = self.pods.pop(name)
+    def _end(self, pod: SimPod) -> None:
+        """End the process in a pod."""
         ids = self.registered.get(pod.config["brokerName"], {})
         for broker_id in [i for i, address in ids.items() if address == pod.address]:
             del ids[broker_id]
+        pod.up, pod.ready_since = False, None
 
     def _control(self, name: str, statefulset: dict[str, Any]) -> None:
         spec, metadata = statefulset["spec"], statefulset["metadata"]
-        text = json.dumps(spec["template"], sort_keys=True)
-        revision = hashlib.sha256(text.encode()).hexdigest()
-        status = {"observedGeneration": metadata["generation"], "updateRevision": revision[:10]}
-        if statefulset.get("status") != status:
-            self.objects["StatefulSet", name] = {**statefulset, "status": status}
+        revision = self._revision(name, spec["template"])
         pod = self.pods.get(f"{name}-0")
         if pod is not None and spec["replicas"] == 0:
             pod.deleting = True
         if pod is None and spec["replicas"] == 1:
-            self._create_pod(name, spec, revision[:10])
+            self._create_pod(name, spec, revision)
+        status = {
+            "observedGeneration": metadata["generation"],
+            "replicas": int(f"{name}-0" in self.pods),
+            "updateRevision": revision,
+        }
+        if statefulset.get("status") != status:
+            self.objects["StatefulSet", name] = {**statefulset, "status": status}
+
+    def _revision(self, name: str, template: dict[str, Any]) -> str:
+        known = self._revisions.get(name)
+        if known is None or known[0] is not template:
+            text = json.dumps(template, sort_keys=True)
+            known = (template, hashlib.sha256(text.encode()).hexdigest()[:10])
+            self._revisions[name] = known
+        return known[1]
 
     def _create_pod(self, name: str, spec: dict[str, Any], revision: str) -> None:
         store = Store()
@@ -397,11 +515,13 @@ class World:
         self.pods[f"{name}-0"] = SimPod(
             uid=self.uid(),
             statefulset=name,
+            member=self.member_of(name),
             template=spec["template"],
             revision=revision,
             config=dict(facts.properties(config_map)),
             store=store,
             created_at=self.now,
+            begun_at=self.now,
         )
 
     def _grow(self, claim: SimClaim) -> None:
@@ -412,61 +532,88 @@ class World:
         else:
             claim.capacity = claim.requested
 
+    def _is_hindered(self, pod: SimPod) -> bool:
+        return pod.image in self.broken_images or pod.member in self.broken
+
     def _start(self, pod: SimPod) -> None:
-        if pod.up or pod.deleting or pod.image in self.broken_images:
+        """Start the process in a pod that has none, as soon as it can be."""
+        if self.now - pod.begun_at < self.start_seconds:
             return
-        if self.now - pod.created_at < self.start_seconds:
+        config_map = self.objects.get(("ConfigMap", pod.statefulset))
+        pod.config = dict(facts.properties(config_map)) or pod.config
+        pod.prefix = self._prefix(pod)
+        if pod.prefix != "Verified":
             return
-        pair, _ = self.member_of(pod.statefulset)
-        master = self._master(pair)
-        slave = pod.config["brokerRole"] == "SLAVE"
-        if slave and master is not None and pod.store.end > master.store.end:
-            pod.prefix = "SlaveAhead"
-            return
-        pod.prefix = "Verified"
-        pod.up, pod.ready_since = True, self.now
-        own = (*SYSTEM_TOPICS, pod.config["brokerName"], pod.config["brokerClusterName"])
-        if not slave:
+        pod.up, pod.ready_since, pod.synced_at = True, self.now, 0.0
+        name = pod.config["brokerName"]
+        if pod.is_master:
+            own = (*SYSTEM_TOPICS, name, pod.config["brokerClusterName"])
             made = {topic: {"topicName": topic, "perm": 7} for topic in own}
             pod.store.topics = {**made, **pod.store.topics}
-        ids = self.registered.setdefault(pod.config["brokerName"], {})
-        ids[int(pod.config["brokerId"])] = pod.address
+            self._master_seen.pop(name, None)
+        self.registered.setdefault(name, {})[int(pod.config["brokerId"])] = pod.address
 
-    def _master(self, pair: int) -> SimPod | None:
-        found = [
-            p
-            for p in self.pods.values()
-            if p.is_master and self.member_of(p.statefulset)[0] == pair
-        ]
-        if len(found) > 1:
-            self.violations.append(f"two masters of pair {pair}")
-        return found[0] if found else None
+    def _prefix(self, pod: SimPod) -> str:
+        """Return what the comparison with the master's log finds."""
+        master = self.master(pod.member[0])
+        if pod.config["brokerRole"] != "SLAVE":
+            return "Verified"
+        if pod.store.diverged:
+            return "Diverged"
+        ahead = master is not None and pod.store.end > master.store.end
+        return "SlaveAhead" if ahead else "Verified"
 
-    def _replicate(self, seconds: float) -> None:
-        syncs = self.now - self._synced_at >= 10
-        if syncs:
-            self._synced_at = self.now
-        for pod in self.pods.values():
-            pair, _ = self.member_of(pod.statefulset)
-            master = self._master(pair)
-            if pod is master and pod.config["brokerPermission"] == "6":
-                pod.store.end += int(self.traffic * seconds)
-            if master is None or not pod.up or pod is master:
-                continue
-            pod.store.end = master.store.end
-            if syncs:
-                pod.store.topics = dict(master.store.topics)
-                pod.store.groups = dict(master.store.groups)
-                pod.store.offsets = dict(master.store.offsets)
+    def master(self, pair: int) -> SimPod | None:
+        """Return the process that is master of a pair."""
+        return next((p for p in self.pods.values() if p.is_master and p.member[0] == pair), None)
 
-    def _look(self) -> None:
-        """Remember since when each pair has its master address."""
-        for pair in {self.member_of(p.statefulset)[0] for p in self.pods.values()}:
-            name = self.cluster.broker_name(pair)
-            address = self.registered.get(name, {}).get(0)
-            seen = self._master_seen.get(name)
-            if seen is None or seen[0] != address:
-                self._master_seen[name] = (address, self.now)
+    def _work(self, seconds: float) -> None:
+        """Let producers, replication, consumers and name servers work."""
+        for pair in {pod.member[0] for pod in self.pods.values()}:
+            master = self.master(pair)
+            if master is not None:
+                self._write(master, seconds)
+                for pod in self.pods.values():
+                    if pod.up and pod.member[0] == pair and pod is not master:
+                        self._replicate(master, pod)
+            if self.traffic:
+                self._consume(pair)
+            self._look(self.cluster.broker_name(pair))
+
+    def _write(self, master: SimPod, seconds: float) -> None:
+        if master.config["brokerPermission"] == "6":
+            master.store.end += int(self.traffic * seconds)
+
+    def _replicate(self, master: SimPod, slave: SimPod) -> None:
+        have, store = master.store, slave.store
+        if store.diverged:
+            return
+        store.end = have.end
+        if self.now - slave.synced_at >= SYNC_SECONDS:
+            slave.synced_at = self.now
+            store.topics, store.groups = dict(have.topics), dict(have.groups)
+            store.offsets = {**store.offsets, **have.offsets}
+
+    def _consume(self, pair: int) -> None:
+        """A group reads all that there is and commits it where it reads."""
+        serving = [pod for pod in self.pods.values() if pod.up and pod.member[0] == pair]
+        reader = self.master(pair) or next(iter(serving), None)
+        if reader is not None:
+            store = reader.store
+            self._consumed[pair] = max(self._consumed.get(pair, 0), store.end)
+            queues = {**store.offsets.get(TOPIC_GROUP, {}), 0: self._consumed[pair]}
+            store.offsets = {**store.offsets, TOPIC_GROUP: queues}
+
+    def _look(self, name: str) -> None:
+        """Remember since when a pair has its master address; "" where name servers differ."""
+        said = {self._listed(server, name).get(0) for server in self.name_servers}
+        address = said.pop() if len(said) == 1 else ""
+        seen = self._master_seen.get(name)
+        if seen is None or seen[0] != address:
+            self._master_seen[name] = (address, self.now)
+
+    def _listed(self, server: str, name: str) -> dict[int, str]:
+        return {**self.registered.get(name, {}), **self.strays.get(server, {}).get(name, {})}
 
     def _allowed(self, pair: int) -> int:
         expected: int = sum(
@@ -477,7 +624,7 @@ class World:
         healthy = sum(
             pod.ready_since is not None and not pod.deleting
             for pod in self.pods.values()
-            if self.member_of(pod.statefulset)[0] == pair
+            if pod.member[0] == pair
         )
         return max(0, healthy - (expected - 1))
 
@@ -497,6 +644,7 @@ class World:
         pairs = {pair for pair, _ in members}
         masters = {self.cluster.broker_name(pair): pair for pair in pairs}
         seen = {masters[n]: s for n, s in self._master_seen.items() if n in masters}
+        table, label = snapshot.read(self.snapshot)
         return ObservedCluster(
             at=self.now,
             objects=dict(self.objects),
@@ -505,7 +653,7 @@ class World:
             routes=[self._route(server) for server in self.name_servers],
             master_since={pair: since for pair, (address, since) in seen.items() if address},
             masterless_since={
-                pair: since for pair, (address, since) in seen.items() if not address
+                pair: since for pair, (address, since) in seen.items() if address is None
             },
             budgets={pair: self._allowed(pair) for pair in pairs},
             lags={
@@ -516,12 +664,18 @@ class World:
             topics=list(self.topics),
             leases=dict(self.leases),
             experiments=list(self.experiments),
+            role_switches=list(self.switches.values()),
+            snapshot=table,
+            snapshot_label=label,
+            snapshot_uid=self.snapshot["metadata"]["uid"] if self.snapshot else "",
+            fenced_nodes=self.fenced,
         )
 
     def _route(self, server: str) -> Route:
+        listed = {name: self._listed(server, name) for name in self.registered}
         return Route(
             server,
-            brokers={name: dict(ids) for name, ids in self.registered.items() if ids},
+            brokers={name: ids for name, ids in listed.items() if ids},
             permissions={
                 pod.config["brokerName"]: int(pod.config["brokerPermission"])
                 for pod in self.pods.values()
@@ -563,6 +717,8 @@ class World:
             ready=pod.ready_since is not None,
             deleting=pod.deleting,
             ip="10.0.0.1",
+            node=f"node-{pod.member[1]}",
+            node_uid=f"node-uid-{pod.member[1]}",
             started_at=pod.created_at,
             ready_since=pod.ready_since,
             restart_hash=marks.get("failback.dev/restart-hash", ""),
@@ -571,6 +727,7 @@ class World:
             image=pod.image,
             role=pod.role,
             prefix=pod.prefix,
+            tail_bytes=77 if pod.prefix == "Diverged" else None,
             problem="ImagePullError" if pod.image in self.broken_images else "",
         )
 
@@ -590,7 +747,7 @@ class World:
             groups=store.groups,
             offsets=store.offsets,
             offsets_at=self.now,
-            metrics={"rocketmq_slave_metadata_sync_age_seconds": self.now - self._synced_at},
+            metrics={"rocketmq_slave_metadata_sync_age_seconds": self.now - pod.synced_at},
         )
 
     def state(self) -> ClusterState:

@@ -43,7 +43,7 @@ def test_the_status_of_a_cluster_fits_all_its_life() -> None:
     run.for_passes(30)
     world.edit(slaveReadEnable=True, config={"flushConsumerOffsetInterval": "1000"})
     run.until(lambda: any(step.startswith("Roll") for step in run.steps)).for_passes(10)
-    world.kill(0, 1)
+    world.take_pod(0, 1)
     run.for_passes(10)
     assert {step.partition("/")[0] for step in run.steps} >= {"LiveConfig", "Roll"}
     assert found == set()

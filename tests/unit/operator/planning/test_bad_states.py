@@ -111,6 +111,7 @@ def test_two_masters_are_both_named_and_neither_is_written_to() -> None:
     world = steady()
     world.edit(slaveReadEnable=True)
     world.running(0, 1).config["brokerRole"] = "ASYNC_MASTER"
+    world.spoilt = True
     addresses = [world.running(0, ordinal).address for ordinal in (0, 1)]
     found = plan(world)
     words = f"orders-0 has masters at {', '.join(addresses)}; orders-0-1 is not the master member"
@@ -201,6 +202,7 @@ def test_nothing_goes_on_until_one_of_two_masters_is_gone() -> None:
     world = steady()
     world.edit(slaveReadEnable=True, flushDiskType="SYNC_FLUSH")
     world.running(0, 1).config["brokerRole"] = "ASYNC_MASTER"
+    world.spoilt = True
     run = Run(world).for_passes(20)
     assert world.status["currentOperation"]["blockedBy"] == ["SingleMaster"]
     assert {type(item) for item in world.log} <= {LabelPod}
@@ -213,6 +215,7 @@ def test_nothing_goes_on_until_one_of_two_masters_is_gone() -> None:
 def test_a_member_that_a_person_holds_stops_although_it_is_one_of_two_masters() -> None:
     world = steady()
     world.running(0, 1).config["brokerRole"] = "ASYNC_MASTER"
+    world.spoilt = True
     world.annotate(hold_member="orders-0-1")
     Run(world).for_passes(3)
     assert world.pod(0, 1) is None

@@ -265,7 +265,7 @@ def test_the_rules_of_a_broker_are_those_that_it_says_and_are_kept_while_it_is_s
 def test_many_pairs_list_only_members_that_are_not_as_wanted() -> None:
     world = steady(pairs=17)
     assert all(pair["members"] == [] for pair in world.status["pairs"])
-    world.kill(3, 1)
+    world.take_pod(3, 1)
     found = plan(world)
     listed = [pair["name"] for pair in found.status["pairs"] if pair["members"]]
     assert listed == ["orders-3"]

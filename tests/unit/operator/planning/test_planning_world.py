@@ -14,7 +14,8 @@ from failback.operator.planning.plan.types import (
     TakeLease,
 )
 from tests.support.operator.planning_run import Run
-from tests.support.operator.planning_world import Refused, World
+from tests.support.operator.planning_world import TOPIC_GROUP, Refused, World
+from tests.support.operator.switch_world import delivered, roles
 
 
 @pytest.fixture
@@ -48,7 +49,7 @@ def test_an_eviction_needs_the_budget_and_the_uid(world: World) -> None:
 
 
 def test_a_pod_that_is_not_ready_may_always_go(world: World) -> None:
-    world.kill(0, 1)
+    world.take_pod(0, 1)
     world.tick(1)
     fresh = world.pod(0, 1)
     assert fresh is not None
@@ -57,7 +58,7 @@ def test_a_pod_that_is_not_ready_may_always_go(world: World) -> None:
 
 
 def test_a_stopped_broker_leaves_the_name_servers(world: World) -> None:
-    world.kill(0, 0)
+    world.take_pod(0, 0)
     world.tick(1)
     assert 0 not in world.registered["orders-0"]
     assert world.observe().masterless_since[0] == world.now
@@ -71,14 +72,14 @@ def test_a_store_outlives_its_pod_and_a_wiped_claim_does_not(world: World) -> No
     world.traffic = 0
     claim = world.claims["data-orders-0-1-0"]
     assert claim.store.end == 100
-    world.kill(0, 1)
+    world.take_pod(0, 1)
     world.tick(1)
     world.tick(5)
     assert world.running(0, 1).store is claim.store
     world.carry_out(Delete(("PersistentVolumeClaim", "data-orders-0-1-0"), claim.uid))
     world.tick(1)
     assert "data-orders-0-1-0" in world.claims  # in use
-    world.kill(0, 1)
+    world.take_pod(0, 1)
     world.tick(1)
     world.tick(1)
     assert world.claims["data-orders-0-1-0"].uid != claim.uid
@@ -86,7 +87,7 @@ def test_a_store_outlives_its_pod_and_a_wiped_claim_does_not(world: World) -> No
 
 def test_a_slave_that_is_ahead_does_not_start(world: World) -> None:
     world.claims["data-orders-0-1-0"].store.end = 500
-    world.kill(0, 1)
+    world.take_pod(0, 1)
     for _ in range(3):
         world.tick(5)
     pod = world.observe().member(0, 1).pod
@@ -96,8 +97,39 @@ def test_a_slave_that_is_ahead_does_not_start(world: World) -> None:
 
 def test_two_masters_are_noticed(world: World) -> None:
     world.running(0, 1).config["brokerRole"] = "ASYNC_MASTER"
+    with pytest.raises(AssertionError, match="two masters run"):
+        world.tick(1)
+
+
+def test_two_files_that_say_master_are_noticed(world: World) -> None:
+    have = world.objects["ConfigMap", "orders-0-1"]
+    text = have["data"]["broker.conf"].replace("=SLAVE", "=SYNC_MASTER")
+    with pytest.raises(AssertionError, match="two files say master"):
+        world.carry_out(Apply({**have, "data": {"broker.conf": text}}))
+
+
+def test_a_slave_follows_and_copies_the_masters_offsets_over_its_own() -> None:
+    world = delivered()
+    assert roles(world) == {0: "ASYNC_MASTER 0 6", 1: "SLAVE 1 6"}
+    before = world.store(0, 1).end
     world.tick(1)
-    assert world.violations[0] == "two masters of pair 0"
+    assert world.store(0, 1).end == world.store(0, 0).end > before
+    world.traffic = 0
+    world.store(0, 1).offsets = {TOPIC_GROUP: {0: 10**9}}
+    world.tick(11)
+    assert world.store(0, 1).offsets == world.store(0, 0).offsets
+
+
+def test_a_delivered_world_is_its_own() -> None:
+    one, other = delivered(), delivered()
+    one.store(0, 0).end = 7
+    assert other.store(0, 0).end != 7
+
+
+def test_a_switch_that_is_not_asked_for_does_not_happen() -> None:
+    world = delivered()
+    world.reconcile()
+    assert world.effects == 0
 
 
 def test_a_replaced_template_waits_for_its_pod(world: World) -> None:
@@ -165,7 +197,7 @@ def test_claims_grow_at_once_or_at_the_next_start(world: World) -> None:
     world.carry_out(ResizeClaim("data-orders-0-1-0", claim.uid, "40Gi"))
     world.tick(1)
     assert (claim.capacity, claim.needs_restart) == ("30Gi", True)
-    world.kill(0, 1)
+    world.take_pod(0, 1)
     world.tick(1)
     world.tick(1)
     assert (claim.capacity, claim.needs_restart) == ("40Gi", False)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.operator.planning_run import Run, steady
+from tests.support.operator.planning_run import EVERY_WRITE, Run, steady
 from tests.support.operator.planning_world import World
 
 TOPIC = {"topicName": "ORDER_PAID", "perm": 6}
@@ -70,9 +70,6 @@ SCENARIOS: dict[str, tuple[dict[str, Any], Callable[[World], None]]] = {
     "restart-member": ({}, _restart_member),
     "drift": ({}, _drift),
 }
-
-
-EVERY_WRITE = range(1, 1_000_000)
 
 
 def finish(begun: World, *crash_after: int) -> tuple[World, Run]:

@@ -73,7 +73,7 @@ def test_a_live_value_survives_a_new_pod() -> None:
     world = steady()
     world.edit(slaveReadEnable=True, config={"fileReservedTime": "24"})
     Run(world).until_steady()
-    world.kill(0, 0)
+    world.take_pod(0, 0)
     Run(world).until_steady()
     config = world.running(0, 0).config
     assert (config[READ], config["fileReservedTime"]) == ("true", "24")
@@ -157,7 +157,7 @@ def test_enabling_waits_for_equal_metadata_and_says_so() -> None:
     world = steady()
     slave = world.running(0, 1)
     slave.store.topics = {}
-    world._synced_at = world.now + 1000  # the slave copies nothing for a while
+    slave.synced_at = world.now + 1000  # the slave copies nothing for a while
     world.edit(slaveReadEnable=True)
     Run(world).for_passes(10)
     assert done(world) == []

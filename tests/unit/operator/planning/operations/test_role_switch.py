@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from failback.operator.planning.operations import role_switch
 from failback.operator.planning.operations.step_context import StepContext
 from failback.operator.planning.operations.switching import snapshot
+from failback.operator.planning.plan import children
 from failback.operator.planning.plan.encoding import from_time, operation_from_status
 from failback.operator.planning.plan.types import SaveSnapshot
 from failback.operator.planning.state.cluster_state import ClusterState
-from tests.support.operator.switch_world import TOPIC_GROUP, SwitchWorld, delivered, is_over, roles
+from failback.operator.render.objects import render_cluster
+from tests.support.operator.planning_run import CONTEXT
+from tests.support.operator.planning_world import TOPIC_GROUP
+from tests.support.operator.switch_world import SwitchWorld, delivered, is_over, roles
 
 SWAPPED = {0: "SLAVE 1 6", 1: "ASYNC_MASTER 0 6"}
 AS_BEFORE = {0: "ASYNC_MASTER 0 6", 1: "SLAVE 1 6"}
@@ -42,17 +46,17 @@ def final_state(world: SwitchWorld) -> dict[str, Any]:
         "roles": roles(world),
         "recorded": world.recorded,
         "leases": world.leases,
-        "snapshot": world.config_map,
+        "snapshot": world.snapshot,
         "phase": world.phase,
         "failed": world.reason("Failed"),
         "safe": world.reason("Safe"),
         "operation": world.status.get("currentOperation"),
-        "labels": {ordinal: machine.role_label for ordinal, machine in world.machines.items()},
+        "labels": {pod.member[1]: pod.role for pod in world.pods.values()},
     }
 
 
 def nothing_is_left(world: SwitchWorld) -> bool:
-    return not world.leases and world.config_map is None and not world.step
+    return not world.leases and world.snapshot is None and not world.step
 
 
 def test_every_step_comes_in_order_and_leaves_its_evidence() -> None:
@@ -72,7 +76,7 @@ def test_every_step_comes_in_order_and_leaves_its_evidence() -> None:
     assert (status["fromMember"], status["toMember"]) == ("orders-0-0", "orders-0-1")
     assert status["writeOutageSeconds"] > 0
     assert status["readOutageSeconds"] > 0
-    assert {m.role_label for m in world.machines.values()} == {"master", "slave"}
+    assert {pod.role for pod in world.pods.values()} == {"master", "slave"}
 
 
 def test_writes_are_closed_for_as_long_as_clients_need_to_hear_of_it() -> None:
@@ -86,8 +90,9 @@ def test_writes_are_closed_for_as_long_as_clients_need_to_hear_of_it() -> None:
 
 def test_events_tell_both_the_cluster_and_the_switch() -> None:
     world = switched()
-    about_cluster = [event.reason for event in world.events if event.about is None]
-    about_switch = [event.reason for event in world.events if event.about is not None]
+    events = [event for event in world.events if event.reason.startswith("RoleSwitch")]
+    about_cluster = [event.reason for event in events if event.about is None]
+    about_switch = [event.reason for event in events if event.about is not None]
     assert about_cluster == about_switch
     assert about_cluster[0] == "RoleSwitchStarted"
     assert about_cluster[-1] == "RoleSwitchFinished"
@@ -115,7 +120,7 @@ def test_a_pair_of_three_keeps_distinct_ids_when_neither_is_member_0() -> None:
         world.run(until=lambda at: True)
         world.reconcile()
         world.tick()
-        ids = [m.process.config["brokerId"] for m in world.machines.values() if m.process]
+        ids = [pod.config["brokerId"] for pod in world.pods.values() if pod.up]
         assert len(ids) == len(set(ids)), "two members of one id"
         seen.add(tuple(ids))
     assert roles(world) == {0: "SLAVE 2 6", 1: "SLAVE 1 6", 2: "ASYNC_MASTER 0 6"}
@@ -133,7 +138,7 @@ def test_an_operator_that_dies_after_any_effect_ends_the_same(part: int) -> None
     for index in range(1 + part, effects + 1, 4):
         world = delivered()
         world.ask()
-        world.crash_after = index
+        world.operator.crashes = {index}
         world.run(tick=4.0)
         assert final_state(world) == wanted, f"died after effect {index}"
 
@@ -142,7 +147,7 @@ def test_an_operator_that_dies_after_any_effect_ends_the_same(part: int) -> None
 def test_an_operator_that_dies_after_every_effect_ends_the_same(switches_first: bool) -> None:
     wanted, _ = undisturbed()
     world = delivered()
-    world.switches_first = switches_first
+    world.operator.switches_first = switches_first
     world.ask()
     world.run_in_short_lives()
     assert final_state(world) == wanted
@@ -185,7 +190,7 @@ def test_an_object_that_vanishes_without_its_finalizer_is_finished_from_the_stat
     world.ask()
     world.run(until=reached(step))
     del world.switches["swap"]
-    world.config_map = None
+    world.snapshot = None
     world.run()
     assert roles(world) == (AS_BEFORE if step in BEFORE else SWAPPED)
     assert world.shown_permission == 6
@@ -217,6 +222,7 @@ def test_a_time_out_after_the_stop_is_ignored(step: str) -> None:
     world.now += 3600
     world.run()
     assert world.phase == "Complete"
+    world.settle(10)  # an old master that nobody waited for comes back
     assert roles(world) == SWAPPED
 
 
@@ -227,8 +233,10 @@ def test_the_target_is_not_restarted_before_both_files_have_their_new_role() -> 
     cluster, observed = world.cluster, world.observe()
     running = operation_from_status(world.status)
     assert running is not None
-    desired = world.desired(cluster, observed)
     state = ClusterState(cluster, world.status, observed, world.now, running)
+    shape = role_switch.reshape(state.base_shape, cluster, running)
+    rendered = render_cluster(cluster, world.name_servers, CONTEXT, shape=shape)
+    desired = children.by_key(rendered)
     found = role_switch.advance(StepContext(state, desired, running))
     assert found.actions == ()
     assert found.operation == running
@@ -240,7 +248,7 @@ def test_a_member_killed_in_any_step_delays_the_switch(step: str, ordinal: int) 
     world = delivered()
     world.ask()
     world.run(until=reached(step))
-    world.kill(ordinal)
+    world.kill(0, ordinal)
     world.run()
     assert (world.phase, roles(world)) in (("Complete", SWAPPED), ("Failed", AS_BEFORE))
     assert nothing_is_left(world)
@@ -259,9 +267,9 @@ def test_no_interruption_makes_two_masters(data: st.DataObject) -> None:
         world.run(until=lambda at, n=passes, w=wait: next(n) >= w or is_over(at))  # type: ignore[misc]
         match data.draw(what, label="what"):
             case "operator":
-                world.crash_after = world.effects + data.draw(st.integers(1, 5))
+                world.operator.crashes = {world.effects + data.draw(st.integers(1, 5))}
             case "kill":
-                world.kill(data.draw(st.integers(0, members - 1)))
+                world.kill(0, data.draw(st.integers(0, members - 1)))
             case "delete" if "swap" in world.switches:
                 world.delete()
             case "late":
@@ -283,11 +291,11 @@ def test_copy_max_carries_over_what_the_slave_had_not_copied() -> None:
     world = delivered()
     world.ask()
     world.run(until=reached("SyncOffsets"))
-    world.traffic = False
-    world.machines[0].offsets["LATE@G"] = {3: 50}
-    world.machines[1].process.synced_at = world.now + 10**6  # type: ignore[union-attr]
+    world.traffic = 0
+    world.store(0, 0).offsets["LATE@G"] = {3: 50}
+    world.running(0, 1).synced_at = world.now + 10**6
     world.run()
-    assert world.machines[1].offsets["LATE@G"] == {3: 50}
+    assert world.store(0, 1).offsets["LATE@G"] == {3: 50}
     assert world.switch_status["offsetsCopied"] == 1
     assert world.reason("Safe") == "Safe"
 
@@ -296,10 +304,10 @@ def test_copy_max_lowers_nothing() -> None:
     world = delivered()
     world.ask()
     world.run(until=reached("StartNewMaster"))
-    world.traffic = False
-    world.machines[1].offsets["T@G"] = {0: 10**9}
+    world.traffic = 0
+    world.store(0, 1).offsets["T@G"] = {0: 10**9}
     world.run()
-    assert world.machines[1].offsets["T@G"] == {0: 10**9}
+    assert world.store(0, 1).offsets["T@G"] == {0: 10**9}
     assert world.switch_status["offsetsLowered"] == 1
 
 
@@ -307,11 +315,11 @@ def test_policy_none_carries_over_nothing_and_says_so() -> None:
     world = delivered()
     world.ask(offsetPolicy="None")
     world.run(until=reached("SyncOffsets"))
-    world.traffic = False
-    world.machines[0].offsets["LATE@G"] = {3: 50}
-    world.machines[1].process.synced_at = world.now + 10**6  # type: ignore[union-attr]
+    world.traffic = 0
+    world.store(0, 0).offsets["LATE@G"] = {3: 50}
+    world.running(0, 1).synced_at = world.now + 10**6
     world.run()
-    assert "LATE@G" not in world.machines[1].offsets
+    assert "LATE@G" not in world.store(0, 1).offsets
     assert (world.phase, world.reason("Safe")) == ("Complete", "OffsetPolicyNone")
 
 
@@ -319,10 +327,10 @@ def test_wait_sync_waits_for_the_slave_and_applies_nothing() -> None:
     world = delivered()
     world.ask(offsetPolicy="WaitSync")
     world.run(until=reached("SyncOffsets"))
-    world.traffic = False
-    world.machines[0].offsets["LATE@G"] = {3: 50}
+    world.traffic = 0
+    world.store(0, 0).offsets["LATE@G"] = {3: 50}
     world.run()
-    assert world.machines[1].offsets["LATE@G"] == {3: 50}
+    assert world.store(0, 1).offsets["LATE@G"] == {3: 50}
     assert "offsetsCopied" not in world.switch_status
 
 
@@ -330,8 +338,8 @@ def test_wait_sync_that_never_comes_is_undone() -> None:
     world = delivered()
     world.ask(offsetPolicy="WaitSync", timeoutSeconds=120)
     world.run(until=reached("SyncOffsets"))
-    world.machines[0].offsets["LATE@G"] = {3: 50}
-    world.machines[1].process.synced_at = world.now + 10**6  # type: ignore[union-attr]
+    world.store(0, 0).offsets["LATE@G"] = {3: 50}
+    world.running(0, 1).synced_at = world.now + 10**6
     world.run()
     assert (world.phase, world.reason("Failed")) == ("Failed", "RolledBack")
     assert roles(world) == AS_BEFORE
@@ -351,8 +359,8 @@ def test_a_snapshot_of_an_earlier_switch_is_not_taken_for_this_one() -> None:
     world.ask()
     world.run(until=reached("SyncOffsets"))
     other = SaveSnapshot("fbs-swap", {}, {"OLD@G": {0: 10**6}}, "000000000000/final")
-    world.config_map = snapshot.manifest(other, "shop", "orders")
-    world.config_map["metadata"]["uid"] = "cm-old"
+    world.snapshot = snapshot.manifest(other, "shop", "orders")
+    world.snapshot["metadata"]["uid"] = "cm-old"
     world.run()
-    assert "OLD@G" not in world.machines[1].offsets
-    assert TOPIC_GROUP in world.machines[1].offsets
+    assert "OLD@G" not in world.store(0, 1).offsets
+    assert TOPIC_GROUP in world.store(0, 1).offsets

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
-from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.plan.encoding import operation_to_status
 from failback.operator.planning.plan.types import Operation
 from tests.support.operator.switch_world import SwitchWorld, delivered, roles
@@ -16,49 +14,38 @@ AS_BEFORE = {0: "ASYNC_MASTER 0 6", 1: "SLAVE 1 6"}
 EXPERIMENT = {"metadata": {"name": "kill"}, "spec": {}, "status": {"phase": "Injecting"}}
 
 
-class Paused(SwitchWorld):
-    """Nobody may write to its cluster."""
-
-    def ask(self, name: str = "swap", **spec: Any) -> None:
-        self.annotations["failback.dev/pause-reconciliation"] = "true"
-        super().ask(name, **spec)
+def pause(world: SwitchWorld) -> None:
+    """Let nobody write to the cluster."""
+    world.annotate(pause_reconciliation="true")
 
 
-class Busy(SwitchWorld):
-    """The pair is being rolled all the time."""
-
-    def ask(self, name: str = "swap", **spec: Any) -> None:
-        roll = Operation("roll", "Roll", "WaitReady", pair=0, started_at=self.now)
-        self.status["currentOperation"] = operation_to_status(roll)
-        super().ask(name, **spec)
-
-    def _reconcile_cluster(self) -> None:
-        if "currentOperation" not in self.status:
-            super()._reconcile_cluster()
+def roll(world: SwitchWorld) -> None:
+    """Roll the pair all the time."""
+    begun = Operation("roll", "Roll", "WaitReady", pair=0, started_at=world.now)
+    world.status["currentOperation"] = operation_to_status(begun)
+    world.operator.cluster_pass = lambda: None  # type: ignore[method-assign]
 
 
-class UnderExperiment(SwitchWorld):
-    """An experiment injects its fault."""
-
-    def observe(self) -> ObservedCluster:
-        return dataclasses.replace(super().observe(), experiments=[EXPERIMENT])
+def experiment(world: SwitchWorld) -> None:
+    """Let an experiment inject its fault."""
+    world.experiments.append(EXPERIMENT)
 
 
 @pytest.mark.parametrize(
-    ("kind", "predicate"),
+    ("begin", "predicate"),
     [
-        (Paused, "NotPaused"),
-        (Busy, "NoOtherOperation"),
-        (UnderExperiment, "NoChaosRunning"),
+        (pause, "NotPaused"),
+        (roll, "NoOtherOperation"),
+        (experiment, "NoChaosRunning"),
     ],
 )
 def test_it_waits_with_the_name_of_what_it_waits_for_and_times_out_untouched(
-    kind: type[SwitchWorld], predicate: str
+    begin: Callable[[SwitchWorld], None], predicate: str
 ) -> None:
-    world = kind(2, failover="None")
+    world = delivered()
+    begin(world)
     world.ask(timeoutSeconds=60)
-    end = world.now + 30
-    world.run(until=lambda at: at.now >= end)
+    world.settle(30)
     assert (world.phase, world.switch_status["blockedBy"]) == ("Pending", [predicate])
     world.run(until=lambda at: at.phase == "Failed")
     assert world.reason("Failed") == "TimedOut"
@@ -74,13 +61,13 @@ def test_a_switch_that_was_opened_and_may_not_begin_lets_the_cluster_go_in_the_e
     world = delivered()
     world.ask(timeoutSeconds=3000)
     world.run(until=lambda at: at.step == "Preflight")
-    world.annotations["failback.dev/pause-reconciliation"] = "true"
+    experiment(world)
     opened = world.now
     world.run(until=lambda at: at.now >= opened + 170)
-    assert (world.step, world.switch_status["blockedBy"]) == ("Preflight", ["NotPaused"])
+    assert (world.step, world.switch_status["blockedBy"]) == ("Preflight", ["NoChaosRunning"])
     world.run(until=lambda at: not at.step)
-    assert (world.phase, world.switch_status["blockedBy"]) == ("Pending", ["NotPaused"])
+    assert (world.phase, world.switch_status["blockedBy"]) == ("Pending", ["NoChaosRunning"])
     assert roles(world) == AS_BEFORE
-    world.annotations.clear()
+    world.experiments.clear()
     world.run()
     assert world.phase == "Complete"

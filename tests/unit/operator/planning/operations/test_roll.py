@@ -89,7 +89,7 @@ def test_on_delete_only_tells_who_waits() -> None:
         {"member": "orders-0-0", "reasons": ["ConfigChanged"]},
         {"member": "orders-0-1", "reasons": ["ConfigChanged"]},
     ]
-    world.kill(0, 1)
+    world.take_pod(0, 1)
     Run(world).for_passes(10)
     assert [row["member"] for row in world.status["pendingRestarts"]] == ["orders-0-0"]
 
@@ -211,7 +211,7 @@ def test_a_closed_pair_whose_slave_died_is_opened_again_while_it_waits() -> None
     run = Run(world)
     run.until(lambda: run_is_evicting_master(world) or run.at_step("Roll/DrainMaster"))
     world.start_seconds = 300
-    world.kill(0, 1)
+    world.take_pod(0, 1)
     run.until(lambda: permissions(world)[-1:] == [((0, 0), "6")])
     assert "orders-0-0-0" not in evicted(world)
     run.until_steady()

@@ -105,7 +105,7 @@ def diverged(**spec: Any) -> World:
     """Return a cluster whose slave has a tail that its master never had."""
     world = steady(**spec)
     world.claims["data-orders-0-1-0"].store.end = 500
-    world.kill(0, 1)
+    world.take_pod(0, 1)
     Run(world).for_passes(5)
     assert world.pod(0, 1)
     assert world.pod(0, 1).prefix == "SlaveAhead"  # type: ignore[union-attr]
