@@ -28,7 +28,7 @@ from failback.protocol.errors import FailbackError
 from tests.support.brokers.cluster_processes import BROKER_READY, NAMESRV_READY
 from tests.support.net.ports import free_port_block
 from tests.support.operator.planning_run import EVERY_WRITE
-from tests.support.operator.planning_world import START, SimPod
+from tests.support.operator.simulated_machines import START, SimPod
 from tests.support.operator.switch_world import SwitchWorld
 from tests.support.processes.child_process import (
     TestProcess,

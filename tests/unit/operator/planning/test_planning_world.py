@@ -14,7 +14,8 @@ from failback.operator.planning.plan.types import (
     TakeLease,
 )
 from tests.support.operator.planning_run import Run
-from tests.support.operator.planning_world import TOPIC_GROUP, Refused, World
+from tests.support.operator.planning_world import Refused, World
+from tests.support.operator.simulated_machines import TOPIC_GROUP
 from tests.support.operator.switch_world import delivered, roles
 
 
@@ -114,6 +115,10 @@ def test_a_slave_follows_and_copies_the_masters_offsets_over_its_own() -> None:
     before = world.store(0, 1).end
     world.tick(1)
     assert world.store(0, 1).end == world.store(0, 0).end > before
+    master = "orders-0-0-0.orders-brokers.shop.svc.cluster.local:10911"
+    assert [(route.brokers or {})["orders-0"][0] for route in world.observe().routes] == 2 * [
+        master
+    ]
     world.traffic = 0
     world.store(0, 1).offsets = {TOPIC_GROUP: {0: 10**9}}
     world.tick(11)

@@ -19,7 +19,7 @@ from failback.operator.planning.plan.types import SaveSnapshot
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.objects import render_cluster
 from tests.support.operator.planning_run import CONTEXT
-from tests.support.operator.planning_world import TOPIC_GROUP
+from tests.support.operator.simulated_machines import TOPIC_GROUP
 from tests.support.operator.switch_world import SwitchWorld, delivered, is_over, roles
 
 SWAPPED = {0: "SLAVE 1 6", 1: "ASYNC_MASTER 0 6"}
