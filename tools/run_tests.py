@@ -81,7 +81,7 @@ TIERS = {
     "integration": Tier(WAITING),
     "faults": Tier(WAITING, needs="setup_java.py"),
     "java": Tier(WAITING, needs="setup_java.py"),
-    "spark": Tier(2, again=False),
+    "spark": Tier(1, again=False),
     "e2e": Tier(1, needs="setup_java.py"),
     "kube": Tier(WAITING, needs="setup_kube.py"),
     "images": Tier(1, again=False),
