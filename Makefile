@@ -53,7 +53,7 @@ test-kube: setup-kube
 	@$(BIN)/python tools/run_tests.py --only kube $(ARGS)
 
 soak: setup-test
-	@$(PYTEST) tests -m soak -s $(ARGS)
+	@$(PYTEST) tests -m soak -s --timeout 0 $(ARGS)
 
 bench: setup-bench
 	@$(BENCH_VENV)/bin/python -m tests.benchmarks $(ARGS)

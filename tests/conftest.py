@@ -1,6 +1,7 @@
 """Rules for every test.
 
-The folder under tests/ is a test's tier and its marker. A required tool that is missing fails the
+The folder under tests/ is a test's tier and its marker. Files marked `long` start first, so that
+no worker is alone with one when the others have ended. A required tool that is missing fails the
 test instead of skipping it.
 """
 
@@ -25,6 +26,7 @@ settings.load_profile("machines-are-noisy")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(item.path.relative_to(TESTS).parts[0])
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -1,14 +1,15 @@
-"""Run the checks and test tiers in order and end with one table.
+"""Run the checks and test tiers and end with one table.
 
     make test                 lint, all of unit, and of every other tier what is marked `sample`
     make test-all             everything; with ARGS=--rest what `make test` left
     make test-TIER ARGS="…"   one tier; ARGS go to pytest (`-k name`, or a path below tests/)
 
-A tier is a folder of tests. Every tier runs even when an earlier one failed, so that one run shows
-everything; the exit code is 1 if any failed. With ``FAILBACK_REQUIRE=all`` a skip for a missing
-tool is a failure (tests/conftest.py). ``make test`` selects tests of the Kubernetes API server
-only where that is built; ``--rest`` runs the whole tier where the ``make test`` before it did not.
-A build starts in the background with the first tier.
+A tier is a folder of tests. Tiers that compute run one after the other beside those that wait for
+processes; their output comes as a whole when each ends. Every tier runs even when an earlier one
+failed, so that one run shows everything; the exit code is 1 if any failed. With
+``FAILBACK_REQUIRE=all`` a skip for a missing tool is a failure (tests/conftest.py). ``make test``
+selects tests of the Kubernetes API server only where that is built; ``--rest`` runs the whole tier
+where the ``make test`` before it did not. A build starts in the background with the first tier.
 
 Tiers on real processes share a noisy machine. If few of their tests fail, those run once more, one
 after the other. What passes only then is UNSTEADY: the table is followed by its first failure, and
@@ -30,7 +31,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryFile
+from threading import Lock, Thread
+from typing import Final, TextIO
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -72,19 +75,21 @@ class Tier:
     """A script of tools/ that fetches what the tests need."""
     again: bool = True
     """Whether few failures are tried once more."""
+    computes: bool = False
+    """Whether it keeps a processor busy: it runs at low priority beside the tiers that wait."""
 
 
 WAITING = 4
 """Workers of tiers whose tests wait for processes half of their time, on two cores."""
 TIERS = {
-    "unit": Tier(2, "load", again=False),
+    "unit": Tier(2, "load", again=False, computes=True),
     "integration": Tier(WAITING),
     "faults": Tier(WAITING, needs="setup_java.py"),
     "java": Tier(WAITING, needs="setup_java.py"),
-    "spark": Tier(1, again=False),
-    "e2e": Tier(1, needs="setup_java.py"),
-    "kube": Tier(WAITING, needs="setup_kube.py"),
-    "images": Tier(1, again=False),
+    "spark": Tier(1, again=False, computes=True),
+    "e2e": Tier(1, needs="setup_java.py", computes=True),
+    "kube": Tier(6, needs="setup_kube.py"),
+    "images": Tier(1, again=False, computes=True),
 }
 PARTS = {"all": "", "sample": " and sample", "rest": " and not sample"}
 """Part of a tier and what its tests are selected by; sample and rest are all."""
@@ -103,7 +108,7 @@ LAB_FILES = (
 )
 SAMPLED = ROOT / ".pytest_cache" / "sampled"
 """Which tiers the last ``make test`` in this checkout sampled; ``--rest`` uses it up."""
-FAILED_TESTS = Path(".pytest_cache/v/cache/lastfailed")
+LOW_PRIORITY: Final = ["nice", "-n", "5"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +126,8 @@ def pytest(name: str, part: str = "all", arguments: Sequence[str] = ()) -> Comma
     tier = TIERS[name]
     paths = [] if any(word.startswith("tests/") for word in arguments) else [f"tests/{name}"]
     spread = ["-n", str(tier.workers), "--dist", tier.dist] if tier.workers > 1 else []
+    if tier.dist == "loadfile":
+        spread.append("--no-loadscope-reorder")  # the order of tests/conftest.py: long files first
     marker = f"not soak{PARTS[part]}"
     if name == "kube" and not arguments and lab_stamp().exists():
         spread.append(f"--ignore-glob=*/{LAB_TESTS}")
@@ -135,28 +142,46 @@ def lab_stamp() -> Path:
     return setup_kube.cache_folder() / f"kube-lab-passed-{digest.hexdigest()[:16]}"
 
 
-def run(name: str, command: Command, folder: Path = ROOT, limit: float | None = None) -> bool:
-    """Run a command; one that is not done after ``limit`` seconds has failed."""
-    shown = " ".join([Path(command[0]).name, *command[1:]])
-    print(f"\n=== {name}: {shown}", flush=True)
-    try:
-        return subprocess.run(command, cwd=folder, check=False, timeout=limit).returncode == 0
-    except subprocess.TimeoutExpired:
-        print(f"{name}: not done after {limit:.0f} s, given up", flush=True)
-        return False
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Runs commands in a folder; ``output`` takes what they print, ``None`` the terminal."""
+
+    folder: Path = ROOT
+    output: TextIO | None = None
+    priority: Sequence[str] = ()
+
+    def run(self, name: str, command: Command, limit: float | None = None) -> bool:
+        """Run a command; one that is not done after ``limit`` seconds has failed."""
+        shown = " ".join([Path(command[0]).name, *command[1:]])
+        print(f"\n=== {name}: {shown}", file=self.output, flush=True)
+        words = [*self.priority, *command]
+        try:
+            done = subprocess.run(
+                words,
+                cwd=self.folder,
+                stdout=self.output,
+                stderr=self.output and subprocess.STDOUT,
+                check=False,
+                timeout=limit,
+            )
+        except subprocess.TimeoutExpired:
+            print(f"{name}: not done after {limit:.0f} s, given up", file=self.output, flush=True)
+            return False
+        return done.returncode == 0
 
 
-def run_with_second_try(name: str, command: Command, folder: Path = ROOT) -> Result:
+def run_with_second_try(name: str, command: Command, runner: Runner) -> Result:
     """Run pytest, and what failed once more if that is little."""
-    record, report = folder / FAILED_TESTS, folder / ".pytest_cache" / "first.xml"
+    cache = runner.folder / ".pytest_cache" / name  # its own, because tiers run side by side
+    record, report = cache / "v/cache/lastfailed", cache / "first.xml"
     record.unlink(missing_ok=True)
-    if run(name, [*command, f"--junit-xml={report}"], folder):
+    if runner.run(name, [*command, "-o", f"cache_dir={cache}", f"--junit-xml={report}"]):
         return Result(True)
     failed = sorted(json.loads(record.read_text())) if record.exists() else []
     if not 0 < len(failed) <= FEW:
         return Result(False)
     failures = first_failures(report)
-    if not run(f"{name}, once more", [*command[:3], "-q", *failed], folder):
+    if not runner.run(f"{name}, once more", [*command[:3], "-q", *failed]):
         return Result(False)
     return Result(True, unsteady={test: failures.get(dotted(test), "") for test in failed})
 
@@ -177,20 +202,20 @@ def dotted(test: str) -> str:
     return f"{names}{bracket}{parameters}"
 
 
-def run_tier(name: str, part: str, arguments: Sequence[str]) -> Result:
+def run_tier(name: str, part: str, arguments: Sequence[str], runner: Runner) -> Result:
     started = time.monotonic()
     if name == "lint":
-        passed = [run(name, command) for command in LINT]
+        passed = [runner.run(name, command) for command in LINT]
         result = Result(all(passed))
     elif TIERS[name].again:
-        result = run_with_second_try(name, pytest(name, part, arguments))
+        result = run_with_second_try(name, pytest(name, part, arguments), runner)
         if (name, part, result.passed, *arguments) == ("kube", "all", True):
             lab_stamp().touch()
     else:
-        result = Result(run(name, pytest(name, part, arguments)))
+        result = Result(runner.run(name, pytest(name, part, arguments)))
         if name == "unit" and not arguments:
             pure = ["env", "FAILBACK_PURE=1", *pytest(name, part, PURE)]
-            result = Result(run("unit without kernels", pure) and result.passed)
+            result = Result(runner.run("unit without kernels", pure) and result.passed)
     return Result(result.passed, time.monotonic() - started, result.unsteady)
 
 
@@ -204,21 +229,58 @@ def part_of(name: str, part: str) -> str:
     return part
 
 
-def run_tiers(names: Sequence[str], part: str, arguments: Sequence[str]) -> dict[str, Result]:
-    """Run the tiers in order, each after the set-up that it needs, which runs once."""
-    results: dict[str, Result] = {}
-    for name in names:
+class Run:
+    """A run of tiers in two lanes, with each tier's result."""
+
+    def __init__(self, part: str, arguments: Sequence[str]) -> None:
+        self._part = part
+        self._arguments = arguments
+        self._set_up = {script: Lock() for script in {tier.needs for tier in TIERS.values()}}
+        self.results: dict[str, Result] = {}
+
+    def run(self, names: Sequence[str]) -> dict[str, Result]:
+        """Run the tiers that compute beside the others; lint goes before both."""
+        behind = [name for name in names if name != "lint" and TIERS[name].computes]
+        ahead = [name for name in names if name not in behind]
+        if not ahead or not behind:
+            self._run_lane(names)
+            return self.results
+        self._run_lane([name for name in ahead if name == "lint"])
+        lane = Thread(target=self._run_quietly, args=(behind,))
+        lane.start()
+        self._run_lane([name for name in ahead if name != "lint"])
+        lane.join()
+        return self.results
+
+    def _run_quietly(self, names: Sequence[str]) -> None:
+        """Run tiers at low priority; print what each of them printed when it has ended."""
+        for name in names:
+            with TemporaryFile("w+") as output:
+                self._run_one(name, Runner(output=output, priority=LOW_PRIORITY))
+                output.seek(0)
+                print(output.read(), end="", flush=True)
+
+    def _run_lane(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._run_one(name, Runner())
+
+    def _run_one(self, name: str, runner: Runner) -> None:
         needed = "" if name == "lint" else TIERS[name].needs
-        if needed and needed not in results:
-            started = time.monotonic()
-            passed = run(needed, [sys.executable, f"tools/{needed}"], limit=BUILD_SECONDS)
-            results[needed] = Result(passed, time.monotonic() - started)
-        if needed and not results[needed].passed:
-            print(f"\n=== {name}: not run, because {needed} failed", flush=True)
-            results[name] = Result(False)
+        if needed and not self._is_set_up(needed, runner):
+            print(f"\n=== {name}: not run, because {needed} failed", file=runner.output, flush=True)
+            self.results[name] = Result(False)
         else:
-            results[name] = run_tier(name, part_of(name, part), arguments)
-    return results
+            part = part_of(name, self._part)
+            self.results[name] = run_tier(name, part, self._arguments, runner)
+
+    def _is_set_up(self, script: str, runner: Runner) -> bool:
+        """Run a script of set-up, unless it ran."""
+        with self._set_up[script]:
+            if script not in self.results:
+                started = time.monotonic()
+                passed = runner.run(script, [sys.executable, f"tools/{script}"], BUILD_SECONDS)
+                self.results[script] = Result(passed, time.monotonic() - started)
+            return self.results[script].passed
 
 
 @contextmanager
@@ -267,16 +329,20 @@ def main() -> int:
     halves.add_argument("--sample", dest="part", action="store_const", const="sample")
     halves.add_argument("--rest", dest="part", action="store_const", const="rest")
     options, arguments = parser.parse_known_args()
+    # A shell's background job ignores SIGINT, and so would the programs to which tests send it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     part = options.part or "all"
     names = [options.only] if options.only else tiers_of(part)
+    started = time.monotonic()
     ahead = "kube" in names[1:] and not setup_kube.is_ready()
     with building_server() if ahead else nullcontext():
-        results = run_tiers(names, part, arguments)
+        results = Run(part, arguments).run(names)
+    seconds = time.monotonic() - started
     SAMPLED.unlink(missing_ok=True)
     if part == "sample":
         SAMPLED.parent.mkdir(exist_ok=True)
         SAMPLED.write_text(" ".join(results))
-    shown = table(results)
+    shown = table(results) + f"{'together':23} {seconds:7.0f} s\n"
     print(f"\n=== summary ({part})\n{shown}", end="", flush=True)
     if kept := os.environ.get("FAILBACK_SUMMARY"):
         with Path(kept).open("a") as file:

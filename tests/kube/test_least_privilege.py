@@ -38,6 +38,8 @@ from tests.support.operator.operator_process import (
 from tests.support.operator.resources import resource
 from tests.support.operator.rights import Right, asked, rights_of, without
 
+pytestmark = pytest.mark.long
+
 SCALE = {"failbackTimeScale": "0.1"}
 
 

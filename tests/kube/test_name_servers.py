@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
+
 from tests.support.common.polling import wait_until
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import condition_of, operator
 from tests.support.operator.real_cluster import LivedCluster, unchanged_lives
+
+pytestmark = pytest.mark.long
 
 
 def _never_without_a_name_server(cluster: LivedCluster, ready: set[str]) -> None:

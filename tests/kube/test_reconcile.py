@@ -15,6 +15,8 @@ from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import OperatorProcess, condition_of, is_true, operator
 
+pytestmark = pytest.mark.long
+
 NAME_SERVER: Object = {
     "apiVersion": "failback.dev/v1alpha1",
     "kind": "NameServer",

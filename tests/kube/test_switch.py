@@ -23,6 +23,8 @@ from tests.support.operator.operator_process import condition_of, is_true, opera
 from tests.support.operator.quick_pair import QUICK, QuickPair
 from tests.support.operator.resources import resource
 
+pytestmark = pytest.mark.long
+
 TOPIC, GROUP, PAIR = "PAID", "billing", "orders-0"
 SENT, ENOUGH = 200, 60
 STEPS = [

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -48,7 +52,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_what_passes_is_not_run_again(runner: ModuleType, folder: Path) -> None:
-    result = runner.run_with_second_try("kube", COMMAND, folder)
+    result = runner.run_with_second_try("kube", COMMAND, runner.Runner(folder))
     assert (result.passed, result.unsteady) == (True, {})
 
 
@@ -58,7 +62,7 @@ def test_what_fails_once_is_named_with_its_failure(
 ) -> None:
     (folder / "tests" / "test_unsteady.py").write_text(UNSTEADY)
     named = "tests/test_unsteady.py::test_unsteady[a/b.c]"
-    result = runner.run_with_second_try("kube", COMMAND, folder)
+    result = runner.run_with_second_try("kube", COMMAND, runner.Runner(folder))
     assert result.passed
     assert list(result.unsteady) == [named]
     assert "1 failed, 1 passed" in (printed := capfd.readouterr().out)
@@ -71,7 +75,7 @@ def test_what_fails_once_is_named_with_its_failure(
 
 def test_what_fails_twice_has_failed(runner: ModuleType, folder: Path) -> None:
     (folder / "tests" / "test_wrong.py").write_text("def test_wrong():\n    assert False\n")
-    assert not runner.run_with_second_try("kube", COMMAND, folder).passed
+    assert not runner.run_with_second_try("kube", COMMAND, runner.Runner(folder)).passed
 
 
 def test_many_failures_are_not_tried_again(runner: ModuleType, folder: Path) -> None:
@@ -79,13 +83,13 @@ def test_many_failures_are_not_tried_again(runner: ModuleType, folder: Path) -> 
         (folder / "tests" / f"test_{number}.py").write_text(
             UNSTEADY.replace('"seen"', f'"seen-{number}"')
         )
-    assert not runner.run_with_second_try("kube", COMMAND, folder).passed
+    assert not runner.run_with_second_try("kube", COMMAND, runner.Runner(folder)).passed
 
 
 def test_a_run_that_collects_nothing_has_failed(runner: ModuleType, folder: Path) -> None:
     (folder / "tests" / "test_broken.py").write_text("import nothing_of_this_name\n")
     (folder / "tests" / "test_steady.py").unlink()
-    assert not runner.run_with_second_try("kube", COMMAND, folder).passed
+    assert not runner.run_with_second_try("kube", COMMAND, runner.Runner(folder)).passed
 
 
 def test_the_sample_and_the_rest_are_all(runner: ModuleType) -> None:
@@ -105,16 +109,48 @@ def test_every_tier_runs_wholly_in_the_two_halves(
     monkeypatch.setattr(runner.setup_kube, "is_ready", lambda: is_built)
     monkeypatch.setattr(runner, "SAMPLED", tmp_path / "sampled")
     passed = runner.Result(True)
-    monkeypatch.setattr(runner, "run_tiers", lambda names, *_: dict.fromkeys(names, passed))
+    monkeypatch.setattr(runner, "run_tier", lambda *_: passed)
+    monkeypatch.setattr(runner.Runner, "run", lambda *_: True)
     monkeypatch.setattr(sys, "argv", ["run_tests.py", "--sample"])
     assert runner.main() == 0
     sampled = runner.tiers_of("sample")
+    assert set(runner.SAMPLED.read_text().split()) >= set(sampled)
     for name in runner.TIERS:
         halves = {runner.part_of(name, "rest")} if name in runner.tiers_of("rest") else set()
         if name in sampled:
             halves.add(runner.part_of(name, "sample"))
         assert "all" in halves or halves == {"sample", "rest"}, name
     assert runner.part_of("kube", "rest") == ("rest" if is_built else "all")
+
+
+def test_a_tier_that_computes_runs_beside_the_others_and_prints_as_a_whole(
+    runner: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The tier that waits ends only when the other has begun, and the other when that has."""
+    begun, ended = Event(), Event()
+
+    def run_tier(name: str, part: str, arguments: list[str], how: Any) -> object:
+        how.run(name, ["echo", f"{name} at {how.priority}"])
+        if name == "unit":
+            begun.set()
+            assert ended.wait(20)
+            how.run(name, [sys.executable, "-c", "import os; print('nice', os.nice(0))"])
+        if name == "integration":
+            assert begun.wait(20)
+            assert "=== unit" not in capfd.readouterr().out
+            ended.set()
+        return runner.Result(name != "unit")
+
+    monkeypatch.setattr(runner, "run_tier", run_tier)
+    results = runner.Run("all", []).run(["lint", "unit", "integration"])
+    assert {name: result.passed for name, result in results.items()} == {
+        "lint": True,
+        "integration": True,
+        "unit": False,
+    }
+    niceness = os.nice(0) + 5
+    pattern = rf"=== unit: .*\n=== unit: .*nice {niceness}\n"
+    assert re.search(pattern, capfd.readouterr().out, re.DOTALL)
 
 
 def test_every_folder_with_tests_is_a_tier(runner: ModuleType) -> None:

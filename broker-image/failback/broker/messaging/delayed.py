@@ -2,7 +2,8 @@
 
 A message with ``DELAY`` = n > 0 goes to queue n - 1 of SCHEDULE_TOPIC_XXXX and says in
 ``REAL_TOPIC`` and ``REAL_QID`` where it belongs. What is delivered later, and what a consumer sends
-back, are copies: same body and birth, another place.
+back, are copies: same body and birth, another place. ``delay_service`` delivers it; how long a
+level takes says ``DEFAULT_DELAY_LEVELS`` in store/config.py.
 
 Source: CommitLog.asyncPutMessage, ScheduleMessageService.messageTimeup,
 SendMessageProcessor.asyncConsumerSendMsgBack, apache/rocketmq 4.9.8.

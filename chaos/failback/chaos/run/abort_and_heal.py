@@ -1,4 +1,8 @@
-"""Runs that are to end, or whose harness is gone: abort, heal, and find what is not healed."""
+"""Runs that are to end, or whose harness is gone: abort, heal, and find what is not healed.
+
+An interrupted run that still lives takes its faults back itself: ``undo_outstanding`` in
+toolkit/actions.py.
+"""
 
 from __future__ import annotations
 

@@ -49,7 +49,11 @@ def code_of(status: GetStatus, queue_offset: int) -> int:
 def suggest_broker_id(
     group: SubscriptionGroupConfig, *, slave_read_enable: bool, suggest_slave: bool
 ) -> int:
-    """Return ``suggestWhichBrokerId``; ``suggest_slave``: read far behind the end."""
+    """Return ``suggestWhichBrokerId``.
+
+    ``suggest_slave``: the read was further behind the log's end than the master keeps in memory
+    (store/reading/reading.py, ``StoreConfig.in_memory_bytes``).
+    """
     if not slave_read_enable:
         return MASTER_ID
     return group.which_broker_when_consume_slowly if suggest_slave else group.broker_id

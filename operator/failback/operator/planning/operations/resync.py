@@ -1,7 +1,8 @@
 """Resync: wipe a slave's volume once and let it copy its master's log again. Pure.
 
 A person asks for it with the uid of the claim, which is gone after the first time, so that the
-annotation never fires twice. Never for the master, nor while the master does not serve.
+annotation never fires twice. A log that has parted starts nothing by itself: the condition
+``ReplicationHealthy`` (cluster/conditions.py) says ``Diverged`` and names the annotation. Never for the master, nor while the master does not serve.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
              Finished
 
 Left of the bar a time-out or the deletion of the RoleSwitch leads to RollBack, right of it the only
-way is forward. The step in the cluster's status is the truth; the RoleSwitch's ``steps`` are its
+way is forward. The time limit is that of the whole switch. The step in the cluster's status is the truth; the RoleSwitch's ``steps`` are its
 diary. Every pass either changes what is remembered or acts on the cluster, never both. So what an
 action relies on was in the status before. An operator that dies at any point leaves all that the
 next one needs there. ``Finished`` holds the result until the RoleSwitch shows it.
@@ -193,7 +193,8 @@ def _why_undo(view: PairView) -> tuple[str, str] | None:
         return "RolledBack", "the RoleSwitch was deleted"
     if view.overdue:
         reason = "TimedOut" if view.data["onTimeout"] == "Fail" else "RolledBack"
-        waited = f"{view.operation.step} did not end within {view.data['timeoutSeconds']} s"
+        limit = f"the time limit of {view.data['timeoutSeconds']} s for the whole switch"
+        waited = f"{view.operation.step} had not ended at {limit}"
         return reason, waited
     if view.operation.step not in PLANNED[:2] and view.lease.is_taken:
         return "LeaseHeld", f"somebody else holds Lease {view.lease.name}"
