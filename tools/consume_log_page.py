@@ -1,4 +1,4 @@
-"""Write the tables of the consume log into docs/lake.md: ``python tools/consume_log_page.py``.
+"""Write the consume log's tables into docs/reference/lake.md: ``python tools/consume_log_page.py``.
 
 The part between the two markers is made from the schema; a test compares.
 """
@@ -12,7 +12,7 @@ from typing import Final
 from failback.client.consumelog import meanings
 from failback.client.consumelog.schema import COMMON, KINDS, TABLES, Column
 
-PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "lake.md"
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "lake.md"
 BEGIN: Final = "<!-- columns: made by `python tools/consume_log_page.py` -->"
 END: Final = "<!-- end of columns -->"
 

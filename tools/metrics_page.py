@@ -1,4 +1,4 @@
-"""Write docs/metrics.md: ``python tools/metrics_page.py``.
+"""Write docs/reference/metrics.md: ``python tools/metrics_page.py``.
 
 The tables come from the same families that the components export from; a test compares.
 """
@@ -16,12 +16,12 @@ from failback.analytics.exporter.families import KNOWN, OURS, SHARED
 from failback.operator.metrics import Metrics
 from failback.protocol.metric_families import BROKER, MAX_SERIES, Family
 
-PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "metrics.md"
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "metrics.md"
 _HEAD: Final = f"""# Metrics
 
 Made by `python tools/metrics_page.py`. Names are RocketMQ 5.x's where the meaning is the same, and
 have no prefix of ours where others could export them too. Alerts on them have
-[runbooks](runbooks/README.md); the dashboards are in `charts/failback/dashboards`.
+[runbooks](../runbooks/README.md); the dashboards are in `charts/failback/dashboards`.
 
 | who | where |
 |---|---|
@@ -51,7 +51,7 @@ open, and what reports found. A run of another machine or pod goes on while its 
 for a minute after that. Per metric and cluster at most {MAX_SERIES} pairs of topic and group
 have lines of their own, the first that came; the rest is added up under `other`. Single queues are
 shown only of topics named by `--queue-metrics TOPIC`. `rocketmq_reconsume_exposure_messages` is the
-predictor's figure (docs/predictor.md) for the rates and ages of this moment.
+predictor's figure (docs/explanation/predictor.md) for the rates and ages of this moment.
 """
 _TITLES: Final = {
     "broker": "Our brokers",

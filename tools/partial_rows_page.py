@@ -1,4 +1,4 @@
-"""Write docs/partial-rows.md: ``python tools/partial_rows_page.py``; a test compares."""
+"""Write docs/design/partial-rows.md: ``python tools/partial_rows_page.py``; a test compares."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from failback.analytics.analysis.counting.families import OPERATIONS, Family, all_families
 
-PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "partial-rows.md"
+PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "design" / "partial-rows.md"
 _HEAD: Final = """# Partial rows
 
 Made by `python tools/partial_rows_page.py` from

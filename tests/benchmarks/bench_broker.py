@@ -3,7 +3,7 @@
     make bench-broker                                     everything, under an hour
     make bench-broker ARGS="--scale small"                everything once, in minutes
     make bench-broker ARGS="--cells a,b --sizes 1024"     a part
-    make bench-broker ARGS="--markdown docs/performance.md --readme README.md"
+    make bench-broker ARGS="--markdown docs/explanation/performance.md --readme README.md"
 
 The load is the unmodified Java client 4.9.8 in one warm JVM (``lean`` uses a producer of our own).
 Brokers of both engines are up at the same time, the load goes from one to the other and back,

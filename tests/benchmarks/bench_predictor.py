@@ -4,7 +4,8 @@ Run: ``python -m tests.benchmarks.bench_predictor [SETTING ...] [--out FILE]``. 
 minutes and gives one number for each of four faults; every setting is run five times, on a cluster
 of its own, several settings at a time. ``--out`` adds the result of every run to a JSON file as
 soon as it is there and goes on with what is in it, so a grid can be made piece by piece. Prints the
-table of docs/predictor.md and the sentence below it; ends with 1 when the grid does not hold.
+table of docs/explanation/predictor.md and the sentence below it; ends with 1 when the grid does
+not hold.
 """
 
 from __future__ import annotations

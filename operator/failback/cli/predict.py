@@ -155,7 +155,7 @@ def _show(cases: Sequence[Case], draws: int, seed: int) -> None:
         say("")
         say(f"Knobs, by the mean duplicates that each alone saves in fault {_fault_of(cases)}:")
         print_table(["CASE", "SETTING", "FROM", "TO", "SAVES", "WORST SAVES", "COST"], knobs)
-    say(f"{draws:,} draws, seed {seed}. Messages; docs/predictor.md says what they assume.")
+    say(f"{draws:,} draws, seed {seed}. Messages; see docs/explanation/predictor.md.")
 
 
 def _figures(each: Prediction) -> list[str]:

@@ -1,4 +1,4 @@
-"""New copies and old commits: modes 20 to 23 of docs/failure-modes.md."""
+"""New copies and old commits: modes 20 to 23 of the failure modes' page."""
 
 from __future__ import annotations
 

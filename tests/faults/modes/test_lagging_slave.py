@@ -1,4 +1,4 @@
-"""A slave that lacks the master's last messages: modes 10, 12 and 16 of docs/failure-modes.md."""
+"""A slave that lacks the master's last messages: modes 10, 12 and 16 of the failure modes' page."""
 
 from __future__ import annotations
 

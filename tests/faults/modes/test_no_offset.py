@@ -1,4 +1,4 @@
-"""A group whose offset is missing or beyond the queue: modes 10 and 15 of docs/failure-modes.md."""
+"""A group whose offset is missing or beyond the queue: modes 10 and 15 of that page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kill takes from committed offsets: modes 1 to 4 and 25 of docs/failure-modes.md."""
+"""What a kill takes from committed offsets: modes 1 to 4 and 25 of the failure modes' page."""
 
 from __future__ import annotations
 

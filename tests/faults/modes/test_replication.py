@@ -1,4 +1,4 @@
-"""Copies that are not there or are others: modes 12 to 14 and 26 of docs/failure-modes.md."""
+"""Copies that are not there or are others: modes 12 to 14 and 26 of the failure modes' page."""
 
 from __future__ import annotations
 

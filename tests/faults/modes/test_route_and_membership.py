@@ -1,4 +1,4 @@
-"""Queues that change their owner: modes 9, 11, 18 and 24 of docs/failure-modes.md."""
+"""Queues that change their owner: modes 9, 11, 18 and 24 of the failure modes' page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An outage in which a slave serves: modes 5 to 8 and 17 of docs/failure-modes.md.
+"""An outage in which a slave serves: modes 5 to 8 and 17 of the failure modes' page.
 
 One outage is lived per engine, with three groups: *moving* is restarted while only the slave is
 there, *leaving* consumes from the slave alone and is started again on the returned master, and

@@ -1,4 +1,4 @@
-"""The predictor over a grid of settings, on real local brokers: the table of docs/predictor.md.
+"""The predictor over a grid of settings: the table of docs/explanation/predictor.md.
 
 ``FAILBACK_GRID_AT_ONCE`` says how many clusters run at a time.
 """

@@ -22,7 +22,7 @@ from tests.support.dashboard.dashboard_lab import (
 )
 from tests.support.processes.child_process import ROOT
 
-DOCUMENT = ROOT / "docs" / "dashboard-api.json"
+DOCUMENT = ROOT / "docs" / "reference" / "dashboard-api.json"
 UPDATE = "FAILBACK_UPDATE_OPENAPI"
 PLACES = {
     "{run}": RUN, "{cluster}": "c", "{broker}": "b", "{group}": "g", "{topic}": "t", "{qid}": "0",

@@ -216,7 +216,7 @@ class Result:
         return max(self.observed) <= self.cell.predicted().worst
 
     def row(self) -> str:
-        """A line of the table of docs/predictor.md."""
+        """A line of the table of docs/explanation/predictor.md."""
         p, setting = self.cell.predicted(), self.cell.setting
         seen = ", ".join(map(str, sorted(self.observed)))
         return (
@@ -309,12 +309,12 @@ HEADER: Final = (
 
 
 def table(results: Sequence[Result]) -> str:
-    """The table of docs/predictor.md."""
+    """The table of docs/explanation/predictor.md."""
     return "\n".join([HEADER, *(each.row() for each in results)])
 
 
 def summary(results: Sequence[Result]) -> str:
-    """What docs/predictor.md says of all numbers together."""
+    """What docs/explanation/predictor.md says of all numbers together."""
     total = sum(len(each.observed) for each in results)
     inside = sum(each.numbers_inside for each in results)
     late = max((stall for each in results for stall in each.stall_ms), default=0)

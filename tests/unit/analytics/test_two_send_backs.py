@@ -1,4 +1,4 @@
-"""Two send-backs of one failed handling: the cause of the second copy, as docs/causes.md has it."""
+"""Two send-backs of one failed handling: the second copy's cause in the attribution page."""
 
 from __future__ import annotations
 

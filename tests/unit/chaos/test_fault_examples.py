@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 EXAMPLES = sorted(
     path for path in (ROOT / "examples/faults").glob("*.yaml") if path.stem != "cluster"
 )
-PAGE = ROOT / "docs/faults.md"
+PAGE = ROOT / "docs/reference/faults.md"
 
 
 @pytest.mark.parametrize("file", EXAMPLES, ids=lambda file: file.stem)

@@ -1,4 +1,4 @@
-"""docs/lake.md has every column of the consume log, as the schema explains it."""
+"""docs/reference/lake.md has every column of the consume log, as the schema explains it."""
 
 from __future__ import annotations
 

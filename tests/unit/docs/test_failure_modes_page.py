@@ -1,4 +1,4 @@
-"""docs/failure-modes.md has every failure mode, and every test that it names is there."""
+"""The page of failure modes has them all, and every test that it names is there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from failback.broker.config.config import GUARDS, BrokerConfig
 
 ROOT = Path(__file__).parents[3]
-PAGE = ROOT / "docs" / "failure-modes.md"
+PAGE = ROOT / "docs" / "explanation" / "failure-modes.md"
 MODES = {
     int(number): text
     for number, text in re.findall(r"^### (\d+)\. (.*?)(?=^##|\Z)", PAGE.read_text(), re.M | re.S)

@@ -1,4 +1,4 @@
-"""docs/partial-rows.md is what the families say, and every family is written and read."""
+"""docs/design/partial-rows.md is what the families say, and every family is written and read."""
 
 from __future__ import annotations
 

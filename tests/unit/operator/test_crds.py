@@ -45,8 +45,8 @@ def test_the_committed_files_are_the_generated_ones() -> None:
 
 
 def test_the_committed_field_reference_is_the_generated_one() -> None:
-    text = (ROOT / "docs/operator-fields.md").read_text()
-    assert text == reference(), "run: failback operator fields --out docs/operator-fields.md"
+    text = (ROOT / "docs/reference/resources.md").read_text()
+    assert text == reference(), "run: failback operator fields --out docs/reference/resources.md"
 
 
 def test_the_command_writes_and_prints_them(

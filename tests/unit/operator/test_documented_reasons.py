@@ -1,4 +1,4 @@
-"""docs/operator.md explains every reason that a condition can have, and every alert."""
+"""docs/howto/operator.md explains every reason that a condition can have, and every alert."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "operator.md").read_text()
+PAGE = (ROOT / "docs" / "howto" / "operator.md").read_text()
 OPERATOR = ROOT / "operator" / "failback" / "operator"
 SOURCES = (
     *OPERATOR.glob("planning/**/*.py"),

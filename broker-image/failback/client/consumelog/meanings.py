@@ -1,7 +1,7 @@
 """What each table and column of the consume log holds, one sentence each.
 
 A column that means the same in every table has one entry. An entry ``table.column`` says what is
-special there. ``docs/lake.md`` is made from these by ``tools/consume_log_page.py``.
+special there. ``docs/reference/lake.md`` is made from these by ``tools/consume_log_page.py``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The reference of every field as Markdown, from the same schemas as the CRDs. Pure.
 
-Called by ``failback operator fields``, which writes ``docs/operator-fields.md``.
+Called by ``failback operator fields``, which writes ``docs/reference/resources.md``.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def test_what_the_package_keeps_is_what_this_predictor_says() -> None:
 
 def test_the_page_shows_what_the_package_keeps() -> None:
     """`bench_predictor --print` prints both."""
-    page = (ROOT / "docs" / "predictor.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "predictor.md").read_text()
     results = Kept.read(KEPT).results
     assert table(results) in page
     assert summary(results) in page

@@ -3,8 +3,8 @@
 A family is one kind of sum, extreme or interval over the rows of a large table. Its rows have a key
 of names and numbers, and an operation that joins rows with an equal key. A batch writes rows of a
 family by :class:`~failback.analytics.analysis.counting.partials.sums.Partials`; a reader gets them
-back under the names of the key's columns by :meth:`Family.of`. ``docs/partial-rows.md`` is made
-from this module.
+back under the names of the key's columns by :meth:`Family.of`.
+``docs/design/partial-rows.md`` is made from this module.
 """
 
 from __future__ import annotations
