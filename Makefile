@@ -7,8 +7,8 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools
 ARGS ?=
 
-.PHONY: help demo test test-all soak lint format map bench images clean \
-        setup setup-test setup-kube setup-bench \
+.PHONY: help demo test test-all soak lint format map bench images clean docs docs-pages \
+        setup setup-test setup-kube setup-bench setup-docs \
         test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
 help:
@@ -19,7 +19,8 @@ help:
 	@echo "make bench       figures, as ratios against the opponent in the same run;  make bench-operator, bench-broker ... one"
 	@echo "make images      the container images, with docker, podman or buildah (ARGS=broker builds one)"
 	@echo "make soak        the full counts: SIGKILLs, crash points, property examples"
-	@echo "make lint        ruff, mypy --strict, import contracts;  make format rewrites"
+	@echo "make docs        the pages of docs/ as a site in build/docs;  make docs-pages: those made from code"
+	@echo "make lint        ruff, mypy --strict, import contracts, the pages;  make format rewrites"
 	@echo "make map         rooms, levels, arrows and circles of each package; draws docs/map.svg"
 	@echo "make clean       remove the virtual environment and build products"
 
@@ -36,6 +37,9 @@ setup-kube:
 # Of a Python that was built with optimisation, as in the images, even if $(PYTHON) was not.
 setup-bench:
 	@$(PYTHON) tools/setup.py bench --venv $(BENCH_VENV)
+
+setup-docs:
+	@$(PYTHON) tools/setup.py docs --venv $(VENV)
 
 demo: setup
 	@$(BIN)/failback demo $(ARGS)
@@ -63,6 +67,12 @@ bench-%: setup-bench
 
 images:
 	@$(PYTHON) tools/build_images.py $(ARGS)
+
+docs: setup-docs
+	@$(BIN)/python tools/build_docs.py
+
+docs-pages: setup-test
+	@$(BIN)/python tools/reference_pages.py
 
 lint: setup-test
 	@$(BIN)/python tools/run_tests.py --only lint

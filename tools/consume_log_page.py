@@ -19,9 +19,11 @@ END: Final = "<!-- end of columns -->"
 
 def render() -> str:
     """Return the part between the markers, both included."""
-    parts = [BEGIN, "### Every table", _rows("", COMMON)]
+    listed = [f"| [`{name}`](#{name}) | {meanings.TABLES[name]} |" for name in TABLES]
+    index = "\n".join(["| table | holds |", "|---|---|", *listed])
+    parts = [BEGIN, "## Tables", index, "## Columns of every table", _rows("", COMMON)]
     for name, table in TABLES.items():
-        parts += [f"### `{name}`", meanings.TABLES[name], _rows(name, table.own)]
+        parts += [f"## `{name}`", meanings.TABLES[name], _rows(name, table.own)]
     return "\n\n".join([*parts, END])
 
 

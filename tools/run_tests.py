@@ -49,6 +49,7 @@ LINT: list[Command] = [
     [str(BIN / "ruff"), "format", "--check", *SOURCES],
     [sys.executable, "-m", "mypy", "--num-workers=2"],
     [str(BIN / "lint-imports")],
+    [sys.executable, "tools/build_docs.py"],
 ]
 PURE = [
     *sorted(

@@ -21,9 +21,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 MINIMUM_PYTHON = (3, 11)
 MINIMUM_JAVA = 17
-EXTRAS = {"demo": "all", "test": "dev", "bench": "dev", "kube": "test-kube"}
+EXTRAS = {"demo": "all", "test": "dev", "bench": "dev", "kube": "test-kube", "docs": "docs"}
 LARGEST = "test"
-"""What it installs serves the tiers demo and kube as well."""
+"""What it installs serves the tiers demo, kube and docs as well."""
 _WAIT_FOR_APT = ("-o", "DPkg::Lock::Timeout=600")  # another set-up may be installing
 
 
@@ -150,9 +150,11 @@ def set_up(tier: str, venv: Path) -> None:
         started = time.monotonic()
         make_venv(tier, venv)
         stamp.write_text(wanted)
-        for smaller in ("demo", "kube") if tier == LARGEST else ():
+        for smaller in ("demo", "kube", "docs") if tier == LARGEST else ():
             (venv / f".failback-{smaller}").write_text(fingerprint(smaller))
         say(f"Python packages ready after {time.monotonic() - started:.0f} s")
+    if tier == "docs":
+        return
     build_native(venv)
     need_java()
     if tier in ("test", "bench"):

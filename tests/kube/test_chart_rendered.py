@@ -323,6 +323,13 @@ def test_alerts_have_what_a_person_needs(tmp_path: Path) -> None:
         assert alert["expr"].count("(") == alert["expr"].count(")")
 
 
+def test_alerts_have_no_link_before_somebody_says_where_the_pages_are(tmp_path: Path) -> None:
+    found = objects(render(tmp_path, "prometheusRule.enabled=true"))
+    (rule,) = [each for each in found if each["kind"] == "PrometheusRule"]
+    for group in rule["spec"]["groups"]:
+        assert not any("runbook_url" in alert["annotations"] for alert in group["rules"])
+
+
 def test_the_collector_knows_every_option_that_the_chart_gives_it(tmp_path: Path) -> None:
     import typer
 

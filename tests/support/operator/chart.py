@@ -33,6 +33,7 @@ MODES: Mapping[str, tuple[str, ...]] = {
         "metrics.serviceMonitor.enabled=true",
         "podMonitors.enabled=true",
         "prometheusRule.enabled=true",
+        "prometheusRule.runbookUrl=https://docs.example.org/runbooks",
         "chaos.labelNamespace=true",
         "dashboard.enabled=true",
         "chaos.chaosMesh.enabled=true",

@@ -49,7 +49,7 @@ def test_every_alert_has_a_page_and_every_page_an_alert() -> None:
 def test_every_alert_links_to_its_page() -> None:
     for name, rule in alerts().items():
         url = rule["annotations"]["runbook_url"]
-        assert url == f"https://failback.dev/docs/runbooks/{name}.md"
+        assert url == f"https://docs.example.org/runbooks/{name}.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -1,4 +1,4 @@
-"""docs/howto/operator.md explains every reason that a condition can have, and every alert."""
+"""The page of conditions explains every reason that a condition can have."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "howto" / "operator.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "conditions.md").read_text()
 OPERATOR = ROOT / "operator" / "failback" / "operator"
 SOURCES = (
     *OPERATOR.glob("planning/**/*.py"),
@@ -73,7 +73,7 @@ def other_words() -> set[str]:
 
 def documented_reasons() -> set[str]:
     """Return the reasons of the first column of the table."""
-    part = PAGE.split("## When something is wrong")[1].split("\n## ")[0]
+    part = PAGE.split("## Conditions")[1].split("\n## ")[0]
     cells = [line.split("|")[1] for line in part.splitlines() if line.startswith("| ")]
     return {word for cell in cells for word in re.findall(r"`([A-Za-z]+)`", cell)}
 

@@ -2,7 +2,8 @@
 
 A person asks for it with the uid of the claim, which is gone after the first time, so that the
 annotation never fires twice. A log that has parted starts nothing by itself: the condition
-``ReplicationHealthy`` (cluster/conditions.py) says ``Diverged`` and names the annotation. Never for the master, nor while the master does not serve.
+``ReplicationHealthy`` (cluster/conditions.py) says ``Diverged`` and names the annotation. Never
+for the master, nor while the master does not serve.
 """
 
 from __future__ import annotations
