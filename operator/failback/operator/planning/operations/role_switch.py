@@ -8,10 +8,11 @@
              Finished
 
 Left of the bar a time-out or the deletion of the RoleSwitch leads to RollBack, right of it the only
-way is forward. The time limit is that of the whole switch. The step in the cluster's status is the truth; the RoleSwitch's ``steps`` are its
-diary. Every pass either changes what is remembered or acts on the cluster, never both. So what an
-action relies on was in the status before. An operator that dies at any point leaves all that the
-next one needs there. ``Finished`` holds the result until the RoleSwitch shows it.
+way is forward. The time limit is that of the whole switch. The step in the cluster's status is the
+truth; the RoleSwitch's ``steps`` are its diary. Every pass either changes what is remembered or
+acts on the cluster, never both. So what an action relies on was in the status before. An operator
+that dies at any point leaves all that the next one needs there. ``Finished`` holds the result until
+the RoleSwitch shows it.
 """
 
 from __future__ import annotations
