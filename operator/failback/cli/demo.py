@@ -17,7 +17,7 @@ from failback.cli.cluster import JsonOption
 from failback.cli.errors import INCONCLUSIVE, fail, guarded, worst
 from failback.cli.live import Board
 from failback.cli.output import console, print_json, say
-from failback.cli.verdicts import print_verdicts, row_of
+from failback.cli.verdicts import print_verdicts, row_of, say_answers
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -215,9 +215,7 @@ def _show(arms: Sequence[ArmRun], done: Sequence[ReportPaths], json: bool) -> No
         raise typer.Exit(code)
     print_verdicts(rows)
     for row in rows:
-        say(f"{row['arm']}: {row['sentence']}")
-        for reason in row["reasons"]:
-            say(f"{row['arm']}: {row['verdict']}, {reason['code']}: {reason['detail']}")
+        say_answers(row)
     for outcome in outcomes:
         if outcome is not None and outcome.message:
             fail(f"{outcome.arm}: {outcome.message}")

@@ -9,7 +9,7 @@ import typer
 
 from failback.cli.errors import guarded, worst
 from failback.cli.output import print_json, say
-from failback.cli.verdicts import print_verdicts, row_of
+from failback.cli.verdicts import print_verdicts, row_of, say_answers
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -120,6 +120,15 @@ def report(
         typer.Option("--since", help="Figures from then on: second after run zero, or ISO time."),
     ] = None,
     until: Annotated[str | None, typer.Option("--until", help="Figures until then.")] = None,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--expect",
+            metavar="LIMIT",
+            help="A limit of yours, as 'dup_ratio <= 1%' or 'billing: dup <= 100'; missed: exit 1."
+            " Repeatable.",
+        ),
+    ] = None,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of report.json.")
     ] = False,
@@ -129,6 +138,7 @@ def report(
     Beside report.json, summary.md and report.html the folder has every table behind a figure, as
     CSV and Parquet, in tables/.
     """
+    from failback.analytics.report.limits import parse_limits
     from failback.analytics.report.make_report import report_many, report_schema
     from failback.analytics.run.definitions import Wanted
 
@@ -138,7 +148,10 @@ def report(
     sources = _sources(run or [], lake, run_id or [])
     compared = _run_folders(compare or [])
     wanted = Wanted(key, window, ignore_retry_topics, since, until)
-    done = report_many(sources, engine, out, compare=compared, master=master, wanted=wanted)
+    limits = parse_limits(expect or [])
+    done = report_many(
+        sources, engine, out, compare=compared, master=master, wanted=wanted, limits=limits
+    )
     if summary is not None:
         _write_summary(summary, [each.json for each in done])
     if textfile is not None:
@@ -155,8 +168,8 @@ def report(
         print_json(rows)
     else:
         print_verdicts(rows)
-        for each in done:
-            say(f"{each.verdict}: {each.sentence}")
+        for row, each in zip(rows, done, strict=True):
+            say_answers(row)
             say(f"report: {each.html or each.summary}")
     raise typer.Exit(worst(each.exit_code for each in done))
 

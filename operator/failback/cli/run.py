@@ -16,7 +16,7 @@ from failback.cli.cluster import JsonOption, RootOption, open_root
 from failback.cli.errors import PASS, explain, fail, guarded, worst
 from failback.cli.output import print_json, print_table, say
 from failback.cli.termination import fit, write_termination
-from failback.cli.verdicts import print_verdicts, row_of
+from failback.cli.verdicts import print_verdicts, row_of, say_answers
 
 if TYPE_CHECKING:
     from failback.chaos.experiment.spec import ChaosExperiment
@@ -214,6 +214,7 @@ def _conclude(outcomes: Sequence[RunOutcome], report_engine: str | None, json: b
     elif rows:
         print_verdicts(rows)
         for row in rows:
+            say_answers(row)
             say(f"report: {row['html']}")
     else:
         for outcome in outcomes:

@@ -8,25 +8,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from failback.cli.output import print_table
+from failback.cli.output import print_table, say
 
 HEADERS: Final = (
     "ARM",
     "DELIVERED",
+    "DISTINCT",
     "DUPLICATES",
-    "RATIO",
+    "DUPLICATES/DISTINCT",
     "CAUSES",
     "BOUND",
     "LOST",
     "RTO PRODUCE",
     "RTO CONSUME",
-    "VERDICT",
+    "EVIDENCE",
+    "OUTCOME",
 )
 
 
 def row_of(report_file: Path) -> dict[str, Any]:
     """Return the figures of one ``report.json`` that the table shows; ``None`` = not measured."""
-    report = json.loads(report_file.read_text(encoding="utf-8"))
+    from failback.analytics.report.outcome import evidence_badge, outcome_badge
+    from failback.analytics.report.schema import name_as_now
+
+    report = name_as_now(json.loads(report_file.read_text(encoding="utf-8")))
+    evidence, outcome = evidence_badge(report), outcome_badge(report)
     totals = report["totals"]
     causes: Counter[str] = Counter()
     for group in report["groups"]:
@@ -39,6 +45,7 @@ def row_of(report_file: Path) -> dict[str, Any]:
     return {
         "arm": report["arm"],
         "delivered": totals["delivered"],
+        "distinct": totals["distinct"],
         "duplicates": totals["dup"],
         "dup_ratio": totals["dup_ratio"],
         "causes": dict(causes.most_common()),
@@ -46,6 +53,10 @@ def row_of(report_file: Path) -> dict[str, Any]:
         "lost": totals["lost"],
         "produce_rto_ms": max(produce, default=None),
         "consume_rto_ms": max(measured, default=None),
+        "evidence": evidence.text,
+        "evidence_why": evidence.why,
+        "outcome": report["outcome"],
+        "outcome_words": outcome.text,
         "verdict": report["verdict"]["value"],
         "sentence": report["verdict"]["sentence"],
         "reasons": report["verdict"]["reasons"],
@@ -57,18 +68,28 @@ def print_verdicts(rows: Sequence[dict[str, Any]], title: str = "") -> None:
     print_table(HEADERS, [_cells(row) for row in rows], title)
 
 
+def say_answers(row: dict[str, Any]) -> None:
+    """Print what happened to one run, its two answers, and what went wrong."""
+    say(f"{row['arm']}: {row['sentence']}")
+    say(f"{row['arm']}: {row['evidence']}. {row['outcome_words']}.")
+    for reason in row["reasons"]:
+        say(f"{row['arm']}: {row['verdict']}, {reason['code']}: {reason['detail']}")
+
+
 def _cells(row: dict[str, Any]) -> list[str]:
     return [
         row["arm"],
         _count(row["delivered"]),
+        _count(row["distinct"]),
         _count(row["duplicates"]),
-        "-" if row["dup_ratio"] is None else f"{row['dup_ratio']:.1%}",
+        "-" if row["dup_ratio"] is None else f"{100 * row['dup_ratio']:.1f} %",
         ", ".join(f"{name} {_count(number)}" for name, number in row["causes"].items()) or "-",
         _count(row["bound"]),
         _count(row["lost"]),
         _seconds(row["produce_rto_ms"]),
         _seconds(row["consume_rto_ms"]),
-        row["verdict"],
+        row["evidence"].partition(": ")[2],
+        row["outcome_words"].rpartition(": ")[2],
     ]
 
 

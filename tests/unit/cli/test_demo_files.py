@@ -80,7 +80,13 @@ def test_the_table_shows_the_report_s_figures(
 ) -> None:
     report = {
         "arm": "handover",
-        "totals": {"delivered": 11602, "dup": 4032, "dup_ratio": 0.5326, "lost": None},
+        "totals": {
+            "delivered": 11602,
+            "distinct": 7570,
+            "dup": 4032,
+            "dup_ratio": 0.5326,
+            "lost": None,
+        },
         "groups": [
             {"causes": {"ROLLBACK_RESTART": 192, "ROLLBACK_SLAVE_ONLY_PROGRESS": 3000}},
             {"causes": {"ROLLBACK_SLAVE_ONLY_PROGRESS": 840}},
@@ -90,6 +96,7 @@ def test_the_table_shows_the_report_s_figures(
             {"produce_ms": 50416.2, "consume_ms": {"p50": 1.0, "max": 75397.3}},
             {"produce_ms": None, "consume_ms": None},
         ],
+        "checks": [],
         "verdict": {"value": "Pass", "sentence": "s", "reasons": []},
     }
     file = tmp_path / "report.json"
@@ -101,12 +108,14 @@ def test_the_table_shows_the_report_s_figures(
     assert re.split(" {2,}", capsys.readouterr().out.splitlines()[1]) == [
         "handover",
         "11,602",
+        "7,570",
         "4,032",
-        "53.3%",
+        "53.3 %",
         "ROLLBACK_SLAVE_ONLY_PROGRESS 3,840, ROLLBACK_RESTART 192",
         "23,869",
         "-",
         "50.4 s",
         "75.4 s",
-        "Pass",
+        "complete",
+        "no limit set",
     ]

@@ -79,8 +79,9 @@ def merge(checks: Iterable[Check]) -> str:
     return max(values, key=_RANK.__getitem__) if values else INCONCLUSIVE
 
 
-def run_checks(figures: Figures, report: Row) -> list[Check]:
-    """All built-in checks, then those of the experiment."""
+def run_checks(figures: Figures, report: Row, limits: Sequence[Row] = ()) -> list[Check]:
+    """All built-in checks, then those of the experiment, then ``limits`` of the command line."""
+    wishes = [*_wishes(figures), *limits]
     found = [
         _fault_proved(figures, report),
         _recorder_complete(report),
@@ -97,7 +98,7 @@ def run_checks(figures: Figures, report: Row) -> list[Check]:
         _traffic(figures, report),
         _rows(report),
         *_finished(figures),
-        *(_expectation(number, wish, report) for number, wish in enumerate(_wishes(figures))),
+        *(_expectation(number, wish, report) for number, wish in enumerate(wishes)),
     ]
     return _without_inputs(found) if is_trace(figures.analysis.folder.run) else found
 
@@ -139,7 +140,7 @@ def _recorder_complete(report: Row) -> Check:
     missing = len(problems)
     if problems:
         return Check("recorder_complete", title, INCONCLUSIVE, 0, missing, "gaps", "RECORDER_GAP",
-                     "; ".join(problems[:5]), tuple(problems[:20]))  # fmt: skip
+                     f"missing: {'; '.join(problems[:5])}", tuple(problems[:20]))  # fmt: skip
     return Check("recorder_complete", title, PASS, 0, 0, "gaps")
 
 
@@ -147,8 +148,9 @@ def _evidence(figures: Figures) -> Check:
     title = "the files are those of the run"
     changed = figures.analysis.folder.evidence.changed
     if changed:
+        why = f"changed since the run was closed: {', '.join(changed[:5])}"
         return Check("evidence", title, INCONCLUSIVE, 0, len(changed), "changed files",
-                     "EVIDENCE_CHANGED", ", ".join(changed[:5]), tuple(changed[:20]))  # fmt: skip
+                     "EVIDENCE_CHANGED", why, tuple(changed[:20]))  # fmt: skip
     return Check("evidence", title, PASS, 0, 0, "changed files")
 
 
@@ -159,7 +161,7 @@ def _drained(figures: Figures) -> Check:
     title = "everything was consumed and read back"
     if drained and scanned:
         return Check("drained", title, PASS, "drained and scanned", observed)
-    why = "the scan did not finish" if drained else "the drain did not finish"
+    why = f"the {'scan' if drained else 'drain'} did not finish, so losses cannot be told"
     return Check(
         "drained", title, INCONCLUSIVE, "drained and scanned", observed, "", "NO_DRAIN", why
     )
@@ -171,8 +173,8 @@ def _steady(figures: Figures) -> Check:
     steady = closed.get("steady", True if closed else None)
     if steady:
         return Check("steady_before", title, PASS, True, True)
-    return Check("steady_before", title, INCONCLUSIVE, True, bool(steady), "", "STEADY_STATE",
-                 str(closed.get("steady_why") or "the steady state was not reached"))  # fmt: skip
+    why = str(closed.get("steady_why") or "traffic was not steady before the first fault")
+    return Check("steady_before", title, INCONCLUSIVE, True, bool(steady), "", "STEADY_STATE", why)
 
 
 def _recovered(figures: Figures, report: Row) -> Check:
@@ -209,11 +211,11 @@ def _no_loss(report: Row) -> Check:
 
 
 def _no_client_bug(report: Row) -> Check:
-    title = "no copy was handed out twice by one process queue"
+    title = "no client handled one stored copy twice while it held the queue"
     bugs = sum(group["causes"].get("CLIENT_BUG", 0) for group in report["groups"])
     if bugs:
-        return Check("no_client_bug", title, FAIL, 0, bugs, "deliveries", None,
-                     f"{bugs} deliveries are CLIENT_BUG")  # fmt: skip
+        why = f"{bugs} deliveries repeat a copy that the same client held (CLIENT_BUG)"
+        return Check("no_client_bug", title, FAIL, 0, bugs, "deliveries", None, why)
     return Check("no_client_bug", title, PASS, 0, 0, "deliveries")
 
 
@@ -349,7 +351,14 @@ def _rows(report: Row) -> Check:
     rows = sum(report["evidence"]["rows"].values())
     if bad > MAX_BAD_SHARE * rows:
         return Check(
-            "rows", title, INCONCLUSIVE, 0, bad, "rows", "BAD_ROWS", f"{bad} of {rows} rows"
+            "rows",
+            title,
+            INCONCLUSIVE,
+            0,
+            bad,
+            "rows",
+            "BAD_ROWS",
+            f"{bad} of {rows} rows are unreadable",
         )
     return Check("rows", title, PASS, 0, bad, "rows")
 
@@ -401,9 +410,14 @@ def _expectation(number: int, wish: Row, report: Row) -> Check:
         return Check(
             name, title, INCONCLUSIVE, value, seen, "", "ABORTED", f"unknown operator {op}"
         )
-    met = bool(test(seen, value))
-    return Check(name, title, PASS if met else FAIL, value, seen, "", None,
-                 "" if met else f"{metric} is {seen}")  # fmt: skip
+    met = bool(test(seen, _number(value)))
+    said = "" if met else f"{metric} is {seen}, the limit is {op} {value}"
+    return Check(name, title, PASS if met else FAIL, value, seen, "", None, said)
+
+
+def _number(value: Any) -> Any:
+    """What a figure is compared with: a decimal of a resource is a text."""
+    return float(value) if isinstance(value, str) else value
 
 
 def _within_bound_wish(name: str, title: str, group: str | None, report: Row) -> Check:

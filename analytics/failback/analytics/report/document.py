@@ -30,6 +30,7 @@ from failback.analytics.report.measures.numbers import NS, Row, millis, ratio
 from failback.analytics.report.measures.points import points_table
 from failback.analytics.report.measures.queues import queue_figures
 from failback.analytics.report.measures.sends import producer_figures
+from failback.analytics.report.outcome import outcome_of
 from failback.analytics.report.schema import SCHEMA
 from failback.analytics.run.history import GroupQueue
 from failback.analytics.run.run_folder import RunFolder
@@ -37,8 +38,13 @@ from failback.analytics.run.run_folder import RunFolder
 NO_LOSS: Final[Row] = {"fates": None, "groups": None, "examples": {}, "intervals": {}}
 
 
-def build_report(analysis: Analysis, engine: str) -> tuple[Row, pa.Table]:
-    """The report of an analysed run, and the points for its plots."""
+def build_report(
+    analysis: Analysis, engine: str, limits: Sequence[Row] = ()
+) -> tuple[Row, pa.Table]:
+    """The report of an analysed run, and the points for its plots.
+
+    ``limits`` are expectations beside those of the experiment, as it writes them.
+    """
     figures = Figures(analysis)
     run = analysis.folder.run
     closed = analysis.folder.closed
@@ -96,8 +102,9 @@ def build_report(analysis: Analysis, engine: str) -> tuple[Row, pa.Table]:
         "quality": _quality(figures),
         "timings": dict(analysis.timings),
     }
-    judged = checks.run_checks(figures, document)
+    judged = checks.run_checks(figures, document, limits)
     document["checks"] = [check.row for check in judged]
+    document["outcome"] = outcome_of(document["checks"])
     verdict = checks.merge(judged)
     document["verdict"] = {"value": verdict, "sentence": "", "reasons": _reasons(judged)}
     document["verdict"]["sentence"] = summary.sentence(document)
@@ -139,7 +146,7 @@ def _reasons(judged: Sequence[checks.Check]) -> list[Row]:
     bad.sort(key=lambda check: check.value != checks.FAIL)
     return [
         {"code": check.code or check.id.split(".")[0].split(":")[0].upper(),
-         "detail": f"{check.title}: {check.detail}" if check.detail else check.title}
+         "detail": check.detail or f"not so: {check.title}"}
         for check in bad
     ]  # fmt: skip
 

@@ -100,6 +100,7 @@ def report_many(
     compare: Iterable[Path | str] = (),
     master: str | None = None,
     wanted: Wanted | None = None,
+    limits: Sequence[Row] = (),
 ) -> list[ReportPaths]:
     """Analyse several runs with one Spark session, if Spark it is, and compare them.
 
@@ -115,6 +116,7 @@ def report_many(
             ``auto`` take it.
         wanted: What counts as the same message, and when; also for runs of ``compare`` whose
             report is made.
+        limits: Of the user, on figures of ``run_dirs``, beside those of their experiments.
 
     Raises:
         ReportInputError: As for :func:`report`; nothing has been written then.
@@ -131,10 +133,10 @@ def report_many(
     for path in map(Path, compare):
         known = path if path.is_file() else path / "report" / "report.json"
         if not known.exists():
-            made, _ = _built([(opened(path), path / "report")], engine, master=master)[0]
+            made, _ = _built([(opened(path), path / "report")], engine, (), master)[0]
             known = made.json
         against.append(read_report(known))
-    return [paths for paths, _ in _built(targets, engine, against, master=master)]
+    return [paths for paths, _ in _built(targets, engine, against, master, limits)]
 
 
 def _target(folder: RunFolder, out: Path | str | None, *, several: bool) -> Path:
@@ -146,9 +148,9 @@ def _target(folder: RunFolder, out: Path | str | None, *, several: bool) -> Path
 def _built(
     wanted: Sequence[tuple[RunSource, Path]],
     engine: str,
-    against: Sequence[Row] = (),
-    *,
-    master: str | None = None,
+    against: Sequence[Row],
+    master: str | None,
+    limits: Sequence[Row] = (),
 ) -> list[tuple[ReportPaths, Row]]:
     """Analyse, compare, write. What was analysed before an error is written all the same."""
     lakes = [source.lake for source, _ in wanted]
@@ -159,7 +161,7 @@ def _built(
             for (source, _), each in zip(wanted, made, strict=True):
                 started = time.monotonic()
                 analysis = analyse(source.folder, source.lake, each)
-                document, points = build_report(analysis, each.name)
+                document, points = build_report(analysis, each.name, limits)
                 document["timings"]["total"] = round(time.monotonic() - started, 3)
                 built.append((document, points))
     finally:

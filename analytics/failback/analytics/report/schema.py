@@ -7,6 +7,7 @@ refuses by name.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Iterator
 from functools import cache
@@ -17,6 +18,7 @@ from typing import Any, Final
 import jsonschema
 
 from failback.analytics.errors import ReportInputError
+from failback.analytics.report.outcome import outcome_of
 
 Report = dict[str, Any]
 
@@ -64,6 +66,31 @@ def _integers(value: Any, path: str) -> Iterator[tuple[str, int]]:
             yield from _integers(each, f"{path}[{number}]")
 
 
+def metric_problem(path: str) -> str | None:
+    """Say what is wrong with a dotted path into a report; ``None`` where it can lead to a figure.
+
+    Entries of lists are named by their number, group, fault or check.
+    """
+    schema: Any = report_schema()
+    parts = path.split(".")
+    for place, part in enumerate(parts):
+        if "items" in schema:
+            schema = schema["items"]
+            continue
+        known = schema.get("properties", {})
+        rest = schema.get("additionalProperties", True)
+        if part not in known and isinstance(rest, dict):
+            schema = rest
+        elif part in known:
+            schema = known[part]
+        elif known:
+            near = difflib.get_close_matches(part, known, n=1)
+            said = ".".join([*parts[:place], near[0]]) if near else ""
+            hint = f', did you mean "{said}"?' if near else f": it has {', '.join(known)}"
+            return f'a report has no "{path}"{hint}'
+    return None
+
+
 def report_bytes(document: Report) -> bytes:
     """The content of a ``report.json``. Raises ``jsonschema.ValidationError`` as check_report."""
     plain = _with_texts(document)
@@ -96,8 +123,11 @@ def _with_numbers(value: Any, schema: Report) -> Any:
 def name_as_now(document: Report) -> Report:
     """Return a report with the names of this version.
 
-    Version 0.1 calls a proved fault honest, and its proof rungs. Read for one version.
+    Version 0.1 calls a proved fault honest, and its proof rungs; it has no outcome. Read for one
+    version.
     """
+    if isinstance(document.get("checks"), list):
+        document.setdefault("outcome", outcome_of(document["checks"]))
     faults = document.get("faults")
     for fault in faults if isinstance(faults, list) else ():
         for before, name in (("honest", "proved"), ("rungs", "proof")):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.report.measures.numbers import Row
+from failback.analytics.report.outcome import Badge, evidence_badge, outcome_badge
+from failback.analytics.report.wording import number, percent, seconds
 from failback.analytics.run.definitions import words_of
 
 MAX_WINDOWS: Final = 5
@@ -13,11 +15,11 @@ MAX_NAME: Final = 60
 
 
 def sentence(report: Row) -> str:
-    """*"Killing master of pair-0 for 34 s re-delivered 2 913 of 120 004 messages (2.4 %), ..."*"""
+    """*"Killing master of pair-0 for 34 s re-delivered 2,913 of 120,004 messages (2.4 %), ..."*"""
     totals = report["totals"]
     what = _what_happened(report)
     dup, distinct = totals["dup"], totals["distinct"]
-    share = "" if not distinct else f" ({100 * dup / distinct:.1f} %)"
+    share = "" if not distinct else f" ({percent(dup / distinct)})"
     text = f"{what} re-delivered {number(dup)} of {number(distinct)} messages{share}"
     hit = sorted((g for g in report["groups"] if g["dup"]), key=lambda g: -g["dup"])
     if hit:
@@ -50,17 +52,15 @@ def _what_happened(report: Row) -> str:
     return f"{verb} master of {pair}{lasted}"
 
 
-def number(value: int | None) -> str:
-    """An integer with thin groups of three: ``120 004``; a dash for what is unknown."""
-    return "–" if value is None else f"{value:,}".replace(",", " ")
-
-
 def render(report: Row) -> str:
     """``summary.md``; under 80 lines whatever the run."""
     totals, verdict = report["totals"], report["verdict"]
     experiment, arm = report["experiment"] or report["run"], report["arm"] or "-"
+    badges = (evidence_badge(report), outcome_badge(report))
     lines = [
-        f"# {_name(experiment)} / {_name(arm)}: {verdict['value']}",
+        f"# {_name(experiment)} / {_name(arm)}",
+        "",
+        *(f"* {badge.text}{_why(badge)}" for badge in badges),
         "",
         verdict["sentence"].replace("<", "&lt;"),
         "",
@@ -70,11 +70,12 @@ def render(report: Row) -> str:
             for reason in verdict["reasons"][:10]
         ),
         *([""] if verdict["reasons"] else []),
-        "| delivered | distinct | duplicates | ratio | after success | lost | wasted s |",
+        "| delivered | distinct messages | duplicates | ratio = duplicates/distinct "
+        "| after a success | lost | work done twice |",
         "|---|---|---|---|---|---|---|",
         f"| {number(totals['delivered'])} | {number(totals['distinct'])} | {number(totals['dup'])} "
-        f"| {_value(totals['dup_ratio'])} | {number(totals['dup_after_success'])} "
-        f"| {number(totals['lost'])} | {_value(totals['wasted_seconds'])} |",
+        f"| {percent(totals['dup_ratio'])} | {number(totals['dup_after_success'])} "
+        f"| {number(totals['lost'])} | {seconds(totals['wasted_seconds'])} |",
         "",
         *_cause_lines(report),
         *_rto_lines(report),
@@ -129,19 +130,19 @@ def _window_lines(report: Row) -> list[str]:
     windows = [(q, w) for q in report["queues"] for w in q["windows"]]
     windows.sort(key=lambda pair: -pair[1]["size"])
     lines = [
-        f"* {_name(q['topic'])} {_name(q['broker'])}/{q['qid']}: offsets {w['lo']}..{w['hi'] - 1} "
+        f"* {_name(q['topic'])} {_name(q['broker'])}/{q['qid']}: {w['lo']} to {w['hi']} "
         f"({number(w['size'])}), {w['cause'] or 'unattributed'}"
         for q, w in windows[:MAX_WINDOWS]
     ]
-    return ["Delivered again:", *lines, ""] if lines else []
+    return ["Delivered again, from one offset to before another:", *lines, ""] if lines else []
 
 
 def _ms(value: float | None) -> str:
-    return "never" if value is None else f"{value / 1000:.1f} s"
+    return "never" if value is None else seconds(value / 1000)
 
 
-def _value(value: Any) -> str:
-    return "–" if value is None else str(value)
+def _why(badge: Badge) -> str:
+    return f" ({_name(badge.why, 200)})" if badge.why else ""
 
 
 def short(text: str, limit: int = MAX_NAME) -> str:

@@ -17,6 +17,7 @@ from fastapi.responses import HTMLResponse
 
 from failback.analytics.dashboard.http.access import Identity
 from failback.analytics.dashboard.http.context import Shared
+from failback.analytics.report.outcome import outcome_state
 from failback.analytics.report.page import html, html_rows
 from failback.analytics.web.problems import Problem
 
@@ -45,6 +46,7 @@ def _environment() -> jinja2.Environment:
         show=html_rows.show, age=age, count=count, percent=html_rows.percent, navigation=NAVIGATION,
         long_table=html.LONG_TABLE_ROWS, version=_static_version(), plotly=plotly_name(),
         link=link, milliseconds=milliseconds, bytes_text=bytes_text, is_command=is_command,
+        outcome_state=outcome_state,
     )  # fmt: skip
     return environment
 

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
 from failback.analytics.report.measures.point_rows import Point, points_of
+from failback.analytics.report.outcome import evidence_badge
 from failback.analytics.report.schema import name_as_now
 from failback.analytics.run.run_lock import is_held
 
@@ -44,6 +45,10 @@ class RunEntry:
     engine: str
     rules: str
     verdict: str | None = None
+    evidence: str | None = None
+    """``complete`` or ``incomplete``."""
+    outcome: Json | None = None
+    """``limit`` and ``met``, of the report."""
     sentence: str = ""
     delivered: int | None = None
     dup: int | None = None
@@ -201,6 +206,8 @@ def read_entry(folder: Path, runs: Path) -> RunEntry:
         engine=str(run.get("engine") or ""),
         rules=str((run.get("system") or {}).get("rules") or ""),
         verdict=report["verdict"]["value"] if report else None,
+        evidence=evidence_badge(report).text.partition(": ")[2] if report else None,
+        outcome=report.get("outcome") if report else None,
         sentence=report["verdict"]["sentence"] if report else "",
         delivered=totals.get("delivered"),
         dup=totals.get("dup"),

@@ -1,0 +1,117 @@
+"""Two answers about a run: is the evidence complete, and is what came again acceptable. Pure.
+
+The second one is the user's: ``outcome`` of a report names the limits that an experiment, or
+``failback report --expect``, set on what came again. Without one the number is not judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from failback.analytics.report.wording import many, number, percent
+
+Row = dict[str, Any]
+Report = Mapping[str, Any]
+
+NO_LIMIT: Final[Row] = {"limit": None, "met": None}
+_FAIL: Final = "Fail"
+_INCONCLUSIVE: Final = "Inconclusive"
+
+REPEATS: Final = {
+    "dup": "duplicates",
+    "dup_ratio": "duplicates/distinct messages",
+    "dup_messages": "messages delivered more than once",
+    "dup_msg_ratio": "share of messages delivered more than once",
+    "dup_after_success": "repeats after a success",
+    "amplification": "deliveries per distinct message",
+    "wasted_seconds": "seconds of work done twice",
+    "max_redelivery": "deliveries of one message",
+}
+"""Figures of what came again, by their names in ``totals`` and ``groups``."""
+SHARES: Final = frozenset({"dup_ratio", "dup_msg_ratio"})
+_TONES: Final = {
+    "no limit set": "plain",
+    "limit met": "good",
+    "limit missed": "bad",
+    "limit not judged": "doubt",
+}
+_LIMITS: Final = {"<=": "at most", "<": "under", "==": "exactly", "between": "between"}
+"""A floor is an expectation, but no limit on what came again."""
+_TITLE: Final = re.compile(
+    r"(?:(?P<group>\S+): )?(?P<metric>\S+) (?P<op><=|>=|==|<|>|between)(?: (?P<value>.*))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """One answer in a few words; ``tone`` is ``plain``, ``good``, ``doubt`` or ``bad``."""
+
+    tone: str
+    text: str
+    why: str = ""
+
+
+def outcome_of(checks: Iterable[Mapping[str, Any]]) -> Row:
+    """The ``outcome`` of a report by its ``checks``: the limits on what came again, in words.
+
+    ``met`` is null without a limit, and where one could not be measured.
+    """
+    words, values = [], []
+    for check in checks:
+        found = _TITLE.fullmatch(str(check.get("title")))
+        if not str(check.get("id")).startswith("expect.") or found is None:
+            continue
+        name = found["metric"].rpartition(".")[2]
+        if name not in REPEATS or found["op"] not in _LIMITS:
+            continue
+        words.append(_limit_words(found["group"], name, found["op"], check.get("expected")))
+        values.append(check.get("value"))
+    if not words:
+        return dict(NO_LIMIT)
+    met = None if _INCONCLUSIVE in values else True
+    return {"limit": "; ".join(words), "met": False if _FAIL in values else met}
+
+
+def _limit_words(group: str | None, name: str, op: str, limit: Any) -> str:
+    shown = percent if name in SHARES else number
+    values = limit if isinstance(limit, Sequence) and not isinstance(limit, str) else [limit]
+    amount = " and ".join(shown(_plain(value)) for value in values)
+    return f"{f'{group}: ' if group else ''}{REPEATS[name]} {_LIMITS[op]} {amount}"
+
+
+def _plain(value: Any) -> float | None:
+    """A number of a check: thresholds of a resource are texts."""
+    if value is None or isinstance(value, int | float):
+        return value
+    return float(value)
+
+
+def evidence_badge(report: Report) -> Badge:
+    """Whether the measurement is sound; where it is not, why."""
+    doubts = [each for each in report.get("checks", []) if each["value"] == _INCONCLUSIVE]
+    if not doubts and report["verdict"]["value"] != _INCONCLUSIVE:
+        checks = many(len(report.get("checks", [])), "check")
+        return Badge("plain", "Evidence: complete", f"{checks} made")
+    said = [each["detail"] for each in report["verdict"]["reasons"]]
+    why = said[0] if said else ", ".join(check["title"] for check in doubts)
+    return Badge("doubt", "Evidence: incomplete", why)
+
+
+def outcome_badge(report: Report) -> Badge:
+    """What came again, against the user's limit; green only where there is one and it is met."""
+    totals, outcome = report["totals"], report.get("outcome") or NO_LIMIT
+    if not totals["distinct"]:
+        return Badge("plain", "Re-consumed: nothing was measured")
+    again = f"Re-consumed {percent(totals['dup_ratio'])}"
+    return Badge(_TONES[outcome_state(outcome)], f"{again}: {outcome_state(outcome)}",
+                 outcome["limit"] or "")  # fmt: skip
+
+
+def outcome_state(outcome: Mapping[str, Any]) -> str:
+    """``limit met``, ``limit missed``, ``limit not judged``, or ``no limit set``."""
+    if outcome["limit"] is None:
+        return "no limit set"
+    return {True: "limit met", False: "limit missed"}.get(outcome["met"], "limit not judged")
