@@ -1,0 +1,48 @@
+"""Every YAML that a reader copies, given to a real API server the way pages say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.docs.yaml_examples import EXAMPLE_FILES, ROOT, blocks_of_pages, documents_of
+from tests.support.kube_lab.namespaces import Namespace
+
+DEMO = ROOT / "examples/demo"
+
+
+def labels_of(text: str) -> list[str]:
+    """``kind.group/name`` of each document, as kubectl writes it."""
+    return sorted(
+        f"{each['kind'].lower()}.failback.dev/{each['metadata']['name']}"
+        for each in documents_of(text)
+    )
+
+
+def applied(out: str) -> list[str]:
+    return sorted(line.split()[0] for line in out.splitlines())
+
+
+@pytest.mark.parametrize("folder", sorted({file.parent for file in EXAMPLE_FILES}), ids=str)
+def test_the_server_accepts_every_example(namespace: Namespace, folder: Path) -> None:
+    for file in sorted(folder.glob("*.yaml")):
+        done = namespace.kubectl("apply", "--dry-run=server", "-f", str(file))
+        assert applied(done.out) == labels_of(file.read_text()), file.name
+
+
+def test_the_server_accepts_every_resource_on_a_page(namespace: Namespace) -> None:
+    for place, text in blocks_of_pages().items():
+        file = namespace.folder / "page.yaml"
+        file.write_text(text)
+        done = namespace.kubectl("apply", "--dry-run=server", "-f", str(file))
+        assert applied(done.out) == labels_of(text), place
+
+
+def test_the_demo_is_whole_as_a_folder_and_joined(namespace: Namespace) -> None:
+    text = "".join(file.read_text() for file in sorted(DEMO.glob("*.yaml")))
+    joined = namespace.folder / "joined.yaml"
+    joined.write_text(text)
+    assert applied(namespace.kubectl("apply", "-f", str(DEMO)).out) == labels_of(text)
+    assert applied(namespace.kubectl("apply", "-f", str(joined)).out) == labels_of(text)
+    assert len(labels_of(text)) == 3

@@ -1,0 +1,1 @@
+"""What tests of pages share: the YAML that readers copy."""

@@ -1,0 +1,35 @@
+"""Finds the YAML that a reader copies: files of examples, and resources on pages."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[3]
+EXAMPLE_FILES = sorted(
+    [*(ROOT / "examples").rglob("*.yaml"), *(ROOT / "operator/failback/cli/data").glob("*.yaml")]
+)
+_BLOCK = re.compile(r"^( *)```ya?ml[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
+
+
+def documents_of(text: str) -> list[dict[str, Any]]:
+    """The documents of a YAML text that have a kind."""
+    loaded = YAML(typ="safe", pure=True).load_all(text)
+    return [each for each in loaded if isinstance(each, dict) and "kind" in each]
+
+
+@cache
+def blocks_of_pages() -> dict[str, str]:
+    """Fenced YAML of README and docs that holds a resource of ours, by page and line."""
+    found = {}
+    for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
+        text = page.read_text(encoding="utf-8")
+        for block in _BLOCK.finditer(text):
+            if "apiVersion: failback.dev/" in block[2]:
+                line = text.count("\n", 0, block.start()) + 1
+                found[f"{page.relative_to(ROOT)}:{line}"] = block[2]
+    return found

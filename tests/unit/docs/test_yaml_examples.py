@@ -1,0 +1,42 @@
+"""YAML that a reader copies: it can be joined, goes into any namespace, and is accepted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from failback.operator.schema.decoding import decode
+from tests.support.docs.yaml_examples import EXAMPLE_FILES, ROOT, blocks_of_pages, documents_of
+
+JOINED = "".join(file.read_text() for file in EXAMPLE_FILES)
+
+
+def name_of(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("file", EXAMPLE_FILES, ids=name_of)
+def test_a_file_begins_a_document_and_leaves_the_namespace_to_the_command(file: Path) -> None:
+    assert file.read_text().startswith("---\n")
+    named = [each["metadata"]["name"] for each in documents_of(file.read_text())]
+    placed = [each for each in documents_of(file.read_text()) if "namespace" in each["metadata"]]
+    assert named
+    assert placed == []
+
+
+def test_joining_the_files_loses_no_document() -> None:
+    alone = [each for file in EXAMPLE_FILES for each in documents_of(file.read_text())]
+    assert documents_of(JOINED) == alone
+
+
+def test_no_key_stands_twice_when_files_are_joined() -> None:
+    """kubectl takes the last of two keys without a word; this reader refuses them."""
+    assert len(list(YAML(pure=True).load_all(JOINED))) == len(documents_of(JOINED))
+
+
+@pytest.mark.parametrize("place", sorted(blocks_of_pages()))
+def test_a_resource_on_a_page_is_accepted(place: str) -> None:
+    for document in documents_of(blocks_of_pages()[place]):
+        assert decode(document).name == document["metadata"]["name"]
