@@ -26,8 +26,9 @@ class RouteQueryFailed(ClientError):
 
     retriable: ClassVar[bool] = True
 
-    def __init__(self, topic: str) -> None:
-        super().__init__(f"name server could not be asked for the route of {topic}")
+    def __init__(self, topic: str, why: Exception | None = None) -> None:
+        told = f": {why}" if why is not None else ""
+        super().__init__(f"name server could not be asked for the route of {topic}{told}")
         self.topic = topic
 
 

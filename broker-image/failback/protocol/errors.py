@@ -7,7 +7,9 @@ call may succeed elsewhere or later.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
+
+REFUSED: Final = "connection refused"
 
 
 class FailbackError(Exception):
@@ -73,6 +75,11 @@ class RemotingConnectError(RemotingError):
         super().__init__(f"connect to {addr} failed" + (f": {why}" if why else ""))
         self.addr = addr
         self.why = why
+
+    @property
+    def is_refused(self) -> bool:
+        """Is the host there, and nobody listens?"""
+        return self.why == REFUSED
 
 
 class RemotingSendError(RemotingError):

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from failback.cli.errors import guarded
-from failback.cli.output import say
+from failback.cli.output import note
 
 app = typer.Typer(
     help="Take segments of consume logs over HTTP and write them into a lake.",
@@ -92,7 +92,10 @@ def token(
     name: Annotated[str, typer.Option("--name", help="For people reading the file.")],
     tokens: TokensOption = Path("tokens"),
 ) -> None:
-    """Make a token, add its hash to the token file, and print it: it is shown only now."""
+    """Make a token, add its hash to the token file, and print the token alone.
+
+    It is shown only now. For a file: failback collect token ... > agents.token
+    """
     from failback.analytics.web.tokens import check_scope, digest_of, new_token
 
     scopes = ",".join(check_scope(each) for each in scope)
@@ -101,5 +104,5 @@ def token(
     fd = os.open(tokens, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "a", encoding="utf-8") as file:
         file.write(f"{digest_of(made)} {scopes} {'-'.join(words)}\n")
-    say(f"added to {tokens}; give this to its user, it is stored nowhere:")
+    note(f"added to {tokens}; the line on stdout is the token, and it is stored nowhere:")
     print(made)

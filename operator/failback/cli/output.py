@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,11 @@ console = Console(highlight=False, soft_wrap=True)
 def say(line: str) -> None:
     """Print one line."""
     console.print(Text(line))
+
+
+def note(line: str) -> None:
+    """Print one line to stderr, beside an output that may go into a file."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def print_json(value: Any) -> None:

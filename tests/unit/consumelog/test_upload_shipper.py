@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -15,6 +16,7 @@ from failback.client.consumelog.upload.collector_client import (
     Answer,
     CollectorAway,
     CollectorClient,
+    read_token,
 )
 from failback.client.consumelog.upload.lake_files import arrow_table, lake_order, stream_bytes
 from failback.client.consumelog.upload.segments import segments_of
@@ -174,8 +176,6 @@ def test_the_backlog_is_kept_for_prometheus(tmp_path: Path) -> None:
 
 
 def test_run_ends_with_what_is_left(tmp_path: Path) -> None:
-    from threading import Event
-
     write(tmp_path)
     stop = Event()
     stop.set()
@@ -207,3 +207,58 @@ def test_streams_are_equal_and_the_lake_is_ordered_by_queue_and_offset(tmp_path:
 def test_a_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ConfigError, match="HOST:PORT"):
         CollectorClient(url)
+
+
+def test_run_says_that_something_was_refused_although_nothing_waits(tmp_path: Path) -> None:
+    write(tmp_path)
+    stop = Event()
+    stop.set()
+    refusing = UploadShipper(tmp_path, FakeCollector(problem(409, "other-content")))
+    assert not refusing.run(stop, linger_seconds=0.0, now=lambda: 0.0)
+
+
+@pytest.mark.parametrize(
+    ("content", "token"),
+    [
+        (b"abc-_.~+/123==", "abc-_.~+/123=="),
+        (b"abc\n", "abc"),
+        (b"\r\n  abc \r\n\n", "abc"),
+        (b"added to tokens; give this to its user, it is stored nowhere:\nabc\n", "abc"),
+    ],
+)
+def test_the_token_is_the_last_line_that_is_not_empty(
+    tmp_path: Path, content: bytes, token: str
+) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    assert read_token(file) == token
+
+
+SECRET = "s3cr3tsecret"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+        (f"Bearer {SECRET}".encode(), "without blanks"),
+        (f"{SECRET}\u00e9".encode(), "without blanks"),
+        (f"{SECRET}\x00{SECRET}".encode(), "without blanks"),
+        (b"\xff\xfe" + SECRET.encode(), "is no text"),
+        (None, "cannot be read: No such file or directory"),
+    ],
+)
+def test_a_file_without_a_token_is_named_and_nothing_of_it_is_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes | None, told: str
+) -> None:
+    file = tmp_path / "agents.token"
+    if content is not None:
+        file.write_bytes(content)
+    client = CollectorClient("http://127.0.0.1:1", token_file=file)
+    with pytest.raises(ConfigError, match=f"token file {file}: .*{told}"):
+        client.check_token()
+    write(tmp_path)
+    assert UploadShipper(tmp_path, client).ship_all().left == 2
+    assert told in caplog.text
+    assert SECRET not in caplog.text

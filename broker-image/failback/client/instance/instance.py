@@ -288,7 +288,7 @@ class MQClientInstance:
         try:
             route = await self.api.route(asked)
         except RemotingError as error:
-            raise RouteQueryFailed(asked) from error
+            raise RouteQueryFailed(asked, error) from error
         except (BrokerError, ProtocolError) as error:
             logger.info("no route of %s: %s", asked, error)
             return None

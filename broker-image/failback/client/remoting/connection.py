@@ -24,6 +24,7 @@ import inspect
 import itertools
 import logging
 import math
+import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from failback.protocol.calls import Call
 from failback.protocol.codes import FLAG_ONEWAY, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import (
+    REFUSED,
     FailbackError,
     ProtocolError,
     RemotingConnectError,
@@ -471,7 +473,7 @@ class RemotingClient:
         except TimeoutError:
             made = RemotingConnectError(addr, f"no answer in {settings.connect_timeout_ms:g} ms")
         except (OSError, ValueError, OverflowError) as error:
-            made = RemotingConnectError(addr, str(error))
+            made = RemotingConnectError(addr, _why_not_connected(error))
         if isinstance(made, _Connection):
             self._table[addr] = made
         else:
@@ -517,6 +519,17 @@ def _failure(addr: str, request: RemotingCommand, error: Exception) -> RemotingC
     logger.exception("request code=%d of %s failed", request.code, addr)
     remark = f"{type(error).__name__}: {error}"
     return request.response(ResponseCode.SYSTEM_ERROR, remark)
+
+
+def _why_not_connected(error: OSError | ValueError | OverflowError) -> str:
+    """The system's words, without number and address."""
+    if not isinstance(error, OSError):
+        return "must be HOST:PORT, such as 127.0.0.1:9876"
+    if isinstance(error, ConnectionRefusedError):
+        return REFUSED
+    if error.errno is not None and error.errno > 0:  # name resolution has numbers below 0
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
 
 
 class NameServers:

@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         plan = _plan(options)
         with shipping(plan.process):
-            _run(_process(plan))
+            reached = _work(plan, told=options.command == "produce")
     except ConfigError as error:
         print(f"failback workload: {error}", file=sys.stderr)
         return ExitCode.BAD_INPUT
@@ -56,7 +56,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     except FailbackError as error:
         logger.error("%s", error)
         return ExitCode.FAIL
-    return ExitCode.PASS
+    return ExitCode.PASS if reached else ExitCode.FAIL
+
+
+def _work(plan: ProducerPlan | ConsumerPlan, *, told: bool) -> bool:
+    """Run the process to its end.
+
+    Args:
+        told: Say what became of the sends, to a person; a harness asks, and reads the log.
+
+    Returns:
+        False for sends that are told and that reached nobody.
+    """
+    if isinstance(plan, ConsumerPlan):
+        from failback.chaos.workload.consumer import ConsumerProcess
+
+        _run(ConsumerProcess(plan).run())
+        return True
+    from failback.chaos.workload.producer import ProducerProcess
+
+    producer = ProducerProcess(plan)
+    _run(producer.run())
+    if told:
+        print(producer.summary(), file=sys.stderr)
+    return not (told and producer.reached_nobody)
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
@@ -67,16 +90,6 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
         return
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(work)
-
-
-def _process(plan: ProducerPlan | ConsumerPlan) -> Coroutine[Any, Any, None]:
-    if isinstance(plan, ProducerPlan):
-        from failback.chaos.workload.producer import ProducerProcess
-
-        return ProducerProcess(plan).run()
-    from failback.chaos.workload.consumer import ConsumerProcess
-
-    return ConsumerProcess(plan).run()
 
 
 def _plan(options: argparse.Namespace) -> ProducerPlan | ConsumerPlan:
@@ -127,7 +140,8 @@ def _ship_plan(options: argparse.Namespace) -> ShipPlan | None:
     if options.ship_to is None:
         return None
     if "://" in options.ship_to:
-        CollectorClient(options.ship_to)  # refuses what is no collector's address
+        # Refuses what is no collector's address or no token, before anything is written.
+        CollectorClient(options.ship_to, token_file=options.ship_token_file).check_token()
     return ShipPlan(options.ship_to, options.ship_token_file, options.ship_linger_seconds)
 
 

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from failback.chaos.cluster import processes
+from failback.chaos.errors import ChaosError
 from failback.chaos.workload.control import ControlServer, Operation
 from failback.chaos.workload.plan import ProcessPlan
 from failback.client.consumelog.errors import ConsumeLogError
@@ -40,9 +41,21 @@ def open_log(plan: ProcessPlan, role: str) -> ConsumeLog:
         raise ConsumeLogError(str(error), plan.hot) from error
 
 
+class NotAllShipped(ChaosError):
+    """Some of the consume log is still in its folder."""
+
+    def __init__(self, hot: Path) -> None:
+        super().__init__(f"not all of the consume log was shipped; the rest is in {hot}")
+        self.hot = hot
+
+
 @contextmanager
 def shipping(plan: ProcessPlan) -> Iterator[None]:
-    """Have the consume log shipped while it is written, and to its end, if the plan says where."""
+    """Have the consume log shipped while it is written, and to its end, if the plan says where.
+
+    Raises:
+        NotAllShipped: At the end, if the work itself did not fail.
+    """
     if plan.ship is None:
         yield
         return
@@ -50,11 +63,16 @@ def shipping(plan: ProcessPlan) -> Iterator[None]:
     beside = ShipperBeside(
         plan.hot, ship.to, token_file=ship.token_file, linger_seconds=ship.linger_seconds
     )
+    failed = True
     try:
         yield
+        failed = False
     finally:
         if not beside.end():
-            logger.warning("not all of the consume log was shipped; the rest is in %s", plan.hot)
+            left = NotAllShipped(plan.hot)
+            if not failed:
+                raise left
+            logger.warning("%s", left)
 
 
 @asynccontextmanager

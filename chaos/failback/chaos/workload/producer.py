@@ -23,7 +23,7 @@ from failback.client.consumelog.hook import LogHook
 from failback.client.consumelog.lab_id import LAB_ID_PROPERTY
 from failback.client.model import Message
 from failback.client.producer.producer import Producer
-from failback.protocol.errors import FailbackError
+from failback.protocol.errors import FailbackError, RemotingConnectError
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +47,15 @@ def _message(topic: str, draft: Draft, due_ns: int) -> Message:
     )
 
 
+def _reason_of(failure: BaseException) -> str:
+    """The first cause of a failed send, in a few words with the address."""
+    while isinstance(failure.__cause__, FailbackError):
+        failure = failure.__cause__
+    if isinstance(failure, RemotingConnectError) and failure.is_refused:
+        return f"{failure.addr} refused"
+    return str(failure)
+
+
 class ProducerProcess:
     """All topics of one producer process."""
 
@@ -58,6 +67,7 @@ class ProducerProcess:
         self._attempted = 0
         self._acknowledged = 0
         self._failed = 0
+        self._last_failure: FailbackError | None = None
         self._preloaded: set[str] = set()
         self._sending = True
         self._ok_times: list[int] = []
@@ -88,6 +98,19 @@ class ProducerProcess:
         finally:
             log.close()
             last_words(log)
+
+    @property
+    def reached_nobody(self) -> bool:
+        """Has every send failed?"""
+        return self._failed > 0 and not self._acknowledged
+
+    def summary(self) -> str:
+        """What became of the sends, and why the last one failed that did."""
+        told = f"sent {self._acknowledged} of {self._attempted}"
+        if self._last_failure is not None:
+            told += f", {self._failed} failed: {_reason_of(self._last_failure)}"
+        unknown = self._attempted - self._acknowledged - self._failed
+        return f"{told}, {unknown} not answered" if unknown else told
 
     async def _send_all(self, producer: Producer) -> None:
         senders = [
@@ -183,6 +206,7 @@ class ProducerProcess:
             self._stop.set()
         except FailbackError as error:
             self._failed += 1
+            self._last_failure = error
             logger.debug("send of %s failed: %s", message.properties[LAB_ID_PROPERTY], error)
         else:
             self._acknowledged += 1

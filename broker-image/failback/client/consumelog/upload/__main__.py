@@ -21,7 +21,8 @@ from failback.protocol.errors import ConfigError
 def main(argv: Sequence[str] | None = None) -> int:
     """Ship until SIGTERM or SIGINT, then what is left.
 
-    Returns 0 when every finished file was shipped, 1 when one had to stay, 2 for bad arguments.
+    Returns 0 when every finished file was shipped, 1 when one had to stay or was refused, 2 for bad
+    arguments.
     """
     options = _parser().parse_args(argv)
     logging.basicConfig(
@@ -42,8 +43,8 @@ def _seal(options: argparse.Namespace) -> int:
     shipper = Shipper(options.hot, Path(options.to))
     if options.once:
         return 1 if shipper.seal_all().bad else 0
-    shipper.run(_stop_event(options), period_seconds=options.period_seconds)
-    return 0
+    sealed = shipper.run(_stop_event(options), period_seconds=options.period_seconds)
+    return 0 if sealed else 1
 
 
 def _upload(options: argparse.Namespace) -> int:
@@ -51,8 +52,8 @@ def _upload(options: argparse.Namespace) -> int:
     shipper = UploadShipper(options.hot, client, textfile=options.textfile)
     try:
         if options.once:
-            report = shipper.ship_all()
-            return 1 if report.left or report.bad else 0
+            client.check_token()
+            return 0 if shipper.ship_all().complete else 1
         emptied = shipper.run(
             _stop_event(options),
             period_seconds=options.period_seconds,

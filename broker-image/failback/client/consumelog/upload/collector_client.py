@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,8 +25,9 @@ PROBLEM_PREFIX: Final = "urn:failback:collector:"
 """How the types of a collector's own problem documents begin; a proxy's do not."""
 TOKEN_VARIABLE: Final = "FAILBACK_TOKEN_FILE"
 _MAX_ANSWER_BYTES: Final = 64 * 1024 * 1024
-_AWAY: Final = (OSError, http.client.HTTPException, ValueError)
-"""ValueError: the token's file has none that can be sent; it may be replaced."""
+_AWAY: Final = (OSError, http.client.HTTPException, ConfigError)
+"""ConfigError: the token's file has none that can be sent; it may be replaced."""
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 
 
 class CollectorAway(Exception):
@@ -84,6 +86,11 @@ class CollectorClient:
         self._timeout = timeout_seconds
         self._connection: http.client.HTTPConnection | None = None
         self._token = ""
+
+    def check_token(self) -> None:
+        """Raises ``ConfigError`` if the token's file has none that can be sent."""
+        if self._token_file is not None:
+            read_token(self._token_file)
 
     def send_segment(
         self, segment_id: str, body: bytes, sha256: str, backlog_bytes: int = 0
@@ -155,12 +162,36 @@ class CollectorClient:
 
     def _connect(self) -> http.client.HTTPConnection:
         if self._token_file is not None:
-            self._token = self._token_file.read_text(encoding="ascii").strip()
+            self._token = read_token(self._token_file)
         host, port = self._parts.hostname or "", self._parts.port
         if self._parts.scheme == "https":
             context = ssl.create_default_context(cafile=self._ca_file)
             return http.client.HTTPSConnection(host, port, timeout=self._timeout, context=context)
         return http.client.HTTPConnection(host, port, timeout=self._timeout)
+
+
+def read_token(file: Path) -> str:
+    """The bearer token in a file: its last line that is not empty.
+
+    What the file holds is never part of the error.
+
+    Raises:
+        ConfigError: The file cannot be read, is empty, or that line is no token.
+    """
+    place = f"token file {file}"
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except OSError as error:
+        raise ConfigError(place, f"cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError:
+        raise ConfigError(place, "is no text; it must hold the token alone") from None
+    words = [line.strip() for line in lines if line.strip()]
+    if not words:
+        raise ConfigError(place, "is empty; it must hold the token alone")
+    if not _TOKEN.fullmatch(words[-1]):
+        problem = "its last line is no token: letters, digits and -._~+/= without blanks"
+        raise ConfigError(place, problem)
+    return words[-1]
 
 
 def _has_port(parts: SplitResult) -> bool:

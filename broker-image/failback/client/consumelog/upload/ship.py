@@ -81,11 +81,11 @@ class Shipper:
                 hidden.unlink(missing_ok=True)
         return SealReport(tuple(sealed), tuple(held), tuple(bad))
 
-    def run(self, stop: threading.Event, *, period_seconds: float = 1.0) -> None:
-        """Seal until ``stop`` is set, then once more."""
+    def run(self, stop: threading.Event, *, period_seconds: float = 1.0) -> bool:
+        """Seal until ``stop`` is set, then once more; false if a file could not be read."""
         while not stop.wait(period_seconds):
             self.seal_all()
-        self.seal_all()
+        return not self.seal_all().bad
 
     def _seal(self, path: Path) -> None:
         log = read_hot(path)

@@ -60,6 +60,11 @@ class ShipReport:
     wait_seconds: float | None = None
     """How long to wait before the next try; ``None`` when nothing failed."""
 
+    @property
+    def complete(self) -> bool:
+        """Is every finished file at the collector?"""
+        return not (self.left or self.refused or self.bad)
+
 
 class _Later(Exception):
     """The collector cannot take it now."""
@@ -129,22 +134,25 @@ class UploadShipper:
         linger_seconds: float = 30.0,
         now: Callable[[], float],
     ) -> bool:
-        """Ship until ``stop`` is set, then what is left; false if some of it had to stay.
+        """Ship until ``stop`` is set, then what is left; false if any of it had to stay.
 
         Args:
             linger_seconds: How long after ``stop`` a collector that is away is waited for.
             now: A monotonic clock in seconds.
         """
+        refused = False
         while not stop.is_set():
             report = self.ship_all()
+            refused |= bool(report.refused)
             stop.wait(period_seconds if report.wait_seconds is None else report.wait_seconds)
         deadline = now() + linger_seconds
         report = self.ship_all()
         pause = threading.Event()
         while report.left and now() < deadline:
+            refused |= bool(report.refused)
             pause.wait(min(report.wait_seconds or 0.0, max(0.0, deadline - now())))
             report = self.ship_all()
-        return report.left == 0
+        return report.complete and not refused
 
     def _note_failure(self, error: Exception) -> float:
         """Seconds to wait: what was asked for, or twice as long each time, never in step."""
