@@ -46,6 +46,14 @@ def test_a_handover_gets_exactly_what_the_returned_master_had_not_heard_of(demo:
     check_handover(demo.report("handover"), BruteForce(demo.run_dir("handover")))
 
 
+def test_a_handover_is_predicted_and_says_what_to_change(demo: Demo) -> None:
+    report = demo.report("handover")
+    (row,) = report["prediction"]
+    assert 0.5 * row["p5"] <= report["totals"]["dup"] <= row["worst"]
+    assert report["knobs"]
+    assert [note for note in ("prediction", "knobs") if note in report["notes"]] == []
+
+
 @pytest.mark.parametrize("arm", ARMS)
 def test_the_totals_are_those_of_a_count_by_hand(demo: Demo, arm: str) -> None:
     totals, counted = demo.report(arm)["totals"], BruteForce(demo.run_dir(arm))

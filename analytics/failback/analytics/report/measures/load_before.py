@@ -1,7 +1,8 @@
 """How a group was loaded when a master died, as settings of the predictor. Pure.
 
 The documents of the run say what was configured; the rate, the handlers' time, what waited and how
-long clients had run are measured, from the last half minute before the kill.
+long clients had run are measured, from the last half minute before the kill, or a
+scaled run's warm-up.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def measured_settings(figures: Figures, number: int, group: str) -> Settings:
     outage = figures.analysis.context.outages[number]
     run = figures.analysis.folder.run
     settings = _with_clients(with_system(Settings(), run), run, declared_group(figures, group))
-    seconds = _seconds_before(figures, number)
+    seconds = _seconds_before(figures, number, group)
     queues = {
         key: rate.within(seconds)
         for key, rate in figures.rates.items()
@@ -96,13 +97,26 @@ def _with_clients(settings: Settings, run: Mapping[str, Any], group: str) -> Set
     return settings.with_values(values)
 
 
-def _seconds_before(figures: Figures, number: int) -> range:
-    """The full seconds before the kill, none of the warm-up or of an outage before."""
+def _seconds_before(figures: Figures, number: int, group: str) -> range:
+    """Full seconds before the kill, none of an outage before.
+
+    The warm-up is left out where a full second lies behind it. A run with scaled timers may have
+    none, and the load of its warm-up is the same.
+    """
     outages = figures.analysis.context.outages
     last = outages[number].killed // NS
-    earlier = [each.accepted or each.killed for each in outages[:number]]
-    begin = max([figures.warmup_end_ns, *earlier])
-    return range(max(-(-begin // NS), last - BEFORE_SECONDS), last)
+    earlier = max((each.accepted or each.killed for each in outages[:number]), default=None)
+    begin = -(-max(figures.warmup_end_ns, earlier or figures.warmup_end_ns) // NS)
+    if begin < last or earlier is not None:
+        return range(max(begin, last - BEFORE_SECONDS), last)
+    scaled = max(1, round(BEFORE_SECONDS * figures.analysis.folder.time_scale))
+    return range(max(last - scaled, min(_second_after_start(figures, group), last - 1)), last)
+
+
+def _second_after_start(figures: Figures, group: str) -> int:
+    """The first second that the group lived through as a whole."""
+    begun = (int(rate.at[0]) for key, rate in figures.rates.items() if key.grp == group)
+    return min((first + 1 for first in begun), default=0)
 
 
 def _mean(queues: Iterable[Curve], seconds: range) -> float:
