@@ -101,7 +101,7 @@ def run(
     for name in arm or ():
         plan.arm(name)  # refuses an unknown name
     if dry_run:
-        _show_plan(plan, wanted)
+        _show_plan(plan, wanted, json)
         return
     if target is Target.kube:
         location = Location(namespace=namespace or plan.namespace, kubeconfig=kubeconfig)
@@ -136,22 +136,54 @@ def _load(name: str, time_scale: float | None, seed: int | None) -> ChaosExperim
         problem = f'no file and no bundled experiment "{name}"{did_you_mean(name, EXPERIMENTS)}'
         raise ConfigError("EXPERIMENT", f"{problem}; see failback run --list")
     plan = load_experiment(path)
+    _check_metrics(plan, path)
     if seed is not None:
         plan = plan.with_seed(seed)
     return plan.with_time_scale(time_scale) if time_scale is not None else plan
 
 
-def _show_plan(plan: ChaosExperiment, wanted: Sequence[tuple[str, int]]) -> None:
+def _check_metrics(plan: ChaosExperiment, path: Path) -> None:
+    """Refuse an expectation of a figure that no report has, before anything is started."""
+    from failback.analytics.report.metric_paths import metric_problem
+    from failback.protocol.errors import ConfigError
+
+    for where, wish in plan.expectations():
+        if problem := metric_problem(wish.metric, of_group=wish.group is not None):
+            raise ConfigError(f"{where}.metric", problem, file=path)
+
+
+def _show_plan(plan: ChaosExperiment, wanted: Sequence[tuple[str, int]], json: bool) -> None:
     from failback.chaos.experiment.schedule import plan_run
 
-    rows = []
+    arms = []
     for name, number in wanted:
         schedule = plan_run(plan, plan.arm(name), number)
-        for each in schedule.faults:
-            at = f"{each.at_seconds:g} s" + (f" after {each.after}" if each.after else "")
-            victim = each.fault.target.in_words()
-            rows.append((name, number, each.fault.id, each.fault.fault, at, victim))
-        say(f"{name}-{number}: at most {schedule.longest_seconds * plan.spec.time_scale:.0f} s")
+        faults = [
+            {
+                "id": each.fault.id,
+                "fault": each.fault.fault,
+                "at_seconds": each.at_seconds,
+                "after": each.after,
+                "victim": each.fault.target.in_words(),
+            }
+            for each in schedule.faults
+        ]
+        longest = schedule.longest_seconds * plan.spec.time_scale
+        arm = {"arm": name, "repetition": number, "at_most_seconds": longest, "faults": faults}
+        arms.append(arm)
+    if json:
+        print_json({"experiment": plan.name, "seed": plan.seed, "arms": arms})
+        return
+    rows = []
+    for arm in arms:
+        say(f"{arm['arm']}-{arm['repetition']}: at most {arm['at_most_seconds']:.0f} s")
+        for fault in arm["faults"]:
+            at = f"{fault['at_seconds']:g} s" + (
+                f" after {fault['after']}" if fault["after"] else ""
+            )
+            rows.append(
+                (arm["arm"], arm["repetition"], fault["id"], fault["fault"], at, fault["victim"])
+            )
     print_table(("ARM", "REPETITION", "ID", "FAULT", "AT", "VICTIM"), rows)
 
 

@@ -267,3 +267,42 @@ def test_an_unknown_arm_is_named() -> None:
 )
 def test_a_plan_says_who_is_hit(target: FaultTarget, words: str) -> None:
     assert target.in_words() == words
+
+
+OK = {"metric": "totals.lost", "op": "==", "value": 0}
+
+
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        ({"arm": "flush-5"}, 'spec.expect[0].arm: unknown "flush-5", did you mean "flush-5s"'),
+        ({"group": "biling"}, 'spec.expect[0].group: unknown "biling", did you mean "billing"'),
+        ({"value": None}, "spec.expect[0].value: must be a number for ==, got None"),
+        ({"value": [1, 2]}, "spec.expect[0].value: must be a number for =="),
+        ({"op": "between"}, "spec.expect[0].value: must be two numbers [LOW, HIGH] for between"),
+        ({"op": "between", "value": [2, 1]}, "spec.expect[0].value: 2 is above 1"),
+        ({"op": "within-bound"}, "spec.expect[0].value: must be left out"),
+    ],
+)
+def test_an_expectation_that_nothing_can_meet_is_refused(wish: dict[str, Any], told: str) -> None:
+    document = example()
+    document["spec"]["expect"] = [{**OK, **wish}]
+    assert told in refusal(document)
+
+
+def test_an_arm_s_own_expectations_are_checked_alike() -> None:
+    document = example()
+    document["spec"]["arms"][1]["expect"] = [OK, {**OK, "arm": "flush-5s"}]
+    assert "spec.arms[1].expect[1].arm" in refusal(document)
+    document["spec"]["arms"][1]["expect"] = [OK, {**OK, "group": "biling"}]
+    assert "spec.arms[1].expect[1].group" in refusal(document)
+
+
+def test_expectations_have_their_places() -> None:
+    document = example()
+    document["spec"]["expect"] = [OK]
+    document["spec"]["arms"][1]["expect"] = [OK]
+    assert [path for path, _ in parse(document).expectations()] == [
+        "spec.expect[0]",
+        "spec.arms[1].expect[0]",
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import typer
 
 from failback.cli.__main__ import main
 from failback.cli.admin import name_servers, parse_time
+from failback.cli.bundled import bundled
 from failback.cli.errors import Debug, explain, guarded, missing_extra, worst
 from failback.cli.output import print_table
 from failback.protocol.errors import ConfigError, RemotingConnectError
@@ -159,3 +161,26 @@ def test_name_servers_come_from_the_option_before_the_environment(
 def test_a_table_without_a_terminal_is_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("A", "LONG"), [("1", None), ("[red]", 5)], "title")
     assert capsys.readouterr().out == "title\nA      LONG\n1\n[red]  5\n"
+
+
+@pytest.mark.parametrize("options", [["--dry-run"], ["--dry-run", "--json"], ["--root", "/none"]])
+def test_a_misspelt_figure_is_refused_before_anything_is_started(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str]
+) -> None:
+    file = tmp_path / "x.yaml"
+    text = bundled("experiment.yaml").read_text()
+    file.write_text(text.replace("metric: totals.lost", "metric: totals.losst"))
+    assert main(["run", str(file), *options]) == 2
+    shown = capsys.readouterr()
+    assert 'spec.expect[0].metric: "totals.losst" is no figure that report.json has' in shown.err
+    assert 'did you mean "totals.lost"?' in shown.err
+    assert shown.out == ""
+
+
+def test_a_plan_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "failback-demo", "--dry-run", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["experiment"] == "failback-demo"
+    assert [arm["arm"] for arm in plan["arms"]] == ["stay", "handover"]
+    assert [fault["id"] for fault in plan["arms"][1]["faults"]] == ["f1", "f2"]
+    assert plan["arms"][1]["at_most_seconds"] > 60

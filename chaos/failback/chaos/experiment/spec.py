@@ -8,16 +8,18 @@ exist, two faults at once on one victim. Nothing is injected by this module.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from failback.chaos.experiment.expectation_checks import check_expectations, written_expectations
 from failback.chaos.experiment.fault_checks import check_together, check_written
 from failback.chaos.experiment.fault_kinds import FaultKinds
 from failback.chaos.experiment.model import (
     Arm,
     ChaosExperimentResource,
+    Expectation,
     Fault,
     Group,
     Spec,
@@ -68,6 +70,10 @@ class ChaosExperiment:
         names = [arm.name for arm in self.arms]
         raise ConfigError("arm", unknown_name(name, names))
 
+    def expectations(self) -> Iterator[tuple[str, Expectation]]:
+        """Yield each expectation with its path in the file."""
+        return written_expectations(self.spec)
+
     def arm_order(self, repetition: int) -> tuple[ResolvedArm, ...]:
         """Arms of one repetition: rotated, so that no arm always comes first."""
         turn = repetition % len(self.arms)
@@ -102,6 +108,8 @@ def parse_experiment(text: str, kinds: FaultKinds, *, file: Path | None = None) 
     _unique((arm.name for arm in arms), "spec.arms", "name", file)
     for index, arm in enumerate(arms):
         _check_arm(arm, _fault_paths(arm, len(spec.faults), index), kinds, file)
+    groups_of = {arm.name: [group.name for group in arm.workload.groups] for arm in arms}
+    check_expectations(spec, groups_of, file)
     arms = tuple(replace(arm, faults=_apart(arm, kinds)) for arm in arms)
     return ChaosExperiment(
         name=resource.metadata.name,
