@@ -155,7 +155,7 @@ def _check_metrics(plan: ChaosExperiment, path: Path) -> None:
 def _show_plan(plan: ChaosExperiment, wanted: Sequence[tuple[str, int]], json: bool) -> None:
     from failback.chaos.experiment.schedule import plan_run
 
-    arms = []
+    arms: list[dict[str, Any]] = []
     for name, number in wanted:
         schedule = plan_run(plan, plan.arm(name), number)
         faults = [
