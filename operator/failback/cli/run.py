@@ -158,19 +158,23 @@ def _show_plan(plan: ChaosExperiment, wanted: Sequence[tuple[str, int]], json: b
     arms: list[dict[str, Any]] = []
     for name, number in wanted:
         schedule = plan_run(plan, plan.arm(name), number)
-        faults = [
+        arms.append(
             {
-                "id": each.fault.id,
-                "fault": each.fault.fault,
-                "at_seconds": each.at_seconds,
-                "after": each.after,
-                "victim": each.fault.target.in_words(),
+                "arm": name,
+                "repetition": number,
+                "at_most_seconds": schedule.longest_seconds * plan.spec.time_scale,
+                "faults": [
+                    {
+                        "id": each.fault.id,
+                        "fault": each.fault.fault,
+                        "at_seconds": each.at_seconds,
+                        "after": each.after,
+                        "victim": each.fault.target.in_words(),
+                    }
+                    for each in schedule.faults
+                ],
             }
-            for each in schedule.faults
-        ]
-        longest = schedule.longest_seconds * plan.spec.time_scale
-        arm = {"arm": name, "repetition": number, "at_most_seconds": longest, "faults": faults}
-        arms.append(arm)
+        )
     if json:
         print_json({"experiment": plan.name, "seed": plan.seed, "arms": arms})
         return
@@ -178,12 +182,10 @@ def _show_plan(plan: ChaosExperiment, wanted: Sequence[tuple[str, int]], json: b
     for arm in arms:
         say(f"{arm['arm']}-{arm['repetition']}: at most {arm['at_most_seconds']:.0f} s")
         for fault in arm["faults"]:
-            at = f"{fault['at_seconds']:g} s" + (
-                f" after {fault['after']}" if fault["after"] else ""
-            )
-            rows.append(
-                (arm["arm"], arm["repetition"], fault["id"], fault["fault"], at, fault["victim"])
-            )
+            after = f" after {fault['after']}" if fault["after"] else ""
+            at = f"{fault['at_seconds']:g} s{after}"
+            place = (arm["arm"], arm["repetition"])
+            rows.append((*place, fault["id"], fault["fault"], at, fault["victim"]))
     print_table(("ARM", "REPETITION", "ID", "FAULT", "AT", "VICTIM"), rows)
 
 
