@@ -44,14 +44,16 @@ not answer has `failback_exporter_up` 0; one that no name server lists any more 
 Of the names of rocketmq-exporter those that need a question per topic or group (latency by store
 time, bytes per second, messages sent back) are asked for at most {MAX_SERIES} each: the groups that
 are furthest behind, topics that took messages within two minutes, groups with members. Rates are
-over ten seconds or the time between two surveys, whichever is longer.
+over half a minute or the time between two surveys, whichever is longer.
 
 With `--runs FOLDER` the exporter shows run folders as well: which runs go on, which faults are
 open, and what reports found. A run of another machine or pod goes on while its files change, and
 for a minute after that. Per metric and cluster at most {MAX_SERIES} pairs of topic and group
 have lines of their own, the first that came; the rest is added up under `other`. Single queues are
 shown only of topics named by `--queue-metrics TOPIC`. `rocketmq_reconsume_exposure_messages` is the
-predictor's figure (docs/explanation/predictor.md) for the rates and ages of this moment.
+figure that the dashboard and `explain-offset --live` show (docs/howto/dashboard.md): what the master's offset
+file, which `--offset-file` names, or the slave's table lacks of what is done. Without the file its age
+at most and the group's rate stand for it.
 """
 _TITLES: Final = {
     "broker": "Our brokers",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -121,6 +120,8 @@ def _instant(text: str, zero_wall_ns: int) -> int:
 
 
 def _document(found: Lineage, source: str) -> dict[str, Any]:
+    from failback.analytics.live.reset import reset_command
+
     key = found.queue
     steps = [asdict(step) for step in found.steps]
     return {
@@ -132,22 +133,15 @@ def _document(found: Lineage, source: str) -> dict[str, Any]:
         "steps": steps,
         "fell_at": None if found.fell_at is None else found.steps.index(found.fell_at),
         "safe_offset": found.safe_offset,
-        "command": set_command(key.grp, key.ptopic, key.broker, key.qid, found.safe_offset),
+        "command": reset_command(key.grp, key.ptopic, key.broker, key.qid, found.safe_offset),
         "unseen": list(found.unseen),
     }
-
-
-def set_command(group: str, topic: str, broker: str, queue: int, offset: int | None) -> str | None:
-    """What stores an offset on the master."""
-    if offset is None:
-        return None
-    words = ("failback", "admin", "resetOffset", "--group", group, "--topic", topic)
-    return shlex.join((*words, "--broker", broker, "--queue", str(queue), "--offset", str(offset)))
 
 
 def _live(
     namesrv: str, root: Path | None, group: str, topic: str, queue: int, broker: str
 ) -> dict[str, Any]:
+    from failback.analytics.live.reset import reset_command
     from failback.cli.admin import ask_brokers
     from failback.cli.offset_now import Place, furthest, stand_of
 
@@ -166,7 +160,8 @@ def _live(
         "steps": found.steps,
         "fell_at": furthest(found.steps),
         "safe_offset": found.safe_offset,
-        "command": set_command(group, topic, found.broker, queue, found.safe_offset),
+        "exposure": {"after_return": found.after_return, "on_slave": found.on_slave},
+        "command": reset_command(group, topic, found.broker, queue, found.safe_offset),
         "unseen": found.unseen,
     }
 
@@ -189,7 +184,23 @@ def _show(found: dict[str, Any]) -> None:
         say(f"It went down at the {step['place']}, by {step['fell']}: {step['what']}.")
     else:
         say("It never went down.")
+    for line in _exposure_lines(found.get("exposure") or {}):
+        say(line)
     if found["unseen"]:
         say(f"Not seen: {', '.join(found['unseen'])}.")
     if found["command"]:
         say(f"Safe offset: {found['safe_offset']}. To set it: {found['command']}")
+
+
+def _exposure_lines(exposure: dict[str, int | None]) -> list[str]:
+    """What a consumer that is started anew would repeat, as far as tables and file show."""
+    words = {
+        "after_return": "after the master is back",
+        "on_slave": "while the master is down",
+    }
+    known = {name: text for name, text in words.items() if exposure.get(name) is not None}
+    return [
+        f"At risk if the master is killed now and consumers restart {text}:"
+        f" {exposure[name]} messages."
+        for name, text in known.items()
+    ]

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from failback.analytics.live.facts import (
+    GroupTopic,
+    MemberFacts,
+    OffsetFile,
+    PairFacts,
+    group_topic,
+)
+from failback.analytics.live.offset_file import in_store
+from failback.analytics.live.queues import Step as LineageStep
+from failback.analytics.live.queues import lineage
 from failback.client.admin.offset_places import (
     ANSWER,
     CLIENT,
@@ -15,7 +25,7 @@ from failback.client.admin.offset_places import (
     MASTER_TABLE,
     SLAVE_TABLE,
 )
-from failback.protocol.errors import BrokerError, ConfigError, FailbackError, ProtocolError
+from failback.protocol.errors import BrokerError, ConfigError, FailbackError
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient
@@ -34,7 +44,11 @@ class Place(NamedTuple):
     queue: int
 
     @property
-    def key(self) -> str:
+    def key(self) -> GroupTopic:
+        return group_topic(self.entry)
+
+    @property
+    def entry(self) -> str:
         """As offset tables have it."""
         return f"{self.topic}@{self.group}"
 
@@ -45,7 +59,11 @@ class Standing(NamedTuple):
     broker: str
     steps: list[Step]
     safe_offset: int | None
-    """The highest that a table holds."""
+    """The furthest that a table or a member says."""
+    after_return: int | None
+    """Messages that come again if the master is killed now and members start after its return."""
+    on_slave: int | None
+    """The same if they start while it is away."""
     unseen: list[str]
 
 
@@ -55,26 +73,20 @@ async def stand_of(admin: AdminClient, place: Place, broker: str) -> Standing:
     Raises:
         ConfigError: ``broker`` does not say which of several has it.
     """
-    name, members = await _pair_of(admin, place, broker)
-    looks = await asyncio.gather(*(_look(admin, bid, addr, place) for bid, addr in members.items()))
-    steps = [look.step for look in looks]
-    answering = [look.step["broker_id"] for look in looks if look.answered]
-    seen = {look.step["place"] for look in looks if look.answered}
-    if 0 in answering:
-        steps += await _file(admin, members[0], place)
-    if answering:
-        bid = answering[0]
-        steps += await _clients(admin, members[bid], place, name)
-        steps.append(await _answer(admin, bid, members[bid], place))
-    seen |= {step["place"] for step in steps[len(looks) :]}
-    held = [look.step["offset"] for look in looks if look.step["offset"] is not None]
-    safe = max(held, default=None)
-    for step in steps:
-        if step["offset"] is not None and step["place"] != CLIENT:
-            step["fell"] = max(0, (safe or 0) - step["offset"])
+    name, addresses = await _pair_of(admin, place, broker)
+    looks = await asyncio.gather(*(_look(admin, *each, place) for each in addresses.items()))
+    answering = next((look.facts for look in looks if look.facts.answered), None)
+    client = await _client(admin, answering.address, place, name) if answering else None
+    facts = await _facts(admin, place, name, [look.facts for look in looks])
+    found = lineage(facts, place.key, place.queue, client[0] if client else None)
+    said = {look.facts.address: look.said for look in looks}
+    steps = [_shown(each, said, client[1] if client else "") for each in found.steps]
+    seen = {each.place for each in found.steps if each.member is None or each.member.answered}
+    if answering is not None:
+        steps.append(await _answer(admin, answering, place, found.safe_offset or 0))
     wanted = (CLIENT, MASTER_TABLE, MASTER_FILE, SLAVE_TABLE)
     unseen = [*(each for each in wanted if each not in seen), *_PAST]
-    return Standing(name, steps, safe, unseen)
+    return Standing(name, steps, found.safe_offset, found.after_return, found.on_slave, unseen)
 
 
 async def _pair_of(admin: AdminClient, place: Place, broker: str) -> tuple[str, dict[int, str]]:
@@ -92,47 +104,58 @@ async def _pair_of(admin: AdminClient, place: Place, broker: str) -> tuple[str, 
 
 
 class _Look(NamedTuple):
-    """What one member said of its table, or that it said nothing."""
+    """What one member said of its table, and that in words."""
 
-    step: Step
-    answered: bool
+    facts: MemberFacts
+    said: str
 
 
 async def _look(admin: AdminClient, bid: int, addr: str, place: Place) -> _Look:
     """Ask one member for its table; one that does not show it, for this offset alone."""
-    where = MASTER_TABLE if bid == 0 else SLAVE_TABLE
     try:
-        started = int((await admin.runtime_info(addr)).get("bootTimestamp") or 0) or None
+        started = int((await admin.runtime_info(addr)).get("bootTimestamp") or 0)
     except (FailbackError, ValueError):
-        started = None
+        started = 0
     how = ""
     try:
         try:
-            offset = (await admin.all_offsets(addr)).get(place.key, {}).get(place.queue)
+            offset = (await admin.all_offsets(addr)).get(place.entry, {}).get(place.queue)
         except BrokerError as error:
             how = f"; it does not show its table: {error}"
             offset = await admin.query_offset(addr, place.group, place.topic, place.queue)
     except FailbackError as error:
-        return _Look(_step(where, None, bid, started, f"{addr} did not answer: {error}"), False)
+        facts = MemberFacts(addr, bid, answered=False, boot_ms=started)
+        return _Look(facts, f"{addr} did not answer: {error}")
+    table = {} if offset is None else {place.key: {place.queue: offset}}
+    file = await _file(admin, addr) if bid == 0 else None
+    facts = MemberFacts(addr, bid, boot_ms=started, offsets=table, file=file)
     said = "has no entry" if offset is None else f"holds {offset}"
-    return _Look(_step(where, offset, bid, started, f"{addr} {said}{how}"), True)
+    return _Look(facts, f"{addr} {said}{how}")
 
 
-async def _file(admin: AdminClient, addr: str, place: Place) -> list[Step]:
+async def _facts(
+    admin: AdminClient, place: Place, broker: str, members: Sequence[MemberFacts]
+) -> PairFacts:
+    begins: dict[int, int] = {}
+    for each in members:
+        if each.answered and not begins:
+            try:
+                found = await admin.topic_stats(each.address, place.topic)
+            except FailbackError:
+                continue
+            begins = {queue.queue_id: at.min_offset for queue, at in found.offset_table.items()}
+    return PairFacts(broker, tuple(members), time.time(), begins={place.topic: begins})
+
+
+async def _file(admin: AdminClient, addr: str) -> OffsetFile | None:
     """What a kill of the master would leave, where its file is on this machine."""
     if not await asyncio.to_thread(_is_here, addr.rpartition(":")[0]):
-        return []
+        return None
     try:
         store = (await admin.broker_config(addr)).get("storePathRootDir")
     except FailbackError:
-        return []
-    found = await asyncio.to_thread(_offsets_in, Path(store)) if store else None
-    if found is None:
-        return []
-    path, table = found
-    offset = table.get(place.key, {}).get(place.queue)
-    said = "has no entry" if offset is None else f"holds {offset}"
-    return [_step(MASTER_FILE, offset, 0, None, f"{path} {said}: what a kill would leave")]
+        return None
+    return await asyncio.to_thread(in_store, store) if store else None
 
 
 def _is_here(host: str) -> bool:
@@ -146,37 +169,41 @@ def _is_here(host: str) -> bool:
     return True
 
 
-def _offsets_in(store: Path) -> tuple[Path, Mapping[str, Mapping[int, int]]] | None:
-    """consumerOffset.json of a store, or its backup as a broker would load it."""
-    from failback.protocol.route import parse_offset_table
-
-    for name in ("consumerOffset.json", "consumerOffset.json.bak"):
-        path = store / "config" / name
-        try:
-            return path, parse_offset_table(path.read_bytes())
-        except (OSError, ProtocolError):
-            continue
-    return None
-
-
-async def _clients(admin: AdminClient, addr: str, place: Place, broker: str) -> list[Step]:
+async def _client(
+    admin: AdminClient, addr: str, place: Place, broker: str
+) -> tuple[int, str] | None:
+    """What the member that has the queue says, and who it is."""
     from failback.client.admin.survey import client_memory
 
     found = (await client_memory(admin, addr, place.group)).get((broker, place.topic, place.queue))
-    if found is None or found[0] < 0:
-        return []
-    offset, client = found
-    return [_step(CLIENT, offset, None, None, f"{client} has {offset} in memory")]
+    return None if found is None or found[0] < 0 else found
 
 
-async def _answer(admin: AdminClient, bid: int, addr: str, place: Place) -> Step:
+async def _answer(admin: AdminClient, member: MemberFacts, place: Place, safe: int) -> Step:
     """What the member tells a new owner of the queue, which would ask it first."""
+    addr, bid = member.address, member.broker_id
     try:
         offset = await admin.query_offset(addr, place.group, place.topic, place.queue)
     except FailbackError as error:
         return _step(ANSWER, None, bid, None, f"{addr} did not answer: {error}")
     said = "nothing, and it begins by its own rule" if offset is None else str(offset)
-    return _step(ANSWER, offset, bid, None, f"a new owner of the queue is told {said} by {addr}")
+    what = f"a new owner of the queue is told {said} by {addr}"
+    return _step(ANSWER, offset, bid, None, what, 0 if offset is None else max(0, safe - offset))
+
+
+def _shown(step: LineageStep, said: Mapping[str, str], client: str) -> Step:
+    """One copy of the offset in words."""
+    member = step.member
+    if member is None:
+        what = f"{client} has {step.offset} in memory"
+        return _step(step.place, step.offset, None, None, what, step.fell)
+    if step.place == MASTER_FILE and member.file is not None:
+        held = "has no entry" if step.offset is None else f"holds {step.offset}"
+        what = f"{member.file.path} {held}: what a kill would leave"
+        return _step(step.place, step.offset, member.broker_id, None, what, step.fell)
+    started = member.boot_ms or None
+    what = said[member.address]
+    return _step(step.place, step.offset, member.broker_id, started, what, step.fell)
 
 
 def furthest(steps: Sequence[Step]) -> int | None:
@@ -186,13 +213,18 @@ def furthest(steps: Sequence[Step]) -> int | None:
 
 
 def _step(
-    place: str, offset: int | None, bid: int | None, incarnation: int | None, what: str
+    place: str,
+    offset: int | None,
+    bid: int | None,
+    incarnation: int | None,
+    what: str,
+    fell: int = 0,
 ) -> Step:
     return {
         "t": None,
         "place": place,
         "offset": offset,
-        "fell": 0,
+        "fell": fell,
         "broker_id": bid,
         "incarnation": incarnation,
         "what": what,

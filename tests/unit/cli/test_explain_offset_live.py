@@ -86,17 +86,19 @@ def test_tables_file_and_answer_stand_beside_each_other(
     document = found(pair, capsys)
     assert places(document) == [
         ("master table", FAR, 9),
-        ("slave table", FAR + 9, 0),
         ("master file", FAR - 100, 109),
+        ("slave table", FAR + 9, 0),
         ("answer", FAR, 9),
     ]
-    assert [step["incarnation"] for step in document["steps"][:2]] == [1_000, 2_000]
-    assert (document["fell_at"], document["safe_offset"]) == (2, FAR + 9)
+    assert document["exposure"] == {"after_return": 109, "on_slave": 0}
+    assert [step["incarnation"] for step in document["steps"][::2]] == [1_000, 2_000]
+    assert (document["fell_at"], document["safe_offset"]) == (1, FAR + 9)
     assert document["unseen"] == ["client memory", "commits", "earlier values"]
     assert main(pair.ask()) == 0
     shown = capsys.readouterr().out
     assert "what a kill would leave" in shown
     assert f"--offset {FAR + 9}" in shown
+    assert "consumers restart after the master is back: 109 messages" in shown
 
 
 def test_a_backup_stands_for_a_file_that_cannot_be_read(
@@ -160,7 +162,8 @@ def test_what_a_member_of_the_group_has_in_memory_is_asked_through_the_broker(
     )
     document = found(pair, capsys)
     assert ("client memory", 8, 0) in places(document)
-    assert document["safe_offset"] == 5, "no broker has been told 8"
+    assert document["safe_offset"] == 8, "what the member finished is safe too"
+    assert ("master table", 5, 3) in places(document)
     assert "client memory" not in document["unseen"]
 
 

@@ -34,6 +34,9 @@ class Broker:
         self.asked += 1
         return dict(self.config)
 
+    async def consumer_connection(self, _: str, group: str) -> Any:
+        return SimpleNamespace(connection_set=[group])
+
     async def topic_stats(self, _: str, topic: str) -> Any:
         return SimpleNamespace(offset_table={})
 
@@ -45,6 +48,7 @@ async def test_a_configuration_that_changed_live_is_seen_within_seconds() -> Non
     broker.config["slaveReadEnable"] = "false"
     again = await look_at(admin, MEMBER, seen)
     assert (again.config["slaveReadEnable"], broker.asked) == ("true", 1), "not with every look"
+    assert again.group_members == {"billing": 1}, "nor members"
     late = replace(again, config_at=again.config_at - observe.CONFIG_SECONDS)
     later = await look_at(admin, MEMBER, late)
     assert (later.config["slaveReadEnable"], broker.asked) == ("false", 2)

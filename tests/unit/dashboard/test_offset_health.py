@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from failback.analytics.dashboard.sources.clusters import ClusterRef, MemberRef, PairRef
-from failback.analytics.dashboard.sources.observe import BrokerSeen, GroupTopic, Table
-from failback.analytics.dashboard.views.fleet import cluster_document, overwrite_countdown, pairs_of
+from failback.analytics.dashboard.sources.observe import BrokerSeen
+from failback.analytics.dashboard.views.fleet import cluster_document, pairs_of
 from failback.analytics.dashboard.views.offset_health import (
-    lineage,
+    lineage_document,
     offset_rows,
     rows_about,
     warnings,
 )
+from failback.analytics.live.facts import GroupTopic, OffsetFile, Queues
+from failback.analytics.live.queues import overwrite_countdown
 
 KEY = GroupTopic("billing", "orders")
 MASTER = MemberRef("demo-0-0-0", "demo-0", "127.0.0.2:10911", 0, "Ready")
@@ -31,13 +34,13 @@ def seen(
     member: MemberRef, offset: int, *, file: int | None = None, up: float = 1000.0,
     problem: str = "", **config: str,
 ) -> BrokerSeen:  # fmt: skip
-    def table(value: int) -> Table:
+    def table(value: int) -> dict[GroupTopic, Queues]:
         return {KEY: {0: value}, GroupTopic("billing", "%RETRY%billing"): {0: 9}}
 
     return BrokerSeen(
         member, NOW, problem, member.broker_id, round((NOW - up) * 1000), 5000, config,
-        table(offset), None if file is None else table(file),
-        ends={("orders", 0): 400}, persist_age=2.0, sync_age=3.0,
+        table(offset), None if file is None else OffsetFile("file", table(file), 2.0),
+        ends={"orders": {0: 400}}, persist_age=2.0, sync_age=3.0,
     )  # fmt: skip
 
 
@@ -80,7 +83,7 @@ def test_the_countdown_ends_when_the_copy_is_certain(
 ) -> None:
     master = seen(MASTER, 210, up=up, failbackTimeScale=scale)
     (pair,) = pairs_of(CLUSTER, world(master, seen(SLAVE, 250)))
-    assert overwrite_countdown(pair, NOW) == left
+    assert overwrite_countdown(replace(pair.facts, at=NOW)) == left
 
 
 def test_a_master_that_is_away_is_warned_about_without_a_countdown() -> None:
@@ -95,10 +98,10 @@ def test_a_master_that_is_away_is_warned_about_without_a_countdown() -> None:
 
 def test_a_master_that_was_never_seen_alive_is_the_one_that_is_silent() -> None:
     """The dashboard began to look during the outage: what the file says is all that is known."""
-    table: Table = {KEY: {0: 200}}
+    file = OffsetFile("file", {KEY: {0: 200}}, 9.0)
     member = replace(MASTER, broker_id=None)
     cluster = replace(CLUSTER, pairs=(PairRef("demo-0", (member, SLAVE)),))
-    silent = BrokerSeen(member, NOW, "refused", None, file_offsets=table, file_age=9.0)
+    silent = BrokerSeen(member, NOW, "refused", None, file=file)
     (row,) = offset_rows([cluster], world(silent, seen(SLAVE, 250)))
     assert (row["master_memory"], row["master_file"], row["at_risk"]) == (None, 200, 50)
     assert (row["ahead"], row["state"]) == (50, "master away")
@@ -116,42 +119,50 @@ def test_where_nobody_knows_what_the_master_has_nothing_is_said_to_be_at_stake()
 
 def test_lineage_shows_where_the_value_went_down() -> None:
     (pair,) = pairs_of(CLUSTER, world(seen(MASTER, 300, file=250), seen(SLAVE, 280)))
-    found = lineage(pair, KEY, 0, {("demo-0", "orders", 0): (310, "c1")}, {}, NOW)
-    steps = [(step["offset"], step["below_best"]) for step in found["steps"]]
+    found = lineage_document(pair, KEY, 0, {("demo-0", "orders", 0): (310, "c1")}, {}, NOW)
+    steps = [(step["offset"], step["fell"]) for step in found["steps"]]
     assert steps == [(310, 0), (300, 10), (250, 60), (280, 30)]
     assert found["safe_offset"] == 310, "what the client finished is safe too"
     assert found["at_risk"] == 60, "and comes again if the file answers"
     assert "--offset 310" in found["command"]
-    unknown = lineage(pair, KEY, 0, {}, {}, NOW)
+    unknown = lineage_document(pair, KEY, 0, {}, {}, NOW)
     assert unknown["unseen"] == ["client memory"]
 
 
-def test_exposure_grows_with_the_rate_and_the_age_of_the_file() -> None:
-    found = world(seen(MASTER, 300, file=300), seen(SLAVE, 300))
-    rates = {("demo.demo", "demo-0", KEY): 100.0}
-    (row,) = cluster_document(CLUSTER, found, rates, NOW)["pairs"][0]["groups"]
-    assert row["after_return"] > 200, "two seconds of the file's age"
-    assert row["on_slave"] > row["after_return"], "three seconds of the copy's age"
-    assert row["most"] == row["on_slave"]
+def test_exposure_is_what_file_and_slave_lack_of_what_is_done() -> None:
+    def row(file: int | None, slave: int, rate: float) -> Any:
+        found = world(seen(MASTER, 300, file=file), seen(SLAVE, slave))
+        rates = {("demo.demo", "demo-0"): {KEY: rate}}
+        return cluster_document(CLUSTER, found, rates, NOW)["pairs"][0]["groups"][0]
+
+    still = row(250, 220, 0.0)
+    assert (still["after_return"], still["on_slave"], still["most"]) == (50, 80, 80)
+    assert still["measured"]
+    moving = row(250, 220, 100.0)
+    under_way = moving["after_return"] - still["after_return"]
+    assert under_way > 0, "what is consumed and not committed yet"
+    assert moving["on_slave"] - still["on_slave"] == under_way
+    unread = row(None, 300, 100.0)
+    assert unread["after_return"] == 200 + under_way, "two seconds of the file's age"
+    assert not unread["measured"]
 
 
 def test_groups_of_an_unknown_rate_have_no_exposure_and_hide_no_other() -> None:
     slave = seen(SLAVE, 300)
     master = seen(MASTER, 300, file=300)
-    master.offsets.update(
-        {GroupTopic("audit", "orders"): {0: 1}, GroupTopic("b", "orders"): {0: 2}}
-    )
+    others = {GroupTopic("audit", "orders"): {0: 1}, GroupTopic("b", "orders"): {0: 2}}
+    master = replace(master, offsets={**master.offsets, **others})
     (pair,) = cluster_document(CLUSTER, world(master, slave), {}, NOW)["pairs"]
     assert [row["most"] for row in pair["groups"]] == [None] * 3
     assert pair["exposure"] is None
-    rates = {("demo.demo", "demo-0", KEY): 100.0}
+    rates = {("demo.demo", "demo-0"): {KEY: 100.0}}
     (pair,) = cluster_document(CLUSTER, world(master, slave), rates, NOW)["pairs"]
     assert pair["exposure"] > 0
 
 
 def test_a_group_that_consumes_nothing_has_nothing_at_stake_however_much_waits() -> None:
     found = world(seen(MASTER, 7, file=7), seen(SLAVE, 7))
-    rates = {("demo.demo", "demo-0", KEY): 0.0}
+    rates = {("demo.demo", "demo-0"): {KEY: 0.0}}
     (row,) = cluster_document(CLUSTER, found, rates, NOW)["pairs"][0]["groups"]
     assert (row["after_return"], row["on_slave"], row["most"]) == (0, 0, 0)
 

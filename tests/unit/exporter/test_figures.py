@@ -10,10 +10,10 @@ import pytest
 from prometheus_client.core import Metric
 
 from failback.analytics.exporter import families
-from failback.analytics.exporter.exposures import base_settings, longest_persist_age
 from failback.analytics.exporter.figures import bytes_of, figures_of
 from failback.analytics.exporter.pair_history import Budget, History
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
+from failback.analytics.live.facts import OffsetFile, Table, table_of
 from failback.protocol.clients import Connection, ConsumerConnection
 
 RUNTIME = {
@@ -110,15 +110,18 @@ def test_rates_and_exposure_come_with_the_second_survey() -> None:
     assert idle["rocketmq_reconsume_exposure_messages"] == {("c", "b", "g"): 0}
 
 
-def test_a_seen_file_says_how_old_it_is() -> None:
+def test_a_file_that_can_be_read_says_what_it_lacks_and_how_old_it_is() -> None:
+    def exposed(table: Table, age: float) -> Values:
+        files = {("b", 0): OffsetFile("file", table, age)}
+        return shown(survey(0, MASTER), survey(10, later), offset_files=files)
+
     later = replace(MASTER, offsets={"T@g": {0: 1060, 1: 1040}})
-    surveys = (survey(0, MASTER), survey(10, later))
-    few = shown(*surveys, persist_ages={("b", 0): 0.5})
-    many = shown(*surveys, persist_ages={("b", 0): 60.0})
+    few = exposed(table_of({"T@g": {0: 1060, 1: 1000}}), 60.0)
+    many = exposed(table_of({"T@g": {0: 60, 1: 40}}), 0.5)
     place = ("c", "b", "g")
     exposure = "rocketmq_reconsume_exposure_messages"
-    assert many[exposure][place] - few[exposure][place] == pytest.approx(59.5 * 200)
-    assert many["rocketmq_offset_persist_age_seconds"] == {("c", "master", "b-0", "b"): 60}
+    assert many[exposure][place] - few[exposure][place] == 2000 - 40
+    assert many["rocketmq_offset_persist_age_seconds"] == {("c", "master", "b-0", "b"): 0.5}
 
 
 def test_a_master_that_was_restarted_lost_offsets() -> None:
@@ -182,12 +185,6 @@ def test_places_stay_where_they_are() -> None:
     ]
     assert budget.place("k", "c", ("D", "")) == ("other", "")
     assert budget.place("k", "other cluster", ("D", "")) == ("D", "")
-
-
-def test_a_young_broker_has_not_written_yet() -> None:
-    settings = base_settings(MASTER, 1)
-    assert longest_persist_age(settings, 3) == 3
-    assert longest_persist_age(settings, 3000) == 5
 
 
 @pytest.mark.parametrize(
@@ -271,7 +268,7 @@ def test_a_rate_does_not_come_and_go_with_each_commit() -> None:
     for second in range(60):
         done = 500 * (second // 5)
         history.look(survey(second, replace(MASTER, offsets={"T@g": {0: done}})))
-        rates.append(history.pairs["c", "b"].committed_per_second.get(("T", "g")))
+        rates.append(history.pairs["c", "b"].committed.per_second.get(("T", "g")))
     assert rates[0] is None
     for rate in rates[20:]:
         assert rate == pytest.approx(100, rel=0.51)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -30,19 +29,22 @@ from failback.analytics.dashboard.sources.ingest import IngestReader, IngestView
 from failback.analytics.dashboard.sources.kube_clusters import KubeReader, KubeView, with_registered
 from failback.analytics.dashboard.sources.live_run import LiveRun
 from failback.analytics.dashboard.sources.local_clusters import local_clusters, registered
-from failback.analytics.dashboard.sources.observe import (
-    BrokerSeen,
-    GroupTopic,
-    look_at,
-)
+from failback.analytics.dashboard.sources.observe import BrokerSeen, look_at
 from failback.analytics.dashboard.sources.runs import RunEntry, RunIndex
-from failback.analytics.dashboard.views.fleet import Rates, cluster_document, user_keys
+from failback.analytics.dashboard.views.fleet import (
+    Rates,
+    cluster_document,
+    committed,
+    pairs_of,
+)
 from failback.analytics.dashboard.views.offset_health import (
     ClientMemory,
     offset_rows,
     rows_about,
     warnings,
 )
+from failback.analytics.live.facts import GroupTopic
+from failback.analytics.live.rates import RateMeter
 from failback.client.admin.admin import AdminClient
 from failback.client.admin.survey import client_memory
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
@@ -51,7 +53,6 @@ from failback.protocol.errors import FailbackError
 logger = logging.getLogger(__name__)
 
 BROKER_TIMEOUT_MS: Final = 2_000
-RATE_SECONDS: Final = 30.0
 RESOURCE_SECONDS: Final = 2.0
 """Custom resources change slowly, and their API server has other clients; so has a collector."""
 _LOST_ROWS: Final = 500
@@ -99,40 +100,6 @@ class State:
         return self.made[name]
 
 
-class RateMeter:
-    """Messages per second by key, over the last half minute of growing counts.
-
-    A cluster whose timers are scaled commits as much more often: its window shrinks with them.
-    """
-
-    def __init__(self, seconds: float = RATE_SECONDS) -> None:
-        self._seconds = seconds
-        self._points: dict[Any, deque[tuple[float, int]]] = {}
-        self._windows: dict[Any, float] = {}
-
-    def add(self, key: Any, at: float, count: int, time_scale: float = 1.0) -> None:
-        window = self._windows[key] = self._seconds * time_scale
-        points = self._points.setdefault(key, deque())
-        if points and count < points[-1][1]:
-            points.clear()  # it fell: a count from before says nothing
-        points.append((at, count))
-        while len(points) > 2 and points[1][0] <= at - window:
-            points.popleft()
-
-    def rates(self) -> dict[Any, float]:
-        """Rates of what has been seen for at least a fifth of the window."""
-        found = {}
-        for key, points in self._points.items():
-            span = points[-1][0] - points[0][0]
-            if span >= self._windows[key] / 5 and span > 0:
-                found[key] = round((points[-1][1] - points[0][1]) / span, 2)
-        return found
-
-    def keep(self, keys: set[Any]) -> None:
-        self._points = {key: value for key, value in self._points.items() if key in keys}
-        self._windows = {key: value for key, value in self._windows.items() if key in keys}
-
-
 class Poller:
     """Runs until cancelled; see :meth:`run`."""
 
@@ -153,7 +120,7 @@ class Poller:
         self._kube = KubeReader(settings)
         self._kube_view = KubeView()
         self._known: dict[str, ClusterRef] = {}
-        self._meter = RateMeter()
+        self._meters: dict[tuple[str, str], RateMeter[GroupTopic]] = {}
         self._told: dict[str, Any] = {}
         self._job_states: dict[str, str] = {}
 
@@ -209,7 +176,7 @@ class Poller:
             at=time.time(),
             clusters=tuple(clusters),
             seen=seen,
-            rates=self._meter.rates(),
+            rates={pair: each.per_second for pair, each in self._meters.items()},
             problems=tuple(problems),
             made={},
         )
@@ -251,25 +218,15 @@ class Poller:
 
     def _measure(self, clusters: Sequence[ClusterRef], seen: dict[str, BrokerSeen]) -> None:
         """Rates from what groups committed to whichever member of the pair knows more."""
-        counts: dict[tuple[str, str, GroupTopic], tuple[float, int, float]] = {}
+        meters = {}
         for cluster in clusters:
-            for pair in cluster.pairs:
-                brokers = [
-                    seen[each.address] for each in pair.members if seen[each.address].answered
-                ]
-                for key in user_keys([each.offsets for each in brokers]):
-                    best: dict[int, int] = {}
-                    for broker in brokers:
-                        for queue, offset in broker.offsets.get(key, {}).items():
-                            best[queue] = max(best.get(queue, 0), offset)
-                    name = pair.members[0].broker_name
-                    first = brokers[0]
-                    counts[cluster.key, name, key] = (
-                        first.at, sum(best.values()), first.time_scale,
-                    )  # fmt: skip
-        for place, (at, count, time_scale) in counts.items():
-            self._meter.add(place, at, count, time_scale)
-        self._meter.keep(set(counts))
+            for pair in pairs_of(cluster, seen):
+                place = cluster.key, pair.broker_name
+                meters[place] = meter = self._meters.get(place) or RateMeter()
+                brokers = [each for each in pair.brokers if each.answered]
+                if brokers:
+                    meter.look(brokers[0].at, committed(brokers), brokers[0].time_scale)
+        self._meters = meters
 
     def _tell_clusters(self) -> None:
         state = self.state

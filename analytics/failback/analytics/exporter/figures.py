@@ -11,9 +11,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from failback.analytics.exporter import families as own
 from failback.analytics.exporter.details import GET_LATENCY, GET_SIZE, PUT_SIZE, SENT_BACK
-from failback.analytics.exporter.exposures import exposures
+from failback.analytics.exporter.live_pairs import OffsetFiles, pair_facts
 from failback.analytics.exporter.pair_history import History, Place, committed_of, lags_of, sums_of
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
+from failback.analytics.live.exposure import exposure
+from failback.analytics.live.facts import GroupTopic
 from failback.client.admin.offset_watch import divergence
 from failback.protocol import metric_families as shared
 from failback.protocol.codes import SYSTEM_TOPICS
@@ -73,7 +75,7 @@ def figures_of(
     history: History,
     *,
     queue_topics: Collection[str] = (),
-    persist_ages: Mapping[tuple[str, int], float] | None = None,
+    offset_files: OffsetFiles | None = None,
 ) -> Figures:
     """Return everything that a survey says.
 
@@ -81,33 +83,33 @@ def figures_of(
         survey: The newest one, which the history has seen.
         history: Of the same cluster.
         queue_topics: Topics whose queues are shown one by one.
-        persist_ages: Broker name and id to the age of its offset file, in seconds.
+        offset_files: Broker name and id to its consumerOffset.json.
     """
     found = Figures()
     found.set(own.SURVEY_SECONDS, (), survey.seconds)
     found.set(own.SURVEY_TIME, (), survey.wall)
     for address, is_up in survey.name_servers.items():
         found.set(own.NAMESRV_UP, (address,), int(is_up))
-    all_lags: dict[tuple[str, str], Lags] = {}
     for broker in (*survey.brokers, *history.unlisted(survey)):
         is_up = broker.up and broker in survey.brokers
         found.set(own.UP, (*broker.node, broker.address), int(is_up))
         if is_up:
             _add_broker(found, broker)
         if is_up and broker.ends:
-            lags = all_lags[broker.cluster, broker.broker] = lags_of(broker)
+            lags = lags_of(broker)
             _add_topics(found, broker, history)
             _add_groups(found, broker, history, queue_topics, lags)
             _add_members(found, broker, history)
     for labels, count in history.regressions.items():
         found.set(shared.REGRESSIONS, labels, count[0])
         found.set(shared.REGRESSION_MESSAGES, labels, count[1])
-    ages = persist_ages or {}
+    files = offset_files or {}
     for broker in survey.brokers:
-        age = ages.get((broker.broker, broker.broker_id))
-        if age is not None:
-            found.set(shared.PERSIST_AGE, (*broker.node, broker.broker), age)
-    _add_pairs(found, survey, history, ages, all_lags)
+        file = files.get((broker.broker, broker.broker_id))
+        if file is not None:
+            found.set(shared.PERSIST_AGE, (*broker.node, broker.broker), file.age_seconds)
+    _add_slaves(found, survey, history)
+    _add_exposures(found, survey, history, files)
     return found
 
 
@@ -173,7 +175,7 @@ def _add_sizes(found: Figures, runtime: Mapping[str, str], labels: Labels) -> No
 
 def _add_topics(found: Figures, broker: BrokerAnswers, history: History) -> None:
     cluster, name = broker.cluster, broker.broker
-    rates = history.pairs[cluster, name].stored_per_second
+    rates = history.pairs[cluster, name].stored.per_second
     for topic, end in sums_of(broker.ends).items():
         if topic.startswith(DLQ_PREFIX):
             group = history.budget.place("dlq", cluster, ("", topic[len(DLQ_PREFIX) :]))[1]
@@ -207,7 +209,7 @@ def _add_groups(
     sums: dict[GroupLabels, GroupSums] = {}
     connected = {group: _members_of(broker, group) for group in {group for _, group in lags}}
     kinds = {topic: (kind_of(topic), _diff_family(topic)) for topic in {topic for topic, _ in lags}}
-    rates, consumed = pair.committed_per_second, pair.consumed
+    rates, consumed = pair.committed.per_second, pair.consumed
     for place, offset in committed_of(broker).items():
         shown = history.budget.place("group", cluster, place)
         key = (shown, *kinds[place[0]], connected[place[1]])
@@ -291,16 +293,9 @@ def _add_members(found: Figures, broker: BrokerAnswers, history: History) -> Non
         found.set(own.CLIENT_PULL_TPS, labels, status.pull_tps)
 
 
-def _add_pairs(
-    found: Figures,
-    survey: Survey,
-    history: History,
-    persist_ages: Mapping[tuple[str, int], float],
-    all_lags: Mapping[tuple[str, str], Lags],
-) -> None:
+def _add_slaves(found: Figures, survey: Survey, history: History) -> None:
     masters = {(each.cluster, each.broker): each for each in survey.brokers if each.is_master}
-    slaves = [each for each in survey.brokers if not each.is_master]
-    for slave in slaves:
+    for slave in (each for each in survey.brokers if not each.is_master):
         watch = history.sync(slave)
         labels = (*slave.node, slave.broker)
         age = watch.age_seconds(survey.at) if watch else None
@@ -315,24 +310,25 @@ def _add_pairs(
             where = (slave.cluster, slave.broker, slave.node[2], shown)
             found.set(shared.DIVERGENCE, (*where, "slave_ahead"), distance.slave_ahead)
             found.set(shared.DIVERGENCE, (*where, "master_ahead"), distance.master_ahead)
-    for (cluster, broker), master in masters.items():
-        if not master.up or not master.ends:
+
+
+def _add_exposures(found: Figures, survey: Survey, history: History, files: OffsetFiles) -> None:
+    """Show what a kill of each master that answers would cost its groups."""
+    pairs: dict[tuple[str, str], list[BrokerAnswers]] = {}
+    for each in survey.brokers:
+        pairs.setdefault((each.cluster, each.broker), []).append(each)
+    for (cluster, broker), members in pairs.items():
+        past = history.pairs.get((cluster, broker))
+        if past is None:
             continue
-        own_slaves = [each for each in slaves if (each.cluster, each.broker) == (cluster, broker)]
-        watches = [watch for each in own_slaves if (watch := history.sync(each)) is not None]
-        ages = [age for each in watches if (age := each.age_seconds(survey.at)) is not None]
-        messages = exposures(
-            master,
-            history.pairs[cluster, broker],
-            wall=survey.wall,
-            slaves=len(own_slaves),
-            lags=all_lags[cluster, broker],
-            persist_age_seconds=persist_ages.get((broker, 0)),
-            copy_age_seconds=max(ages, default=None),
-        )
-        for group, value in messages.items():
+        facts = pair_facts(survey, members, files, history.sync_ages(members, survey.at))
+        rates = {
+            GroupTopic(group, topic): rate
+            for (topic, group), rate in past.committed.per_second.items()
+        }
+        for group, exposed in exposure(facts, rates).items():
             shown = history.budget.place("exposure", cluster, ("", group))[1]
-            found.set(own.EXPOSURE, (cluster, broker, shown), value)
+            found.set(own.EXPOSURE, (cluster, broker, shown), exposed.most)
 
 
 def kind_of(topic: str) -> tuple[str, str]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from failback.analytics.exporter.survey import BrokerAnswers, Survey
+from failback.analytics.live.facts import time_scale_of
+from failback.analytics.live.rates import RateMeter
 from failback.client.admin.offset_watch import RegressionWatch, SyncWatch
 from failback.protocol.metric_families import MAX_SERIES, OTHER
 from failback.protocol.route import split_offset_key
 
-RATE_SECONDS: Final = 10.0
-"""Two of the intervals at which consumers commit."""
 FORGET_SECONDS: Final = 3600.0
 """For so long a broker that no name server lists any more is shown as down."""
 Pair = tuple[str, str]
@@ -45,58 +44,32 @@ class Budget:
         return place in self._kept.get((kind, cluster), ())
 
 
-@dataclass(frozen=True, slots=True)
-class Positions:
-    """Sums of a pair at one survey."""
-
-    at: float
-    stored: Mapping[str, int]
-    """Topic to the sum of its ends."""
-    committed: Mapping[Place, int]
-
-
 @dataclass(slots=True)
 class PairHistory:
-    """Positions of a pair at its last surveys, and what was counted since the start.
+    """Rates of a pair, and what was counted since the start."""
 
-    Rates are over :data:`RATE_SECONDS` where surveys are more frequent: consumers commit every
-    five seconds, so between two surveys within one there is nothing, or far too much.
-    """
-
-    last: Positions | None = None
-    stored_per_second: dict[str, float] = field(default_factory=dict)
-    committed_per_second: dict[Place, float] = field(default_factory=dict)
+    stored: RateMeter[str] = field(default_factory=RateMeter)
+    """Topic to the sum of its ends."""
+    committed: RateMeter[Place] = field(default_factory=RateMeter)
     consumed: dict[Place, int] = field(default_factory=dict)
     """Messages committed since the exporter began, repeats counted again."""
-    _kept: deque[Positions] = field(default_factory=deque)
 
-    def look(self, at: float, stored: Mapping[str, int], committed: Mapping[Place, int]) -> None:
+    def look(
+        self,
+        at: float,
+        stored: Mapping[str, int],
+        committed: Mapping[Place, int],
+        time_scale: float = 1.0,
+    ) -> None:
         """Take the sums of a survey."""
-        now = Positions(at, stored, committed)
-        before = self.last
+        before = self.committed.last
         if before is not None:
             for place, offset in committed.items():
-                grown = offset - before.committed.get(place, offset)
+                grown = offset - before.of.get(place, offset)
                 if grown > 0:
                     self.consumed[place] = self.consumed.get(place, 0) + grown
-        while len(self._kept) > 1 and at - self._kept[1].at >= RATE_SECONDS:
-            self._kept.popleft()
-        if self._kept and at > self._kept[0].at:
-            self._rate(self._kept[0], now)
-        if not self._kept or at - self._kept[-1].at >= RATE_SECONDS / 2:
-            self._kept.append(now)
-        self.last = now
-
-    def _rate(self, past: Positions, now: Positions) -> None:
-        elapsed = now.at - past.at
-        self.stored_per_second = {
-            topic: max(0, end - past.stored.get(topic, end)) / elapsed
-            for topic, end in now.stored.items()
-        }
-        self.committed_per_second = {
-            place: max(0, offset - past.committed.get(place, offset)) / elapsed
-            for place, offset in now.committed.items()
-        }
+        self.stored.look(at, stored, time_scale)
+        self.committed.look(at, committed, time_scale)
 
 
 class History:
@@ -124,7 +97,8 @@ class History:
                 watch.look(master.offsets if master else None, broker.offsets, survey.at)
             if broker.ends:
                 pair = self.pairs.setdefault((broker.cluster, broker.broker), PairHistory())
-                pair.look(survey.at, sums_of(broker.ends), committed_of(broker))
+                scale = time_scale_of(broker.config)
+                pair.look(survey.at, sums_of(broker.ends), committed_of(broker), scale)
         self._forget(survey.at)
 
     def _note_regressions(self, broker: BrokerAnswers) -> None:
@@ -153,6 +127,17 @@ class History:
     def sync(self, broker: BrokerAnswers) -> SyncWatch | None:
         """What is known of a slave's copies."""
         return self._syncs.get(self._key(broker))
+
+    def sync_ages(
+        self, brokers: Iterable[BrokerAnswers], at: float
+    ) -> dict[tuple[str, int], float]:
+        """Broker name and id of slaves to the seconds since they copied, as far as looks show."""
+        ages = {
+            (each.broker, each.broker_id): watch.age_seconds(at)
+            for each in brokers
+            if (watch := self.sync(each)) is not None
+        }
+        return {slave: age for slave, age in ages.items() if age is not None}
 
     @staticmethod
     def _key(broker: BrokerAnswers) -> tuple[str, str, int]:

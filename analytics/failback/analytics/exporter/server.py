@@ -19,6 +19,8 @@ from failback.analytics.exporter.figures import Figures, figures_of
 from failback.analytics.exporter.pair_history import History
 from failback.analytics.exporter.runs import RunWatch
 from failback.analytics.exporter.survey import Survey, Surveyor
+from failback.analytics.live.facts import OffsetFile
+from failback.analytics.live.offset_file import read
 from failback.analytics.web.web_server import check_address
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.protocol.errors import ConfigError
@@ -74,11 +76,8 @@ def offset_file(text: str) -> tuple[tuple[str, int], Path]:
 class Exporter(Collector):
     """Holds the last survey; a scrape asks no broker."""
 
-    def __init__(
-        self, settings: ExporterSettings, *, wall: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, settings: ExporterSettings) -> None:
         self.settings = settings
-        self._wall = wall
         self._history = History()
         self._runs = RunWatch(settings.runs) if settings.runs is not None else None
         self._figures = Figures()
@@ -92,18 +91,13 @@ class Exporter(Collector):
             survey,
             self._history,
             queue_topics=self.settings.queue_topics,
-            persist_ages=self._persist_ages(),
+            offset_files=self._read_offset_files(),
         )
         self.rounds += 1
 
-    def _persist_ages(self) -> dict[tuple[str, int], float]:
-        ages = {}
-        for member, path in self.settings.offset_files.items():
-            try:
-                ages[member] = max(0.0, self._wall() - path.stat().st_mtime)
-            except OSError as error:
-                logger.debug("%s: %s", path, error)
-        return ages
+    def _read_offset_files(self) -> dict[tuple[str, int], OffsetFile]:
+        found = {member: read(path) for member, path in self.settings.offset_files.items()}
+        return {member: file for member, file in found.items() if file is not None}
 
     def collect(self) -> Iterator[Metric]:
         yield from self._figures.families()

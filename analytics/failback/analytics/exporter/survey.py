@@ -67,6 +67,8 @@ class BrokerAnswers:
     """(topic, group) to the age of what was consumed last; of those that are behind."""
     rates: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """(name, key) of a broker's own counters to their rate per second over the last minute."""
+    begins: Ends = field(default_factory=dict)
+    """The first offsets of the queues of ``ends``."""
 
     @property
     def is_master(self) -> bool:
@@ -208,6 +210,10 @@ class Surveyor:
             broker,
             ends={
                 name: {queue.queue_id: each.max_offset for queue, each in table.items()}
+                for name, table in tables.items()
+            },
+            begins={
+                name: {queue.queue_id: each.min_offset for queue, each in table.items()}
                 for name, table in tables.items()
             },
             groups=connected,

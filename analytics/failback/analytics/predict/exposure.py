@@ -1,4 +1,4 @@
-"""Exposure: what would be redelivered if the master died now, from measured ages instead of phases.
+"""Exposure: what would be redelivered if the master died now, from what is seen instead of phases.
 
 The two faults that cost most while nothing is wrong yet: all members start again after the master's
 return, or while only the slave is known. Neither counts what would be consumed afterwards. Pure.
@@ -27,21 +27,19 @@ class Exposure:
         return max(self.after_return, self.on_slave or 0.0)
 
 
-def exposure(
-    settings: Settings, *, persist_age_seconds: float, copy_age_seconds: float | None
-) -> Exposure:
+def exposure(settings: Settings, *, file_behind: float, copy_behind: float | None) -> Exposure:
     """Exposure of a group that consumes ``settings.rate`` messages/s.
 
     Args:
-        settings: Of group and pair; with ``failbackTimeScale``, ages are as measured.
-        persist_age_seconds: Since the master last wrote consumerOffset.json.
-        copy_age_seconds: Since the slave last copied the master's offsets; ``None``: no slave, or
-            it never did.
+        settings: Of group and pair.
+        file_behind: Messages that were committed and are not in the master's file.
+        copy_behind: Messages that were committed and are not in the slave's table; ``None``: no
+            slave, or nobody knows.
     """
     s = settings.scaled()
     lag = _lag(s)
-    on_slave = None if copy_age_seconds is None else s.consume_rate * copy_age_seconds + lag
-    after_return = s.consume_rate * persist_age_seconds + lag
+    on_slave = None if copy_behind is None else copy_behind + lag
+    after_return = file_behind + lag
     if s.guard_returned_offsets and on_slave is not None:
         after_return = min(after_return, on_slave)
     return Exposure(after_return, on_slave)
@@ -49,6 +47,8 @@ def exposure(
 
 def _lag(s: Settings) -> float:
     """What is consumed and not committed, or not finished, on average: λ·c and E[W]."""
+    if not s.rate:
+        return 0.0  # nothing is under way
     pulled = s.pull_batch_size if s.behind else 1.0
     commits = s.consume_rate * s.persist_consumer_offset_interval / 1000
     uncommitted = min(s.queues * pulled, commits) / 2

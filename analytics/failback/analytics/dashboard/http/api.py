@@ -45,7 +45,6 @@ from failback.analytics.dashboard.http.documents import (
 )
 from failback.analytics.dashboard.http.ingest_routes import api_routes
 from failback.analytics.dashboard.problems import DashboardProblem
-from failback.analytics.dashboard.sources.observe import GroupTopic
 from failback.analytics.dashboard.sources.runs import RunEntry, chosen, rfc3339
 from failback.analytics.dashboard.views.fleet import summary
 from failback.analytics.dashboard.views.lanes import live_data, live_figure
@@ -53,6 +52,7 @@ from failback.analytics.dashboard.views.paging import page
 from failback.analytics.dashboard.views.predicting import answer
 from failback.analytics.dashboard.views.run_blocks import figure_json
 from failback.analytics.dashboard.views.stories import story
+from failback.analytics.live.facts import GroupTopic
 from failback.analytics.report.compare import compare_reports
 from failback.protocol.errors import ConfigError
 

@@ -20,12 +20,12 @@ from failback.analytics.dashboard.poller import Poller, State
 from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.settings import DashboardSettings
 from failback.analytics.dashboard.sources.ingest import processes
-from failback.analytics.dashboard.sources.observe import GroupTopic
 from failback.analytics.dashboard.sources.runs import Cache, RunEntry
 from failback.analytics.dashboard.views.fleet import PairSeen
-from failback.analytics.dashboard.views.offset_health import find_pair, lineage
+from failback.analytics.dashboard.views.offset_health import find_pair, lineage_document
 from failback.analytics.dashboard.views.paging import decode, encode
 from failback.analytics.dashboard.views.run_blocks import Draw, figure_json, figure_makers
+from failback.analytics.live.facts import GroupTopic
 from failback.analytics.web.tokens import OPERATE, READ
 
 Json = dict[str, Any]
@@ -106,7 +106,7 @@ class Shared:
             raise DashboardProblem("not-found", what)
         memory = await self.poller.memory_of(pair.cluster, broker, key.group)
         state = self.state
-        return lineage(pair, key, qid, memory, state.rates, state.at)
+        return lineage_document(pair, key, qid, memory, state.rates, state.at)
 
     async def processes(self, run: str, cursor: str, limit: int) -> Json:
         """What the collector has of a run, by process. Raises ``DashboardProblem``."""

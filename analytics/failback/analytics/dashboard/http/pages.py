@@ -31,13 +31,13 @@ from failback.analytics.dashboard.http.ingest_routes import page_routes
 from failback.analytics.dashboard.http.rendering import link, render
 from failback.analytics.dashboard.http.sessions import form_fields, session_routes, static_routes
 from failback.analytics.dashboard.problems import DashboardProblem
-from failback.analytics.dashboard.sources.observe import GroupTopic
 from failback.analytics.dashboard.sources.runs import chosen
 from failback.analytics.dashboard.views.fleet import summary
 from failback.analytics.dashboard.views.paging import page as page_of
 from failback.analytics.dashboard.views.predicting import answer, form
 from failback.analytics.dashboard.views.run_blocks import blocks_of, queue_of, staircase_of
 from failback.analytics.dashboard.views.stories import messages_of
+from failback.analytics.live.facts import GroupTopic
 from failback.analytics.report.page import html_rows
 from failback.protocol.errors import ConfigError, FailbackError
 

@@ -8,18 +8,28 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from failback.analytics.dashboard.sources.clusters import MemberRef
+from failback.analytics.live.facts import (
+    MemberFacts,
+    OffsetFile,
+    Positions,
+    Table,
+    table_of,
+    time_scale_of,
+    user_keys,
+)
+from failback.analytics.live.offset_file import in_store
 from failback.client.admin.admin import AdminClient
-from failback.protocol.errors import FailbackError, ProtocolError
+from failback.protocol.errors import FailbackError
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
-from failback.protocol.route import parse_offset_table, split_offset_key
 
 MOST_TOPICS: Final = 100
 """Topics whose ends are asked for with each look; those of the largest tables first."""
+MOST_GROUPS: Final = 200
+"""Groups whose members are counted."""
 _AGES: Final = {
     "persist_age": re.compile(rb"^rocketmq_offset_persist_age_seconds(?:\{[^}]*\})? (\S+)", re.M),
     "sync_age": re.compile(rb"^rocketmq_slave_metadata_sync_age_seconds(?:\{[^}]*\})? (\S+)", re.M),
@@ -27,16 +37,6 @@ _AGES: Final = {
 CONFIG_SECONDS: Final = 5.0
 _HTTP_SECONDS: Final = 2.0
 _MOST_HTTP_BYTES: Final = 8 << 20
-
-
-class GroupTopic(NamedTuple):
-    """One line of an offset table."""
-
-    group: str
-    topic: str
-
-
-Table = dict[GroupTopic, dict[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,16 @@ class BrokerSeen:
     """Where its commit log ends, bytes."""
     config: Mapping[str, str] = field(default_factory=dict)
     offsets: Table = field(default_factory=dict)
-    file_offsets: Table | None = None
+    file: OffsetFile | None = None
     """consumerOffset.json, where this machine can read it."""
-    file_age: float | None = None
     persist_age: float | None = None
     sync_age: float | None = None
-    ends: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """The offset that the next message of a (topic, queue id) gets."""
+    ends: Positions = field(default_factory=dict)
+    """The offset that the next message of a queue gets, by topic and queue id."""
+    begins: Positions = field(default_factory=dict)
+    """The first offset that a queue still has."""
+    group_members: Mapping[str, int] = field(default_factory=dict)
+    """Of a master: group to how many members it has, asked as often as the configuration."""
     config_at: float = 0.0
     """When it was asked for its configuration."""
 
@@ -77,19 +80,22 @@ class BrokerSeen:
 
     @property
     def time_scale(self) -> float:
-        try:
-            return float(self.config.get("failbackTimeScale", "1"))
-        except ValueError:
-            return 1.0
+        return time_scale_of(self.config)
 
-
-def table_of(offsets: Mapping[str, Mapping[int, int]]) -> Table:
-    """``topic@group`` keys as pairs."""
-    found: Table = {}
-    for key, queues in offsets.items():
-        topic, group = split_offset_key(key)
-        found[GroupTopic(group, topic)] = dict(queues)
-    return found
+    @property
+    def facts(self) -> MemberFacts:
+        """What the live view of all tools is made of."""
+        return MemberFacts(
+            self.member.address,
+            self.broker_id,
+            self.answered,
+            self.boot_ms,
+            self.config,
+            self.offsets,
+            self.file,
+            self.persist_age if self.answered else None,
+            self.sync_age,
+        )
 
 
 async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | None) -> BrokerSeen:
@@ -111,11 +117,15 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
             and 0 <= began - known.config_at < CONFIG_SECONDS
         ):
             config, config_at = known.config, known.config_at
+            members = known.group_members
         else:
             config, config_at = await admin.broker_config(member.address), began
+            members = {}
         table = table_of(offsets)
-        ends = await _ends(admin, member.address, table)
+        ends, begins = await _ends(admin, member.address, table)
         broker_id = int(config.get("brokerId", member.broker_id or 0))
+        if broker_id == 0 and config_at == began:
+            members = await _members(admin, member.address, table)
         log_end = int(runtime.get("commitLogMaxOffset") or 0)
     except (FailbackError, OSError, ValueError, TimeoutError) as error:
         return _silent(known, member, str(error) or type(error).__name__, began)
@@ -132,11 +142,12 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
         log_end=log_end,
         config=config,
         offsets=table,
-        file_offsets=ages.file_offsets,
-        file_age=ages.file_age,
+        file=ages.file,
         persist_age=ages.persist_age,
         sync_age=ages.sync_age,
         ends=ends,
+        begins=begins,
+        group_members=members,
         config_at=config_at,
     )
 
@@ -144,46 +155,56 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
 def _silent(known: BrokerSeen | None, member: MemberRef, problem: str, began: float) -> BrokerSeen:
     file = _read_file(member)
     if known is None:
-        return BrokerSeen(
-            member, began, problem, member.broker_id, file_offsets=file[0], file_age=file[1]
-        )
-    return BrokerSeen(
+        return BrokerSeen(member, began, problem, member.broker_id, file=file)
+    return replace(
+        known,
         member=member,
         at=began,
         problem=problem,
-        broker_id=known.broker_id,
-        boot_ms=known.boot_ms,
-        log_end=known.log_end,
-        config=known.config,
-        offsets=known.offsets,
-        file_offsets=file[0] if file[0] is not None else known.file_offsets,
-        file_age=file[1],
-        ends=known.ends,
+        file=known.file if file is None else file,
+        persist_age=None,
+        sync_age=None,
+        config_at=0.0,
     )
 
 
-async def _ends(admin: AdminClient, addr: str, table: Table) -> dict[tuple[str, int], int]:
+async def _ends(
+    admin: AdminClient, addr: str, table: Table
+) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
+    """Ends and beginnings of the queues of the topics with the largest tables."""
     weight: dict[str, int] = {}
     for key, queues in table.items():
         if not key.topic.startswith((RETRY_PREFIX, DLQ_PREFIX)):
             weight[key.topic] = weight.get(key.topic, 0) + len(queues)
     topics = sorted(weight, key=lambda topic: (-weight[topic], topic))[:MOST_TOPICS]
-    found: dict[tuple[str, int], int] = {}
+    ends: dict[str, dict[int, int]] = {}
+    begins: dict[str, dict[int, int]] = {}
     for topic in topics:
         try:
             stats = await admin.topic_stats(addr, topic)
         except FailbackError:  # deleted, and its offsets are still there
             continue
         for queue, offset in stats.offset_table.items():
-            found[topic, queue.queue_id] = offset.max_offset
+            ends.setdefault(topic, {})[queue.queue_id] = offset.max_offset
+            begins.setdefault(topic, {})[queue.queue_id] = offset.min_offset
+    return ends, begins
+
+
+async def _members(admin: AdminClient, addr: str, table: Table) -> dict[str, int]:
+    """How many members each group of people has, of those that have any."""
+    found: dict[str, int] = {}
+    for group in sorted({key.group for key in user_keys([table])})[:MOST_GROUPS]:
+        try:
+            found[group] = len((await admin.consumer_connection(addr, group)).connection_set)
+        except FailbackError:  # none is connected
+            continue
     return found
 
 
 class _Beside(NamedTuple):
     persist_age: float | None
     sync_age: float | None
-    file_offsets: Table | None
-    file_age: float | None
+    file: OffsetFile | None
 
 
 def _beside(member: MemberRef) -> _Beside:
@@ -194,9 +215,11 @@ def _beside(member: MemberRef) -> _Beside:
         for name, pattern in _AGES.items():
             found = pattern.search(text)
             ages[name] = _seconds(found[1]) if found else None
-    table, age = _read_file(member)
-    persist = ages["persist_age"] if ages["persist_age"] is not None else age
-    return _Beside(persist, ages["sync_age"], table, age)
+    file = _read_file(member)
+    persist = ages["persist_age"]
+    if persist is None and file is not None:
+        persist = file.age_seconds
+    return _Beside(persist, ages["sync_age"], file)
 
 
 def _seconds(text: bytes) -> float | None:
@@ -222,15 +245,5 @@ def _fetch_metrics(address: str) -> bytes:
         connection.close()
 
 
-def _read_file(member: MemberRef) -> tuple[Table | None, float | None]:
-    """consumerOffset.json of a store on this machine, and how old it is."""
-    if not member.store:
-        return None, None
-    path = Path(member.store) / "config" / "consumerOffset.json"
-    try:
-        with path.open("rb") as file:
-            content = file.read()
-        age = max(0.0, time.time() - path.stat().st_mtime)
-        return table_of(parse_offset_table(content)), age
-    except (OSError, ProtocolError):
-        return None, None
+def _read_file(member: MemberRef) -> OffsetFile | None:
+    return in_store(member.store) if member.store else None

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any
 
 from failback.analytics.dashboard.sources.clusters import KUBERNETES, ClusterRef, PairRef
-from failback.analytics.dashboard.sources.observe import BrokerSeen, GroupTopic
-from failback.analytics.predict.exposure import exposure
-from failback.analytics.predict.settings import Settings
-from failback.protocol.errors import ConfigError
-from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
-
-PERSIST_MS: Final = 5_000
-OVERWRITE_SECONDS: Final = 40.0
-"""A returned master's old table is on every slave after 30 s (registration) and 10 s (copy)."""
-SYSTEM_GROUPS: Final = (
-    "CID_RMQ_SYS_",
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "FAILBACK_WITNESS",
-)
+from failback.analytics.dashboard.sources.observe import BrokerSeen
+from failback.analytics.live.exposure import GroupExposure, exposure
+from failback.analytics.live.facts import GroupTopic, PairFacts, user_keys
+from failback.analytics.live.queues import overwrite_countdown, slave_ahead
 
 Json = dict[str, Any]
 Seen = Mapping[str, BrokerSeen]
 """Brokers by address."""
-Rates = Mapping[tuple[str, str, GroupTopic], float]
-"""Messages per second by (cluster key, broker name, group and topic)."""
+Rates = Mapping[tuple[str, str], Mapping[GroupTopic, float]]
+"""Messages per second by (cluster key, broker name), then by group and topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +45,26 @@ class PairSeen:
         return tuple(each for each in self.brokers if not each.is_master and each.answered)
 
     @property
+    def facts(self) -> PairFacts:
+        """What the live view of all tools is made of; the positions of whoever knows most."""
+        ends: dict[str, dict[int, int]] = {}
+        begins: dict[str, dict[int, int]] = {}
+        for broker in self.brokers:
+            for topic, queues in broker.ends.items():
+                known = ends.setdefault(topic, {})
+                known |= {qid: max(end, known.get(qid, 0)) for qid, end in queues.items()}
+            begins |= {topic: dict(queues) for topic, queues in broker.begins.items()}
+        source = self.last_master
+        return PairFacts(
+            self.broker_name,
+            tuple(each.facts for each in self.brokers),
+            max((each.at for each in self.brokers), default=0.0),
+            ends,
+            begins,
+            {} if source is None else source.group_members,
+        )
+
+    @property
     def broker_name(self) -> str:
         return self.ref.members[0].broker_name if self.ref.members else self.ref.name
 
@@ -72,16 +80,14 @@ def pairs_of(cluster: ClusterRef, seen: Seen) -> list[PairSeen]:
     ]
 
 
-def user_keys(tables: Iterable[Mapping[GroupTopic, Any]]) -> list[GroupTopic]:
-    """Groups and topics that are people's own, in order; retry topics and tools left out."""
-    keys = {key for table in tables for key in table}
-    return sorted(
-        key
-        for key in keys
-        if key.group
-        and not key.topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
-        and not key.group.startswith(SYSTEM_GROUPS)
-    )
+def committed(brokers: Sequence[BrokerSeen]) -> dict[GroupTopic, int]:
+    """What groups committed to whichever of these brokers knows more, over all queues."""
+    best: dict[GroupTopic, dict[int, int]] = {}
+    for broker in brokers:
+        for key, queues in broker.offsets.items():
+            known = best.setdefault(key, {})
+            known |= {qid: max(offset, known.get(qid, 0)) for qid, offset in queues.items()}
+    return {key: sum(queues.values()) for key, queues in best.items()}
 
 
 def cluster_document(cluster: ClusterRef, seen: Seen, rates: Rates, now: float) -> Json:
@@ -110,7 +116,8 @@ def pair_document(pair: PairSeen, rates: Rates, now: float) -> Json:
     """One pair: its members, how it is, and what a kill of its master would repeat now."""
     master = pair.master
     members = [member_document(pair, each, now) for each in pair.brokers]
-    exposed = exposures(pair, rates, now)
+    facts = replace(pair.facts, at=now)
+    exposed = exposures(facts, rates.get((pair.cluster.key, pair.broker_name), {}))
     config = pair.last_master.config if pair.last_master is not None else {}
     reads = flag(config.get("slaveReadEnable"))
     return {
@@ -121,8 +128,8 @@ def pair_document(pair: PairSeen, rates: Rates, now: float) -> Json:
         "slave_read_enable": pair.ref.slave_read_enable if reads is None else reads,
         "groups": exposed,
         "exposure": max((row["most"] for row in exposed if row["most"] is not None), default=None),
-        "overwrite_in_seconds": overwrite_countdown(pair, now),
-        "slave_ahead": slave_ahead(pair) if master is not None else None,
+        "overwrite_in_seconds": overwrite_countdown(facts),
+        "slave_ahead": slave_ahead(facts) if master is not None else None,
     }
 
 
@@ -153,10 +160,18 @@ def member_document(pair: PairSeen, broker: BrokerSeen, now: float) -> Json:
         "up_seconds": max(0.0, round(now - broker.boot_ms / 1000, 1)) if broker.answered else None,
         "ha_lag_bytes": lag,
         "sync_age_seconds": None if broker.is_master else broker.sync_age,
-        "persist_age_seconds": broker.persist_age if broker.answered else broker.file_age,
+        "persist_age_seconds": broker.persist_age
+        if broker.answered
+        else broker.file and broker.file.age_seconds,
         "restarts": broker.member.restarts,
         "next": _next_step(pair.cluster, broker),
     }
+
+
+def _persist_age(broker: BrokerSeen) -> float | None:
+    if broker.answered or broker.file is None:
+        return broker.persist_age
+    return broker.file.age_seconds
 
 
 def _next_step(cluster: ClusterRef, broker: BrokerSeen) -> str:
@@ -169,100 +184,46 @@ def _next_step(cluster: ClusterRef, broker: BrokerSeen) -> str:
     return f"failback admin getBrokerConfig -b {broker.member.address}"
 
 
-def exposures(pair: PairSeen, rates: Rates, now: float) -> list[Json]:
+def exposures(facts: PairFacts, rates: Mapping[GroupTopic, float]) -> list[Json]:
     """What each group would consume again on this pair if its master died now."""
-    source = pair.last_master
-    if source is None:
+    source = facts.last_master
+    if source is None or source.offsets is None:
         return []
-    rows = []
+    found = exposure(facts, rates)
+    topics: dict[str, list[str]] = {}
     for key in user_keys([source.offsets]):
-        rate = rates.get((pair.cluster.key, pair.broker_name, key))
-        rows.append(
-            {"group": key.group, "topic": key.topic, "rate": rate, **_exposed(pair, key, rate)}
-        )
-    return rows
+        topics.setdefault(key.group, []).append(key.topic)
+    by_group: dict[str, float] = {}
+    for key, rate in rates.items():
+        by_group[key.group] = by_group.get(key.group, 0.0) + rate
+    return [
+        exposure_document(group, names, by_group.get(group), found.get(group))
+        for group, names in topics.items()
+    ]
 
 
-def _exposed(pair: PairSeen, key: GroupTopic, rate: float | None) -> Json:
-    nothing: Json = {"after_return": None, "on_slave": None, "most": None}
-    source = pair.last_master
-    if rate is None or source is None or source.persist_age is None:
-        return nothing
-    if not rate:  # nothing is consumed that could be forgotten
-        return {"after_return": 0, "on_slave": 0 if pair.slaves else None, "most": 0}
-    queues = max(1, len(source.offsets.get(key, {})))
-    config = source.config
-    try:
-        settings = Settings(rate=rate, queues=queues, backlog=lag_of(source, key) or 0).with_values(
-            {
-                "flushConsumerOffsetInterval": config.get(
-                    "flushConsumerOffsetInterval", str(PERSIST_MS)
-                ),
-                "failbackTimeScale": str(source.time_scale),
-            }
-        )
-    except ConfigError:
-        return nothing
-    # Whichever slave is asked: the one that copied longest ago bounds them all.
-    ages = [each.sync_age for each in pair.slaves if each.sync_age is not None]
-    found = exposure(
-        settings,
-        persist_age_seconds=source.persist_age,
-        copy_age_seconds=max(ages, default=None),
-    )
-    return {
+def exposure_document(
+    group: str, topics: Sequence[str], rate: float | None, found: GroupExposure | None
+) -> Json:
+    """One group; its figures are ``None`` while its rate or the master is not known."""
+    document: Json = {
+        "group": group,
+        "topic": ", ".join(topics),
+        "topics": list(topics),
+        "rate": None if rate is None else round(rate, 2),
+        "after_return": None,
+        "on_slave": None,
+        "most": None,
+        "measured": None,
+    }
+    if found is None:
+        return document
+    return document | {
         "after_return": round(found.after_return),
         "on_slave": None if found.on_slave is None else round(found.on_slave),
         "most": round(found.most),
+        "measured": found.measured,
     }
-
-
-def lag_of(broker: BrokerSeen, key: GroupTopic) -> int | None:
-    """Messages behind the end, over all queues; ``None`` when no end is known."""
-    found = [
-        max(0, broker.ends[key.topic, queue] - offset)
-        for queue, offset in broker.offsets.get(key, {}).items()
-        if (key.topic, queue) in broker.ends
-    ]
-    return sum(found) if found else None
-
-
-def slave_ahead(pair: PairSeen) -> int:
-    """Messages by which the best slave's table is ahead of the master's, over all groups."""
-    master = pair.last_master
-    if master is None:
-        return 0
-    best = 0
-    for slave in pair.slaves:
-        ahead = 0
-        for key in user_keys([slave.offsets]):
-            for queue, offset in slave.offsets[key].items():
-                ahead += ahead_of(master, key, queue, offset)
-        best = max(best, ahead)
-    return best
-
-
-def ahead_of(master: BrokerSeen | None, key: GroupTopic, queue: int, offset: int) -> int:
-    """How far an offset is beyond what the master has; 0 where nobody knows what that is."""
-    if master is None:
-        return 0
-    if master.was_asked:
-        return max(0, offset - master.offsets.get(key, {}).get(queue, 0))
-    if master.file_offsets is not None:  # what it will start with
-        return max(0, offset - master.file_offsets.get(key, {}).get(queue, 0))
-    return 0
-
-
-def overwrite_countdown(pair: PairSeen, now: float) -> float | None:
-    """Seconds until the slave's better table is surely overwritten; ``None``: nothing to lose.
-
-    Counted from the master's start. The copy may come at any moment before.
-    """
-    master = pair.master
-    if master is None or not slave_ahead(pair):
-        return None
-    left = master.boot_ms / 1000 + OVERWRITE_SECONDS * master.time_scale - now
-    return round(left, 1) if left > 0 else None
 
 
 def summary(clusters: Sequence[Json]) -> Json:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from failback.analytics.dashboard.sources.clusters import ClusterRef
-from failback.analytics.dashboard.sources.observe import BrokerSeen, GroupTopic
-from failback.analytics.dashboard.views.fleet import (
-    Json,
-    PairSeen,
-    Rates,
-    Seen,
+from failback.analytics.dashboard.views.fleet import Json, PairSeen, Rates, Seen, pairs_of
+from failback.analytics.live.facts import GroupTopic, PairFacts, user_keys
+from failback.analytics.live.queues import (
+    QueueLineage,
+    Step,
     ahead_of,
+    lineage,
     overwrite_countdown,
-    pairs_of,
     slave_ahead,
-    user_keys,
 )
+from failback.analytics.live.reset import reset_command
+from failback.client.admin.offset_places import CLIENT, MASTER_FILE, MASTER_TABLE, SLAVE_TABLE
 
 ClientMemory = Mapping[tuple[str, str, int], tuple[int, str]]
 """(broker, topic, queue id): (offset, client id)."""
@@ -30,14 +30,22 @@ SLAVE_BEHIND: Final = "slave behind master"
 MASTER_AWAY: Final = "master away"
 
 
+_NOBODY: Final = {
+    CLIENT: "no member of the group answered",
+    MASTER_TABLE: "nobody has this role",
+    MASTER_FILE: "it is not on this machine",
+    SLAVE_TABLE: "nobody has this role",
+}
+
+
 def offset_rows(clusters: Sequence[ClusterRef], seen: Seen) -> list[Json]:
     """One row per cluster, group, topic, broker and queue; what needs a person comes first."""
     rows = []
     for cluster in clusters:
         for pair in pairs_of(cluster, seen):
-            tables = [each.offsets for each in pair.brokers]
-            for key in user_keys(tables):
-                rows += _rows_of(pair, key)
+            facts = pair.facts
+            for key in user_keys([each.offsets for each in pair.brokers]):
+                rows += _rows_of(pair, facts, key)
     rows.sort(key=lambda row: (-row["ahead"], row["cluster"], row["group"], row["topic"],
                                row["broker"], row["qid"]))  # fmt: skip
     return rows
@@ -48,22 +56,24 @@ def rows_about(rows: list[Json], group: str, topic: str) -> list[Json]:
     return [row for row in rows if group in ("", row["group"]) and topic in ("", row["topic"])]
 
 
-def _rows_of(pair: PairSeen, key: GroupTopic) -> list[Json]:
-    queues = {queue for broker in pair.brokers for queue in broker.offsets.get(key, {})}
-    return [queue_row(pair, key, queue) for queue in sorted(queues)]
+def _rows_of(pair: PairSeen, facts: PairFacts, key: GroupTopic) -> list[Json]:
+    queues = {queue for each in facts.members for queue in (each.offsets or {}).get(key, {})}
+    return [queue_row(pair, facts, key, queue) for queue in sorted(queues)]
 
 
-def queue_row(pair: PairSeen, key: GroupTopic, qid: int) -> Json:
+def queue_row(pair: PairSeen, facts: PairFacts, key: GroupTopic, qid: int) -> Json:
     """One queue. ``ahead``: what the best slave has beyond the master's memory, in messages."""
-    master, slave = pair.last_master, best_slave(pair, key, qid)
-    memory = offset_in(master, key, qid)
-    file = _in_file(master, key, qid)
-    there = offset_in(slave, key, qid)
-    known = [value for value in (memory, file, there) if value is not None]
-    safe = max(known, default=None)
-    end = _end(pair, key.topic, qid)
-    away = pair.master is None
-    ahead = ahead_of(master, key, qid, there) if there is not None else 0
+    return _row(pair, facts, key, qid, lineage(facts, key, qid))
+
+
+def _row(pair: PairSeen, facts: PairFacts, key: GroupTopic, qid: int, found: QueueLineage) -> Json:
+    held = {place: offset_at(found, place) for place in (MASTER_TABLE, MASTER_FILE, SLAVE_TABLE)}
+    memory, file, there = held.values()
+    end = facts.ends.get(key.topic, {}).get(qid)
+    safe = found.safe_offset
+    away = facts.master is None
+    ahead = ahead_of(facts.last_master, key, qid, there) if there is not None else 0
+    known = file is not None and (away or memory is not None)
     return {
         "cluster": pair.cluster.key,
         "broker": pair.broker_name,
@@ -76,19 +86,27 @@ def queue_row(pair: PairSeen, key: GroupTopic, qid: int) -> Json:
         "end": end,
         "lag": None if end is None or safe is None else max(0, end - safe),
         "ahead": ahead,
-        "at_risk": at_risk(memory, file, there, away=away),
+        "at_risk": found.after_return if known else None,
+        "at_risk_on_slave": found.on_slave,
         "safe_offset": safe,
         "state": state_of(memory, file, there, ahead=ahead, away=away),
-        "command": set_command(pair, key, qid, safe, memory) if ahead else None,
+        "command": _command(pair, key, qid, safe, memory) if ahead else None,
     }
 
 
-def at_risk(memory: int | None, file: int | None, slave: int | None, *, away: bool) -> int | None:
-    """Messages redelivered if a new consumer asks the master after a kill at this moment."""
-    if file is None:
-        return None
-    best = max(value for value in (memory, slave, file) if value is not None)
-    return best - file if away or memory is not None else None
+def offset_at(found: QueueLineage, place: str) -> int | None:
+    """The furthest at a place: of several slaves the best one counts."""
+    offsets = (each.offset for each in found.steps if each.place == place)
+    return max((each for each in offsets if each is not None), default=None)
+
+
+def _command(
+    pair: PairSeen, key: GroupTopic, qid: int, safe: int | None, memory: int | None
+) -> str | None:
+    """What stores the safe offset on the master; ``None`` when it is there already."""
+    return reset_command(
+        *key, pair.broker_name, qid, safe, held=memory, namesrv=pair.cluster.namesrv
+    )
 
 
 def state_of(
@@ -105,59 +123,22 @@ def state_of(
     return EQUAL
 
 
-def best_slave(pair: PairSeen, key: GroupTopic, qid: int) -> BrokerSeen | None:
-    return max(
-        pair.slaves,
-        key=lambda slave: slave.offsets.get(key, {}).get(qid, -1),
-        default=None,
-    )
-
-
-def offset_in(broker: BrokerSeen | None, key: GroupTopic, qid: int) -> int | None:
-    return None if broker is None else broker.offsets.get(key, {}).get(qid)
-
-
-def _in_file(broker: BrokerSeen | None, key: GroupTopic, qid: int) -> int | None:
-    if broker is None or broker.file_offsets is None:
-        return None
-    return broker.file_offsets.get(key, {}).get(qid)
-
-
-def _end(pair: PairSeen, topic: str, qid: int) -> int | None:
-    ends = [each.ends[topic, qid] for each in pair.brokers if (topic, qid) in each.ends]
-    return max(ends, default=None)
-
-
-def set_command(
-    pair: PairSeen, key: GroupTopic, qid: int, safe: int | None, memory: int | None
-) -> str | None:
-    """What stores the safe offset on the master; ``None`` when it is there already."""
-    if safe is None or (memory is not None and memory >= safe):
-        return None
-    words = [
-        *("failback", "admin", "resetOffset", "--group", key.group, "--topic", key.topic),
-        *("--broker", pair.broker_name, "--queue", str(qid), "--offset", str(safe)),
-    ]
-    if pair.cluster.namesrv:
-        words += ["--namesrv", ";".join(pair.cluster.namesrv)]
-    return shlex.join(words)
-
-
 def warnings(clusters: Sequence[ClusterRef], seen: Seen, now: float) -> list[Json]:
     """Pairs whose slave has the better table and whose master is back, or still away."""
     found = []
     for cluster in clusters:
         for pair in pairs_of(cluster, seen):
-            if not slave_ahead(pair):  # nearly always: then no row is made
+            facts = replace(pair.facts, at=now)
+            if not slave_ahead(facts):  # nearly always: then no row is made
                 continue
             rows = [row for key in user_keys([each.offsets for each in pair.slaves])
-                    for row in _rows_of(pair, key) if row["ahead"]]  # fmt: skip
-            found.append(_warning(pair, rows, now))
+                    for row in _rows_of(pair, facts, key) if row["ahead"]]  # fmt: skip
+            found.append(_warning(pair, facts, rows))
     return found
 
 
-def _warning(pair: PairSeen, rows: Sequence[Json], now: float) -> Json:
-    left = overwrite_countdown(pair, now)
+def _warning(pair: PairSeen, facts: PairFacts, rows: Sequence[Json]) -> Json:
+    left = overwrite_countdown(facts)
     messages = sum(row["ahead"] for row in rows)
     groups = sorted({row["group"] for row in rows})
     if pair.master is None:
@@ -185,7 +166,7 @@ def _warning(pair: PairSeen, rows: Sequence[Json], now: float) -> Json:
     }
 
 
-def lineage(
+def lineage_document(
     pair: PairSeen,
     key: GroupTopic,
     qid: int,
@@ -194,65 +175,44 @@ def lineage(
     now: float,
 ) -> Json:
     """The chain from the client to the slave, each copy with value, age, and where it went down."""
-    row = queue_row(pair, key, qid)
-    master, slave = pair.last_master, best_slave(pair, key, qid)
+    facts = replace(pair.facts, at=now)
     client = memory.get((pair.broker_name, key.topic, qid))
-    steps = [
-        _step(
-            "client memory",
-            client[0] if client else None,
-            client[1] if client else "no member of the group answered",
-            None,
-        ),
-        _step("master, in memory", row["master_memory"], _who(master, now), 0.0),
-        _step(
-            "master, consumerOffset.json",
-            row["master_file"],
-            "what a killed master starts with",
-            master.persist_age if master and master.answered else _file_age(master),
-        ),
-        _step("slave, in memory", row["slave_table"], _who(slave, now), _sync_age(slave)),
-    ]
-    best: int | None = None
-    for step in steps:
-        value = step["offset"]
-        if value is not None:
-            step["below_best"] = max(0, best - value) if best is not None else 0
-            best = value if best is None else max(best, value)
-    known = [step["offset"] for step in steps if step["offset"] is not None]
-    safe = max(known, default=None)
+    found = lineage(facts, key, qid, client[0] if client else None)
+    row = _row(pair, facts, key, qid, found)
+    wanted = (CLIENT, MASTER_TABLE, MASTER_FILE, SLAVE_TABLE)
+    steps = []
+    for place in wanted:
+        there = [each for each in found.steps if each.place == place] or [Step(place, None)]
+        steps += [_step(each, client[1] if client else "", now) for each in there]
+    held = {step["place"] for step in steps if step["offset"] is not None}
     return {
         **row,
-        "safe_offset": safe,
-        # What the members have finished and not committed is redelivered too.
-        "at_risk": row["at_risk"]
-        if row["at_risk"] is None or client is None
-        else max(row["at_risk"], client[0] - row["master_file"]),
         "steps": steps,
-        "command": set_command(pair, key, qid, safe, row["master_memory"]),
-        "rate": rates.get((pair.cluster.key, pair.broker_name, key)),
-        "unseen": [step["copy"] for step in steps if step["offset"] is None],
+        "command": _command(pair, key, qid, found.safe_offset, row["master_memory"]),
+        "rate": rates.get((pair.cluster.key, pair.broker_name), {}).get(key),
+        "unseen": [place for place in wanted if place not in held],
     }
 
 
-def _step(copy: str, offset: int | None, note: str, age: float | None) -> Json:
-    return {"copy": copy, "offset": offset, "note": note, "age_seconds": age, "below_best": None}
-
-
-def _who(broker: BrokerSeen | None, now: float) -> str:
-    if broker is None:
-        return "nobody has this role"
-    if not broker.answered:
-        return f"{broker.member.address} is silent; this is what it said last"
-    return f"{broker.member.address}, up for {now - broker.boot_ms / 1000:.0f} s"
-
-
-def _file_age(broker: BrokerSeen | None) -> float | None:
-    return broker.file_age if broker is not None else None
-
-
-def _sync_age(broker: BrokerSeen | None) -> float | None:
-    return broker.sync_age if broker is not None else None
+def _step(step: Step, client: str, now: float) -> Json:
+    holder, age = step.member, None
+    if holder is None:
+        what = _NOBODY[step.place] if step.offset is None else f"{client} has it in memory"
+    elif step.place == MASTER_FILE:
+        what = "what a killed master starts with"
+        age = holder.file.age_seconds if holder.file else None
+    elif not holder.answered:
+        what = f"{holder.address} is silent; this is what it said last"
+    else:
+        what = f"{holder.address}, up for {now - holder.boot_ms / 1000:.0f} s"
+        age = 0.0 if step.place == MASTER_TABLE else holder.sync_age
+    return {
+        "place": step.place,
+        "offset": step.offset,
+        "fell": step.fell,
+        "what": what,
+        "age_seconds": age,
+    }
 
 
 def find_pair(

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Sequence
 from typing import Any
 
+from failback.analytics.live.reset import reset_command
 from failback.analytics.report.measures.point_rows import Report
 from failback.analytics.report.page.figure_data import outcomes
 from failback.analytics.report.page.figure_types import NS_PER_SECOND
@@ -229,14 +229,10 @@ def queue_rows(report: Report) -> list[Row]:
 
 def reset_hint(row: Report) -> str:
     """What to type so that the group goes on at the safe offset; a dash when it stands there."""
-    safe, master = row.get("safe_offset"), row.get("master_offset")
-    if safe is None or master is None or master >= safe:
+    safe, held = row.get("safe_offset"), row.get("master_offset")
+    if safe is None or held is None or held >= safe:
         return "–"
-    words = [
-        *("failback", "admin", "resetOffset", "--group", row["group"], "--topic", row["topic"]),
-        *("--broker", row["broker"], "--queue", str(row["qid"]), "--offset", str(safe)),
-    ]
-    return shlex.join(words)
+    return reset_command(row["group"], row["topic"], row["broker"], row["qid"], safe) or "–"
 
 
 def rollback_rows(report: Report) -> list[Row]:

@@ -1,0 +1,157 @@
+"""What each group would consume again on a pair if its master were killed now. Pure.
+
+The one definition, for exporter, dashboard and ``explain-offset``. Members are started anew and
+nothing more is consumed meanwhile; they begin where the broker that answers tells them to:
+
+    after the return   the master's consumerOffset.json
+    while it is away   the table of the slave that knows least
+
+What a group has done by now is the furthest that any table, file or member knows. Where file or
+table can be read the figure is that less what they hold; where not, it is the group's rate for the
+age of the file or of the copy. Both lack what is consumed and not committed yet: the predictor's
+expectation of it is added for a group whose rate is known.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from failback.analytics.live.facts import (
+    GroupTopic,
+    MemberFacts,
+    PairFacts,
+    Queues,
+    Table,
+    is_system,
+)
+from failback.analytics.live.queues import behind, furthest, lag
+from failback.analytics.predict.exposure import exposure as predicted
+from failback.analytics.predict.settings import Settings
+from failback.analytics.predict.sources import with_broker_config
+from failback.protocol.errors import ConfigError
+from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PERSIST_SECONDS: Final = 10.0
+"""After its start a broker writes its offsets for the first time."""
+_MOST_RATE: Final = 1e7
+Rates = Mapping[GroupTopic, float]
+"""Messages per second of a pair's groups on its topics."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupExposure:
+    """One group on one pair, all its topics and its retry topic together; messages."""
+
+    group: str
+    topics: tuple[str, ...]
+    """Its own, without retry topics."""
+    rate: float
+    after_return: float
+    on_slave: float | None
+    """``None``: no slave told what it holds, nor is the age of its copy known."""
+    measured: bool
+    """Whether ``after_return`` is of the file itself, not of its age."""
+
+    @property
+    def most(self) -> float:
+        """The figure to alert on."""
+        return max(self.after_return, self.on_slave or 0.0)
+
+
+def exposure(facts: PairFacts, rates: Rates) -> dict[str, GroupExposure]:
+    """Groups of people whose rate is known, by name. Empty while the master does not answer."""
+    master = facts.master
+    if master is None or master.offsets is None:
+        return {}
+    base = base_settings(facts)
+    topics: dict[str, list[GroupTopic]] = {}
+    for key in rates:
+        if key.group and not is_system(key.group) and not key.topic.startswith(DLQ_PREFIX):
+            topics.setdefault(key.group, []).append(key)
+    found = {}
+    for group, keys in sorted(topics.items()):
+        try:
+            found[group] = _of_group(facts, master, base, keys, rates)
+        except ConfigError as error:  # a size that the predictor does not know
+            logger.debug("group %s: %s", group, error)
+    return found
+
+
+def _of_group(
+    facts: PairFacts,
+    master: MemberFacts,
+    base: Settings,
+    keys: Sequence[GroupTopic],
+    rates: Rates,
+) -> GroupExposure:
+    own = [key for key in keys if not key.topic.startswith(RETRY_PREFIX)]
+    group, rate = keys[0].group, sum(rates[key] for key in keys)
+    best = {key: furthest(facts, key) for key in keys}
+    waiting = [lag(facts, key, (master.offsets or {}).get(key, {})) or 0 for key in keys]
+    settings = replace(
+        base,
+        rate=min(rate, _MOST_RATE),
+        queues=min(max(1, sum(map(len, best.values()))), 65_536),
+        members=min(max(1, facts.group_members.get(group, 1)), 1024),
+        backlog=float(sum(waiting)),
+    )
+    file_behind = None if master.file is None else _behind(facts, best, master.file.table)
+    on_slave = [
+        _behind(facts, best, each.offsets) if each.offsets is not None
+        else None if each.sync_age is None else settings.rate * each.sync_age
+        for each in facts.slaves
+    ]  # fmt: skip
+    found = predicted(
+        settings,
+        file_behind=settings.rate * _persist_age(base, master, facts.at)
+        if file_behind is None
+        else file_behind,
+        copy_behind=max((each for each in on_slave if each is not None), default=None),
+    )
+    return GroupExposure(
+        group,
+        tuple(sorted(key.topic for key in own)),
+        rate,
+        found.after_return,
+        found.on_slave,
+        file_behind is not None,
+    )
+
+
+def _behind(facts: PairFacts, best: Mapping[GroupTopic, Queues], table: Table) -> int:
+    return sum(
+        behind(queues, table.get(key), facts.begins.get(key.topic, {}))
+        for key, queues in best.items()
+    )
+
+
+def base_settings(facts: PairFacts) -> Settings:
+    """Settings of a pair as its master's configuration says; the defaults where it is nonsense."""
+    base = Settings(slaves=max(0, facts.slave_count))
+    master = facts.last_master
+    try:
+        return base if master is None else with_broker_config(base, master.config)
+    except ConfigError as error:
+        logger.debug("configuration of %s: %s", facts.broker, error)
+        return base
+
+
+def _persist_age(settings: Settings, master: MemberFacts, now: float) -> float:
+    """The age of a master's file, else the longest that it gets while the broker is well."""
+    if master.persist_age is not None:
+        return master.persist_age
+    return longest_persist_age(settings, now - master.boot_ms / 1000)
+
+
+def longest_persist_age(settings: Settings, uptime_seconds: float) -> float:
+    """The oldest that the file of a healthy broker is, in seconds."""
+    scaled = settings.scaled()
+    first = _FIRST_PERSIST_SECONDS * scaled.constants
+    if uptime_seconds < first:
+        return max(0.0, uptime_seconds)
+    return scaled.flush_consumer_offset_interval / 1000

@@ -1,0 +1,157 @@
+"""What the brokers of a pair said at one instant, whoever asked them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
+from failback.protocol.route import split_offset_key
+
+SYSTEM_GROUPS: Final = (
+    "CID_RMQ_SYS_",
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "FAILBACK_WITNESS",
+)
+Queues = Mapping[int, int]
+"""Queue id to an offset."""
+Positions = Mapping[str, Queues]
+"""Topic to its queues."""
+
+
+class GroupTopic(NamedTuple):
+    """One line of an offset table."""
+
+    group: str
+    topic: str
+
+
+Table = Mapping[GroupTopic, Queues]
+
+
+@lru_cache(maxsize=1 << 18)
+def group_topic(key: str) -> GroupTopic:
+    """Read ``topic@group``."""
+    topic, group = split_offset_key(key)
+    return GroupTopic(group, topic)
+
+
+def table_of(offsets: Mapping[str, Queues]) -> dict[GroupTopic, Queues]:
+    """A table as the brokers' answers and files have it."""
+    return {group_topic(key): queues for key, queues in offsets.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFile:
+    """A consumerOffset.json that this machine can read."""
+
+    path: str
+    table: Table
+    age_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFacts:
+    """One broker. One that is silent keeps what it said last, if it ever said something."""
+
+    address: str
+    broker_id: int | None = None
+    """0 is the master; ``None``: it never said which it is."""
+    answered: bool = True
+    boot_ms: int = 0
+    config: Mapping[str, str] = field(default_factory=dict)
+    offsets: Table | None = None
+    """Its table in memory; ``None``: not told."""
+    file: OffsetFile | None = None
+    persist_age: float | None = None
+    """Seconds since it wrote its offsets, where that is known."""
+    sync_age: float | None = None
+    """Of a slave: seconds since it copied its master's offsets, where that is known."""
+
+    @property
+    def is_master(self) -> bool:
+        return self.broker_id == 0
+
+    @property
+    def was_asked(self) -> bool:
+        """Whether it has ever answered: then its offsets are what it said last."""
+        return self.answered or self.boot_ms > 0
+
+    @property
+    def time_scale(self) -> float:
+        return time_scale_of(self.config)
+
+    def offset(self, key: GroupTopic, queue: int) -> int | None:
+        return (self.offsets or {}).get(key, {}).get(queue)
+
+    def file_offset(self, key: GroupTopic, queue: int) -> int | None:
+        return None if self.file is None else self.file.table.get(key, {}).get(queue)
+
+
+@dataclass(frozen=True, slots=True)
+class PairFacts:
+    """One pair; its members in no order."""
+
+    broker: str
+    members: tuple[MemberFacts, ...]
+    at: float
+    """Unix time of the answers, seconds."""
+    ends: Positions = field(default_factory=dict)
+    """The offset that the next message of a queue gets."""
+    begins: Positions = field(default_factory=dict)
+    """The first offset that a queue still has."""
+    group_members: Mapping[str, int] = field(default_factory=dict)
+    """Group to the number of its members, of those that have any."""
+
+    @property
+    def master(self) -> MemberFacts | None:
+        """The master that answers."""
+        return next((each for each in self.members if each.is_master and each.answered), None)
+
+    @property
+    def last_master(self) -> MemberFacts | None:
+        """The master, answering or not; the one that never did if all others are slaves."""
+        known = self.master or next((each for each in self.members if each.is_master), None)
+        if known is not None or not self.slaves:
+            return known
+        silent = [each for each in self.members if each.broker_id is None]
+        return silent[0] if len(silent) == 1 else None
+
+    @property
+    def slaves(self) -> tuple[MemberFacts, ...]:
+        """The slaves that answer."""
+        return tuple(each for each in self.members if not each.is_master and each.answered)
+
+    @property
+    def slave_count(self) -> int:
+        """All slaves, answering or not."""
+        return sum(not each.is_master for each in self.members)
+
+
+def time_scale_of(config: Mapping[str, str]) -> float:
+    """The factor of a broker's timers."""
+    try:
+        return float(config.get("failbackTimeScale", "1"))
+    except ValueError:
+        return 1.0
+
+
+def is_system(group: str) -> bool:
+    """Whether a group is RocketMQ's own or a tool's."""
+    return group.startswith(SYSTEM_GROUPS)
+
+
+def user_keys(tables: Iterable[Mapping[GroupTopic, Any]]) -> list[GroupTopic]:
+    """Groups and topics that are people's own, in order; retry topics and tools left out."""
+    keys = {key for table in tables for key in table}
+    return sorted(
+        key
+        for key in keys
+        if key.group
+        and not key.topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+        and not is_system(key.group)
+    )

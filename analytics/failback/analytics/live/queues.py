@@ -1,0 +1,163 @@
+"""Where each copy of a consumer offset stands, queue by queue, and what that would cost. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from failback.analytics.live.facts import (
+    GroupTopic,
+    MemberFacts,
+    PairFacts,
+    Queues,
+    Table,
+    user_keys,
+)
+from failback.client.admin.offset_places import (
+    CLIENT,
+    MASTER_FILE,
+    MASTER_TABLE,
+    SLAVE_TABLE,
+)
+
+OVERWRITE_SECONDS: Final = 40.0
+"""A returned master's old table is on every slave after 30 s (registration) and 10 s (copy)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One copy of an offset."""
+
+    place: str
+    offset: int | None
+    fell: int = 0
+    """Messages below the safe offset."""
+    member: MemberFacts | None = None
+    """Who holds it; ``None``: a member of the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLineage:
+    """The copies of one queue's offset, in the order in which a value travels."""
+
+    steps: tuple[Step, ...]
+    safe_offset: int | None
+    """The furthest that any of them says: all messages below it are done."""
+    after_return: int | None
+    """Messages that come again if the master is killed now and members start after its return."""
+    on_slave: int | None
+    """The same if they start while it is away."""
+
+
+def lineage(
+    facts: PairFacts, key: GroupTopic, queue: int, client: int | None = None
+) -> QueueLineage:
+    """``client``: what the member that has the queue says of itself."""
+    steps = [Step(CLIENT, client)] if client is not None else []
+    master = facts.last_master
+    if master is not None:
+        steps.append(Step(MASTER_TABLE, master.offset(key, queue), member=master))
+        if master.file is not None:
+            steps.append(Step(MASTER_FILE, master.file_offset(key, queue), member=master))
+    slaves = sorted(facts.slaves, key=lambda each: each.broker_id or 0)
+    steps += [Step(SLAVE_TABLE, each.offset(key, queue), member=each) for each in slaves]
+    silent = (each for each in facts.members if not each.answered and (each.broker_id or 0) > 0)
+    steps += [Step(SLAVE_TABLE, None, member=each) for each in silent]
+    safe = max((each.offset for each in steps if each.offset is not None), default=None)
+    if safe is None:
+        return QueueLineage(tuple(steps), None, None, None)
+    found = tuple(
+        Step(each.place, each.offset, safe - each.offset, each.member)
+        if each.offset is not None
+        else each
+        for each in steps
+    )
+    best, begins = {queue: safe}, facts.begins.get(key.topic, {})
+    file = master.file if master is not None else None
+    told = [each.offsets for each in slaves if each.offsets is not None]
+    return QueueLineage(
+        found,
+        safe,
+        None if file is None else behind(best, file.table.get(key), begins),
+        max((behind(best, table.get(key), begins) for table in told), default=None),
+    )
+
+
+def furthest(facts: PairFacts, key: GroupTopic) -> Queues:
+    """Queue to the furthest that any broker of the pair knows of a group."""
+    found: Mapping[int, int] = {}
+    for table in tables(facts):
+        queues = table.get(key)
+        if not queues or queues == found:
+            continue
+        if found:
+            queues = {
+                each: max(found.get(each, 0), queues.get(each, 0)) for each in {**found, **queues}
+            }
+        found = queues
+    return found
+
+
+def tables(facts: PairFacts) -> Iterator[Table]:
+    """What the last master has in memory and in its file, and what its slaves have."""
+    master = facts.last_master
+    if master is not None:
+        yield from (each for each in (master.offsets, master.file and master.file.table) if each)
+    yield from (each.offsets for each in facts.slaves if each.offsets)
+
+
+def behind(best: Queues, held: Queues | None, begins: Queues) -> int:
+    """Messages between two positions; a queue without an entry is begun at its first message."""
+    if held == best:
+        return 0
+    there = held or {}
+    return sum(
+        max(0, offset - max(0, there.get(queue, begins.get(queue, 0))))
+        for queue, offset in best.items()
+    )
+
+
+def lag(facts: PairFacts, key: GroupTopic, held: Queues) -> int | None:
+    """Messages behind the end, over all queues; ``None`` when no end is known."""
+    ends = facts.ends.get(key.topic, {})
+    found = [
+        max(0, ends[queue] - max(0, offset)) for queue, offset in held.items() if queue in ends
+    ]
+    return sum(found) if found else None
+
+
+def ahead_of(master: MemberFacts | None, key: GroupTopic, queue: int, offset: int) -> int:
+    """How far an offset is beyond what the master has; 0 where nobody knows what that is."""
+    if master is None:
+        return 0
+    if master.was_asked:
+        return max(0, offset - (master.offset(key, queue) or 0))
+    if master.file is not None:  # what it will start with
+        return max(0, offset - (master.file_offset(key, queue) or 0))
+    return 0
+
+
+def slave_ahead(facts: PairFacts) -> int:
+    """Messages by which the best slave's table is ahead of the master's, over all groups."""
+    master = facts.last_master
+    return max((_all_ahead(master, each.offsets or {}) for each in facts.slaves), default=0)
+
+
+def _all_ahead(master: MemberFacts | None, table: Table) -> int:
+    keys: Iterable[GroupTopic] = user_keys([table])
+    return sum(
+        ahead_of(master, key, queue, offset) for key in keys for queue, offset in table[key].items()
+    )
+
+
+def overwrite_countdown(facts: PairFacts) -> float | None:
+    """Seconds until the slave's better table is surely overwritten; ``None``: nothing to lose.
+
+    Counted from the master's start. The copy may come at any moment before.
+    """
+    master = facts.master
+    if master is None or not slave_ahead(facts):
+        return None
+    left = master.boot_ms / 1000 + OVERWRITE_SECONDS * master.time_scale - facts.at
+    return round(left, 1) if left > 0 else None
