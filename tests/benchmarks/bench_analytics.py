@@ -1,7 +1,7 @@
 """The analytics engines against DuckDB and Spark's own groupBy, on runs with known answers.
 
     make bench-analytics                                  ten million deliveries
-    make bench-analytics ARGS="--rows 100000000 --markdown docs/design/analytics-engines.md"
+    make bench-analytics ARGS="--rows 100000000 --markdown docs/design/counting.md"
 
 Ten million take 330 MB of disk below ``--scratch``; a hundred million, of which a tenth is written
 in four further shapes, take half an hour. Exact repeats are counted in all of them, causes and

@@ -3,7 +3,8 @@
     make bench-broker                                     everything, under an hour
     make bench-broker ARGS="--scale small"                everything once, in minutes
     make bench-broker ARGS="--cells a,b --sizes 1024"     a part
-    make bench-broker ARGS="--markdown docs/explanation/performance.md --readme README.md"
+    make bench-broker ARGS="--markdown docs/design/performance.md --readme README.md \\
+        --readme docs/explanation/performance.md"
 
 The load is the unmodified Java client 4.9.8 in one warm JVM (``lean`` uses a producer of our own).
 Brokers of both engines are up at the same time, the load goes from one to the other and back,
@@ -71,7 +72,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="windows per engine and cell")
     parser.add_argument("--folder", type=Path, help="where the stores are put; default: temporary")
     parser.add_argument("--markdown", type=Path, help="document whose figures are replaced")
-    parser.add_argument("--readme", type=Path, help="as --markdown, with the verdicts only")
+    parser.add_argument(
+        "--readme",
+        type=Path,
+        action="append",
+        default=[],
+        help="as --markdown, with six ratios only; repeatable",
+    )
     return parser.parse_args()
 
 
@@ -118,7 +125,7 @@ def main() -> int:
     except pytest.skip.Exception as reason:
         print(f"bench: {reason}", file=sys.stderr)
         return 2
-    for path in filter(None, (options.markdown, options.readme)):
+    for path in filter(None, (options.markdown, *options.readme)):
         with_figures(path.read_text(), COMMAND, "")  # not after an hour: it has a place for them
     began = time.monotonic()
     tables, failed = measure(options, scale)
@@ -130,7 +137,7 @@ def main() -> int:
         text = "\n".join([head, "", *(table.markdown() for table in tables)])
         for path, figures in (
             (options.markdown, text),
-            (options.readme, f"{head} {in_short(tables, '1 KiB')}"),
+            *((path, in_short(tables)) for path in options.readme),
         ):
             if path is not None:
                 path.write_text(with_figures(path.read_text(), COMMAND, figures))

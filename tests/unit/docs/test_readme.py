@@ -1,0 +1,45 @@
+"""README.md is short, links everywhere, and says the same in Chinese."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+ENGLISH = (ROOT / "README.md").read_text()
+CHINESE = (ROOT / "README.zh-CN.md").read_text()
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
+NUMBER = re.compile(r"\d[\d,.]*\d|\d")
+
+
+def test_it_is_a_screen_and_a_half() -> None:
+    assert len(ENGLISH.split()) <= 800
+    assert ENGLISH.count("\n") <= 130
+    assert all(len(line) <= 180 for line in ENGLISH.splitlines())
+
+
+def test_it_names_no_place_that_is_not_in_the_repository() -> None:
+    for text in (ENGLISH, CHINESE):
+        assert "http" not in text
+        assert "missed" not in text
+
+
+def test_both_languages_have_the_same_links_sections_commands_and_figures() -> None:
+    other = {"README.md": "README.zh-CN.md", "README.zh-CN.md": "README.md"}
+    links = [other.get(link, link) for link in LINK.findall(CHINESE)]
+    assert sorted(links) == sorted(LINK.findall(ENGLISH))
+    assert CHINESE.count("\n## ") == ENGLISH.count("\n## ")
+    blocks = [re.findall(r"```bash\n(.*?)```", text, re.DOTALL) for text in (ENGLISH, CHINESE)]
+    assert blocks[0] == blocks[1]
+    figures = [[NUMBER.findall(row) for row in ROW.findall(text)] for text in (ENGLISH, CHINESE)]
+    assert figures[0][2:] == figures[1][2:]
+
+
+def test_the_ratio_follows_from_the_columns_beside_it() -> None:
+    rows = re.findall(r"\| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| ([\d.]+) % \|", ENGLISH)
+    assert len(rows) == 4
+    for row in rows:
+        delivered, distinct, again = (int(cell.replace(",", "")) for cell in row[:3])
+        assert delivered == distinct + again
+        assert row[3] == f"{again / distinct:.1%}".removesuffix("%")
