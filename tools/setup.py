@@ -105,6 +105,14 @@ def build_native(venv: Path) -> None:
     run(command, quiet=False)
 
 
+def fetch_plotly(venv: Path) -> None:
+    """Fetch the plots' script; pages do with a larger one, unless the tests miss nothing."""
+    command = [str(venv / "bin" / "python"), "tools/setup_plotly.py"]
+    if os.environ.get("FAILBACK_REQUIRE") == "all":
+        command.append("--require")
+    run(command, quiet=False)
+
+
 def apt_install(packages: list[str], what: str) -> None:
     """Install Debian packages, or say which ones the user has to install."""
     apt = shutil.which("apt-get")
@@ -156,6 +164,7 @@ def set_up(tier: str, venv: Path) -> None:
     if tier == "docs":
         return
     build_native(venv)
+    fetch_plotly(venv)
     need_java()
     if tier in ("test", "bench"):
         need_command(("mvn",), "maven", "Maven (fetches the Apache RocketMQ jars for tests)")

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from failback.analytics.report.schema import metric_problem
+from failback.analytics.report.metric_paths import metric_problem
 from failback.protocol.errors import ConfigError
 
 Row = dict[str, Any]
@@ -38,8 +38,7 @@ def _parsed(text: str) -> Row:
     metric = found["metric"]
     if found["group"] is None and "." not in metric:
         metric = f"totals.{metric}"
-    problem = metric_problem(metric if found["group"] is None else f"groups.0.{metric}")
-    if problem is not None:
+    if problem := metric_problem(metric, of_group=found["group"] is not None):
         raise ConfigError("--expect", problem)
     return {
         "metric": metric,

@@ -7,7 +7,6 @@ refuses by name.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator
 from functools import cache
@@ -64,31 +63,6 @@ def _integers(value: Any, path: str) -> Iterator[tuple[str, int]]:
     elif isinstance(value, list):
         for number, each in enumerate(value):
             yield from _integers(each, f"{path}[{number}]")
-
-
-def metric_problem(path: str) -> str | None:
-    """Say what is wrong with a dotted path into a report; ``None`` where it can lead to a figure.
-
-    Entries of lists are named by their number, group, fault or check.
-    """
-    schema: Any = report_schema()
-    parts = path.split(".")
-    for place, part in enumerate(parts):
-        if "items" in schema:
-            schema = schema["items"]
-            continue
-        known = schema.get("properties", {})
-        rest = schema.get("additionalProperties", True)
-        if part not in known and isinstance(rest, dict):
-            schema = rest
-        elif part in known:
-            schema = known[part]
-        elif known:
-            near = difflib.get_close_matches(part, known, n=1)
-            said = ".".join([*parts[:place], near[0]]) if near else ""
-            hint = f', did you mean "{said}"?' if near else f": it has {', '.join(known)}"
-            return f'a report has no "{path}"{hint}'
-    return None
 
 
 def report_bytes(document: Report) -> bytes:

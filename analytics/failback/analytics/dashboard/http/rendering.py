@@ -11,14 +11,13 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import jinja2
-import plotly.offline
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 
 from failback.analytics.dashboard.http.access import Identity
 from failback.analytics.dashboard.http.context import Shared
 from failback.analytics.report.outcome import outcome_state
-from failback.analytics.report.page import html, html_rows
+from failback.analytics.report.page import html, html_rows, plotly_bundle
 from failback.analytics.web.problems import Problem
 
 NAVIGATION: Final = (
@@ -118,12 +117,11 @@ def problem_page(request: Request, shared: Shared, problem: Problem) -> HTMLResp
 
 @cache
 def plotly_js() -> bytes:
-    text: str = plotly.offline.get_plotlyjs()
-    return text.encode()
+    return plotly_bundle.script().encode()
 
 
 def plotly_name() -> str:
-    return f"plotly-{plotly.__version__}.min.js"
+    return plotly_bundle.file_name()
 
 
 @cache

@@ -1,6 +1,6 @@
 """Writes ``report.html``: one file that opens offline, from ``report.json`` and its points.
 
-Nothing is fetched: plotly.js is inlined from the ``plotly`` package, a Content-Security-Policy
+Nothing is fetched: plotly.js is inlined, a Content-Security-Policy
 forbids connections, and every text from outside is escaped. The verdict and all tables are in the
 HTML itself, so that they can be read without scripts; the figures are drawn from embedded JSON.
 """
@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
-import plotly.offline
 from markupsafe import Markup
 
 from failback.analytics.report.measures.point_rows import Point, Report
+from failback.analytics.report.page import plotly_bundle
 from failback.analytics.report.page.figure_data import repeats, time_series
 from failback.analytics.report.page.figure_tables import figure_tables
 from failback.analytics.report.page.figure_types import MAX_POINTS_PER_TRACE, NS_PER_SECOND
@@ -89,7 +89,7 @@ def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -
         most_points=MAX_POINTS_PER_TRACE,
         figures_json=Markup(figures_json(drawn)),
         swaps_json=Markup(json.dumps(dict(swaps()))),
-        plotly_js=Markup(plotly.offline.get_plotlyjs()),
+        plotly_js=Markup(plotly_bundle.script()),
         tables=figure_tables(report, points),
         **_rows(report, points),
     )

@@ -24,6 +24,7 @@ MAX_STAIRCASES: Final = 16
 MAX_HEAT_QUEUES: Final = 30
 MAX_HEAT_WINDOWS: Final = 200
 MAX_BINS: Final = 600
+MAX_HEAT_BINS: Final = 120
 RATES: Final = {
     "produce_rate": "acknowledged sends",
     "deliver_rate": "deliveries",
@@ -165,7 +166,7 @@ def heat_data(report: Report, points: Sequence[Point]) -> HeatData:
     mine = [p for p in points if p.kind == "dup_by_queue" and p.qid is not None]
     if not mine:
         return HeatData([], [], [])
-    bins, width = _bins(mine)
+    bins, width = _bins(mine, MAX_HEAT_BINS)
     totals: Counter[QueueKey] = Counter()
     for point in mine:
         totals[_key(point)] += int(point.value)
@@ -213,11 +214,11 @@ def _key(point: Point) -> QueueKey:
     return QueueKey(point.group or "", point.broker or "", point.topic or "", point.qid or 0)
 
 
-def _bins(points: Sequence[Point]) -> tuple[list[float], float]:
+def _bins(points: Sequence[Point], most: int = MAX_BINS) -> tuple[list[float], float]:
     """Where equal bins of whole seconds begin, one empty one at the end, and their width."""
     first = min(point.t_ns for point in points) // NS_PER_SECOND
     last = max(point.t_ns for point in points) // NS_PER_SECOND
-    width = max(1, -(-(last - first + 2) // MAX_BINS))
+    width = max(1, -(-(last - first + 2) // most))
     return [float(at) for at in range(first, last + 2, width)], float(width)
 
 

@@ -260,16 +260,30 @@ def interval_heatmap(data: HeatData, theme: Theme = LIGHT) -> go.Figure:
     """Re-deliveries per second by queue and time; what one assignment repeated is outlined."""
     figure = go.Figure()
     names = [short(queue, 34) for queue in data.queues]
-    half = (data.seconds[1] - data.seconds[0]) / 2 if len(data.seconds) > 1 else 0.5
+    width = data.seconds[1] - data.seconds[0] if len(data.seconds) > 1 else 1.0
     if names:
-        figure.add_heatmap(
-            x=[second + half for second in data.seconds],
-            y=names,
-            z=[[rate if rate else None for rate in row] for row in data.rates],
-            colorscale=[[0, theme.of(PALE)], [1, theme.of(HEAT)]],
-            zmin=0,
-            colorbar={"title": {"text": "again/s"}, "thickness": 14, "nticks": 4},
-            hovertemplate="%{y}, %{x:.0f} s: %{z:.0f}/s<extra></extra>",
+        cells = [
+            (name, second, rate)
+            for name, row in zip(names, data.rates, strict=True)
+            for second, rate in zip(data.seconds, row, strict=True)
+            if rate
+        ]
+        figure.add_bar(
+            x=[width] * len(cells),
+            base=[second for _, second, _ in cells],
+            y=[name for name, *_ in cells],
+            orientation="h",
+            width=1,
+            showlegend=False,
+            marker={
+                "color": [rate for *_, rate in cells],
+                "colorscale": [[0, theme.of(PALE)], [1, theme.of(HEAT)]],
+                "cmin": 0,
+                "line": {"width": 0},
+                "showscale": True,
+                "colorbar": {"title": {"text": "again/s"}, "thickness": 14, "nticks": 4},
+            },
+            hovertemplate="%{y}, %{base:.0f} s: %{marker.color:.0f}/s<extra></extra>",
         )
     places = {queue: number for number, queue in enumerate(data.queues)}
     for queue, start, end in data.windows:
@@ -282,7 +296,8 @@ def interval_heatmap(data: HeatData, theme: Theme = LIGHT) -> go.Figure:
             y1=row + 0.45,
             line={"width": 2, "color": theme.text},
         )
-    figure.update_layout(yaxis={"autorange": "reversed"}, plot_bgcolor=theme.of(PAPER))
+    order = {"autorange": "reversed", "categoryorder": "array", "categoryarray": names}
+    figure.update_layout(barmode="overlay", yaxis=order, plot_bgcolor=theme.of(PAPER))
     title = "No queue delivered anything twice"
     if names:
         busiest = max(range(len(names)), key=lambda at: sum(data.rates[at]))
