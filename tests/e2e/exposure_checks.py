@@ -10,7 +10,7 @@ from typing import Final
 
 from failback.analytics.predict.faults import FaultPlan, Start, Stop
 from failback.analytics.predict.prediction import Prediction, predict
-from failback.cli.predict_sources import Asked, read_questions
+from failback.cli.measure.predict_sources import Asked, read_questions
 from tests.e2e.brute_force import BruteForce, Row
 from tests.e2e.exposure_watch import Look
 

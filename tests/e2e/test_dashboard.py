@@ -17,7 +17,7 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 from playwright.sync_api import Browser, Page, Route, sync_playwright
 
 from failback.analytics.dashboard.sources.local_clusters import ask_runtime
-from failback.cli.bundled import bundled
+from failback.cli.shared.bundled import bundled
 from failback.client.admin.admin import AdminClient
 from tests.e2e.demo_run import run_command
 from tests.support.analytics.ingest_lab import OPEN_RUN, WHOLE_RUN, filled_collector, options_of

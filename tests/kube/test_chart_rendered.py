@@ -333,7 +333,7 @@ def test_alerts_have_no_link_before_somebody_says_where_the_pages_are(tmp_path: 
 def test_the_collector_knows_every_option_that_the_chart_gives_it(tmp_path: Path) -> None:
     import typer
 
-    from failback.cli.collect import app
+    from failback.cli.servers.collect import app
 
     found = objects(render(tmp_path, *MODES["collector"]))
     pod = deployment(found, "failback-collector")
@@ -386,7 +386,7 @@ def test_the_dashboard_takes_what_the_chart_gives_it(
 ) -> None:
     import typer
 
-    from failback.cli.dashboard import register
+    from failback.cli.servers.dashboard import register
 
     app = typer.Typer()
     register(app)
@@ -435,7 +435,7 @@ def test_a_dashboard_is_reached_through_an_ingress_and_its_certificate(tmp_path:
 def test_an_exporter_takes_what_the_chart_gives_it(tmp_path: Path) -> None:
     import typer
 
-    from failback.cli.exporter import register
+    from failback.cli.servers.exporter import register
 
     app = typer.Typer()
     register(app)

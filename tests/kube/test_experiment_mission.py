@@ -9,7 +9,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from failback.analytics.report.status_summary import status_of
-from failback.cli.bundled import bundled
+from failback.cli.shared.bundled import bundled
 from tests.support.chaos.kube_cluster import allow, chaos_account
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace

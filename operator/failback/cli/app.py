@@ -9,23 +9,13 @@ from typing import Annotated
 
 import typer
 
-from failback.cli import (
-    admin,
-    cluster,
-    collect,
-    dashboard,
-    demo,
-    explain_offset,
-    exporter,
-    long_running,
-    operator,
-    predict,
-    report,
-    run,
-    tools,
-    trace,
-)
-from failback.cli.errors import Debug
+from failback.cli.administer import admin
+from failback.cli.container import tools
+from failback.cli.experiment import demo, run
+from failback.cli.local import cluster
+from failback.cli.measure import explain_offset, predict, report, trace
+from failback.cli.servers import collect, dashboard, exporter, long_running, operator
+from failback.cli.shared.errors import Debug
 
 app = typer.Typer(
     name="failback",

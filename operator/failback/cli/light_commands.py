@@ -22,11 +22,11 @@ def light_command(words: list[str]) -> tuple[Main, list[str]] | None:
 
         return namesrv, words[1:]
     if words[:2] == ["tools", "install-conf"]:
-        from failback.cli.install_conf import main as install_conf
+        from failback.cli.container.install_conf import main as install_conf
 
         return install_conf, words[2:]
     if words[:2] == ["tools", "verify-prefix"]:
-        from failback.cli.verify_prefix import main as verify_prefix
+        from failback.cli.container.verify_prefix import main as verify_prefix
 
         return verify_prefix, words[2:]
     if words[:1] == ["workload"]:
@@ -34,7 +34,7 @@ def light_command(words: list[str]) -> tuple[Main, list[str]] | None:
 
         return workload, words[1:]
     if words[:1] in (["executor"], ["driver"]):
-        from failback.cli import spark_pod
+        from failback.cli.container import spark_pod
 
         return getattr(spark_pod, words[0]), words[1:]
     return None

@@ -12,10 +12,10 @@ import pytest
 import typer
 
 from failback.cli.__main__ import main
-from failback.cli.admin import name_servers, parse_time
-from failback.cli.bundled import bundled
-from failback.cli.errors import Debug, explain, guarded, missing_extra, worst
-from failback.cli.output import print_table
+from failback.cli.administer.admin import name_servers, parse_time
+from failback.cli.shared.bundled import bundled
+from failback.cli.shared.errors import Debug, explain, guarded, missing_extra, worst
+from failback.cli.shared.output import print_table
 from failback.protocol.errors import ConfigError, RemotingConnectError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from failback.cli.bundled import EXPERIMENTS
-from failback.cli.dashboard import startable
+from failback.cli.servers.dashboard import startable
+from failback.cli.shared.bundled import EXPERIMENTS
 from failback.protocol.errors import ConfigError
 
 

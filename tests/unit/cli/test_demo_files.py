@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from failback.chaos.faults.experiments import load_experiment
-from failback.cli.bundled import EXPERIMENTS, bundled
-from failback.cli.demo import demo_resources, load_demo
-from failback.cli.verdicts import print_verdicts, row_of
+from failback.cli.experiment.demo import demo_resources, load_demo
+from failback.cli.shared.bundled import EXPERIMENTS, bundled
+from failback.cli.shared.verdicts import print_verdicts, row_of
 from failback.operator.schema.decoding import BrokerCluster, NameServer
 from failback.operator.schema.loading import load_resources
 from failback.protocol.errors import ConfigError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from failback.cli.install_conf import UnknownVariable, fill_in, install, main
+from failback.cli.container.install_conf import UnknownVariable, fill_in, install, main
 
 POD = {"POD_IP": "10.0.0.7", "HOME": "/home/rocketmq", "PATH": "/bin"}
 

@@ -11,7 +11,7 @@ import pytest
 
 from failback.analytics.predict.prediction_document import schema
 from failback.cli.__main__ import main
-from failback.cli.bundled import bundled
+from failback.cli.shared.bundled import bundled
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 HANDOVERS = {"Failback": (2_848, 2_816, 3_200), "Apache 4.9.7": (3_392, 3_680)}

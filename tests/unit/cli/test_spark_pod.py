@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from failback.cli.__main__ import main
-from failback.cli.spark_pod import NotInAPod, driver_command, executor_command
+from failback.cli.container.spark_pod import NotInAPod, driver_command, executor_command
 
 HOME = Path("/spark")
 EXECUTOR = {

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from failback.cli import termination
-from failback.cli.termination import MAX_BYTES, VARIABLE, fit, write_termination
+from failback.cli.shared import termination
+from failback.cli.shared.termination import MAX_BYTES, VARIABLE, fit, write_termination
 
 
 def test_it_is_one_line_at_the_named_place(tmp_path: Path) -> None:

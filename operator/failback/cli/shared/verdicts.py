@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from failback.cli.output import print_table, say
+from failback.cli.shared.output import print_table, say
 
 HEADERS: Final = (
     "ARM",

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from failback.cli.output import console, say
+from failback.cli.shared.output import console, say
 
 
 class Board:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.errors import NOT_HEALED, USER_ERROR, fail, guarded
-from failback.cli.output import print_json, print_table, say
+from failback.cli.shared.errors import NOT_HEALED, USER_ERROR, fail, guarded
+from failback.cli.shared.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from failback.operator.local.root import Root

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.bundled import EXPERIMENTS, bundled
-from failback.cli.cluster import JsonOption, RootOption, open_root
-from failback.cli.errors import PASS, explain, fail, guarded, worst
-from failback.cli.output import print_json, print_table, say
-from failback.cli.termination import fit, write_termination
-from failback.cli.verdicts import print_verdicts, row_of, say_answers
+from failback.cli.local.cluster import JsonOption, RootOption, open_root
+from failback.cli.shared.bundled import EXPERIMENTS, bundled
+from failback.cli.shared.errors import PASS, explain, fail, guarded, worst
+from failback.cli.shared.output import print_json, print_table, say
+from failback.cli.shared.termination import fit, write_termination
+from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 
 if TYPE_CHECKING:
     from failback.chaos.experiment.spec import ChaosExperiment

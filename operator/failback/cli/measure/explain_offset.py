@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from failback.cli.admin import NamesrvOption, RootOption
-from failback.cli.cluster import JsonOption
-from failback.cli.errors import guarded
-from failback.cli.output import print_json, print_table, say
+from failback.cli.administer.admin import NamesrvOption, RootOption
+from failback.cli.local.cluster import JsonOption
+from failback.cli.shared.errors import guarded
+from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from failback.analytics.analysis.lineage import Lineage
     from failback.analytics.run.history import GroupQueue, History
     from failback.analytics.run.run_source import RunSource
-    from failback.cli.offset_now import Standing
+    from failback.cli.measure.offset_now import Standing
     from failback.client.admin.admin import AdminClient
 
 NS: Final = 1_000_000_000
@@ -142,8 +142,8 @@ def _live(
     namesrv: str, root: Path | None, group: str, topic: str, queue: int, broker: str
 ) -> dict[str, Any]:
     from failback.analytics.live.reset import reset_command
-    from failback.cli.admin import ask_brokers
-    from failback.cli.offset_now import Place, furthest, stand_of
+    from failback.cli.administer.admin import ask_brokers
+    from failback.cli.measure.offset_now import Place, furthest, stand_of
 
     place = Place(group, topic, queue)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.bundled import EXPERIMENTS, bundled
-from failback.cli.cluster import RootOption, open_root
-from failback.cli.errors import explain, guarded
+from failback.cli.local.cluster import RootOption, open_root
+from failback.cli.shared.bundled import EXPERIMENTS, bundled
+from failback.cli.shared.errors import explain, guarded
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:

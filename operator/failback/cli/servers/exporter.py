@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from failback.cli.errors import guarded
-from failback.cli.output import say
+from failback.cli.shared.errors import guarded
+from failback.cli.shared.output import say
 
 
 def register(app: typer.Typer) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from failback.cli.errors import guarded
-from failback.cli.output import note
+from failback.cli.shared.errors import guarded
+from failback.cli.shared.output import note
 
 app = typer.Typer(
     help="Take segments of consume logs over HTTP and write them into a lake.",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from failback.cli.errors import guarded, worst
-from failback.cli.output import print_json, say
-from failback.cli.verdicts import print_verdicts, row_of, say_answers
+from failback.cli.shared.errors import guarded, worst
+from failback.cli.shared.output import print_json, say
+from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _write_summary(path: Path, reports: list[Path]) -> None:
     """Write the figures as the status of a ReconsumptionReport has them."""
     from failback.analytics.report.make_report import read_report
     from failback.analytics.report.status_summary import TRIMMABLE, status_of
-    from failback.cli.termination import VARIABLE, fit, write_termination
+    from failback.cli.shared.termination import VARIABLE, fit, write_termination
 
     read = [read_report(each) for each in reports]
     where = reports[0].parent if len(reports) == 1 else reports[0].parent.parent

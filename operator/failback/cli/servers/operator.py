@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from failback.cli.errors import guarded
-from failback.cli.output import say
+from failback.cli.shared.errors import guarded
+from failback.cli.shared.output import say
 
 app = typer.Typer(help="The Kubernetes operator and its definitions.", no_args_is_help=True)
 

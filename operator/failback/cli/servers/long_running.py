@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import typer
 
-from failback.cli.errors import guarded
 from failback.cli.light_commands import light_command
+from failback.cli.shared.errors import guarded
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from failback.cli.errors import guarded
-from failback.cli.output import say
+from failback.cli.shared.errors import guarded
+from failback.cli.shared.output import say
 from failback.protocol.errors import ConfigError
 
 app = typer.Typer(help="Small commands that containers run.", no_args_is_help=True)
@@ -26,7 +26,7 @@ def install_conf(
     target: Annotated[Path, typer.Option("--to", help="Where the broker may rewrite it.")],
 ) -> None:
     """Copy a configuration file, putting in the pod's address and home."""
-    from failback.cli.install_conf import main
+    from failback.cli.container.install_conf import main
 
     raise typer.Exit(main(["--from", str(source), "--to", str(target)]))
 
@@ -39,7 +39,7 @@ def verify_prefix(
     records: Annotated[int, typer.Option("--records", help="Compare the last so many.")] = 64,
 ) -> None:
     """Check that a slave's log is the beginning of its master's."""
-    from failback.cli.verify_prefix import main
+    from failback.cli.container.verify_prefix import main
 
     words = ["--conf", str(conf), "--seconds", str(seconds), "--records", str(records)]
     raise typer.Exit(main(words))

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.cluster import JsonOption
-from failback.cli.errors import FAIL, guarded
-from failback.cli.output import print_json, print_table, say
+from failback.cli.local.cluster import JsonOption
+from failback.cli.shared.errors import FAIL, guarded
+from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from failback.analytics.predict.prediction import Prediction
     from failback.analytics.predict.prediction_document import Case
-    from failback.cli.predict_sources import Question
+    from failback.cli.measure.predict_sources import Question
 
 
 def register(app: typer.Typer) -> None:
@@ -69,7 +69,7 @@ def predict(
     from failback.analytics.predict.keys import parse_assignments
     from failback.analytics.predict.prediction_document import document
     from failback.analytics.predict.prediction_document import schema as published
-    from failback.cli.predict_sources import Asked, read_questions
+    from failback.cli.measure.predict_sources import Asked, read_questions
 
     if schema:
         print_json(published())

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from failback.cli.arms import ArmRun
-from failback.cli.bundled import bundled
-from failback.cli.cluster import JsonOption
-from failback.cli.errors import INCONCLUSIVE, fail, guarded, worst
-from failback.cli.live import Board
-from failback.cli.output import console, print_json, say
-from failback.cli.verdicts import print_verdicts, row_of, say_answers
+from failback.cli.experiment.arms import ArmRun
+from failback.cli.local.cluster import JsonOption
+from failback.cli.shared.bundled import bundled
+from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded, worst
+from failback.cli.shared.live import Board
+from failback.cli.shared.output import console, print_json, say
+from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:

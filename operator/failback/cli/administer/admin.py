@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from failback.cli.errors import guarded
-from failback.cli.output import print_json, print_table, say
+from failback.cli.shared.errors import guarded
+from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -396,7 +396,7 @@ def name_servers(namesrv: str, root: Path | None) -> list[str]:
     named = namesrv or ("" if root is not None else os.environ.get("NAMESRV_ADDR", ""))
     if named:
         return [address for address in named.replace(",", ";").split(";") if address]
-    from failback.cli.cluster import open_root
+    from failback.cli.local.cluster import open_root
     from failback.operator.local.control import RuntimeAway, call
 
     try:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from failback.cli.admin import name_servers, parse_time
-from failback.cli.cluster import JsonOption
-from failback.cli.errors import INCONCLUSIVE, guarded
-from failback.cli.output import console, print_json, say
+from failback.cli.administer.admin import name_servers, parse_time
+from failback.cli.local.cluster import JsonOption
+from failback.cli.shared.errors import INCONCLUSIVE, guarded
+from failback.cli.shared.output import console, print_json, say
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:

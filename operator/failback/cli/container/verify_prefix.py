@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from failback.cli.termination import write_termination
+from failback.cli.shared.termination import write_termination
 
 _MAY_START: Final = 0
 _USER_ERROR: Final = 2

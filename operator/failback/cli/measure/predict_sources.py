@@ -22,7 +22,7 @@ from failback.analytics.predict.sources import (
     with_system,
     with_workload,
 )
-from failback.cli.bundled import EXPERIMENTS, bundled
+from failback.cli.shared.bundled import EXPERIMENTS, bundled
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Commands that ask and order brokers and name servers: admin."""

@@ -1,0 +1,1 @@
+"""What containers run and people do not: hidden from the help."""

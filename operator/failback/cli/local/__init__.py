@@ -1,0 +1,1 @@
+"""Commands for a cluster of local processes: up, down, ps, logs."""

@@ -1,0 +1,1 @@
+"""What every command uses: errors and exit codes, output, options, bundled files."""
