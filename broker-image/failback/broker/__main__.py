@@ -21,6 +21,7 @@ from typing import Final
 
 from failback.broker.config.config import BrokerConfig, SlaveIdError
 from failback.broker.startup.controller import BrokerController
+from failback.client.command_line import CommandParser
 from failback.protocol.errors import ConfigError, StoreError
 
 logger = logging.getLogger("failback.broker")
@@ -32,7 +33,7 @@ EXIT_NOT_OPENED: Final = 253
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the broker; return the exit code."""
-    arguments = _parser().parse_args(argv)
+    arguments = parser().parse_args(argv)
     logging.basicConfig(
         level=os.environ.get("FAILBACK_LOG_LEVEL", "INFO").upper(),
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -51,14 +52,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_NOT_OPENED if isinstance(error, SlaveIdError) else EXIT_CONFIG
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("failback broker", description="Run one RocketMQ broker.")
-    parser.add_argument("-c", "--config", type=Path, metavar="FILE", help="broker.conf")
-    parser.add_argument("-n", "--namesrv", metavar="ADDRESSES", help="overrides namesrvAddr")
-    parser.add_argument(
-        "-p", "--print-config", action="store_true", help="print all settings and exit"
+def parser() -> CommandParser:
+    """Return what reads the command line."""
+    made = CommandParser(
+        "failback broker",
+        "Run one RocketMQ broker until SIGTERM.",
+        examples=(
+            "failback broker -c broker.conf",
+            "failback broker -c broker.conf -p      its settings, and those that it does not know",
+        ),
     )
-    return parser
+    made.add_argument(
+        "-c", "--config", type=Path, metavar="FILE", help="Its settings: broker.conf, properties."
+    )
+    made.add_argument(
+        "-n",
+        "--namesrv",
+        metavar="ADDRESSES",
+        help="Name servers, HOST:PORT;HOST:PORT (default: namesrvAddr of the file).",
+    )
+    made.add_argument(
+        "-p", "--print-config", action="store_true", help="Print all settings and exit."
+    )
+    return made
 
 
 def _configuration(arguments: argparse.Namespace) -> BrokerConfig:

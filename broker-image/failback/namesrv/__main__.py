@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import logging
 import signal
@@ -11,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from failback.client.command_line import CommandParser
 from failback.namesrv.config import NamesrvConfig
 from failback.namesrv.server import NameServer
 from failback.protocol.errors import ConfigError
@@ -21,7 +21,7 @@ USER_ERROR: Final = 2
 
 def main(argv: Sequence[str]) -> int:
     """Run; return 0 after an orderly stop, 2 when the configuration is wrong."""
-    options = _parse(argv)
+    options = parser().parse_args(argv)
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s - %(message)s"
     )
@@ -37,17 +37,24 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="failback namesrv", description="Run a RocketMQ 4.9 name server."
+def parser() -> CommandParser:
+    """Return what reads the command line."""
+    made = CommandParser(
+        "failback namesrv",
+        "Run one RocketMQ name server until SIGTERM.",
+        examples=("failback namesrv", "failback namesrv -c namesrv.conf"),
     )
-    parser.add_argument(
-        "-c", "--config", type=Path, metavar="FILE", help="Java properties file (namesrv.conf)"
+    made.add_argument(
+        "-c",
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help="Its settings: namesrv.conf, properties (default: port 9876, all defaults).",
     )
-    parser.add_argument(
-        "-p", "--print-config", action="store_true", help="print all settings and exit"
+    made.add_argument(
+        "-p", "--print-config", action="store_true", help="Print all settings and exit."
     )
-    return parser.parse_args(argv)
+    return made
 
 
 async def _serve(config: NamesrvConfig) -> None:

@@ -5,10 +5,13 @@ The commands of ``light_commands`` are started before typer is imported.
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from failback.cli.light_commands import light_command
+
+_INTERRUPTED = 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -17,10 +20,32 @@ def main(argv: Sequence[str] | None = None) -> int:
     light = light_command(words)
     if light is not None:
         command, rest = light
-        return command(rest)
+        return _guarded(command, rest)
     from failback.cli.app import run_command_line
 
     return run_command_line(words)
+
+
+def _guarded(command: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
+    """Run a light command; what it did not expect becomes one line."""
+    try:
+        code = command(words)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output left, as `head` does
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - kept to the end
+        return 0
+    except KeyboardInterrupt:
+        print("error: interrupted", file=sys.stderr)
+        return _INTERRUPTED
+    except Exception as error:
+        # The boundary of the program: everything becomes one line here.
+        from failback.cli.shared.errors import Debug, explain, fail
+
+        if Debug.on:
+            raise
+        line, code = explain(error)
+        fail(line)
+    return code
 
 
 if __name__ == "__main__":

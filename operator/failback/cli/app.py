@@ -4,30 +4,49 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version as package_version
 from typing import Annotated
 
 import typer
 
 from failback.cli.administer import admin
 from failback.cli.container import tools
-from failback.cli.experiment import demo, run
+from failback.cli.experiment import demo, experiments, old_run
 from failback.cli.local import cluster
 from failback.cli.measure import explain_offset, predict, report, trace
 from failback.cli.servers import collect, dashboard, exporter, long_running, operator
-from failback.cli.shared.errors import Debug
+from failback.cli.shared.commands import (
+    ADMINISTER,
+    SERVERS,
+    Group,
+    UsageError,
+    help_command,
+    is_bare_group,
+    usage_problem,
+)
+from failback.cli.shared.errors import PASS, USER_ERROR, Debug, fail
 
 app = typer.Typer(
     name="failback",
+    cls=Group,
     help="How many messages does a RocketMQ failover make you consume again, and why?",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\n".join(
+        (
+            "failback demo --quick                     see it once",
+            "failback trace --out t1                   what did my clients consume again?",
+            "failback experiment run experiment.yaml   what would a failover cost?",
+            "failback doctor                           what is missing on this machine?",
+        )
+    ),
 )
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version as package_version
+
         print(f"failback {package_version('failback')}")
         raise typer.Exit
 
@@ -37,36 +56,39 @@ def root(
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+        typer.Option(
+            "--version", "-V", callback=_show_version, is_eager=True, help="Show the version."
+        ),
     ] = False,
 ) -> None:
     """Failback: run RocketMQ pairs, break them, and count what is consumed again."""
     Debug.on = debug
 
 
-demo.register(app)
-cluster.register(app)
-run.register(app)
-report.register(app)
-trace.register(app)
-predict.register(app)
-dashboard.register(app)
-explain_offset.register(app)
-exporter.register(app)
-long_running.register(app)
-app.add_typer(admin.app, name="admin")
-app.add_typer(collect.app, name="collect")
-app.add_typer(operator.app, name="operator")
-app.add_typer(tools.app, name="tools")
+for module in (trace, report, explain_offset, predict, demo, experiments, old_run, cluster):
+    module.register(app)
+app.add_typer(admin.app, name="admin", rich_help_panel=ADMINISTER)
+for server in (dashboard, exporter, long_running):
+    server.register(app)
+app.add_typer(collect.app, name="collect", rich_help_panel=SERVERS)
+app.add_typer(operator.app, name="operator", rich_help_panel=SERVERS)
+app.add_typer(tools.app, name="tools", hidden=True)
 
 
 def run_command_line(argv: Sequence[str]) -> int:
     """Run one command line; return its exit code."""
     try:
-        app(args=list(argv), prog_name="failback")
+        code = app(args=list(argv), prog_name="failback", standalone_mode=False)
+    except UsageError as error:
+        if is_bare_group(error):
+            print(error)
+            return PASS
+        fail(usage_problem(error))
+        print(f"see: {help_command(error)}", file=sys.stderr)
+        return USER_ERROR
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
         print(end.code, file=sys.stderr)
         return 1
-    return 0
+    return code if isinstance(code, int) else PASS

@@ -7,34 +7,49 @@ for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from failback.client.command_line import CommandParser
 
 Main = Callable[[Sequence[str]], int]
 
 
+class Light(NamedTuple):
+    """Where the function of a light command is, and the one that makes its parser."""
+
+    module: str
+    main: str = "main"
+    parser: str = ""
+
+
+LIGHT: Final = {
+    ("broker",): Light("failback.broker.__main__", parser="parser"),
+    ("namesrv",): Light("failback.namesrv.__main__", parser="parser"),
+    ("workload",): Light("failback.chaos.workload.commands", parser="parser"),
+    ("ship",): Light("failback.client.consumelog.upload.__main__", parser="parser"),
+    ("lake",): Light("failback.analytics.jobs.lake", parser="parser"),
+    ("tools", "install-conf"): Light("failback.cli.container.install_conf"),
+    ("tools", "verify-prefix"): Light("failback.cli.container.verify_prefix"),
+    ("executor",): Light("failback.cli.container.spark_pod", "executor"),
+    ("driver",): Light("failback.cli.container.spark_pod", "driver"),
+}
+
+
 def light_command(words: list[str]) -> tuple[Main, list[str]] | None:
     """Return what runs without typer, with its arguments, or ``None``."""
-    if words[:1] == ["broker"]:
-        from failback.broker.__main__ import main as broker
-
-        return broker, words[1:]
-    if words[:1] == ["namesrv"]:
-        from failback.namesrv.__main__ import main as namesrv
-
-        return namesrv, words[1:]
-    if words[:2] == ["tools", "install-conf"]:
-        from failback.cli.container.install_conf import main as install_conf
-
-        return install_conf, words[2:]
-    if words[:2] == ["tools", "verify-prefix"]:
-        from failback.cli.container.verify_prefix import main as verify_prefix
-
-        return verify_prefix, words[2:]
-    if words[:1] == ["workload"]:
-        from failback.chaos.workload import main as workload
-
-        return workload, words[1:]
-    if words[:1] in (["executor"], ["driver"]):
-        from failback.cli.container import spark_pod
-
-        return getattr(spark_pod, words[0]), words[1:]
+    for name, light in LIGHT.items():
+        if tuple(words[: len(name)]) == name:
+            main: Main = getattr(import_module(light.module), light.main)
+            return main, words[len(name) :]
     return None
+
+
+def parser_of(words: Sequence[str]) -> CommandParser | None:
+    """Return the parser of a light command, or ``None``."""
+    light = LIGHT.get(tuple(words))
+    if light is None or not light.parser:
+        return None
+    made: CommandParser = getattr(import_module(light.module), light.parser)()
+    return made

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from failback.cli.__main__ import main
-from failback.cli.administer.admin import name_servers, parse_time
+from failback.cli.shared.asking import name_servers, parse_time
 from failback.cli.shared.bundled import bundled
 from failback.cli.shared.errors import Debug, explain, guarded, missing_extra, worst
 from failback.cli.shared.output import print_table
@@ -42,17 +42,19 @@ def test_a_server_carries_no_command_line(command: str) -> None:
 def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     shown = capsys.readouterr().out
-    for command in ("demo", "up", "down", "ps", "logs", "run", "report", "broker", "namesrv",
-                    "workload", "admin", "operator", "tools"):  # fmt: skip
+    for command in ("demo", "up", "down", "ps", "logs", "experiment", "report", "broker",
+                    "namesrv", "workload", "admin", "operator"):  # fmt: skip
         assert f" {command} " in shown
+    for hidden in ("tools", "run"):
+        assert f"\n  {hidden} " not in shown
 
 
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (["up"], 2, "--file"),
+        (["up"], 2, "FILE: is missing"),
         (["frobnicate"], 2, "frobnicate"),
-        (["run", "no-such-experiment"], 2, 'no bundled experiment "no-such-experiment"'),
+        (["run", "no-such-experiment"], 2, '"no-such-experiment" is no file and no bundled'),
         (["run", "failback-dmo"], 2, 'did you mean "failback-demo"?'),
         (["run", "failback-demo", "--arm", "sty"], 2, 'arm: unknown "sty", did you mean "stay"'),
         (["demo", "--engine", "kafka"], 2, '--engine: must be failback or apache, got "kafka"'),
@@ -60,9 +62,9 @@ def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
         (["demo", "--report-engine", "pandas"], 2, "--report-engine: must be one of"),
         (["report", "/nonexistent-run"], 2, "/nonexistent-run"),
         (["logs", "x", "--root", "/nonexistent"], 2, 'POD: no log of "x" at /nonexistent'),
-        (["ps", "--root", "/nonexistent"], 2, "no runtime at /nonexistent"),
-        (["admin", "clusterList", "--root", "/nonexistent"], 2, "--namesrv: not given, and no"),
-        (["admin", "getBrokerConfig", "-b", "127.0.0.1:1"], 1, "connect to 127.0.0.1:1 failed"),
+        (["ps", "--root", "/nonexistent"], 2, "no local cluster at /nonexistent"),
+        (["admin", "clusterList", "--root", "/nonexistent"], 2, "--namesrv: is not given"),
+        (["admin", "getBrokerConfig", "-b", "127.0.0.1:1"], 3, "cannot reach broker 127.0.0.1:1"),
         (
             ["admin", "updateBrokerConfig", "-b", "127.0.0.1:1", "x"],
             2,
@@ -154,7 +156,7 @@ def test_name_servers_come_from_the_option_before_the_environment(
     monkeypatch.setenv("NAMESRV_ADDR", "env:1;env:2")
     assert name_servers("a:1;b:2", None) == ["a:1", "b:2"]
     assert name_servers("", None) == ["env:1", "env:2"]
-    with pytest.raises(ConfigError, match="no runtime at"):
+    with pytest.raises(ConfigError, match="no local cluster at"):
         name_servers("", tmp_path)
 
 

@@ -1,11 +1,13 @@
-"""``python -m failback.analytics.lake``: look after a lake.
+"""``failback lake``: look after a lake.
 
+    show LAKE                       list its runs, tables and files
     fsck LAKE                       make the catalogue agree with the files
     compact LAKE [--run ID]         merge the small files of closed runs into large ones
     convert FILE.jsonl... --to LAKE write JSON Lines into a lake
+    normalise --lake --run --out    rows on one clock, with Spark
     put-documents RUN --to LAKE     copy run.json and closed.json of a run folder beside its rows
 
-LAKE is a folder or ``s3://bucket/prefix``.
+LAKE is a folder or ``s3://bucket/prefix``. ``python -m failback.analytics.lake`` is the same.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from failback.analytics.errors import ReportInputError, StoreUnusable
 from failback.analytics.lake.compact import MIB, StoredCatalogue, compact_run
@@ -23,12 +26,15 @@ from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.folder_reading import read_run_folder
 from failback.analytics.run.run_source import put_documents
+from failback.client.command_line import CommandParser
+from failback.protocol.words import numbers
+
+LAKE: Final = "A folder, or s3://bucket/prefix."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0, 1 if something is gone or damaged, 2 for bad input."""
-    parser = _parser()
-    options = parser.parse_args(argv)
+    options = parser().parse_args(argv)
     try:
         code: int = options.call(options)
     except ReportInputError as error:
@@ -37,28 +43,74 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m failback.analytics.lake")
-    commands = parser.add_subparsers(dest="command", required=True)
-    fsck = commands.add_parser("fsck", help="make the catalogue agree with the files")
-    fsck.add_argument("lake", help="a folder with table=*/run=*/, or s3://bucket/prefix")
-    fsck.set_defaults(call=_fsck)
-    compact = commands.add_parser("compact", help="merge the small files of closed runs")
-    compact.add_argument("lake", help="a folder with table=*/run=*/, or s3://bucket/prefix")
-    compact.add_argument("--run", action="append", help="only this run; may be repeated")
-    compact.add_argument("--least-mib", type=float, default=64, help="leave larger files alone")
-    compact.add_argument("--most-mib", type=float, default=256, help="most that becomes one file")
-    compact.add_argument("--also-open", action="store_true", help="runs that are not closed, too")
-    compact.set_defaults(call=_compact)
-    to_lake = commands.add_parser("convert", help="write JSON Lines into a lake")
-    to_lake.add_argument("files", nargs="+", type=Path, help="<table>.jsonl or <table>-*.jsonl")
-    to_lake.add_argument("--to", required=True, dest="lake", help="a folder or a URI")
-    to_lake.set_defaults(call=_convert)
-    documents = commands.add_parser("put-documents", help="copy a run's documents into a lake")
-    documents.add_argument("folder", type=Path, help="a run folder")
-    documents.add_argument("--to", required=True, dest="lake", help="a folder or a URI")
+def parser() -> CommandParser:
+    """Return what reads the command line."""
+    made = CommandParser(
+        "failback lake",
+        "Look after a lake: all rows of runs as Parquet, in a folder or an object store.",
+        examples=("failback lake show lake", "failback lake compact s3://bucket/lake"),
+    )
+    commands = made.add_subparsers(dest="command", required=True)
+    _add_reading(commands.add_parser("show"), commands.add_parser("fsck"))
+    _add_compact(commands.add_parser("compact"))
+    _add_convert(commands.add_parser("convert"))
+    _add_normalise(commands.add_parser("normalise"))
+    documents = commands.add_parser("put-documents")
+    documents.describe(
+        "Copy run.json and closed.json of a run folder beside the rows of its run.",
+        "failback lake put-documents runs/kill-0 --to s3://bucket/lake",
+    )
+    documents.add_argument("folder", type=Path, metavar="RUN", help="A run folder.")
+    documents.add_argument("--to", required=True, dest="lake", metavar="LAKE", help=LAKE)
     documents.set_defaults(call=_put_documents)
-    return parser
+    return made
+
+
+def _add_reading(show: CommandParser, fsck: CommandParser) -> None:
+    show.describe("List the runs and tables of a lake.", "failback lake show lake")
+    fsck.describe("Make the catalogue agree with the files.", "failback lake fsck lake")
+    for command, call in ((show, _show), (fsck, _fsck)):
+        command.add_argument("lake", metavar="LAKE", help=LAKE)
+        command.set_defaults(call=call)
+
+
+def _add_compact(command: CommandParser) -> None:
+    command.describe(
+        "Merge the small files of closed runs into large ones.",
+        "failback lake compact s3://bucket/lake --run kill-0",
+    )
+    add = command.add_argument
+    add("lake", metavar="LAKE", help=LAKE)
+    add("--run", action="append", metavar="ID", help="Only this run (default: all).")
+    add("--least-mib", type=float, default=64, metavar="MIB", help="Leave larger files alone.")
+    add("--most-mib", type=float, default=256, metavar="MIB", help="Most that becomes one file.")
+    add("--also-open", action="store_true", help="Runs that are not closed, too.")
+    command.set_defaults(call=_compact)
+
+
+def _add_convert(command: CommandParser) -> None:
+    command.describe(
+        "Write JSON Lines into a lake.", "failback lake convert deliver.jsonl send.jsonl --to lake"
+    )
+    command.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="TABLE.jsonl or TABLE-NAME.jsonl."
+    )
+    command.add_argument("--to", required=True, dest="lake", metavar="LAKE", help=LAKE)
+    command.set_defaults(call=_convert)
+
+
+def _add_normalise(command: CommandParser) -> None:
+    command.describe(
+        "Put the rows of a run on one clock, with Spark, for queries of your own.",
+        "failback lake normalise --lake lake --run kill-0 --out aligned",
+    )
+    add = command.add_argument
+    add("--lake", required=True, metavar="LAKE", help=LAKE)
+    add("--run", metavar="ID", help="The run (default: that of --documents).")
+    add("--documents", type=Path, metavar="RUN", help="A run folder with run.json.")
+    add("--out", required=True, metavar="LAKE", help="Where to write: a folder or s3://...")
+    add("--master", metavar="URL", help="Spark's master (default: local[*]).")
+    command.set_defaults(call=_normalise)
 
 
 def _existing(named: str) -> LakeStore:
@@ -71,6 +123,26 @@ def _existing(named: str) -> LakeStore:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _show(options: argparse.Namespace) -> int:
+    store = _existing(options.lake)
+    found: dict[str, dict[str, list[int]]] = {}
+    for table, run in store.partitions():
+        files = store.files(f"table={table}/run={run}")
+        found.setdefault(run, {})[table] = [each.size for each in files]
+    print(f"{store}: {numbers.counted(len(found), 'run')}, rows in table=TABLE/run=ID/*.parquet")
+    for run, tables in sorted(found.items()):
+        print(f"{run}: {numbers.size(sum(map(sum, tables.values())))}")
+        for table, sizes in sorted(tables.items()):
+            print(f"  {table}: {numbers.counted(len(sizes), 'file')}, {numbers.size(sum(sizes))}")
+    return 0
+
+
+def _normalise(options: argparse.Namespace) -> int:
+    from failback.analytics.jobs.normalise import run
+
+    return run(options)
 
 
 def _fsck(options: argparse.Namespace) -> int:

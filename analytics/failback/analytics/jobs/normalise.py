@@ -56,10 +56,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--run", help="the run's id; that of --documents by default")
     parser.add_argument("--documents", type=Path, help="a run folder with run.json")
     parser.add_argument("--out", required=True, help="a folder or s3://bucket/prefix")
-    return guarded(lambda: _run(parser.parse_args(argv)))
+    return guarded(lambda: run(parser.parse_args(argv)))
 
 
-def _run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
+    """Write the aligned rows of the run that the options name."""
     problem = why_not()
     if problem:
         raise EngineUnavailable(problem)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from failback.protocol.errors import ConfigError
-from failback.protocol.spelling import near_or_all, nearest
+from failback.protocol.words.spelling import near_or_all, nearest
 
 Signal = Literal["TERM", "KILL"]
 Offsets = Literal["file", "None", "WaitSync", "CopyMax"]

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from failback.protocol.errors import ConfigError
-from failback.protocol.spelling import near_or_all, nearest
+from failback.protocol.words.spelling import near_or_all, nearest
 
 Kind = Literal["ms", "seconds", "count", "rate", "flag", "factor"]
 Side = Literal["broker", "client", "load"]

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, Final
 
 from failback.analytics.report.schema import report_schema
-from failback.protocol.spelling import nearest
+from failback.protocol.words.spelling import nearest
 
 _NUMBERS: Final = frozenset({"integer", "number", "boolean"})
 _Node = dict[str, Any]

@@ -12,7 +12,7 @@ from ruamel.yaml.error import YAMLError
 
 from failback.chaos.experiment.model import API_VERSION, KIND, Model
 from failback.protocol.errors import ConfigError
-from failback.protocol.spelling import near_or_all, nearest
+from failback.protocol.words.spelling import near_or_all, nearest
 
 _M = TypeVar("_M", bound=Model)
 UNITS: Final = ("Seconds", "Ms", "Bytes", "Messages", "PerSecond", "Ratio")

@@ -26,6 +26,7 @@ from failback.chaos.workload.plan import (
     check_switches,
     read_plan,
 )
+from failback.client.command_line import CommandParser, positive
 from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.upload.collector_client import CollectorClient
 from failback.protocol.errors import ConfigError, FailbackError
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns 0 after a clean stop, 2 for bad arguments, 74 when the consume log took no more rows,
     1 for any other failure.
     """
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     set_up_logging(options.verbose)
     try:
         plan = _plan(options)
@@ -167,75 +168,119 @@ def _switches(pairs: Sequence[str]) -> dict[str, Any]:
     return switches
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="failback workload",
-        description="Producers and consumers with the consume log on, against any RocketMQ.",
+def parser() -> CommandParser:
+    """Return what reads the command line."""
+    made = CommandParser(
+        "failback workload",
+        "Produce and consume with the consume log on, against any RocketMQ.",
+        examples=(
+            "failback workload produce -n 10.0.0.1:9876 --topic orders --rate 100 --seconds 60",
+            "failback workload consume -n 10.0.0.1:9876 --topic orders --group billing",
+        ),
     )
-    parser.add_argument("-v", "--verbose", action="store_true", help="log every request")
-    commands = parser.add_subparsers(dest="command", required=True)
-    produce = commands.add_parser("produce", help="send at a fixed rate, open-loop")
-    _common(produce)
-    produce.add_argument("--rate", type=_positive, default=400.0, help="messages per second")
-    produce.add_argument("--queues", type=int, default=8, help="queues of the topic, for lanes")
-    produce.add_argument("--body-bytes", type=int, default=512)
-    produce.add_argument("--keys", type=int, default=1000, help="number of ordering keys")
-    produce.add_argument("--count", type=int, help="end after this many messages")
-    produce.add_argument("--index", type=int, default=0, help="number of this producer, for lanes")
-    consume = commands.add_parser("consume", help="one member of a consumer group")
-    _common(consume)
-    consume.add_argument("--group", required=True)
-    consume.add_argument("--mean-ms", type=float, default=1.0, help="time a handler takes")
-    consume.add_argument("--jitter-ms", type=float, default=0.0)
-    consume.add_argument("--fail-ratio", type=float, default=0.0)
-    consume.add_argument("--threads", type=int, default=20)
-    consume.add_argument("--pull-threshold-for-queue", type=int, default=1000)
-    consume.add_argument("--consume-from", choices=("LAST", "FIRST"), default="FIRST")
-    consume.add_argument(
-        "--message-model", choices=("CLUSTERING", "BROADCASTING"), default="CLUSTERING"
-    )
-    run = commands.add_parser("run", help="what the harness starts")
-    run.add_argument("plan", type=Path)
-    return parser
+    made.add_argument("-v", "--verbose", action="store_true", help="Log every request.")
+    commands = made.add_subparsers(dest="command", required=True)
+    _add_produce(commands.add_parser("produce"))
+    _add_consume(commands.add_parser("consume"))
+    commands.add_parser("run").add_argument("plan", type=Path)  # what the harness starts: hidden
+    return made
 
 
-def _common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--namesrv", action="append", required=True, help="HOST:PORT, may be repeated"
+def _add_produce(command: CommandParser) -> None:
+    command.describe(
+        "Send messages at a fixed rate, whatever the answers.",
+        "failback workload produce -n 10.0.0.1:9876 --topic orders --rate 100 --seconds 60",
     )
-    parser.add_argument("--topic", required=True)
-    parser.add_argument(
-        "--hot", type=Path, default=Path("hot"), help="folder of the consume log (default: hot)"
+    _common(command)
+    add = command.add_argument
+    add("--rate", type=positive, default=400.0, metavar="NUMBER", help="Messages per second.")
+    add("--queues", type=int, default=8, metavar="N", help="Queues of the topic.")
+    add("--body-bytes", type=int, default=512, metavar="N", help="Size of a message's body.")
+    add("--keys", type=int, default=1000, metavar="N", help="Number of ordering keys.")
+    add("--count", type=int, metavar="N", help="End after this many messages (default: never).")
+    add("--index", type=int, default=0, metavar="N", help="Number of this producer among several.")
+
+
+def _add_consume(command: CommandParser) -> None:
+    command.describe(
+        "Be one member of a consumer group.",
+        "failback workload consume -n 10.0.0.1:9876 --topic orders --group billing",
     )
-    parser.add_argument("--run", default=f"workload-{time.time_ns() // 10**9}", help="run name")
-    parser.add_argument("--proc-no", type=int, help="number in the run (default: any)")
-    parser.add_argument(
+    _common(command)
+    add = command.add_argument
+    add("--group", required=True, metavar="GROUP", help="Consumer group.")
+    add("--mean-ms", type=float, default=1.0, metavar="MS", help="Time that a handler takes.")
+    add("--jitter-ms", type=float, default=0.0, metavar="MS", help="How much that time varies.")
+    add("--fail-ratio", type=float, default=0.0, metavar="SHARE", help="Share of calls that fail.")
+    add("--threads", type=int, default=20, metavar="N", help="Handlers at work at once.")
+    add(
+        "--pull-threshold-for-queue",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="Messages of a queue to hold in memory at most.",
+    )
+    add(
+        "--consume-from",
+        choices=("LAST", "FIRST"),
+        default="FIRST",
+        help="Where a group without offsets begins.",
+    )
+    add(
+        "--message-model",
+        choices=("CLUSTERING", "BROADCASTING"),
+        default="CLUSTERING",
+        help="Whether members share the messages, or each gets all.",
+    )
+
+
+def _common(command: CommandParser) -> None:
+    add = command.add_argument
+    add(
+        "-n",
+        "--namesrv",
+        action="append",
+        required=True,
+        metavar="ADDRESSES",
+        help="Name servers, HOST:PORT;HOST:PORT.",
+    )
+    add("--topic", required=True, metavar="TOPIC", help="Topic.")
+    add(
+        "--hot",
+        type=Path,
+        default=Path("hot"),
+        metavar="FOLDER",
+        help="Where the consume log is written.",
+    )
+    name = f"workload-{time.time_ns() // 10**9}"
+    add("--run", default=name, metavar="ID", help="Id of the run.")
+    add("--proc-no", type=int, metavar="N", help="Number in the run (default: the process id).")
+    add(
         "--ship-to",
-        metavar="URL|FOLDER",
-        help="ship the consume log to this collector, or into this lake, while it is written",
+        metavar="LAKE|URL",
+        help="Put the consume log into this lake, or send it to this collector, as it is written.",
     )
-    parser.add_argument(
+    add(
         "--ship-token-file",
         type=Path,
-        help="bearer token for the collector (default: what FAILBACK_TOKEN_FILE names)",
+        metavar="FILE",
+        help="Token for the collector (default: the file that $FAILBACK_TOKEN_FILE names).",
     )
-    parser.add_argument(
+    add(
         "--ship-linger-seconds",
-        type=_positive,
+        type=positive,
         default=60.0,
-        help="at the end, wait this long for a collector that is away",
+        metavar="SECONDS",
+        help="At the end, wait this long for a collector that is away.",
     )
-    parser.add_argument("--control", type=Path, help="Unix socket to answer on")
-    parser.add_argument("--time-scale", type=_positive, default=1.0)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=_positive, help="end after this time")
-    parser.add_argument(
-        "--switch", action="append", default=[], metavar="NAME=VALUE", help="a client setting"
+    add("--control", type=Path, metavar="FILE", help="Unix socket to answer on.")
+    add(
+        "--time-scale",
+        type=positive,
+        default=1.0,
+        metavar="NUMBER",
+        help="Scale of all timers, as the brokers have it.",
     )
-
-
-def _positive(text: str) -> float:
-    value = float(text)
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"must be above 0: {text}")
-    return value
+    add("--seed", type=int, default=0, metavar="N", help="Seed of everything random.")
+    add("--seconds", type=positive, metavar="SECONDS", help="End after this time (default: never).")
+    add("--switch", action="append", default=[], metavar="NAME=VALUE", help="A client setting.")

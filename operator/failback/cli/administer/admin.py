@@ -6,50 +6,72 @@ too, with older values.
 
 from __future__ import annotations
 
-import asyncio
-import datetime
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
 import typer
 
+from failback.cli.shared.asking import (
+    END_OF_QUEUES,
+    NotThere,
+    ask,
+    ask_brokers,
+    check_address,
+    is_address,
+    name_servers,
+    parse_time,
+)
+from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import guarded
+from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient
+    from failback.protocol.route import TopicRouteData
 
-app = typer.Typer(help="Ask and order brokers and name servers.", no_args_is_help=True)
+app = new_group(
+    "Ask and order brokers and name servers; commands have mqadmin's names.",
+    examples=(
+        "failback admin clusterList -n 10.0.0.1:9876",
+        "failback admin consumerProgress -g billing",
+    ),
+)
 
-NamesrvOption = Annotated[
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def command(name: str, *examples: str) -> Callable[[_Command], _Command]:
+    """Declare a command of this group."""
+
+    def declare(function: _Command) -> _Command:
+        return add(app, cast("_Command", guarded(function)), name, examples=examples)
+
+    return declare
+
+
+BrokerOption = Annotated[
     str,
     typer.Option(
-        "--namesrv",
-        "-n",
-        help="host:port;host:port (default: $NAMESRV_ADDR, else the local runtime's).",
+        "--broker", "-b", metavar="BROKER", help="HOST:PORT of one broker, or a name: its master."
     ),
 ]
-RootOption = Annotated[Path | None, typer.Option("--root", help="Folder of the local runtime.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-BrokerOption = Annotated[str, typer.Option("--broker", "-b", help="host:port of one broker.")]
-GroupOption = Annotated[str, typer.Option("--group", "-g", help="Consumer group.")]
+GroupOption = Annotated[str, typer.Option("--group", "-g", metavar="GROUP", help="Consumer group.")]
+TopicOption = Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="Topic.")]
 
-_END: Final = -1
 _NO_MEMBER_CODES: Final = (1, 206)  # SYSTEM_ERROR "not exist", CONSUMER_NOT_ONLINE
 _Answer = TypeVar("_Answer")
 
 
-@app.command("clusterList")
-@guarded
+@command("clusterList", "failback admin clusterList -n 10.0.0.1:9876")
 def cluster_list(
     namesrv: NamesrvOption = "", root: RootOption = None, json: JsonOption = False
 ) -> None:
     """List brokers: cluster, name, id, address, version, log end, rates."""
 
-    async def ask(admin: AdminClient) -> list[dict[str, Any]]:
+    async def question(admin: AdminClient) -> list[dict[str, Any]]:
         rows = []
         for cluster, name, broker_id, addr in (await admin.cluster_info()).members():
             runtime = await _or_empty(admin.runtime_info, addr)
@@ -67,22 +89,23 @@ def cluster_list(
             )
         return rows
 
-    rows = ask_brokers(namesrv, root, ask)
+    rows = ask_brokers(namesrv, root, question)
+    if not rows:
+        raise NotThere("the name server knows no broker")
     _show(("CLUSTER", "BROKER", "ID", "ADDRESS", "VERSION", "LOG END", "IN", "OUT"), rows, json)
 
 
-@app.command("topicRoute")
-@guarded
+@command("topicRoute", "failback admin topicRoute -t orders")
 def topic_route(
-    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic.")],
+    topic: TopicOption,
     namesrv: NamesrvOption = "",
     root: RootOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show where a topic lives: brokers, queues, permission."""
 
-    async def ask(admin: AdminClient) -> list[dict[str, Any]]:
-        route = await admin.route(topic)
+    async def question(admin: AdminClient) -> list[dict[str, Any]]:
+        route = await _route(admin, topic)
         queues = {queue.broker_name: queue for queue in route.queue_datas}
         return [
             {
@@ -97,22 +120,24 @@ def topic_route(
             if broker.broker_name in queues
         ]
 
-    rows = ask_brokers(namesrv, root, ask)
+    rows = ask_brokers(namesrv, root, question)
     _show(("CLUSTER", "BROKER", "READ", "WRITE", "PERM", "ADDRESSES"), rows, json)
 
 
-@app.command("consumerProgress")
-@guarded
+@command("consumerProgress", "failback admin consumerProgress -g billing")
 def consumer_progress(
     group: GroupOption,
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="One topic only.")] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", "-t", metavar="TOPIC", help="One topic only (default: all)."),
+    ] = None,
     namesrv: NamesrvOption = "",
     root: RootOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show a group's offsets per queue, and which address answered."""
 
-    async def ask(admin: AdminClient) -> list[dict[str, Any]]:
+    async def question(admin: AdminClient) -> list[dict[str, Any]]:
         rows = []
         for progress in await admin.consumer_progress(group, topic):
             role = "master" if progress.broker_id == 0 else f"slave {progress.broker_id}"
@@ -130,23 +155,35 @@ def consumer_progress(
                 )
         return rows
 
-    rows = ask_brokers(namesrv, root, ask)
+    rows = ask_brokers(namesrv, root, question)
+    if not rows:
+        of_topic = f" of topic {topic}" if topic else ""
+        raise NotThere(f'group "{group}" has no offsets{of_topic} on any broker')
     headers = ("TOPIC", "BROKER", "QUEUE", "BROKER OFFSET", "CONSUMER OFFSET", "LAG", "ANSWERED BY")
     _show(headers, rows, json)
 
 
-@app.command("updateSubGroup")
-@guarded
+@command("updateSubGroup", "failback admin updateSubGroup -g billing -b broker-a --retry-max 3")
 def update_sub_group(
     group: GroupOption,
     broker: BrokerOption,
     consume_enable: Annotated[bool, typer.Option(help="Whether it may consume.")] = True,
     consume_from_min: Annotated[bool, typer.Option(help="Start at the first message.")] = True,
     consume_broadcast: Annotated[bool, typer.Option(help="Allow broadcasting.")] = True,
-    retry_queues: Annotated[int, typer.Option(help="Queues of the retry topic.")] = 1,
-    retry_max: Annotated[int, typer.Option(help="Deliveries before the DLQ.")] = 16,
-    broker_id: Annotated[int, typer.Option(help="Id suggested to fast readers.")] = 0,
-    slow_broker_id: Annotated[int, typer.Option(help="Id suggested to slow readers.")] = 1,
+    retry_queues: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Queues of the retry topic.")
+    ] = 1,
+    retry_max: Annotated[
+        int, typer.Option(metavar="N", min=-1, help="Deliveries before the dead-letter queue.")
+    ] = 16,
+    broker_id: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Id suggested to fast readers.")
+    ] = 0,
+    slow_broker_id: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Id suggested to slow readers.")
+    ] = 1,
+    namesrv: NamesrvOption = "",
+    root: RootOption = None,
 ) -> None:
     """Create or replace a consumer group on one broker. Every field is sent."""
     from failback.protocol.route import SubscriptionGroupConfig
@@ -161,19 +198,23 @@ def update_sub_group(
         broker_id=broker_id,
         which_broker_when_consume_slowly=slow_broker_id,
     )
-    _ask_broker(lambda admin: admin.create_group(broker, config))
+    _ask_broker(broker, namesrv, root, lambda admin, addr: admin.create_group(addr, config))
     say(f"group {group} is set on {broker}")
 
 
-@app.command("getBrokerConfig")
-@guarded
+@command("getBrokerConfig", "failback admin getBrokerConfig -b broker-a -k flushDiskType")
 def get_broker_config(
     broker: BrokerOption,
-    key: Annotated[list[str] | None, typer.Option("--key", "-k", help="Only this key.")] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", "-k", metavar="KEY", help="Only this key (default: all)."),
+    ] = None,
+    namesrv: NamesrvOption = "",
+    root: RootOption = None,
     json: JsonOption = False,
 ) -> None:
     """Show a broker's live settings."""
-    found = _ask_broker(lambda admin: admin.broker_config(broker))
+    found = _ask_broker(broker, namesrv, root, lambda admin, addr: admin.broker_config(addr))
     if key:
         _known(found, key, broker)
         found = {name: found[name] for name in key}
@@ -184,11 +225,16 @@ def get_broker_config(
         say(f"{name}={value}")
 
 
-@app.command("updateBrokerConfig")
-@guarded
+@command(
+    "updateBrokerConfig", "failback admin updateBrokerConfig -b broker-a flushDiskType=SYNC_FLUSH"
+)
 def update_broker_config(
     broker: BrokerOption,
-    setting: Annotated[list[str], typer.Argument(help="key=value")],
+    setting: Annotated[
+        list[str], typer.Argument(metavar="KEY=VALUE", help="A setting and its new value.")
+    ],
+    namesrv: NamesrvOption = "",
+    root: RootOption = None,
 ) -> None:
     """Change live settings of a broker, and show what it says afterwards.
 
@@ -201,13 +247,13 @@ def update_broker_config(
             raise ConfigError("SETTING", f'must be key=value, got "{text}"')
         wanted[name] = value
 
-    async def change(admin: AdminClient) -> tuple[dict[str, str], dict[str, str]]:
-        before = await admin.broker_config(broker)
+    async def change(admin: AdminClient, addr: str) -> tuple[dict[str, str], dict[str, str]]:
+        before = await admin.broker_config(addr)
         _known(before, list(wanted), broker)
-        await admin.update_broker_config(broker, wanted)
-        return before, await admin.broker_config(broker)
+        await admin.update_broker_config(addr, wanted)
+        return before, await admin.broker_config(addr)
 
-    before, after = _ask_broker(change)
+    before, after = _ask_broker(broker, namesrv, root, change)
     rows = [
         {"key": name, "before": before.get(name), "wanted": value, "now": after.get(name)}
         for name, value in wanted.items()
@@ -217,20 +263,35 @@ def update_broker_config(
         raise ConfigError("SETTING", f"{broker} did not take every value")
 
 
-@app.command("resetOffset")
-@guarded
+@command(
+    "resetOffset",
+    "failback admin resetOffset -g billing -t orders --time 2026-01-31T12:00:00",
+    "failback admin resetOffset -g billing -t orders --queue 0 --offset 4711",
+)
 def reset_offset(
     group: GroupOption,
-    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic.")],
+    topic: TopicOption,
     time: Annotated[
-        str, typer.Option("--time", help="ISO time, milliseconds, or now (the end).")
+        str,
+        typer.Option(
+            "--time", metavar="TIME", help="ISO time, milliseconds since 1970, or now: the end."
+        ),
     ] = "",
-    broker: Annotated[str, typer.Option("--broker", help="With --offset: the broker name.")] = "",
+    broker: Annotated[
+        str,
+        typer.Option(
+            "--broker",
+            metavar="NAME",
+            help="With --offset: the broker's name (default: the only one that has the queue).",
+        ),
+    ] = "",
     queue: Annotated[
-        int | None, typer.Option("--queue", min=0, help="With --offset: the queue.")
+        int | None,
+        typer.Option("--queue", metavar="N", min=0, help="With --offset: the queue's id."),
     ] = None,
     offset: Annotated[
-        int | None, typer.Option("--offset", min=0, help="Store this offset of one queue.")
+        int | None,
+        typer.Option("--offset", metavar="N", min=0, help="Store this offset of one queue."),
     ] = None,
     namesrv: NamesrvOption = "",
     root: RootOption = None,
@@ -253,9 +314,9 @@ def reset_offset(
         raise ConfigError("--time", "is missing (or --queue and --offset)")
     timestamp_ms = parse_time(time)
 
-    async def ask(admin: AdminClient) -> list[dict[str, Any]]:
+    async def question(admin: AdminClient) -> list[dict[str, Any]]:
         rows = []
-        for data in sorted((await admin.route(topic)).broker_datas, key=lambda b: b.broker_name):
+        for data in sorted((await _route(admin, topic)).broker_datas, key=lambda b: b.broker_name):
             if 0 not in data.broker_addrs:
                 say(f"{data.broker_name} has no master now: left out")
                 continue
@@ -267,7 +328,7 @@ def reset_offset(
             ]
         return rows
 
-    _show(headers, ask_brokers(namesrv, root, ask), json)
+    _show(headers, ask_brokers(namesrv, root, question), json)
 
 
 async def _store(
@@ -275,7 +336,7 @@ async def _store(
 ) -> list[dict[str, Any]]:
     """Store one offset on the master that has the queue."""
     broker, queue, offset = wanted
-    route = await admin.route(topic)
+    route = await _route(admin, topic)
     having = {data.broker_name for data in route.queue_datas if queue < data.read_queue_nums}
     masters = {
         data.broker_name: data.broker_addrs[0]
@@ -306,7 +367,7 @@ async def _reset(
     table = {}
     config = (await admin.all_topic_config(addr)).topic_config_table[topic]
     for queue_id in range(config.read_queue_nums):
-        if timestamp_ms == _END:
+        if timestamp_ms == END_OF_QUEUES:
             offset = await admin.max_offset(addr, topic, queue_id)
         else:
             offset = await admin.search_offset(addr, topic, queue_id, timestamp_ms)
@@ -315,11 +376,12 @@ async def _reset(
     return table, "stored, no member is online"
 
 
-@app.command("queryMsgByKey")
-@guarded
+@command("queryMsgByKey", "failback admin queryMsgByKey -t orders -k order-4711")
 def query_msg_by_key(
-    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic.")],
-    key: Annotated[str, typer.Option("--key", "-k", help="One of the message's KEYS.")],
+    topic: TopicOption,
+    key: Annotated[
+        str, typer.Option("--key", "-k", metavar="KEY", help="One of the message's KEYS.")
+    ],
     namesrv: NamesrvOption = "",
     root: RootOption = None,
     json: JsonOption = False,
@@ -328,11 +390,15 @@ def query_msg_by_key(
     _show_messages(namesrv, root, json, topic, key, unique=False)
 
 
-@app.command("queryMsgByUniqueKey")
-@guarded
+@command(
+    "queryMsgByUniqueKey",
+    "failback admin queryMsgByUniqueKey -t orders -i 7F00000100002A9F0000000000000000",
+)
 def query_msg_by_unique_key(
-    topic: Annotated[str, typer.Option("--topic", "-t", help="Topic.")],
-    message_id: Annotated[str, typer.Option("--msgId", "-i", help="The id that clients show.")],
+    topic: TopicOption,
+    message_id: Annotated[
+        str, typer.Option("--msgId", "-i", metavar="ID", help="The id that clients show.")
+    ],
     namesrv: NamesrvOption = "",
     root: RootOption = None,
     json: JsonOption = False,
@@ -344,11 +410,11 @@ def query_msg_by_unique_key(
 def _show_messages(
     namesrv: str, root: Path | None, json: bool, topic: str, key: str, *, unique: bool
 ) -> None:
-    async def ask(admin: AdminClient) -> list[dict[str, Any]]:
+    async def question(admin: AdminClient) -> list[dict[str, Any]]:
         from failback.client.admin.admin import select_broker_addr
 
         rows = []
-        for data in sorted((await admin.route(topic)).broker_datas, key=lambda b: b.broker_name):
+        for data in sorted((await _route(admin, topic)).broker_datas, key=lambda b: b.broker_name):
             broker_id, addr = select_broker_addr(data)
             role = "master" if broker_id == 0 else f"slave {broker_id}"
             rows += [
@@ -366,67 +432,57 @@ def _show_messages(
             ]
         return rows
 
+    rows = ask_brokers(namesrv, root, question)
+    if not rows:
+        raise NotThere(
+            f'no broker has a message of {topic} with {"id" if unique else "key"} "{key}"'
+        )
     headers = ("BROKER", "QUEUE", "OFFSET", "STORED", "REDELIVERIES", "ID", "KEYS", "ANSWERED BY")
-    _show(headers, ask_brokers(namesrv, root, ask), json)
+    _show(headers, rows, json)
 
 
-def parse_time(text: str) -> int:
-    """Return milliseconds since 1970, or -1 for ``now``: the end of each queue.
-
-    Raises:
-        ConfigError: It is neither.
-    """
-    if text == "now":
-        return _END
-    if text.isdigit():
-        return int(text)
-    try:
-        return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
-    except ValueError:
-        problem = f'must be like 2026-01-31T12:00:00, milliseconds or now, got "{text}"'
-        raise ConfigError("--time", problem) from None
-
-
-def name_servers(namesrv: str, root: Path | None) -> list[str]:
-    """Return the name servers to ask: those named, of the environment, or of the runtime.
-
-    Raises:
-        ConfigError: None is known.
-    """
-    named = namesrv or ("" if root is not None else os.environ.get("NAMESRV_ADDR", ""))
-    if named:
-        return [address for address in named.replace(",", ";").split(";") if address]
-    from failback.cli.local.cluster import open_root
-    from failback.operator.local.control import RuntimeAway, call
-
-    try:
-        view = call(open_root(root), "view")
-    except RuntimeAway as error:
-        raise ConfigError("--namesrv", f"not given, and {error}") from error
-    return [pod["address"] for pod in view["nameserver_pods"]]
-
-
-def ask_brokers(
-    namesrv: str, root: Path | None, question: Callable[[AdminClient], Awaitable[_Answer]]
+def _ask_broker(
+    broker: str,
+    namesrv: str,
+    root: Path | None,
+    question: Callable[[AdminClient, str], Awaitable[_Answer]],
 ) -> _Answer:
-    """Ask with an admin client of the name servers that the options name."""
-    return _run(name_servers(namesrv, root), question)
+    """Ask one broker, named by its address or by its name: then its master."""
+    if is_address(broker):
+        address = check_address("--broker", broker)
+        return ask([], lambda admin: question(admin, address))
+
+    async def of_name(admin: AdminClient) -> _Answer:
+        return await question(admin, await _master_of(admin, broker))
+
+    return ask(name_servers(namesrv, root), of_name)
 
 
-def _ask_broker(question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answer:
-    return _run([], question)
+async def _master_of(admin: AdminClient, broker: str) -> str:
+    from failback.protocol.words.spelling import did_you_mean
+
+    members = (await admin.cluster_info()).members()
+    names = sorted({name for _, name, _, _ in members})
+    found = [addr for _, name, broker_id, addr in members if (name, broker_id) == (broker, 0)]
+    if not found:
+        near = did_you_mean(broker, names) or f"; there is {', '.join(names) or 'none'}"
+        problem = "has no master now" if broker in names else f"is no broker of the cluster{near}"
+        raise ConfigError("--broker", f'"{broker}" {problem}')
+    return found[0]
 
 
-def _run(
-    addresses: Sequence[str], question: Callable[[AdminClient], Awaitable[_Answer]]
-) -> _Answer:
-    from failback.client.admin.admin import AdminClient
+async def _route(admin: AdminClient, topic: str) -> TopicRouteData:
+    from failback.protocol.codes import ResponseCode
+    from failback.protocol.errors import BrokerError
+    from failback.protocol.words.spelling import did_you_mean
 
-    async def go() -> _Answer:
-        async with AdminClient(addresses) as admin:
-            return await question(admin)
-
-    return asyncio.run(go())
+    try:
+        return await admin.route(topic)
+    except BrokerError as error:
+        if error.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise
+        near = did_you_mean(topic, await admin.topic_list())
+        raise NotThere(f'topic "{topic}" is on no broker{near}') from error
 
 
 async def _or_empty(ask: Callable[[str], Awaitable[dict[str, str]]], addr: str) -> dict[str, str]:
@@ -440,11 +496,12 @@ async def _or_empty(ask: Callable[[str], Awaitable[dict[str, str]]], addr: str) 
 
 
 def _known(settings: dict[str, str], keys: Sequence[str], broker: str) -> None:
-    from failback.protocol.spelling import did_you_mean
+    from failback.protocol.words.spelling import did_you_mean
 
     for key in keys:
         if key not in settings:
-            raise ConfigError("key", f"{broker} has no setting {key}{did_you_mean(key, settings)}")
+            near = did_you_mean(key, settings)
+            raise ConfigError("KEY", f'broker {broker} has no setting "{key}"{near}')
 
 
 def _show(headers: Sequence[str], rows: Sequence[dict[str, Any]], json: bool) -> None:

@@ -7,7 +7,6 @@ one. Standard library only: it runs before anything else of a pod.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
@@ -15,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from failback.client.command_line import CommandParser
 from failback.client.files import replace_file
 
 VARIABLES: Final = ("POD_IP", "POD_NAME", "POD_NAMESPACE", "HOME")
@@ -50,12 +50,21 @@ def install(source: Path, target: Path, environment: Mapping[str, str]) -> None:
 
 def main(argv: Sequence[str]) -> int:
     """Run; return 0, or 2 when the file can't be installed."""
-    parser = argparse.ArgumentParser(
-        prog="failback tools install-conf",
-        description="Copy a configuration file, putting in the pod's address and home.",
+    parser = CommandParser(
+        "failback tools install-conf",
+        "Copy a configuration file, putting in the pod's address and home.",
     )
-    parser.add_argument("--from", dest="source", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--to", dest="target", type=Path, required=True, metavar="FILE")
+    parser.add_argument(
+        "--from", dest="source", type=Path, required=True, metavar="FILE", help="As mounted."
+    )
+    parser.add_argument(
+        "--to",
+        dest="target",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="Where the broker may rewrite it.",
+    )
     options = parser.parse_args(argv)
     try:
         install(options.source, options.target, os.environ)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from failback.cli.shared.commands import Command, new_group
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.output import say
 from failback.protocol.errors import ConfigError
 
-app = typer.Typer(help="Small commands that containers run.", no_args_is_help=True)
+app = new_group("Small commands that containers run.")
 
 
 @app.callback()
@@ -19,40 +19,18 @@ def tools() -> None:
     """Small commands that containers run."""
 
 
-@app.command("install-conf")
-@guarded
-def install_conf(
-    source: Annotated[Path, typer.Option("--from", help="The file as mounted.")],
-    target: Annotated[Path, typer.Option("--to", help="Where the broker may rewrite it.")],
-) -> None:
-    """Copy a configuration file, putting in the pod's address and home."""
-    from failback.cli.container.install_conf import main
-
-    raise typer.Exit(main(["--from", str(source), "--to", str(target)]))
-
-
-@app.command("verify-prefix")
-@guarded
-def verify_prefix(
-    conf: Annotated[Path, typer.Option("--conf", help="The broker's configuration file.")],
-    seconds: Annotated[float, typer.Option("--seconds", help="Wait so long for the master.")] = 60,
-    records: Annotated[int, typer.Option("--records", help="Compare the last so many.")] = 64,
-) -> None:
-    """Check that a slave's log is the beginning of its master's."""
-    from failback.cli.container.verify_prefix import main
-
-    words = ["--conf", str(conf), "--seconds", str(seconds), "--records", str(records)]
-    raise typer.Exit(main(words))
-
-
-@app.command("remove-finalizers")
+@app.command("remove-finalizers", cls=Command)
 @guarded
 def remove_finalizers(
     namespace: Annotated[
-        list[str] | None, typer.Option("--namespace", help="Where; may be repeated. None = all.")
+        list[str] | None,
+        typer.Option("--namespace", metavar="NAME", help="Where (default: everywhere)."),
     ] = None,
     stop: Annotated[
-        str, typer.Option("--stop", help="NAMESPACE/NAME of the operator's Deployment.")
+        str,
+        typer.Option(
+            "--stop", metavar="NAMESPACE/NAME", help="Stop this Deployment of the operator first."
+        ),
     ] = "",
 ) -> None:
     """Stop the operator and free its custom resources: before it is uninstalled."""
@@ -66,10 +44,12 @@ def remove_finalizers(
     say(f"{count} finalizers removed")
 
 
-@app.command("allow-chaos")
+@app.command("allow-chaos", cls=Command)
 @guarded
 def allow_chaos(
-    namespace: Annotated[list[str], typer.Option("--namespace", help="May be repeated.")],
+    namespace: Annotated[
+        list[str], typer.Option("--namespace", metavar="NAME", help="Namespace to label.")
+    ],
 ) -> None:
     """Label namespaces so that experiments may run in them."""
     from failback.kube.blocking import BlockingKube

@@ -6,7 +6,6 @@ of the network is imported. Exit codes: 0 the broker may start, 2 bad input, 3 i
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.cli.shared.termination import write_termination
+from failback.client.command_line import CommandParser
 
 _MAY_START: Final = 0
 _USER_ERROR: Final = 2
@@ -22,13 +22,23 @@ _MUST_NOT_START: Final = 3
 
 def main(argv: Sequence[str]) -> int:
     """Run; print the verdict as one line of JSON and leave it as termination message."""
-    parser = argparse.ArgumentParser(
-        prog="failback tools verify-prefix",
-        description="Check that a slave's log is the beginning of its master's.",
+    parser = CommandParser(
+        "failback tools verify-prefix",
+        "Check that a slave's log is the beginning of its master's.",
     )
-    parser.add_argument("--conf", type=Path, required=True, metavar="FILE")
-    parser.add_argument("--seconds", type=float, default=60.0, help="wait for the master")
-    parser.add_argument("--records", type=int, default=64, help="compare the last so many")
+    parser.add_argument(
+        "--conf", type=Path, required=True, metavar="FILE", help="The slave's broker.conf."
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="Wait so long for the master.",
+    )
+    parser.add_argument(
+        "--records", type=int, default=64, metavar="N", help="Compare the last so many."
+    )
     options = parser.parse_args(argv)
     try:
         verdict, code = _check(_properties(options.conf), options.seconds, options.records)

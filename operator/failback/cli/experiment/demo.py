@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from failback.cli.experiment.arms import ArmRun
-from failback.cli.local.cluster import JsonOption
 from failback.cli.shared.bundled import bundled
+from failback.cli.shared.commands import EXPERIMENT, add
 from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded, worst
 from failback.cli.shared.live import Board
+from failback.cli.shared.options import RUNS, JsonOption, RunsOption
 from failback.cli.shared.output import console, print_json, say
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.protocol.errors import ConfigError
@@ -34,7 +35,16 @@ _POLL_SECONDS: Final = 0.2
 
 def register(app: typer.Typer) -> None:
     """Add the command to the root."""
-    app.command("demo")(demo)
+    add(
+        app,
+        demo,
+        "demo",
+        panel=EXPERIMENT,
+        examples=(
+            "failback demo --quick                all timers at a tenth",
+            "failback demo --rules guarded        with the counter-measures on",
+        ),
+    )
 
 
 @guarded
@@ -42,12 +52,16 @@ def demo(
     quick: Annotated[
         bool, typer.Option("--quick", help="All timers at a tenth, under a minute.")
     ] = False,
-    engine: Annotated[str, typer.Option("--engine", help="failback or apache.")] = "failback",
+    engine: Annotated[
+        str, typer.Option("--engine", help="Whose brokers: failback or apache.")
+    ] = "failback",
     rules: Annotated[
-        str, typer.Option("--rules", help="compat (exactly 4.9.8) or guarded (counter-measures).")
+        str, typer.Option("--rules", help="Brokers' rules: compat (4.9.8's) or guarded.")
     ] = "compat",
-    report_engine: Annotated[str, typer.Option(help="spark, local or auto.")] = "spark",
-    runs: Annotated[Path, typer.Option("--runs", help="Folder of run folders.")] = Path("runs"),
+    report_engine: Annotated[
+        str, typer.Option("--report-engine", help="What counts: spark, local or auto.")
+    ] = "spark",
+    runs: RunsOption = RUNS,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the brokers' stores.")] = False,
     json: JsonOption = False,
 ) -> None:

@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from failback.cli.shared.commands import LOCAL, add
 from failback.cli.shared.errors import NOT_HEALED, USER_ERROR, fail, guarded
+from failback.cli.shared.options import JsonOption, RootOption, open_root
 from failback.cli.shared.output import print_json, print_table, say
+from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from failback.operator.local.root import Root
-
-RootOption = Annotated[
-    Path | None,
-    typer.Option("--root", help="Folder of the runtime (default: $XDG_STATE_HOME/failback/local)."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 _FOLLOW_SECONDS = 0.2
 _LONG_SECONDS = 3.0
@@ -30,24 +27,40 @@ _LONG_SECONDS = 3.0
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
-    app.command("up")(up)
-    app.command("down")(down)
-    app.command("ps")(ps)
-    app.command("logs")(logs)
+    add(
+        app,
+        up,
+        "up",
+        panel=LOCAL,
+        examples=(
+            "failback up cluster.yaml        here, until Ctrl-C",
+            "failback up cluster.yaml -d     in the background; failback down ends it",
+        ),
+    )
+    add(app, down, "down", panel=LOCAL, examples=("failback down",))
+    add(app, ps, "ps", panel=LOCAL, examples=("failback ps", "failback ps --json"))
+    add(app, logs, "logs", panel=LOCAL, examples=("failback logs demo-pair-0-0 -f",))
 
 
 @guarded
 def up(
-    file: Annotated[list[Path], typer.Option("--file", "-f", help="Resource file; repeatable.")],
+    files: Annotated[
+        list[Path] | None, typer.Argument(metavar="FILE", help="File with resources, YAML.")
+    ] = None,
     more: Annotated[
-        list[Path] | None, typer.Argument(help="More files.", show_default=False)
+        list[Path] | None, typer.Option("--file", "-f", metavar="FILE", help="The same as FILE.")
     ] = None,
     detach: Annotated[
         bool, typer.Option("--detach", "-d", help="Go on in the background.")
     ] = False,
     root: RootOption = None,
     namespace: Annotated[
-        str | None, typer.Option(help="Put everything into this namespace.")
+        str | None,
+        typer.Option(
+            "--namespace",
+            metavar="NAME",
+            help="Put everything into this namespace (default: the files').",
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -55,8 +68,11 @@ def up(
     from failback.operator.local.supported import WITHOUT_EFFECT
     from failback.operator.schema.loading import load_resources
 
+    given = [*(files or ()), *(more or ())]
+    if not given:
+        raise ConfigError("FILE", "is missing: name a file with a BrokerCluster")
     where = open_root(root)
-    resources = load_resources([*file, *(more or ())], namespace=namespace)
+    resources = load_resources(given, namespace=namespace)
     notes = [f"warning: {warning}" for warning in resources.warnings]
     notes += [f"note: {other.label} of {other.file} is not run by up" for other in resources.others]
     if not json:
@@ -166,16 +182,15 @@ def ps(root: RootOption = None, json: JsonOption = False) -> None:
 
 @guarded
 def logs(
-    pod: Annotated[str, typer.Argument(help="Name of the pod, see ps.")],
+    pod: Annotated[str, typer.Argument(metavar="POD", help="Name of the pod, see failback ps.")],
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new lines.")] = False,
     lines: Annotated[
-        int, typer.Option("--lines", "-n", help="Only the last N lines; 0 = all.")
+        int, typer.Option("--lines", "-n", metavar="N", help="Only the last N lines; 0: all.")
     ] = 0,
     root: RootOption = None,
 ) -> None:
     """Print what a pod wrote to its output."""
-    from failback.protocol.errors import ConfigError
-    from failback.protocol.spelling import did_you_mean
+    from failback.protocol.words.spelling import did_you_mean
 
     where = open_root(root)
     path = where.log_file(pod)
@@ -192,13 +207,6 @@ def logs(
                 time.sleep(_FOLLOW_SECONDS)
             sys.stdout.write(piece)
     sys.stdout.flush()
-
-
-def open_root(path: Path | None) -> Root:
-    """Return the runtime's root: the one named, else the default."""
-    from failback.operator.local.root import Root, default_root
-
-    return Root(path if path is not None else default_root())
 
 
 def _root(where: Root) -> str:

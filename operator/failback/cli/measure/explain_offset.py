@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from failback.cli.administer.admin import NamesrvOption, RootOption
-from failback.cli.local.cluster import JsonOption
+from failback.cli.shared.asking import ask_brokers
+from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import guarded
+from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
@@ -26,26 +27,54 @@ NS: Final = 1_000_000_000
 
 def register(app: typer.Typer) -> None:
     """Add the command to the root."""
-    app.command("explain-offset")(explain_offset)
+    add(
+        app,
+        explain_offset,
+        "explain-offset",
+        panel=MEASURE,
+        examples=(
+            "failback explain-offset billing orders 0 --live               as it is now",
+            "failback explain-offset billing orders 0 --run runs/d/handover",
+        ),
+    )
 
 
 @guarded
 def explain_offset(
-    group: Annotated[str, typer.Argument(help="Consumer group; broadcast: GROUP@CLIENT_ID.")],
-    topic: Annotated[str, typer.Argument(help="Topic, %RETRY% topics included.")],
-    queue: Annotated[int, typer.Argument(help="Queue id.", min=0)],
+    group: Annotated[
+        str,
+        typer.Argument(metavar="GROUP", help="Consumer group; broadcast: GROUP@CLIENT_ID."),
+    ],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic, %RETRY% topics included.")],
+    queue: Annotated[int, typer.Argument(metavar="QUEUE", help="Queue id, from 0.", min=0)],
     run: Annotated[
-        str, typer.Option("--run", help="Folder of a recorded run, or a run's id in --lake.")
+        str,
+        typer.Option(
+            "--run", metavar="RUN", help="Folder of a recorded run, or a run's id in --lake."
+        ),
     ] = "",
     lake: Annotated[
         str,
-        typer.Option("--lake", help="Where the run's rows are: a folder or s3://bucket/prefix."),
+        typer.Option(
+            "--lake",
+            metavar="LAKE",
+            help="Where the run's rows are: a folder or s3://bucket/prefix"
+            " (default: in the run folder).",
+        ),
     ] = "",
     live: Annotated[bool, typer.Option("--live", help="Ask the brokers as they are now.")] = False,
     at: Annotated[
-        str, typer.Option("--at", help="Until then: seconds after run zero, or an ISO time.")
+        str,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Until then: seconds after run zero, or an ISO time (default: the end).",
+        ),
     ] = "",
-    broker: Annotated[str, typer.Option("--broker", help="Broker name, if several have it.")] = "",
+    broker: Annotated[
+        str,
+        typer.Option("--broker", metavar="NAME", help="Its name, if several have the queue."),
+    ] = "",
     namesrv: NamesrvOption = "",
     root: RootOption = None,
     json: JsonOption = False,
@@ -142,7 +171,6 @@ def _live(
     namesrv: str, root: Path | None, group: str, topic: str, queue: int, broker: str
 ) -> dict[str, Any]:
     from failback.analytics.live.reset import reset_command
-    from failback.cli.administer.admin import ask_brokers
     from failback.cli.measure.offset_now import Place, furthest, stand_of
 
     place = Place(group, topic, queue)

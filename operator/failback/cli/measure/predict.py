@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.local.cluster import JsonOption
+from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import FAIL, guarded
+from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.protocol.errors import ConfigError
 
@@ -21,7 +22,17 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command to the root."""
-    app.command("predict")(predict)
+    add(
+        app,
+        predict,
+        "predict",
+        panel=MEASURE,
+        examples=(
+            "failback predict --rate 400 --members 4 --queues 8    a group by its figures",
+            "failback predict runs/demo-1/handover                 a recorded run",
+            "failback predict experiment.yaml --cluster c.yaml     an experiment to come",
+        ),
+    )
 
 
 @guarded
@@ -29,38 +40,78 @@ def predict(
     source: Annotated[
         str,
         typer.Argument(
+            metavar="SOURCE",
             help="Experiment file or bundled name, BrokerCluster file, or run folder;"
-            " without one options say everything."
+            " without one, options say everything.",
         ),
     ] = "",
-    arm: Annotated[str, typer.Option("--arm", help="Of an experiment: only this arm.")] = "",
-    group: Annotated[str, typer.Option("--group", help="Only this consumer group.")] = "",
+    arm: Annotated[
+        str,
+        typer.Option(
+            "--arm", metavar="NAME", help="Of an experiment: only this arm (default: all)."
+        ),
+    ] = "",
+    group: Annotated[
+        str,
+        typer.Option("--group", metavar="GROUP", help="Only this consumer group (default: all)."),
+    ] = "",
     cluster: Annotated[
-        Path | None, typer.Option("--cluster", help="File of the BrokerCluster to predict for.")
+        Path | None,
+        typer.Option("--cluster", metavar="FILE", help="File of the BrokerCluster to predict for."),
     ] = None,
     fault: Annotated[
-        list[str] | None, typer.Option("--fault", help="Only this fault; repeatable (--list).")
+        list[str] | None,
+        typer.Option(
+            "--fault", metavar="NAME", help="Only this fault, see --list (default: all that fit)."
+        ),
     ] = None,
     down: Annotated[
-        float | None, typer.Option("--down", help="How long the master is away, seconds.")
+        float | None,
+        typer.Option(
+            "--down",
+            metavar="SECONDS",
+            help="How long the master is away (default: the fault's).",
+        ),
     ] = None,
     rate: Annotated[
-        float | None, typer.Option("--rate", help="Messages/s the group consumes on the pair.")
+        float | None,
+        typer.Option(
+            "--rate",
+            metavar="NUMBER",
+            help="Messages/s that the group consumes on the pair (default: the source's, or 400).",
+        ),
     ] = None,
     members: Annotated[
-        int | None, typer.Option("--members", help="Consumers of the group.")
+        int | None,
+        typer.Option(
+            "--members",
+            metavar="N",
+            help="Consumers of the group (default: the source's, or 1).",
+        ),
     ] = None,
-    queues: Annotated[int | None, typer.Option("--queues", help="Queues on the pair.")] = None,
+    queues: Annotated[
+        int | None,
+        typer.Option(
+            "--queues", metavar="N", help="Queues on the pair (default: the source's, or 8)."
+        ),
+    ] = None,
     backlog: Annotated[
-        int | None, typer.Option("--backlog", help="Messages that wait on the pair at the kill.")
+        int | None,
+        typer.Option(
+            "--backlog",
+            metavar="N",
+            help="Messages that wait on the pair at the kill (default: enough for the outage).",
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Another value of a setting; repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Another value of a setting, see --list."),
     ] = None,
-    draws: Annotated[int, typer.Option("--draws", help="Monte-Carlo draws.")] = 10_000,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the draws.")] = 42,
-    top: Annotated[int, typer.Option("--top", help="How many knobs to show; 0: none.")] = 8,
+    draws: Annotated[int, typer.Option("--draws", metavar="N", help="Monte-Carlo draws.")] = 10_000,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the draws.")] = 42,
+    top: Annotated[
+        int, typer.Option("--top", metavar="N", help="How many knobs to show; 0: none.")
+    ] = 8,
     list_all: Annotated[bool, typer.Option("--list", help="List faults and settings.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the schema of --json.")] = False,
     json: JsonOption = False,

@@ -2,27 +2,46 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import guarded, worst
+from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, say
+from failback.cli.shared.reporting import ENGINE_HELP, Engine
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from failback.analytics.run.run_source import RunSource
 
-EngineOption = Annotated[
-    str, typer.Option("--engine", help="local (in this process), spark, or auto.")
-]
+
+class Key(StrEnum):
+    """What makes two deliveries the same message."""
+
+    lid = "lid"
+    message_id = "messageId"
+    business_key = "businessKey"
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the root."""
-    app.command("report")(report)
+    add(
+        app,
+        report,
+        "report",
+        panel=MEASURE,
+        examples=(
+            "failback report runs/demo-1/handover                 one run",
+            "failback report runs/demo-1                          all runs below, compared",
+            "failback report new --compare old                    against an earlier one",
+            "failback report --lake s3://bucket/lake --run r1     rows from a lake",
+        ),
+    )
 
 
 def _run_folders(given: list[Path]) -> list[Path]:
@@ -67,49 +86,73 @@ def _write_summary(path: Path, reports: list[Path]) -> None:
 def report(
     run: Annotated[
         list[Path] | None,
-        typer.Argument(help="Run folder, or a folder of runs; several are compared."),
+        typer.Argument(
+            metavar="RUN", help="Run folder, or a folder of runs; several are compared."
+        ),
     ] = None,
-    engine: EngineOption = "auto",
-    out: Annotated[Path | None, typer.Option(help="Where to write (default: RUN/report).")] = None,
+    engine: Annotated[Engine, typer.Option("--engine", help=ENGINE_HELP)] = Engine.auto,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FOLDER", help="Where to write (default: RUN/report)."),
+    ] = None,
     compare: Annotated[
         list[Path] | None,
         typer.Option(
             "--compare",
             metavar="RUN",
-            help="Run folder or report.json to compare with; repeatable."
+            help="Run folder or report.json to compare with."
             " The arm of the first RUN is the baseline.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+    json: JsonOption = False,
     summary: Annotated[
-        Path | None, typer.Option("--summary", help="Leave the figures here in at most 4 KiB.")
+        Path | None,
+        typer.Option(
+            "--summary", metavar="FILE", help="Leave the figures here in at most 4 KiB of JSON."
+        ),
     ] = None,
     textfile: Annotated[
         Path | None,
-        typer.Option("--textfile", help="Write metrics for Prometheus' textfile collector here."),
+        typer.Option(
+            "--textfile",
+            metavar="FILE",
+            help="Write metrics for Prometheus' textfile collector here.",
+        ),
     ] = None,
     lake: Annotated[
         str | None,
-        typer.Option("--lake", help="Where the rows are: a folder or s3://bucket/prefix."),
+        typer.Option(
+            "--lake",
+            metavar="LAKE",
+            help="Where the rows are: a folder or s3://bucket/prefix (default: in the run folder).",
+        ),
     ] = None,
     run_id: Annotated[
-        list[str] | None, typer.Option("--run", help="A run of --lake; may be repeated.")
+        list[str] | None, typer.Option("--run", metavar="ID", help="A run of --lake.")
     ] = None,
     master: Annotated[
         str | None,
-        typer.Option("--master", help="Spark's: local[*], spark://HOST:PORT or k8s://URL."),
+        typer.Option(
+            "--master",
+            metavar="URL",
+            help="Spark's: local[*], spark://HOST:PORT or k8s://URL (default: local[*]).",
+        ),
     ] = None,
     key: Annotated[
-        str,
+        Key,
         typer.Option(
             "--key",
             help="What messages are the same by: lid (the workload's), messageId (UNIQ_KEY),"
             " businessKey (KEYS).",
         ),
-    ] = "lid",
+    ] = Key.lid,
     window: Annotated[
         str | None,
-        typer.Option("--window", help="Deliveries further apart are no duplicates: 90s, 15m."),
+        typer.Option(
+            "--window",
+            metavar="DURATION",
+            help="Deliveries further apart are no duplicates: 90s, 15m (default: no limit).",
+        ),
     ] = None,
     ignore_retry_topics: Annotated[
         bool,
@@ -117,16 +160,23 @@ def report(
     ] = False,
     since: Annotated[
         str | None,
-        typer.Option("--since", help="Figures from then on: second after run zero, or ISO time."),
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Figures from then on: seconds after run zero, or an ISO time"
+            " (default: all but the warm-up).",
+        ),
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Figures until then.")] = None,
+    until: Annotated[
+        str | None,
+        typer.Option("--until", metavar="TIME", help="Figures until then (default: the end)."),
+    ] = None,
     expect: Annotated[
         list[str] | None,
         typer.Option(
             "--expect",
             metavar="LIMIT",
-            help="A limit of yours, as 'dup_ratio <= 1%' or 'billing: dup <= 100'; missed: exit 1."
-            " Repeatable.",
+            help="A limit of yours, as 'dup_ratio <= 1%' or 'billing: dup <= 100'; missed: exit 1.",
         ),
     ] = None,
     schema: Annotated[

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from failback.cli.administer.admin import name_servers, parse_time
-from failback.cli.local.cluster import JsonOption
+from failback.cli.shared.asking import name_servers, parse_time
+from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
+from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
 from failback.cli.shared.output import console, print_json, say
 from failback.protocol.errors import ConfigError
 
@@ -19,36 +20,73 @@ if TYPE_CHECKING:
 
 def register(app: typer.Typer) -> None:
     """Add the command to the root."""
-    app.command("trace")(trace)
+    add(
+        app,
+        trace,
+        "trace",
+        panel=MEASURE,
+        examples=(
+            "failback trace --out t1 -n 10.0.0.1:9876             all that the trace topic has",
+            "failback trace --out t1 --since 2026-01-31T12:00:00  from then on",
+            "failback report t1                                   then count",
+        ),
+    )
 
 
 @guarded
 def trace(
-    out: Annotated[Path, typer.Option("--out", help="Run folder; one begun before goes on.")],
-    namesrv: Annotated[
-        str, typer.Option("--namesrv", "-n", help="Name servers (default: NAMESRV_ADDR).")
-    ] = "",
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", metavar="FOLDER", help="Run folder to write; one begun before is continued."
+        ),
+    ],
+    namesrv: NamesrvOption = "",
+    root: RootOption = None,
     trace_topic: Annotated[
         list[str] | None,
-        typer.Option("--trace-topic", help="Repeatable (default: RMQ_SYS_TRACE_TOPIC)."),
+        typer.Option(
+            "--trace-topic",
+            metavar="TOPIC",
+            help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC).",
+        ),
     ] = None,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", help="Traced topic to find positions in; repeatable."),
+        typer.Option(
+            "--topic",
+            metavar="TOPIC",
+            help="Traced topic to find positions in (default: all in the trace).",
+        ),
     ] = None,
     group: Annotated[
-        list[str] | None, typer.Option("--group", help="Only this consumer group; repeatable.")
+        list[str] | None,
+        typer.Option("--group", metavar="GROUP", help="Only this consumer group."),
     ] = None,
     broadcasting: Annotated[
         list[str] | None,
-        typer.Option("--broadcasting", help="A group whose members all get everything."),
+        typer.Option(
+            "--broadcasting", metavar="GROUP", help="A group whose members all get everything."
+        ),
     ] = None,
-    since: Annotated[str, typer.Option("--since", help="Traces stored from this time on.")] = "",
-    until: Annotated[str, typer.Option("--until", help="Traces stored up to this time.")] = "",
+    since: Annotated[
+        str,
+        typer.Option(
+            "--since", metavar="TIME", help="Traces stored from this ISO time on (default: all)."
+        ),
+    ] = "",
+    until: Annotated[
+        str,
+        typer.Option(
+            "--until", metavar="TIME", help="Traces stored up to this ISO time (default: now)."
+        ),
+    ] = "",
     scan: Annotated[
         bool, typer.Option("--scan/--no-scan", help="Read the traced topics for positions.")
     ] = True,
-    run: Annotated[str, typer.Option("--run", help="Id of the run (default: the folder's).")] = "",
+    run: Annotated[
+        str, typer.Option("--run", metavar="ID", help="Id of the run (default: the folder's name).")
+    ] = "",
     json: JsonOption = False,
 ) -> None:
     """Read the message trace of unmodified clients into a run that `failback report` takes."""
@@ -58,7 +96,7 @@ def trace(
     from failback.analytics.trace.reading import Span
 
     request = Request(
-        namesrv=name_servers(namesrv, None),
+        namesrv=name_servers(namesrv, root),
         run_dir=out,
         run=_run_id(run or out.resolve().name),
         trace_topics=tuple(trace_topic or (TRACE_TOPIC,)),

@@ -8,17 +8,33 @@ from typing import Annotated
 
 import typer
 
+from failback.cli.shared.commands import Command, Group
 from failback.cli.shared.errors import guarded
+from failback.cli.shared.options import (
+    HostOption,
+    MetricsHostOption,
+    MetricsPortOption,
+    PortOption,
+    TlsCertOption,
+    TlsKeyOption,
+)
 from failback.cli.shared.output import note
 
 app = typer.Typer(
+    cls=Group,
     help="Take segments of consume logs over HTTP and write them into a lake.",
     invoke_without_command=True,
+    epilog="\n".join(
+        (
+            "failback collect token --scope 'ingest:*' --name agents > agents.token",
+            "failback collect --root /var/lib/failback",
+        )
+    ),
 )
 _DAY_SECONDS = 86_400.0
 _MIB = 1024 * 1024
 
-TokensOption = Annotated[Path, typer.Option("--tokens", help="The token file.")]
+TokensOption = Annotated[Path, typer.Option("--tokens", metavar="FILE", help="The token file.")]
 
 
 @app.callback(invoke_without_command=True)
@@ -26,33 +42,46 @@ TokensOption = Annotated[Path, typer.Option("--tokens", help="The token file.")]
 def collect(
     context: typer.Context,
     root: Annotated[
-        Path, typer.Option("--root", help="Holds lake/, incoming/ and quarantine/.")
+        Path,
+        typer.Option("--root", metavar="FOLDER", help="Holds lake/, incoming/ and quarantine/."),
     ] = Path("collected"),
     lake: Annotated[
         str | None,
-        typer.Option("--lake", help="Where the lake is if not in --root: s3://bucket/prefix."),
+        typer.Option(
+            "--lake",
+            metavar="LAKE",
+            help="Where the lake is: a folder or s3://bucket/prefix (default: in --root).",
+        ),
     ] = None,
     tokens: TokensOption = Path("tokens"),
-    host: Annotated[str, typer.Option("--host")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port")] = 8095,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8095,
     keep_days: Annotated[
-        float | None, typer.Option("--keep-days", help="Delete runs without news for so long.")
+        float | None,
+        typer.Option(
+            "--keep-days",
+            metavar="DAYS",
+            help="Delete runs without news for so long (default: never).",
+        ),
     ] = None,
     max_store_mib: Annotated[
-        int | None, typer.Option("--max-store-mib", help="Most that the lake may hold.")
+        int | None,
+        typer.Option(
+            "--max-store-mib",
+            metavar="MIB",
+            help="Most that the lake may hold (default: all there is).",
+        ),
     ] = None,
     min_free_mib: Annotated[
-        int, typer.Option("--min-free-mib", help="Take nothing when less is free.")
+        int, typer.Option("--min-free-mib", metavar="MIB", help="Take nothing when less is free.")
     ] = 256,
     queue_mib: Annotated[
-        int, typer.Option("--queue-mib", help="Most that may wait in memory.")
+        int, typer.Option("--queue-mib", metavar="MIB", help="Most that may wait in memory.")
     ] = 256,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key")] = None,
-    metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", help="Serve /metrics without a token here.")
-    ] = None,
-    metrics_host: Annotated[str, typer.Option("--metrics-host")] = "127.0.0.1",
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
 ) -> None:
     """Run the collector until SIGTERM."""
     if context.invoked_subcommand is not None:
@@ -82,14 +111,20 @@ def collect(
     )
 
 
-@app.command("token")
+@app.command(
+    "token",
+    cls=Command,
+    epilog="failback collect token --scope 'ingest:*' --name agents > agents.token",
+)
 @guarded
 def token(
     scope: Annotated[
         list[str],
-        typer.Option("--scope", help="read, operate, ingest:RUN or ingest:*; repeatable."),
+        typer.Option("--scope", metavar="SCOPE", help="What it may do: read, operate, ingest:*."),
     ],
-    name: Annotated[str, typer.Option("--name", help="For people reading the file.")],
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="Whose it is, for readers of the file.")
+    ],
     tokens: TokensOption = Path("tokens"),
 ) -> None:
     """Make a token, add its hash to the token file, and print the token alone.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,9 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from failback.cli.local.cluster import RootOption, open_root
+from failback.cli.shared.asking import name_servers
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
+from failback.cli.shared.commands import SERVERS, add
 from failback.cli.shared.errors import explain, guarded
+from failback.cli.shared.options import (
+    RUNS,
+    HostOption,
+    MetricsHostOption,
+    MetricsPortOption,
+    NamesrvOption,
+    PortOption,
+    RootOption,
+    RunsOption,
+    TlsCertOption,
+    TlsKeyOption,
+    open_root,
+)
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,79 +38,133 @@ _ENGINES = ("failback", "apache")
 
 def register(app: typer.Typer) -> None:
     """Add the command to the root."""
-    app.command("dashboard")(dashboard)
+    add(
+        app,
+        dashboard,
+        "dashboard",
+        panel=SERVERS,
+        examples=(
+            "failback dashboard --runs runs                       runs, and the local cluster",
+            "failback dashboard -n 10.0.0.1:9876                  a cluster that is there",
+            "failback dashboard --kube-namespace shop             BrokerClusters of a namespace",
+        ),
+    )
 
 
 @guarded
 def dashboard(
-    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="0: any that is free.")] = 8090,
-    runs: Annotated[Path, typer.Option("--runs", help="Folder of run folders.")] = Path("runs"),
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 8090,
+    runs: RunsOption = RUNS,
     root: RootOption = None,
-    namesrv: Annotated[
-        str, typer.Option("--namesrv", help="Name servers of a cluster: HOST:PORT;HOST:PORT.")
-    ] = "",
+    namesrv: NamesrvOption = "",
     kube_namespace: Annotated[
         list[str] | None,
         typer.Option(
-            "--kube-namespace", help="Show the BrokerClusters of this namespace; repeatable."
+            "--kube-namespace",
+            metavar="NAME",
+            help="Show the BrokerClusters of this namespace (default: none).",
         ),
     ] = None,
     kubeconfig: Annotated[
-        Path | None, typer.Option("--kubeconfig", help="With --kube-namespace: not the usual one.")
+        Path | None,
+        typer.Option(
+            "--kubeconfig",
+            metavar="FILE",
+            help="How to reach Kubernetes (default: $KUBECONFIG, else ~/.kube/config).",
+        ),
     ] = None,
     collector: Annotated[
         str, typer.Option("--collector", metavar="URL", help="Show what this collector received.")
     ] = "",
     collector_token: Annotated[
         Path | None,
-        typer.Option("--collector-token", help="File with a token of it that may read."),
+        typer.Option(
+            "--collector-token", metavar="FILE", help="File with a token of it that may read."
+        ),
     ] = None,
     collector_ca: Annotated[
         Path | None,
-        typer.Option("--collector-ca", help="Certificates to trust instead of the system's."),
+        typer.Option(
+            "--collector-ca",
+            metavar="FILE",
+            help="Certificates to trust for it (default: the system's).",
+        ),
     ] = None,
     tokens: Annotated[
         Path | None,
-        typer.Option("--tokens", help="Token file (failback collect token); needed off loopback."),
+        typer.Option(
+            "--tokens",
+            metavar="FILE",
+            help="Token file (failback collect token); needed off loopback.",
+        ),
     ] = None,
     trust_proxy: Annotated[
         str,
-        typer.Option("--trust-proxy", metavar="ADDRESS", help="Believe who this proxy says it is."),
+        typer.Option(
+            "--trust-proxy",
+            metavar="ADDRESS",
+            help="IP address of an authenticating proxy to trust.",
+        ),
     ] = "",
     proxy_header: Annotated[
-        str, typer.Option("--proxy-header", help="Header in which the proxy names the user.")
+        str,
+        typer.Option(
+            "--proxy-header", metavar="NAME", help="Header in which the proxy names the user."
+        ),
     ] = "X-Forwarded-User",
     operator: Annotated[
         list[str] | None,
-        typer.Option("--operator", help="User of the proxy who may start experiments; repeatable."),
+        typer.Option(
+            "--operator", metavar="USER", help="User of the proxy who may start experiments."
+        ),
     ] = None,
     public_host: Annotated[
         list[str] | None,
-        typer.Option("--public-host", help="Name under which the page is reached; repeatable."),
+        typer.Option(
+            "--public-host", metavar="NAME", help="Name under which the page is reached, too."
+        ),
     ] = None,
-    tls_cert: Annotated[Path | None, typer.Option("--tls-cert")] = None,
-    tls_key: Annotated[Path | None, typer.Option("--tls-key")] = None,
+    tls_cert: TlsCertOption = None,
+    tls_key: TlsKeyOption = None,
     audit: Annotated[
         Path | None,
-        typer.Option("--audit", help="Who started and aborted what (default: RUNS/audit.jsonl)."),
+        typer.Option(
+            "--audit",
+            metavar="FILE",
+            help="Where it is noted who started and aborted what (default: RUNS/audit.jsonl).",
+        ),
     ] = None,
     poll_seconds: Annotated[
         float,
-        typer.Option("--poll-seconds", min=0.2, max=60, help="How often brokers are looked at."),
+        typer.Option(
+            "--poll-seconds",
+            metavar="SECONDS",
+            min=0.2,
+            max=60,
+            help="Time between two looks at the brokers.",
+        ),
     ] = 1.0,
     requests_per_minute: Annotated[
-        int, typer.Option("--requests-per-minute", min=1, help="Of one client.")
+        int,
+        typer.Option(
+            "--requests-per-minute",
+            metavar="N",
+            min=1,
+            help="Most requests of one address in a minute; more get 429.",
+        ),
     ] = 1200,
     writes_per_minute: Annotated[
-        int, typer.Option("--writes-per-minute", min=1, help="Logins, starts, aborts of one.")
+        int,
+        typer.Option(
+            "--writes-per-minute",
+            metavar="N",
+            min=1,
+            help="Most logins, starts and aborts of one address in a minute.",
+        ),
     ] = 20,
-    metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", help="Serve /metrics without a token here.")
-    ] = None,
-    metrics_host: Annotated[
-        str, typer.Option("--metrics-host", help="Address for --metrics-port.")
-    ] = "127.0.0.1",
+    metrics_port: MetricsPortOption = None,
+    metrics_host: MetricsHostOption = "127.0.0.1",
 ) -> None:
     """Show clusters, offsets and runs on a web page; start experiments and watch them."""
     import logging
@@ -111,7 +180,7 @@ def dashboard(
         DashboardSettings(
             runs=folder,
             roots=(local,),
-            namesrv=tuple(each for each in namesrv.split(";") if each),
+            namesrv=tuple(_addresses(namesrv)),
             kubeconfig=kubeconfig,
             kube_namespaces=tuple(dict.fromkeys(filter(None, kube_namespace or ()))),
             collector=CollectorAddress(collector, collector_token, collector_ca)
@@ -135,6 +204,11 @@ def dashboard(
         ),
         *startable(folder, local),
     )
+
+
+def _addresses(namesrv: str) -> list[str]:
+    """The name servers that were named; the local cluster is shown without them."""
+    return name_servers(namesrv, None) if namesrv or os.environ.get("NAMESRV_ADDR") else []
 
 
 def startable(runs: Path, root: Path) -> tuple[list[Scenario], Callable[[Path], None]]:

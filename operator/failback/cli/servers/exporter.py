@@ -3,53 +3,64 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from failback.cli.shared.asking import name_servers
+from failback.cli.shared.commands import SERVERS, add
 from failback.cli.shared.errors import guarded
+from failback.cli.shared.options import HostOption, NamesrvOption, PortOption, RootOption
 from failback.cli.shared.output import say
+from failback.protocol.errors import ConfigError
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the root."""
-    app.command("exporter")(exporter)
+    add(
+        app,
+        exporter,
+        "exporter",
+        panel=SERVERS,
+        examples=("failback exporter -n 10.0.0.1:9876", "curl -s http://127.0.0.1:5557/metrics"),
+    )
 
 
 @guarded
 def exporter(
-    namesrv: Annotated[
-        str,
-        typer.Option("--namesrv", "-n", help="host:port;host:port (default: $NAMESRV_ADDR)."),
-    ] = "",
-    host: Annotated[str, typer.Option("--host", help="Address to serve on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="Port of /metrics; 0: any free one.")] = 5557,
+    namesrv: NamesrvOption = "",
+    root: RootOption = None,
+    host: HostOption = "127.0.0.1",
+    port: PortOption = 5557,
     interval: Annotated[
-        float, typer.Option("--interval", help="Seconds between two rounds of questions.")
+        float,
+        typer.Option("--interval", metavar="SECONDS", help="Time between two rounds of questions."),
     ] = 10.0,
     timeout: Annotated[
-        float, typer.Option("--timeout", help="Seconds to wait for one answer.")
+        float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for one answer.")
     ] = 3.0,
     clients: Annotated[
         bool, typer.Option(help="Ask consumers for their rates, through their brokers.")
     ] = True,
     queue_metrics: Annotated[
         list[str] | None,
-        typer.Option("--queue-metrics", metavar="TOPIC", help="Show each queue; repeatable."),
+        typer.Option("--queue-metrics", metavar="TOPIC", help="Show each queue of it."),
     ] = None,
     offset_file: Annotated[
         list[str] | None,
         typer.Option(
             "--offset-file",
             metavar="BROKER-ID=PATH",
-            help="A broker's consumerOffset.json, whose age is shown; repeatable.",
+            help="A broker's consumerOffset.json, whose age is shown.",
         ),
     ] = None,
     runs: Annotated[
-        Path | None, typer.Option("--runs", help="Folder of run folders to show too.")
+        Path | None,
+        typer.Option(
+            "--runs", metavar="FOLDER", help="Folder of run folders to show too (default: none)."
+        ),
     ] = None,
 ) -> None:
     """Show a cluster to Prometheus, of Apache's brokers or ours, until SIGTERM."""
@@ -59,9 +70,8 @@ def exporter(
     from failback.analytics.exporter.server import offset_file as parsed
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    addresses = (namesrv or os.environ.get("NAMESRV_ADDR", "")).split(";")
     settings = ExporterSettings(
-        name_servers=tuple(filter(None, map(str.strip, addresses))),
+        name_servers=_addresses(namesrv, root, runs),
         host=host,
         port=port,
         interval_seconds=interval,
@@ -80,3 +90,13 @@ def exporter(
         await serve(settings, stop, lambda at: say(f"exporter on http://{host}:{at}/metrics"))
 
     asyncio.run(run())
+
+
+def _addresses(namesrv: str, root: Path | None, runs: Path | None) -> tuple[str, ...]:
+    """The name servers; none are needed where only run folders are to be shown."""
+    try:
+        return tuple(name_servers(namesrv, root))
+    except ConfigError:
+        if runs is None or namesrv or root is not None:
+            raise
+        return ()

@@ -1,4 +1,4 @@
-"""``broker``, ``namesrv`` and ``workload`` in the list of commands.
+"""``broker``, ``namesrv``, ``workload``, ``ship`` and ``lake`` in the list of commands.
 
 They are started before typer (see :mod:`failback.cli.light_commands`); what stands here shows them
 in ``failback --help`` and serves callers that come through the app.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import typer
 
 from failback.cli.light_commands import light_command
+from failback.cli.shared.commands import ADMINISTER, MEASURE, SERVERS, add
 from failback.cli.shared.errors import guarded
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -16,12 +17,22 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the root."""
-    for name, text in (
-        ("broker", "Run one broker: failback broker -c broker.conf"),
-        ("namesrv", "Run one name server: failback namesrv -c namesrv.conf"),
-        ("workload", "Produce and consume with the consume log on, against any RocketMQ."),
+    for name, panel, text in (
+        ("broker", SERVERS, "Run one broker of a broker.conf."),
+        ("namesrv", SERVERS, "Run one name server."),
+        ("ship", ADMINISTER, "Put finished consume logs into a lake, or send them to a collector."),
+        ("lake", ADMINISTER, "Look after a lake: fsck, compact, convert, normalise."),
+        ("workload", MEASURE, "Produce and consume with the consume log on, against any RocketMQ."),
     ):
-        app.command(name, help=text, context_settings=_PASS_ON, add_help_option=False)(_pass_on)
+        add(
+            app,
+            _pass_on,
+            name,
+            panel=panel,
+            help=text,
+            context_settings=_PASS_ON,
+            add_help_option=False,
+        )
 
 
 @guarded

@@ -7,10 +7,13 @@ from typing import Annotated
 
 import typer
 
+from failback.cli.shared.commands import Command, new_group
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.output import say
 
-app = typer.Typer(help="The Kubernetes operator and its definitions.", no_args_is_help=True)
+app = new_group(
+    "The Kubernetes operator and its definitions.", examples=("failback operator crds --out crds",)
+)
 
 
 @app.callback()
@@ -18,11 +21,16 @@ def operator() -> None:
     """The Kubernetes operator and its definitions."""
 
 
-@app.command("crds")
+@app.command("crds", cls=Command, epilog="failback operator crds | kubectl apply -f -")
 @guarded
 def crds(
     out: Annotated[
-        Path | None, typer.Option("--out", help="Write one file per kind into this folder.")
+        Path | None,
+        typer.Option(
+            "--out",
+            metavar="FOLDER",
+            help="Write one file per kind into this folder (default: print them).",
+        ),
     ] = None,
 ) -> None:
     """Print the CustomResourceDefinitions, or write them as files."""
@@ -38,10 +46,13 @@ def crds(
         say(str(out / name))
 
 
-@app.command("fields")
+@app.command("fields", cls=Command, epilog="failback operator fields --out fields.md")
 @guarded
 def fields(
-    out: Annotated[Path | None, typer.Option("--out", help="Write into this file.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="Write into this file (default: print it)."),
+    ] = None,
 ) -> None:
     """Print the reference of every field as Markdown."""
     from failback.operator.schema.field_reference import reference
@@ -53,7 +64,7 @@ def fields(
         say(str(out))
 
 
-@app.command("run")
+@app.command("run", cls=Command, hidden=True)
 @guarded
 def run() -> None:
     """Run the operator. Everything about it is set by FAILBACK_* environment variables."""

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final
 
 from failback.operator.engines.quirks import applies, quirk, read_rows
-from failback.protocol.spelling import nearest
+from failback.protocol.words.spelling import nearest
 
 __all__ = [
     "UNKNOWN_CLASS",

@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Final
 from failback.operator.local.process import Identity
 from failback.operator.local.root import Root, read_json, write_json
 from failback.protocol.errors import FailbackError
+from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 
@@ -143,7 +144,7 @@ def call(root: Root, command: str, /, *, timeout: float = 10.0, **arguments: Any
     """
     control = read_json(root.control_file)
     if control is None:
-        raise RuntimeAway(f"no runtime at {root.path}; start one with: failback up -f FILE")
+        raise RuntimeAway(f"no local cluster at {root.path}; start one with: failback up FILE")
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(timeout)
@@ -154,10 +155,10 @@ def call(root: Root, command: str, /, *, timeout: float = 10.0, **arguments: Any
     except OSError as error:
         alive = Identity(control["pid"], control["ticks"]).alive()
         state = "does not answer" if alive else "was killed"
-        problem = f"the runtime of {root.path} (pid {control['pid']}) {state}: {error}"
+        problem = f"the local cluster at {root.path} (pid {control['pid']}) {state}: {why(error)}"
         raise RuntimeAway(problem) from error
     if not line:
-        raise RuntimeAway(f"the runtime of {root.path} hung up")
+        raise RuntimeAway(f"the local cluster at {root.path} hung up")
     reply: Reply = json.loads(line)
     if not reply.pop("ok"):
         raise CommandError(reply["error"])

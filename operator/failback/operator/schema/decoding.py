@@ -30,7 +30,7 @@ from failback.operator.kinds.role_switch import RoleSwitch
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
 from failback.operator.schema.rules import Violation, violations
-from failback.protocol.spelling import did_you_mean, nearest
+from failback.protocol.words.spelling import did_you_mean, nearest
 
 __all__ = [
     "API_VERSION",

@@ -31,7 +31,7 @@ from failback.operator.schema.decoding import (
     path_text,
 )
 from failback.protocol.errors import ConfigError
-from failback.protocol.spelling import did_you_mean
+from failback.protocol.words.spelling import did_you_mean
 
 OTHER_KINDS: Final = ("RoleSwitch", "ChaosExperiment", "ReconsumptionReport")
 ANNOTATIONS: Final = frozenset(

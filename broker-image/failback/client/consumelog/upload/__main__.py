@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from failback.client.command_line import CommandParser, positive
 from failback.client.consumelog.upload.collector_client import TOKEN_VARIABLE, CollectorClient
 from failback.client.consumelog.upload.ship import Shipper
 from failback.client.consumelog.upload.upload import UploadShipper
@@ -24,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns 0 when every finished file was shipped, 1 when one had to stay or was refused, 2 for bad
     arguments.
     """
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     logging.basicConfig(
         level=logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _upload(options)
         return _seal(options)
     except ConfigError as error:
-        print(f"ship: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
 
 
@@ -82,32 +83,63 @@ def _await_eof(stop: threading.Event) -> None:
     stop.set()
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m failback.client.consumelog.ship",
-        description="Ships finished consume logs into a lake on this host, or to a collector.",
+def parser() -> CommandParser:
+    """Return what reads the command line."""
+    made = CommandParser(
+        "failback ship",
+        "Put finished consume logs into a lake on this host, or send them to a collector.",
+        examples=(
+            "failback ship --hot hot --to lake --once",
+            "failback ship --hot hot --to https://collector:8095 --token-file agents.token",
+        ),
     )
-    parser.add_argument("--hot", type=Path, required=True, help="folder of *.fblog files")
-    parser.add_argument(
-        "--to", "--lake", required=True, help="root of a Parquet lake, or http(s)://COLLECTOR"
+    made.add_argument(
+        "--hot", type=Path, required=True, metavar="FOLDER", help="Folder of *.fblog files."
     )
-    parser.add_argument(
-        "--token-file", type=Path, help=f"bearer token (default: what {TOKEN_VARIABLE} names)"
+    made.add_argument(
+        "--to",
+        "--lake",
+        required=True,
+        metavar="LAKE|URL",
+        help="Folder of a lake, or http(s)://COLLECTOR.",
     )
-    parser.add_argument("--ca-file", type=Path, help="certificates to trust, for https")
-    parser.add_argument("--period-seconds", type=float, default=1.0)
-    parser.add_argument("--once", action="store_true", help="one pass, then leave")
-    parser.add_argument(
-        "--until-eof", action="store_true", help="stop when standard input ends as well"
+    made.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help=f"Token for the collector (default: the file that ${TOKEN_VARIABLE} names).",
     )
-    parser.add_argument(
+    made.add_argument(
+        "--ca-file",
+        type=Path,
+        metavar="FILE",
+        help="Certificates to trust, for https (default: the system's).",
+    )
+    made.add_argument(
+        "--period-seconds",
+        type=positive,
+        default=1.0,
+        metavar="SECONDS",
+        help="Time between two looks at the folder.",
+    )
+    made.add_argument("--once", action="store_true", help="One pass, then end.")
+    made.add_argument(
+        "--until-eof", action="store_true", help="Stop when standard input ends, too."
+    )
+    made.add_argument(
         "--linger-seconds",
         type=float,
         default=30.0,
-        help="after the stop, wait this long for a collector that is away",
+        metavar="SECONDS",
+        help="After the stop, wait this long for a collector that is away.",
     )
-    parser.add_argument("--textfile", type=Path, help="keep the backlog here, for Prometheus")
-    return parser
+    made.add_argument(
+        "--textfile",
+        type=Path,
+        metavar="FILE",
+        help="Keep the backlog here, for Prometheus' textfile collector.",
+    )
+    return made
 
 
 if __name__ == "__main__":

@@ -1,27 +1,31 @@
-"""``failback run``: experiments, and what to do when one was killed."""
+"""What ``failback experiment`` does: load, show the plan, run, report, heal."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import typer
 
-from failback.cli.local.cluster import JsonOption, RootOption, open_root
-from failback.cli.shared.bundled import EXPERIMENTS, bundled
-from failback.cli.shared.errors import PASS, explain, fail, guarded, worst
+from failback.cli.shared.bundled import bundled_experiments
+from failback.cli.shared.checks import check_folder
+from failback.cli.shared.errors import PASS, explain, fail, worst
+from failback.cli.shared.options import open_root
 from failback.cli.shared.output import print_json, print_table, say
 from failback.cli.shared.termination import fit, write_termination
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
+from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from failback.chaos.experiment.spec import ChaosExperiment
     from failback.chaos.run.outcome import RunOutcome
     from failback.chaos.targets.location import Location
+
+    LocationOf: TypeAlias = Callable[[ChaosExperiment], Location]
 
 
 class Target(StrEnum):
@@ -31,110 +35,116 @@ class Target(StrEnum):
     kube = "kube"
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command to the root."""
-    app.command("run")(run)
-
-
-@guarded
-def run(
-    experiment: Annotated[
-        str, typer.Argument(help="File of a ChaosExperiment, or a name that --list shows.")
-    ] = "",
-    arm: Annotated[list[str] | None, typer.Option("--arm", help="Only this arm.")] = None,
-    repetition: Annotated[
-        int | None, typer.Option("--repetition", help="Only this repetition, from 0.")
-    ] = None,
-    root: RootOption = None,
-    target: Annotated[
-        Target, typer.Option("--target", help="Where the cluster of the experiment runs.")
-    ] = Target.local,
-    namespace: Annotated[
-        str, typer.Option("--namespace", help="With --target kube: not the experiment's own.")
-    ] = "",
-    kubeconfig: Annotated[
-        str, typer.Option("--kubeconfig", help="With --target kube: not the usual one.")
-    ] = "",
-    runs: Annotated[Path, typer.Option("--runs", help="Folder of run folders.")] = Path("runs"),
-    time_scale: Annotated[
-        float | None, typer.Option(help="Scale all timers (the brokers' must match).")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Use this seed instead of the file's.")] = None,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Only run.")] = False,
-    report_engine: Annotated[str, typer.Option(help="local, spark or auto.")] = "auto",
-    list_names: Annotated[bool, typer.Option("--list", help="List bundled experiments.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and show the plan.")] = False,
-    heal: Annotated[
-        Path | None,
-        typer.Option("--heal", metavar="RUN", help="Undo what a killed run (or all below) left."),
-    ] = None,
-    if_there: Annotated[
-        bool, typer.Option("--if-there", help="With --heal: no such folder is no mistake.")
-    ] = False,
-    abort: Annotated[
-        Path | None, typer.Option("--abort", metavar="RUN", help="Stop a live run in order.")
-    ] = None,
-    json: JsonOption = False,
+def run_experiment(
+    name: str,
+    *,
+    arms: Sequence[str],
+    repetition: int | None,
+    location: Callable[[ChaosExperiment], Location],
+    runs: Path,
+    time_scale: float | None,
+    seed: int | None,
+    report_engine: str | None,
+    json: bool,
 ) -> None:
-    """Run an experiment against a running cluster, then report on it."""
-    if list_names:
-        print_table(("NAME", "FILE"), [(name, bundled(file)) for name, file in EXPERIMENTS.items()])
-        return
-    if heal is not None:
-        raise typer.Exit(_heal(heal, if_there=if_there))
-    if abort is not None:
-        from failback.chaos.run.abort_and_heal import abort as abort_run
-
-        abort_run(abort)
-        return
+    """Run the wanted arms of an experiment one after the other, then report on them."""
     from failback.chaos.run.summary import refused
-    from failback.chaos.targets.location import Location
 
-    plan = _load(experiment, time_scale, seed)
-    repetitions = range(plan.spec.repetitions) if repetition is None else [repetition]
-    wanted = [
-        (each.name, number)
-        for number in repetitions
-        for each in plan.arm_order(number)
-        if not arm or each.name in arm
-    ]
-    for name in arm or ():
-        plan.arm(name)  # refuses an unknown name
-    if dry_run:
-        _show_plan(plan, wanted, json)
-        return
-    if target is Target.kube:
-        location = Location(namespace=namespace or plan.namespace, kubeconfig=kubeconfig)
-    else:
-        location = Location(root=str(open_root(root).path.absolute()))
+    plan = load(name, time_scale, seed)
+    wanted = wanted_arms(plan, arms, repetition)
+    check_folder("--runs", runs)
     try:
-        outcomes = _run_all(plan, wanted, location, runs, json)
+        outcomes = _run_all(plan, wanted, location(plan), runs, json)
     except Exception as error:
         line, code = explain(error)
         write_termination(refused(code, line))
         raise
-    _conclude(outcomes, report_engine if not no_report else None, json)
+    _conclude(outcomes, report_engine, json)
 
 
-def _heal(path: Path, *, if_there: bool) -> int:
+def wanted_arms(
+    plan: ChaosExperiment, arms: Sequence[str], repetition: int | None
+) -> list[tuple[str, int]]:
+    """Return the arms to run, in the order of the plan.
+
+    Raises:
+        ConfigError: There is no such arm or repetition.
+    """
+    for name in arms:
+        plan.arm(name)  # refuses an unknown name
+    if repetition is not None and not 0 <= repetition < plan.spec.repetitions:
+        last = plan.spec.repetitions - 1
+        raise ConfigError("--repetition", f"must be from 0 to {last}, got {repetition}")
+    repetitions = range(plan.spec.repetitions) if repetition is None else [repetition]
+    return [
+        (each.name, number)
+        for number in repetitions
+        for each in plan.arm_order(number)
+        if not arms or each.name in arms
+    ]
+
+
+def location_of(target: Target, root: Path | None, namespace: str, kubeconfig: str) -> LocationOf:
+    """Return what finds the cluster of an experiment.
+
+    Raises:
+        ConfigError: No local cluster is up.
+    """
+    from failback.chaos.targets.location import Location
+
+    def of(plan: ChaosExperiment) -> Location:
+        if target is Target.kube:
+            return Location(namespace=namespace or plan.namespace, kubeconfig=kubeconfig)
+        return Location(root=str(_local_cluster(root, plan)))
+
+    return of
+
+
+def _local_cluster(root: Path | None, plan: ChaosExperiment) -> Path:
+    from failback.operator.local.control import RuntimeAway, call
+
+    where = open_root(root)
+    try:
+        call(where, "view")
+    except RuntimeAway as error:
+        raise ConfigError("--root", f"{error}{_cluster_of(plan)}") from error
+    return where.path.absolute()
+
+
+def _cluster_of(plan: ChaosExperiment) -> str:
+    """Say which cluster an experiment of ours needs."""
+    found = [each for each in bundled_experiments() if each.path.read_text("utf-8") == plan.source]
+    return f"; this experiment is made for: failback up {found[0].cluster} -d" if found else ""
+
+
+def heal(path: Path, *, if_there: bool) -> int:
     """Heal one run, or every run below a folder of runs; the worst code of them."""
-    from failback.chaos.run.abort_and_heal import heal, runs_to_heal
+    from failback.chaos.run import abort_and_heal
 
     if if_there and not path.exists():
         say(f"{path}: nothing to heal")
         return PASS
-    return worst(heal(each, progress=say) for each in runs_to_heal(path))
+    return worst(
+        abort_and_heal.heal(each, progress=say) for each in abort_and_heal.runs_to_heal(path)
+    )
 
 
-def _load(name: str, time_scale: float | None, seed: int | None) -> ChaosExperiment:
+def load(name: str, time_scale: float | None = None, seed: int | None = None) -> ChaosExperiment:
+    """Read an experiment from a file, or one that comes with the program.
+
+    Raises:
+        ConfigError: There is none, or its file is wrong.
+    """
     from failback.chaos.faults.experiments import load_experiment
-    from failback.protocol.errors import ConfigError
-    from failback.protocol.spelling import did_you_mean
+    from failback.protocol.words.spelling import did_you_mean
 
-    path = bundled(EXPERIMENTS[name]) if name in EXPERIMENTS else Path(name)
-    if not name or (not path.exists() and path.suffix not in (".yaml", ".yml")):
-        problem = f'no file and no bundled experiment "{name}"{did_you_mean(name, EXPERIMENTS)}'
-        raise ConfigError("EXPERIMENT", f"{problem}; see failback run --list")
+    known = {each.name: each.path for each in bundled_experiments()}
+    path = known.get(name) or Path(name)
+    if not path.exists():
+        if name not in known and path.suffix in (".yaml", ".yml"):
+            raise ConfigError(name, "no such file")
+        near = did_you_mean(name, known) or "; see: failback experiment list"
+        raise ConfigError("EXPERIMENT", f'"{name}" is no file and no bundled experiment{near}')
     plan = load_experiment(path)
     _check_metrics(plan, path)
     if seed is not None:
@@ -145,48 +155,46 @@ def _load(name: str, time_scale: float | None, seed: int | None) -> ChaosExperim
 def _check_metrics(plan: ChaosExperiment, path: Path) -> None:
     """Refuse an expectation of a figure that no report has, before anything is started."""
     from failback.analytics.report.metric_paths import metric_problem
-    from failback.protocol.errors import ConfigError
 
     for where, wish in plan.expectations():
         if problem := metric_problem(wish.metric, of_group=wish.group is not None):
             raise ConfigError(f"{where}.metric", problem, file=path)
 
 
-def _show_plan(plan: ChaosExperiment, wanted: Sequence[tuple[str, int]], json: bool) -> None:
+def plan_rows(plan: ChaosExperiment, wanted: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    """Return what would happen: one row for each arm and repetition, with its faults."""
     from failback.chaos.experiment.schedule import plan_run
 
-    arms: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for name, number in wanted:
         schedule = plan_run(plan, plan.arm(name), number)
-        arms.append(
+        faults = [
             {
-                "arm": name,
-                "repetition": number,
-                "at_most_seconds": schedule.longest_seconds * plan.spec.time_scale,
-                "faults": [
-                    {
-                        "id": each.fault.id,
-                        "fault": each.fault.fault,
-                        "at_seconds": each.at_seconds,
-                        "after": each.after,
-                        "victim": each.fault.target.in_words(),
-                    }
-                    for each in schedule.faults
-                ],
+                "id": each.fault.id,
+                "fault": each.fault.fault,
+                "at_seconds": each.at_seconds,
+                "after": each.after,
+                "victim": each.fault.target.in_words(),
             }
+            for each in schedule.faults
+        ]
+        longest = schedule.longest_seconds * plan.spec.time_scale
+        rows.append(
+            {"arm": name, "repetition": number, "at_most_seconds": longest, "faults": faults}
         )
-    if json:
-        print_json({"experiment": plan.name, "seed": plan.seed, "arms": arms})
-        return
-    rows = []
-    for arm in arms:
-        say(f"{arm['arm']}-{arm['repetition']}: at most {arm['at_most_seconds']:.0f} s")
-        for fault in arm["faults"]:
-            after = f" after {fault['after']}" if fault["after"] else ""
-            at = f"{fault['at_seconds']:g} s{after}"
-            place = (arm["arm"], arm["repetition"])
-            rows.append((*place, fault["id"], fault["fault"], at, fault["victim"]))
-    print_table(("ARM", "REPETITION", "ID", "FAULT", "AT", "VICTIM"), rows)
+    return rows
+
+
+def show_plan(rows: Sequence[dict[str, Any]]) -> None:
+    """Print what would happen."""
+    table = []
+    for row in rows:
+        say(f"{row['arm']}-{row['repetition']}: at most {row['at_most_seconds']:.0f} s")
+        for each in row["faults"]:
+            at = f"{each['at_seconds']:g} s" + (f" after {each['after']}" if each["after"] else "")
+            fault = (each["id"], each["fault"], at, each["victim"])
+            table.append((row["arm"], row["repetition"], *fault))
+    print_table(("ARM", "REPETITION", "ID", "FAULT", "AT", "VICTIM"), table)
 
 
 def _run_all(

@@ -1,0 +1,1 @@
+"""Words for people, alike everywhere: numbers, misspelt names, pages of help. Pure."""

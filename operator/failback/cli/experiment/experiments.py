@@ -1,0 +1,195 @@
+"""``failback experiment``: run, list, check, heal, abort."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from failback.cli.experiment.running import (
+    Target,
+    heal,
+    load,
+    location_of,
+    plan_rows,
+    run_experiment,
+    show_plan,
+    wanted_arms,
+)
+from failback.cli.shared.bundled import bundled_experiments
+from failback.cli.shared.commands import EXPERIMENT, add, new_group
+from failback.cli.shared.errors import guarded
+from failback.cli.shared.options import (
+    RUNS,
+    JsonOption,
+    KubeconfigOption,
+    RootOption,
+    RunsOption,
+)
+from failback.cli.shared.output import print_json, print_table, say
+from failback.cli.shared.reporting import ENGINE_HELP, Engine
+
+app = new_group(
+    "Run experiments on a cluster, check them, and undo what a killed one left.",
+    examples=(
+        "failback experiment list",
+        "failback experiment run long-outage",
+        "failback experiment heal runs/long-outage-0",
+    ),
+)
+ExperimentArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="EXPERIMENT",
+        help="File of a ChaosExperiment, or a name of failback experiment list.",
+    ),
+]
+ArmOption = Annotated[
+    list[str] | None, typer.Option("--arm", metavar="NAME", help="Only this arm (default: all).")
+]
+RepetitionOption = Annotated[
+    int | None,
+    typer.Option("--repetition", metavar="N", help="Only this repetition, from 0 (default: all)."),
+]
+TimeScaleOption = Annotated[
+    float | None,
+    typer.Option(
+        "--time-scale",
+        metavar="NUMBER",
+        help="Scale all timers, as the brokers do (default: the file's).",
+    ),
+]
+SeedOption = Annotated[
+    int | None, typer.Option("--seed", metavar="N", help="Another seed (default: the file's).")
+]
+TargetOption = Annotated[Target, typer.Option("--target", help="Where the cluster runs.")]
+NamespaceOption = Annotated[
+    str,
+    typer.Option(
+        "--namespace",
+        metavar="NAME",
+        help="With --target kube: where the cluster is (default: the experiment's own).",
+    ),
+]
+
+
+def register(root: typer.Typer) -> None:
+    """Add the group to the root."""
+    root.add_typer(app, name="experiment", rich_help_panel=EXPERIMENT)
+    add(
+        app,
+        guarded(run),
+        "run",
+        examples=(
+            "failback experiment run failback-demo                on the cluster that is up",
+            "failback experiment run my.yaml --arm handover       one arm of a file",
+            "failback experiment run my.yaml --target kube        on Kubernetes",
+        ),
+    )
+    add(app, guarded(list_), "list", examples=("failback experiment list",))
+    add(app, guarded(check), "check", examples=("failback experiment check my.yaml",))
+    add(
+        app,
+        guarded(heal_),
+        "heal",
+        examples=(
+            "failback experiment heal runs/my-handover-0          one run",
+            "failback experiment heal runs                        all that are not healed",
+        ),
+    )
+    add(app, guarded(abort), "abort", examples=("failback experiment abort runs/my-handover-0",))
+
+
+def run(
+    experiment: ExperimentArgument,
+    arm: ArmOption = None,
+    repetition: RepetitionOption = None,
+    root: RootOption = None,
+    target: TargetOption = Target.local,
+    namespace: NamespaceOption = "",
+    kubeconfig: KubeconfigOption = "",
+    runs: RunsOption = RUNS,
+    time_scale: TimeScaleOption = None,
+    seed: SeedOption = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Only run.")] = False,
+    report_engine: Annotated[
+        Engine, typer.Option("--report-engine", help=ENGINE_HELP)
+    ] = Engine.auto,
+    json: JsonOption = False,
+) -> None:
+    """Run an experiment against a running cluster, then report on it."""
+    run_experiment(
+        experiment,
+        arms=arm or (),
+        repetition=repetition,
+        location=location_of(target, root, namespace, kubeconfig),
+        runs=runs,
+        time_scale=time_scale,
+        seed=seed,
+        report_engine=None if no_report else report_engine.value,
+        json=json,
+    )
+
+
+def list_(json: JsonOption = False) -> None:
+    """List the experiments that come with the program."""
+    found = bundled_experiments()
+    if json:
+        print_json(
+            [
+                {
+                    "name": each.name,
+                    "what": each.text,
+                    "file": str(each.path),
+                    "cluster": str(each.cluster),
+                }
+                for each in found
+            ]
+        )
+        return
+    print_table(("NAME", "WHAT IT DOES"), [(each.name, each.text) for each in found])
+    say("")
+    for cluster in dict.fromkeys(each.cluster for each in found):
+        names = [each.name for each in found if each.cluster == cluster]
+        which = names[0] if len(names) == 1 else f"the {len(names)} from {names[0]} on"
+        say(f"For {which}, first: failback up {cluster} -d")
+
+
+def check(
+    experiment: ExperimentArgument,
+    arm: ArmOption = None,
+    repetition: RepetitionOption = None,
+    time_scale: TimeScaleOption = None,
+    seed: SeedOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Check an experiment without a cluster and show what it would do."""
+    plan = load(experiment, time_scale, seed)
+    rows = plan_rows(plan, wanted_arms(plan, arm or (), repetition))
+    if json:
+        print_json({"experiment": plan.name, "seed": plan.seed, "arms": rows})
+    else:
+        show_plan(rows)
+
+
+def heal_(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="Run folder, or a folder of them: all below.")
+    ],
+    if_there: Annotated[
+        bool, typer.Option("--if-there", help="Where there is no such folder, do nothing.")
+    ] = False,
+) -> None:
+    """Undo what a killed run left in a cluster, and close its folder."""
+    raise typer.Exit(heal(run, if_there=if_there))
+
+
+def abort(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run that is going on.")],
+) -> None:
+    """Stop a run that is going on: its faults are undone, its folder is closed."""
+    from failback.chaos.run.abort_and_heal import abort as abort_run
+
+    abort_run(run)
+    say(f"{run}: asked to stop; its own command says when all is undone")

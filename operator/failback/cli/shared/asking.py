@@ -1,0 +1,113 @@
+"""Name servers and brokers that a command asks: which they are, and how."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+
+from failback.cli.shared.options import open_root
+from failback.protocol.errors import ConfigError, FailbackError
+
+if TYPE_CHECKING:
+    from failback.client.admin.admin import AdminClient
+
+END_OF_QUEUES: Final = -1
+"""The time that stands for the end of every queue."""
+_Answer = TypeVar("_Answer")
+
+
+class NotThere(FailbackError):
+    """What was asked about is nowhere: the answer is no, not a mistake of the program."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class Unreachable(FailbackError):
+    """Nobody answered, so nothing can be said."""
+
+    exit_code: ClassVar[int] = 3
+
+
+def name_servers(namesrv: str, root: Path | None) -> list[str]:
+    """Return the name servers to ask: those named, of the environment, or of the local cluster.
+
+    Raises:
+        ConfigError: None is known, or one is no address.
+    """
+    named = namesrv or ("" if root is not None else os.environ.get("NAMESRV_ADDR", ""))
+    if named:
+        addresses = [each.strip() for each in named.replace(",", ";").split(";")]
+        source = "--namesrv" if namesrv else "NAMESRV_ADDR"
+        return [check_address(source, each) for each in addresses if each]
+    from failback.operator.local.control import RuntimeAway, call
+
+    try:
+        view = call(open_root(root), "view")
+    except RuntimeAway as error:
+        problem = f"is not given, NAMESRV_ADDR is not set, and {error}"
+        raise ConfigError("--namesrv", problem) from error
+    return [pod["address"] for pod in view["nameserver_pods"]]
+
+
+def check_address(option: str, address: str) -> str:
+    """Return an address, or refuse what is none.
+
+    Raises:
+        ConfigError: Names the option.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise ConfigError(option, f'must be HOST:PORT, such as 127.0.0.1:9876, got "{address}"')
+    return address
+
+
+def is_address(text: str) -> bool:
+    """Tell whether a text is HOST:PORT; a broker's name has no colon."""
+    return ":" in text
+
+
+def parse_time(text: str) -> int:
+    """Return milliseconds since 1970, or -1 for ``now``: the end of each queue.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    if text == "now":
+        return END_OF_QUEUES
+    if text.isdigit():
+        return int(text)
+    try:
+        return int(datetime.datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        problem = f'must be like 2026-01-31T12:00:00, milliseconds or now, got "{text}"'
+        raise ConfigError("--time", problem) from None
+
+
+def ask(addresses: Sequence[str], question: Callable[[AdminClient], Awaitable[_Answer]]) -> _Answer:
+    """Ask with an admin client of these name servers."""
+    import asyncio
+
+    from failback.client.admin.admin import AdminClient
+    from failback.protocol.errors import RemotingConnectError, RemotingError
+
+    async def go() -> _Answer:
+        async with AdminClient(addresses) as admin:
+            return await question(admin)
+
+    try:
+        return asyncio.run(go())
+    except RemotingConnectError as error:
+        what = "name server" if error.addr in addresses else "broker"
+        raise Unreachable(f"cannot reach {what} {error.addr}: {error.why}") from error
+    except RemotingError as error:
+        raise Unreachable(str(error)) from error
+
+
+def ask_brokers(
+    namesrv: str, root: Path | None, question: Callable[[AdminClient], Awaitable[_Answer]]
+) -> _Answer:
+    """Ask with an admin client of the name servers that the options name."""
+    return ask(name_servers(namesrv, root), question)
