@@ -55,6 +55,7 @@ figure that the dashboard and `explain-offset --live` show (docs/howto/dashboard
 master's offset file, which `--offset-file` names, or the slave's table lacks of what is done.
 Without the file its age at most and the group's rate stand for it.
 """
+_RUNTIME: Final = "rocketmq_brokeruntime_"
 _TITLES: Final = {
     "broker": "Our brokers",
     "shared": "The exporter, under the names of the brokers",
@@ -85,11 +86,22 @@ def render() -> str:
     for name, families in components().items():
         rows = [
             f"| `{each.name}` | {each.kind} | {', '.join(each.labels) or '-'} | {each.text} |"
-            for each in families
+            for each in merged(families)
         ]
         table = ["| metric | type | labels | meaning |", "|---|---|---|---|", *rows]
         parts.append("\n".join([f"## {_TITLES[name]}", "", *table, ""]))
     return "\n".join(parts)
+
+
+def merged(families: Sequence[Family]) -> list[Family]:
+    """Return the families with those of the broker's runtime information as one."""
+    runtime = [each for each in families if each.name.startswith(_RUNTIME)]
+    if not runtime:
+        return list(families)
+    text = f"{len(runtime)} gauges copied from the broker's runtime information (request 28); "
+    text += "names as in rocketmq-exporter."
+    one = Family(f"{_RUNTIME}*", runtime[0].kind, runtime[0].labels, text)
+    return [*(each for each in families if each not in runtime), one]
 
 
 def main() -> int:

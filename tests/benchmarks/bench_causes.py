@@ -57,20 +57,20 @@ def _read(file: Path | None) -> dict[str, Counter[str]]:
 
 
 def matrix(results: list[Labelled]) -> str:
-    """One row per run, one column per label that any of them was given."""
-    columns = sorted({label for result in results for label in result.labels})
+    """One row per run: the cause that acted, and the labels that its duplicates were given."""
     lines = [
-        "| injected | " + " | ".join(columns) + " | duplicates | on the diagonal |",
-        "|---" * (len(columns) + 3) + "|",
+        "| run | cause that acts | duplicates | labelled so | other labels |",
+        "|---" * 5 + "|",
     ]
     for result in results:
-        cells = [
-            f"**{n}**" if column == result.run.label else str(n or "")
-            for column in columns
-            for n in (result.labels[column],)
-        ]
+        others = ", ".join(
+            f"{label} {count}"
+            for label, count in sorted(result.labels.items())
+            if label != result.run.label
+        )
         lines.append(
-            f"| {result.run} | " + " | ".join(cells) + f" | {result.total} | {result.share:.1%} |"
+            f"| {result.run} | {result.run.label} | {result.total:,} | {result.share:.1%} |"
+            f" {others or 'none'} |"
         )
     return "\n".join(lines)
 
