@@ -1,7 +1,7 @@
 """Places where a test can have the harness die without a word.
 
 ``FAILBACK_CRASH_AT=NAME`` makes the process kill itself with SIGKILL when it gets there. What must
-hold at each of them: ``failback run --heal`` leaves no fault behind and closes the folder.
+hold at each of them: ``failback experiment heal`` leaves no fault behind and closes the folder.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import typer
 
 from failback.cli.administer import admin
 from failback.cli.container import tools
-from failback.cli.experiment import demo, experiments, old_run
+from failback.cli.experiment import demo, experiments, faults, old_run, runs
 from failback.cli.local import cluster
 from failback.cli.measure import explain_offset, predict, report, trace
 from failback.cli.servers import collect, dashboard, exporter, long_running, operator
@@ -65,7 +65,11 @@ def root(
     Debug.on = debug
 
 
-for module in (trace, report, explain_offset, predict, demo, experiments, old_run, cluster):
+for module in (
+    *(trace, report, explain_offset, predict),
+    *(demo, experiments, runs, faults, old_run),
+    cluster,
+):
     module.register(app)
 app.add_typer(admin.app, name="admin", rich_help_panel=ADMINISTER)
 for server in (dashboard, exporter, long_running):

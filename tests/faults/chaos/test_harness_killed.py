@@ -98,7 +98,7 @@ def test_heal_after_the_harness_was_killed(
     assert harness.returncode == -signal.SIGKILL, harness.stderr.decode()[-2000:]
     folder = RunFolder(run_dir)
     assert folder.state() is FolderState.ORPHANED
-    with pytest.raises(NotHealed, match=f"failback run --heal {run_dir}"):
+    with pytest.raises(NotHealed, match=f"failback experiment heal {run_dir}"):
         cluster.run(wanted, tmp_path / "next")
 
     said: list[str] = []

@@ -1,4 +1,4 @@
-"""SIGKILL of the harness at seeded random instants of a run, then ``failback run --heal``.
+"""SIGKILL of the harness at seeded random instants of a run, then ``failback experiment heal``.
 
 Wherever it died: no fault is left, no process of the run lives on, nothing acknowledged is lost,
 and the logs that killed nobody are whole. A failure names the seed; ``FAILBACK_KILL_SEED`` plays

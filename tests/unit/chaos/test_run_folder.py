@@ -115,7 +115,9 @@ def test_the_lease_stays_with_a_run_that_is_not_healed(tmp_path: Path) -> None:
     lease = ClusterLease(tmp_path, "demo")
     lease.take(broken.path)
     lease.give_back(healed=False)
-    with pytest.raises(NotHealed, match=r"release .*'pod': 'a'.*failback run --heal .*/broken"):
+    with pytest.raises(
+        NotHealed, match=r"release .*'pod': 'a'.*failback experiment heal .*/broken"
+    ):
         ClusterLease(tmp_path, "demo").take(tmp_path / "next")
     healing = ClusterLease(tmp_path, "demo")
     healing.take(broken.path, healing=True)

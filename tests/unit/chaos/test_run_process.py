@@ -52,7 +52,7 @@ def test_a_run_under_way_is_not_written_over(folder: RunFolder, tmp_path: Path) 
     [
         (ConfigError("spec.seed", "must be a number"), ExitCode.BAD_INPUT),
         (GuardRefused("ClusterReady", "demo-0-0 is not running"), ExitCode.GUARD_REFUSED),
-        (NotHealed(["a held broker"], "failback run --heal x"), ExitCode.NOT_HEALED),
+        (NotHealed(["a held broker"], "failback experiment heal x"), ExitCode.NOT_HEALED),
         (TargetError("view of demo", "nobody answers"), ExitCode.INCONCLUSIVE),
     ],
 )

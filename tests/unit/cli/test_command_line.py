@@ -162,7 +162,7 @@ def test_name_servers_come_from_the_option_before_the_environment(
 
 def test_a_table_without_a_terminal_is_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("A", "LONG"), [("1", None), ("[red]", 5)], "title")
-    assert capsys.readouterr().out == "title\nA      LONG\n1\n[red]  5\n"
+    assert capsys.readouterr().out == "title\nA      LONG\n1      -\n[red]  5\n"
 
 
 @pytest.mark.parametrize("options", [["--dry-run"], ["--dry-run", "--json"], ["--root", "/none"]])

@@ -63,7 +63,7 @@ def test_a_folder_goes_from_running_to_orphaned_to_closed(tmp_path: Path) -> Non
     assert [each.state for each in index.scan()] == ["running"]
     (folder / "lock").write_text(json.dumps({"pid": os.getpid(), "ticks": ticks + 1}))
     (orphan,) = index.scan()
-    assert (orphan.state, orphan.next_step) == ("orphaned", f"failback run --heal {folder}")
+    assert (orphan.state, orphan.next_step) == ("orphaned", f"failback experiment heal {folder}")
     (folder / "closed.json").write_text("{}")
     (folder / "manifest.json").write_text("{}")
     (closed,) = index.scan()

@@ -1,7 +1,7 @@
 """F6: SIGSTOP of a broker; proved by the process state and by silence on code 28.
 
 A broker that is frozen when the harness dies stays frozen until the undo ledger is carried out:
-by ``failback run --heal``, or by the operator's heal Job.
+by ``failback experiment heal``, or by the operator's heal Job.
 """
 
 from __future__ import annotations

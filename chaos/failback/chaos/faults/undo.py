@@ -1,7 +1,7 @@
 """Take back what the undo ledger has open, and see that it is gone.
 
-Used by the last rollback of a run and by ``failback run --heal`` after a harness was killed. Every
-undo may be repeated. An entry is closed only when the system was seen without the fault.
+Used by the last rollback of a run and by ``failback experiment heal`` after a harness was killed.
+Every undo may be repeated. An entry is closed only when the system was seen without the fault.
 """
 
 from __future__ import annotations

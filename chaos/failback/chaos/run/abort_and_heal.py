@@ -29,7 +29,9 @@ def heal(run_dir: Path, *, progress: Progress = lambda _: None, seconds: float =
     if not (run_dir / "undo.jsonl").exists() and not (run_dir / "experiment.json").exists():
         raise RunFolderError(f"{run_dir}: no run folder")
     if folder.state() is FolderState.OPEN:
-        raise RunFolderError(f"{run_dir}: the run is going on; stop it with --abort")
+        raise RunFolderError(
+            f"{run_dir} is going on; stop it with: failback experiment abort {run_dir}"
+        )
     was_closed = folder.is_closed()
     ledger = UndoLedger(run_dir)
     if was_closed and not ledger.open_entries():

@@ -68,7 +68,7 @@ def outcome_of(reply: Mapping[str, Any], folder: Path) -> RunOutcome:
         exit_code=ExitCode.INCONCLUSIVE,
         message=(
             f"the harness ended with {reply.get('exit_code')}; "
-            f"see {folder / 'logs' / 'harness.log'}, then run: failback run --heal {folder}"
+            f"see {folder / 'logs' / 'harness.log'}, then run: failback experiment heal {folder}"
         ),
     )
 

@@ -260,7 +260,7 @@ def _plain(check: Check) -> dict[str, str]:
 
 def _sentence(checks: Sequence[Check], left: Sequence[str], folder: Path) -> str:
     if left:
-        return f"not healed: {'; '.join(left)}; run: failback run --heal {folder}"
+        return f"not healed: {'; '.join(left)}; run: failback experiment heal {folder}"
     for wanted in (Verdict.FAIL, Verdict.INCONCLUSIVE):
         for check in checks:
             if check.verdict is wanted:

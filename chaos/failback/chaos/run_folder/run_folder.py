@@ -1,8 +1,8 @@
 """The run folder: where everything about one repetition of one arm lies.
 
 A folder is *open* while a process holds its lock, *closed* once ``closed.json`` and
-``manifest.json`` are there, and *orphaned* when neither is true: then ``failback run --heal`` is
-due. Files appear whole: written under another name, synced, renamed.
+``manifest.json`` are there, and *orphaned* when neither is true: then ``failback experiment heal``
+is due. Files appear whole: written under another name, synced, renamed.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class ClusterLease:
             open_entries = what_is_left(Path(left))
             if open_entries:
                 self._lock.release()
-                raise NotHealed(open_entries, f"failback run --heal {left}")
+                raise NotHealed(open_entries, f"failback experiment heal {left}")
         self._lock.write({"run_dir": str(run_dir), "pid": os.getpid()})
 
     def require(self) -> None:

@@ -22,7 +22,7 @@ def session_of(configuration: Configuration) -> Session:
     """Return the open session that an action belongs to. Raises ``ActivityFailed``."""
     session = sessions.find(configuration)
     if session is None or session.recorder is None:
-        raise ActivityFailed("no run is open for this experiment: use failback run")
+        raise ActivityFailed("no run is open for this experiment: use failback experiment run")
     return session
 
 

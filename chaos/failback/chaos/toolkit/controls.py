@@ -45,7 +45,7 @@ def before_experiment_control(
     """
     session = sessions.find(configuration)
     if session is None:
-        raise InterruptExecution("no run is open for this experiment: use failback run")
+        raise InterruptExecution("no run is open for this experiment: use failback experiment run")
     try:
         session.take_signals()
         if not session.folder.is_open_here:

@@ -248,7 +248,7 @@ def another_incident(configuration: Configuration = None, secrets: Secrets = Non
 def _session(configuration: Configuration) -> Session:
     session = sessions.find(configuration)
     if session is None:
-        raise ActivityFailed("no run is open for this experiment: use failback run")
+        raise ActivityFailed("no run is open for this experiment: use failback experiment run")
     return session
 
 
@@ -258,7 +258,7 @@ def _target(configuration: Configuration) -> Target:
         return session.target
     root = (configuration or {}).get("root")
     if not root:
-        raise ActivityFailed("no run is open for this experiment: use failback run")
+        raise ActivityFailed("no run is open for this experiment: use failback experiment run")
     from pathlib import Path
 
     return LocalTarget(ControlSocket.of_root(Path(root)), str((configuration or {})["cluster"]))

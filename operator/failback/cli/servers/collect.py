@@ -129,7 +129,7 @@ def token(
 ) -> None:
     """Make a token, add its hash to the token file, and print the token alone.
 
-    It is shown only now. For a file: failback collect token ... > agents.token
+    It is shown only now.
     """
     from failback.analytics.web.tokens import check_scope, digest_of, new_token
 

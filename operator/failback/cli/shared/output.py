@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 console = Console(highlight=False, soft_wrap=True)
@@ -30,9 +29,14 @@ def print_json(value: Any) -> None:
 
 
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> None:
-    """Print rows: a drawn table on a terminal, aligned columns elsewhere."""
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    """Print rows: a drawn table on a terminal, aligned columns elsewhere.
+
+    An empty cell is a dash, so that columns are the same for programs such as awk.
+    """
+    cells = [["-" if cell in (None, "") else str(cell) for cell in row] for row in rows]
     if console.is_terminal:
+        from rich.table import Table
+
         table = Table(title=title or None)
         for header in headers:
             table.add_column(header)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from failback.cli.shared.output import print_table, say
+from failback.protocol.words import numbers
 
 HEADERS: Final = (
     "ARM",
@@ -72,6 +73,11 @@ def say_answers(row: dict[str, Any]) -> None:
     """Print what happened to one run, its two answers, and what went wrong."""
     say(f"{row['arm']}: {row['sentence']}")
     say(f"{row['arm']}: {row['evidence']}. {row['outcome_words']}.")
+    say_reasons(row)
+
+
+def say_reasons(row: dict[str, Any]) -> None:
+    """Print why a run's verdict is what it is."""
     for reason in row["reasons"]:
         say(f"{row['arm']}: {row['verdict']}, {reason['code']}: {reason['detail']}")
 
@@ -79,23 +85,15 @@ def say_answers(row: dict[str, Any]) -> None:
 def _cells(row: dict[str, Any]) -> list[str]:
     return [
         row["arm"],
-        _count(row["delivered"]),
-        _count(row["distinct"]),
-        _count(row["duplicates"]),
-        "-" if row["dup_ratio"] is None else f"{100 * row['dup_ratio']:.1f} %",
-        ", ".join(f"{name} {_count(number)}" for name, number in row["causes"].items()) or "-",
-        _count(row["bound"]),
-        _count(row["lost"]),
-        _seconds(row["produce_rto_ms"]),
-        _seconds(row["consume_rto_ms"]),
+        numbers.count(row["delivered"]),
+        numbers.count(row["distinct"]),
+        numbers.count(row["duplicates"]),
+        numbers.percent(row["dup_ratio"]),
+        ", ".join(f"{name} {numbers.count(number)}" for name, number in row["causes"].items()),
+        numbers.count(row["bound"]),
+        numbers.count(row["lost"]),
+        numbers.milliseconds(row["produce_rto_ms"]),
+        numbers.milliseconds(row["consume_rto_ms"]),
         row["evidence"].partition(": ")[2],
         row["outcome_words"].rpartition(": ")[2],
     ]
-
-
-def _count(number: float | None) -> str:
-    return "-" if number is None else f"{number:,.0f}"
-
-
-def _seconds(milliseconds: float | None) -> str:
-    return "-" if milliseconds is None else f"{milliseconds / 1000:.1f} s"

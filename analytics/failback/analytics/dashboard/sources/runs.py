@@ -69,8 +69,8 @@ class RunEntry:
     def next_step(self) -> str:
         """What to do next with it."""
         return {
-            "running": f"failback run --abort {self.path}",
-            "orphaned": f"failback run --heal {self.path}",
+            "running": f"failback experiment abort {self.path}",
+            "orphaned": f"failback experiment heal {self.path}",
             "closed": f"failback report {self.path}",
         }.get(self.state, f"failback predict {self.path}")
 

@@ -100,7 +100,7 @@ class KubeLease:
             else [f"{left_in} cannot be seen from here"]
         )
         if left:
-            raise NotHealed(left, f"failback run --target kube --heal {left_in}")
+            raise NotHealed(left, f"failback experiment heal {left_in}")
 
     def _fresh(self) -> dict[str, Any]:
         labels = {
