@@ -171,7 +171,7 @@ async def test_an_echo_proves_nothing_about_a_key(broker: Broker) -> None:
     version = VERSIONS[broker.engine]
     assert unknown_key_hint(TYPO, broker.engine, version) == (
         f"{TYPO} is not a broker.conf key of {broker.engine} {version},"
-        " did you mean fileReservedTime"
+        ' did you mean "fileReservedTime"?'
     )
 
 

@@ -6,6 +6,7 @@ call may succeed elsewhere or later.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -54,12 +55,36 @@ class ConfigError(FailbackError):
         self.problem = problem
         self.file = Path(file) if file is not None else None
         self.line: int | None = None
+        self.column: int | None = None
 
     def __str__(self) -> str:
         if self.file is None:
             return f"{self.field}: {self.problem}"
-        place = f"{self.file}:{self.line}" if self.line is not None else str(self.file)
+        numbers = (each for each in (self.line, self.column) if each is not None)
+        place = ":".join([str(self.file), *map(str, numbers)])
         return f"{place}: {self.field}: {self.problem}"
+
+
+class ConfigErrors(ConfigError):
+    """Several things of the user's input are wrong; all are told at once, one line each."""
+
+    def __init__(self, errors: Sequence[ConfigError]) -> None:
+        first = errors[0]
+        super().__init__(first.field, first.problem, file=first.file)
+        self.line, self.column = first.line, first.column
+        self.errors = tuple(errors)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.errors))
+
+
+def raise_all(errors: Sequence[ConfigError]) -> None:
+    """Raise what was found, if anything was; an error that holds several is taken apart."""
+    found: list[ConfigError] = []
+    for error in errors:
+        found += error.errors if isinstance(error, ConfigErrors) else [error]
+    if found:
+        raise found[0] if len(found) == 1 else ConfigErrors(found)
 
 
 class RemotingError(FailbackError):

@@ -272,7 +272,7 @@ def test_a_bad_file_is_one_line_and_starts_nothing(root: Path) -> None:
     assert refused.returncode == 2
     assert refused.stderr == (
         f"error: {file}:11: BrokerCluster/demo: spec.slaveReadEnabled: unknown field,"
-        " did you mean slaveReadEnable\n"
+        ' did you mean "slaveReadEnable"?\n'
     )
     assert refused.stdout == ""
     assert not root.exists()

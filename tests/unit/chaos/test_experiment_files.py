@@ -108,8 +108,8 @@ def set_in(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
             12,
             'spec.faults[0].with.down: unknown "down", did you mean "downSeconds"',
         ),
-        ("spec/faults/0/at", -1, "spec.faults[0].at: input should be greater than or equal to 0"),
-        ("spec/faults/0/at", "soon", "spec.faults[0].at: input should be a valid number"),
+        ("spec/faults/0/at", -1, "spec.faults[0].at: must be at least 0"),
+        ("spec/faults/0/at", "soon", "spec.faults[0].at: must be a number"),
         (
             "spec/faults/0/with/downSeconds",
             "12s",
@@ -117,9 +117,9 @@ def set_in(document: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ),
         ("spec/steadystate", {}, 'spec.steadystate: unknown "steadystate", did you mean'),
         ("spec/workload/topics/0/rate", 5, 'spec.workload.topics[0].rate: unknown "rate"'),
-        ("spec/repetitions", 0, "spec.repetitions: input should be greater than or equal to 1"),
-        ("spec/timeScale", 2, "spec.timeScale: input should be less than or equal to 1"),
-        ("spec/seed", -1, "spec.seed: input should be greater than or equal to 0"),
+        ("spec/repetitions", 0, "spec.repetitions: must be at least 1"),
+        ("spec/timeScale", 2, "spec.timeScale: must be at most 1"),
+        ("spec/seed", -1, "spec.seed: must be at least 0"),
         ("apiVersion", "failback.dev/v1", 'apiVersion: unknown "failback.dev/v1", did you mean'),
         (
             "spec/faults/0/target/role",
@@ -237,7 +237,7 @@ def test_the_file_is_named_when_it_is_no_experiment(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"x\.yaml: kind: need exactly one ChaosExperiment"):
         load_experiment(file)
     file.write_text("kind: [")
-    with pytest.raises(ConfigError, match=r"x\.yaml: file: no valid YAML"):
+    with pytest.raises(ConfigError, match=r"x\.yaml:1:8: YAML: "):
         load_experiment(file)
     with pytest.raises(ConfigError, match="cannot be read"):
         load_experiment(tmp_path / "absent.yaml")

@@ -179,7 +179,7 @@ def test_a_live_change_has_an_order(key: str, value: str, first: str) -> None:
             "failback",
             "0.1.0",
             "fileReservedTimes is not a broker.conf key of failback 0.1.0,"
-            " did you mean fileReservedTime",
+            ' did you mean "fileReservedTime"?',
         ),
         ("fileReservedTime", "failback", "0.1.0", None),
         ("failbackTimeScale", "failback", "0.1.0", None),

@@ -83,7 +83,7 @@ def test_every_parameter_of_the_fault_catalogue_has_a_field() -> None:
         (
             "RoleSwitch",
             {"clusterRef": {"name": "a"}, "pair": 0, "targetMembr": 1},
-            "spec.targetMembr: unknown field, did you mean targetMember",
+            'spec.targetMembr: unknown field, did you mean "targetMember"?',
         ),
         (
             "RoleSwitch",
@@ -94,7 +94,7 @@ def test_every_parameter_of_the_fault_catalogue_has_a_field() -> None:
         (
             "RoleSwitch",
             {"clusterRef": {"name": "a"}, "pair": 0, "targetMember": 1, "offsetPolicy": "Max"},
-            "spec.offsetPolicy: must be 'CopyMax', 'WaitSync' or 'None', got \"Max\"",
+            'spec.offsetPolicy: must be "CopyMax", "WaitSync" or "None", got "Max"',
         ),
         (
             "ReconsumptionReport",
@@ -110,7 +110,7 @@ def test_every_parameter_of_the_fault_catalogue_has_a_field() -> None:
         (
             "ReconsumptionReport",
             {"experimentRef": {"name": "x"}, "spark": {"drivr": {}}},
-            "spec.spark.drivr: unknown field, did you mean driver",
+            'spec.spark.drivr: unknown field, did you mean "driver"?',
         ),
     ],
 )

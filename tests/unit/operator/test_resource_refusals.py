@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from textwrap import dedent
 
@@ -28,22 +29,23 @@ def refusal(tmp_path: Path, text: str) -> str:
     file.write_text(text)
     with pytest.raises(ConfigError) as caught:
         load_resources([file])
-    return str(caught.value).replace(f"{tmp_path}/", "")
+    told = str(caught.value).replace(f"{tmp_path}/", "")
+    return re.sub(r"^(cluster\.yaml:\d+):\d+: (?=\w+/)", r"\1: ", told, flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ("pairz: 2", "10: BrokerCluster/demo: spec.pairz: unknown field, did you mean pairs"),
+        ("pairz: 2", '10: BrokerCluster/demo: spec.pairz: unknown field, did you mean "pairs"?'),
         (
             "slaveReadEnabled: true",
             "10: BrokerCluster/demo: spec.slaveReadEnabled: unknown field,"
-            " did you mean slaveReadEnable",
+            ' did you mean "slaveReadEnable"?',
         ),
         ("frob: 1", "10: BrokerCluster/demo: spec.frob: unknown field"),
         (
             "storage: {sizes: 20Gi}",
-            "10: BrokerCluster/demo: spec.storage.sizes: unknown field, did you mean size",
+            '10: BrokerCluster/demo: spec.storage.sizes: unknown field, did you mean "size"?',
         ),
         ('pairs: "2"', '10: BrokerCluster/demo: spec.pairs: must be an integer, got "2"'),
         ("pairs: 0", "10: BrokerCluster/demo: spec.pairs: must be at least 1, got 0"),
@@ -88,7 +90,7 @@ def refusal(tmp_path: Path, text: str) -> str:
         ),
         (
             "masterRole: SLAVE",
-            "10: BrokerCluster/demo: spec.masterRole: must be 'ASYNC_MASTER' or 'SYNC_MASTER',"
+            '10: BrokerCluster/demo: spec.masterRole: must be "ASYNC_MASTER" or "SYNC_MASTER",'
             ' got "SLAVE"',
         ),
         (
@@ -218,7 +220,7 @@ def test_a_broken_file_is_refused_with_its_place(tmp_path: Path, text: str, sent
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"none\.yaml: No such file or directory"):
+    with pytest.raises(ConfigError, match=r"none\.yaml: no such file or folder"):
         load_resources([tmp_path / "none.yaml"])
 
 
@@ -244,7 +246,7 @@ def test_objects_that_are_not_run_are_checked_and_handed_back(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ("repetition: 2", "spec.repetition: unknown field, did you mean repetitions"),
+        ("repetition: 2", 'spec.repetition: unknown field, did you mean "repetitions"?'),
         (
             "timeScale: 0.5",
             'spec.timeScale: must be a decimal number in quotes such as "0.05", got 0.5',
@@ -252,7 +254,7 @@ def test_objects_that_are_not_run_are_checked_and_handed_back(tmp_path: Path) ->
         ('timeScale: "2"', "spec.timeScale: timeScale must be from 0.05 to 1.0"),
         (
             "faults: [{id: f1, fault: kill, with: {downSecond: 3}}]",
-            "spec.faults[0].with.downSecond: unknown field, did you mean downSeconds",
+            'spec.faults[0].with.downSecond: unknown field, did you mean "downSeconds"?',
         ),
         (
             "faults: [{id: f1, fault: kill}, {id: f1, fault: kill}]",
@@ -264,6 +266,22 @@ def test_objects_that_are_not_run_are_checked_and_handed_back(tmp_path: Path) ->
 def test_a_wrong_field_of_an_experiment_is_named(tmp_path: Path, spec: str, sentence: str) -> None:
     text = f"{HEAD}{EXPERIMENT}  {spec}\n"
     assert refusal(tmp_path, text) == f"cluster.yaml:17: ChaosExperiment/kill: {sentence}"
+
+
+def test_everything_that_is_wrong_is_told_at_once_with_line_and_column(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(HEAD + "  pairz: 2\n  storage: {sizes: 1}\n")
+    other = tmp_path / "other.yaml"
+    other.write_text(HEAD.replace("kind: NameServer", "kind: NameServr"))
+    with pytest.raises(ConfigError) as caught:
+        load_resources([file, other])
+    assert str(caught.value).replace(f"{tmp_path}/", "").splitlines() == [
+        'cluster.yaml:10:3: BrokerCluster/demo: spec.pairz: unknown field, did you mean "pairs"?',
+        "cluster.yaml:11:13: BrokerCluster/demo: spec.storage.sizes: unknown field,"
+        ' did you mean "size"?',
+        'other.yaml:2:1: NameServr/main: kind: unknown kind "NameServr",'
+        ' did you mean "NameServer"?',
+    ]
 
 
 def test_what_is_legal_but_unwise_gives_warnings(tmp_path: Path) -> None:
@@ -278,7 +296,7 @@ def test_what_is_legal_but_unwise_gives_warnings(tmp_path: Path) -> None:
         ' did you mean "failback.dev/restart"?',
         "BrokerCluster/demo: spec.pairOverrides[0]: there is no pair 3; the cluster has 1",
         "BrokerCluster/demo: spec.config: fileReservedTimes is not a broker.conf key of failback,"
-        " did you mean fileReservedTime",
+        ' did you mean "fileReservedTime"?',
         "BrokerCluster/demo: spec.slaveReadEnable: there is no slave to read from",
     )
 

@@ -19,5 +19,5 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def near_or_all(near: str, known: Iterable[str]) -> str:
-    """Return ``, did you mean "X"`` for what is near, else all that is known."""
-    return f', did you mean "{near}"' if near else f", one of {', '.join(known)}"
+    """Return ``, did you mean "X"?`` for what is near, else all that is known."""
+    return f', did you mean "{near}"?' if near else f", one of {', '.join(known)}"

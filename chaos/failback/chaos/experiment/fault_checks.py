@@ -14,7 +14,7 @@ from typing import Final
 from failback.chaos.experiment.fault_kinds import FaultKind, FaultKinds, Parameter, parse_milestone
 from failback.chaos.experiment.model import Fault
 from failback.chaos.experiment.reading import unknown_name
-from failback.protocol.errors import ConfigError
+from failback.protocol.errors import ConfigError, raise_all
 
 _OF_A_RETURN: Final = ("accept", "registered", "slave-synced")
 
@@ -27,8 +27,13 @@ def check_written(
     file: Path | None,
 ) -> None:
     """Check every fault of one arm by itself; ``paths`` are theirs in the file."""
+    errors = []
     for fault, path in zip(faults, paths, strict=True):
-        _check_fault(fault, path, groups, kinds, file)
+        try:
+            _check_fault(fault, path, groups, kinds, file)
+        except ConfigError as error:
+            errors.append(error)
+    raise_all(errors)
 
 
 def check_together(

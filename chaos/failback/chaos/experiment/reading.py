@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args, get_origin
@@ -9,9 +11,11 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 import pydantic
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, SequenceNode
 
 from failback.chaos.experiment.model import API_VERSION, KIND, Model
-from failback.protocol.errors import ConfigError
+from failback.protocol.errors import ConfigError, ConfigErrors, raise_all
+from failback.protocol.words.reasons import why
 from failback.protocol.words.spelling import near_or_all, nearest
 
 _M = TypeVar("_M", bound=Model)
@@ -23,7 +27,7 @@ def load_yaml(text: str, file: Path | None) -> dict[str, Any]:
     try:
         documents = [each for each in YAML(typ="safe", pure=True).load_all(text) if each]
     except YAMLError as error:
-        raise ConfigError("file", f"no valid YAML: {_one_line(str(error))}", file=file) from error
+        raise _no_yaml(error, file) from error
     chosen = [each for each in documents if isinstance(each, dict) and each.get("kind") == KIND]
     if len(chosen) != 1:
         found = [each.get("kind") for each in documents if isinstance(each, dict)]
@@ -34,14 +38,61 @@ def load_yaml(text: str, file: Path | None) -> dict[str, Any]:
     return document
 
 
+def _explained(path: Sequence[int | str], others: Iterable[Sequence[int | str]]) -> bool:
+    """Whether one of ``others`` lies below ``path``."""
+    return any(len(o) > len(path) and tuple(o[: len(path)]) == tuple(path) for o in others)
+
+
+def _no_yaml(error: YAMLError, file: Path | None) -> ConfigError:
+    mark = getattr(error, "problem_mark", None)
+    found = ConfigError("YAML", str(getattr(error, "problem", "") or why(error)), file=file)
+    if mark is not None:
+        found.line, found.column = mark.line + 1, mark.column + 1
+    return found
+
+
+def put_places(error: ConfigError, text: str) -> None:
+    """Give the errors of an experiment's file the line and column of their fields."""
+    places: dict[str, tuple[int, int]] = {}
+    for node in YAML(typ="safe", pure=True).compose_all(text):
+        _note_places(node, "", places)
+        if places.get("spec.workload") or places.get("spec.arms"):
+            break  # the experiment itself; another object's fields are not asked for
+        places.clear()
+    for each in getattr(error, "errors", (error,)):
+        field = each.field
+        while field and field not in places:
+            field = re.sub(r"(\.[^.\[]*|\[\d+\]|^[^.\[]+)$", "", field)
+        if field:
+            each.line, each.column = places[field]
+    if isinstance(error, ConfigErrors):
+        error.errors = tuple(sorted(error.errors, key=lambda each: (each.line or 0, each.column)))
+
+
+def _note_places(node: Any, path: str, places: dict[str, tuple[int, int]]) -> None:
+    if isinstance(node, MappingNode):
+        for key, value in node.value:
+            below = f"{path}.{key.value}" if path else str(key.value)
+            places[below] = (key.start_mark.line + 1, key.start_mark.column + 1)
+            _note_places(value, below, places)
+    elif isinstance(node, SequenceNode):
+        for index, value in enumerate(node.value):
+            below = f"{path}[{index}]"
+            places[below] = (value.start_mark.line + 1, value.start_mark.column + 1)
+            _note_places(value, below, places)
+
+
 def validate_fields(model: type[_M], data: Any, prefix: str, file: Path | None) -> _M:
     """Make a model of plain data; ``prefix`` is the path of the data. Raises ``ConfigError``."""
     try:
         return model.model_validate(_tuples(data))
     except pydantic.ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field, problem = _describe(model, first, prefix)
-        raise ConfigError(field, problem, file=file) from error
+        told = error.errors(include_url=False)
+        deeper = [tuple(each["loc"]) for each in told]
+        # What is wrong inside a list also makes the list wrong: that is not told.
+        found = [_describe(model, e, prefix) for e in told if not _explained(e["loc"], deeper)]
+        raise_all([ConfigError(field, problem, file=file) for field, problem in found])
+        raise
 
 
 def _tuples(value: Any) -> Any:
@@ -71,10 +122,33 @@ def _describe(model: type[Model], error: Any, prefix: str) -> tuple[str, str]:
             return field, unknown_name(str(error["input"]), expected)
         case "missing":
             return field, "is required"
-        case _:
-            message = str(error["msg"])
-            shown = error.get("input")
-            return field, f"{message[0].lower()}{message[1:]} (got {shown!r})"
+        case kind:
+            return field, _expected_value(str(kind), error)
+
+
+def _expected_value(kind: str, error: Any) -> str:
+    limits = error.get("ctx") or {}
+    got = f", got {json.dumps(error.get('input'), default=str)}"
+    expectation = {
+        "int_type": "must be a whole number",
+        "float_type": "must be a number",
+        "bool_type": "must be true or false",
+        "string_type": "must be a text",
+        "tuple_type": "must be a list",
+        "dict_type": "must be a mapping",
+        "model_type": "must be a mapping",
+        "greater_than": f"must be above {limits.get('gt', 0):g}",
+        "greater_than_equal": f"must be at least {limits.get('ge', 0):g}",
+        "less_than": f"must be below {limits.get('lt', 0):g}",
+        "less_than_equal": f"must be at most {limits.get('le', 0):g}",
+        "string_pattern_mismatch": f"must match {limits.get('pattern')}",
+        "string_too_short": "must not be empty",
+        "too_short": "must not be empty",
+    }.get(kind)
+    if expectation is not None:
+        return f"{expectation}{got}"
+    message = str(limits.get("error", error["msg"]))
+    return f"{message[:1].lower()}{message[1:]}{got}"
 
 
 def _expected(error: Any) -> list[str]:
@@ -122,7 +196,3 @@ def _without_unit(name: str) -> str:
         if name.endswith(unit):
             return name.removesuffix(unit).lower()
     return name.lower()
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

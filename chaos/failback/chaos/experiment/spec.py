@@ -8,7 +8,7 @@ exist, two faults at once on one victim. Nothing is injected by this module.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from failback.chaos.experiment.model import (
     Spec,
     Workload,
 )
-from failback.chaos.experiment.reading import load_yaml, unknown_name, validate_fields
-from failback.protocol.errors import ConfigError
+from failback.chaos.experiment.reading import load_yaml, put_places, unknown_name, validate_fields
+from failback.protocol.errors import ConfigError, raise_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,17 @@ def parse_experiment(text: str, kinds: FaultKinds, *, file: Path | None = None) 
     """Check the text of an experiment file that may name these kinds of faults.
 
     Raises:
-        ConfigError: Names the file, the field's path and what is wrong with it.
+        ConfigError: All that is wrong, each with its place in the file and the field's path.
     """
+    try:
+        return _parsed(text, kinds, file)
+    except ConfigError as error:
+        if file is not None and error.line is None:
+            put_places(error, text)
+        raise
+
+
+def _parsed(text: str, kinds: FaultKinds, file: Path | None) -> ChaosExperiment:
     data = load_yaml(text, file)
     resource = validate_fields(ChaosExperimentResource, data, "", file)
     spec = resource.spec
@@ -106,8 +115,7 @@ def parse_experiment(text: str, kinds: FaultKinds, *, file: Path | None = None) 
         _resolve_arm(arm, index, spec, raw_workload, file) for index, arm in enumerate(spec.arms)
     )
     _unique((arm.name for arm in arms), "spec.arms", "name", file)
-    for index, arm in enumerate(arms):
-        _check_arm(arm, _fault_paths(arm, len(spec.faults), index), kinds, file)
+    _check_arms(arms, len(spec.faults), kinds, file)
     groups_of = {arm.name: [group.name for group in arm.workload.groups] for arm in arms}
     check_expectations(spec, groups_of, file)
     arms = tuple(replace(arm, faults=_apart(arm, kinds)) for arm in arms)
@@ -179,6 +187,20 @@ def _resolve_arm(
 
 def _apart(arm: ResolvedArm, kinds: FaultKinds) -> tuple[Fault, ...]:
     return tuple(part for fault in arm.written for part in kinds[fault.fault].taken_apart(fault))
+
+
+def _check_arms(
+    arms: Sequence[ResolvedArm], common: int, kinds: FaultKinds, file: Path | None
+) -> None:
+    """Check every arm; what is wrong with a fault that all arms have is told once."""
+    found: dict[tuple[str, str], ConfigError] = {}
+    for index, arm in enumerate(arms):
+        try:
+            _check_arm(arm, _fault_paths(arm, common, index), kinds, file)
+        except ConfigError as error:
+            for each in getattr(error, "errors", (error,)):
+                found.setdefault((each.field, each.problem), each)
+    raise_all(list(found.values()))
 
 
 def _check_arm(arm: ResolvedArm, paths: list[str], kinds: FaultKinds, file: Path | None) -> None:

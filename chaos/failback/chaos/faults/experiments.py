@@ -8,6 +8,7 @@ from failback.chaos.experiment import spec
 from failback.chaos.experiment.spec import ChaosExperiment
 from failback.chaos.faults.catalogue import KINDS
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reasons import why
 
 
 def load_experiment(path: Path | str) -> ChaosExperiment:
@@ -20,7 +21,7 @@ def load_experiment(path: Path | str) -> ChaosExperiment:
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(file), f"cannot be read: {error}") from error
+        raise ConfigError(str(file), why(error)) from error
     return parse_experiment(text, file=file)
 
 

@@ -100,8 +100,9 @@ def worst(codes: Iterable[int]) -> int:
 
 
 def fail(line: str) -> None:
-    """Print one line of error."""
-    print(f"error: {line}", file=sys.stderr)
+    """Print an error; each of several on a line of its own."""
+    for each in line.splitlines() or [""]:
+        print(f"error: {each}", file=sys.stderr)
 
 
 def explain(error: Exception) -> tuple[str, int]:

@@ -182,12 +182,12 @@ def unknown_key_hint(key: str, engine: str, version: str | None = None) -> str |
     """Say that ``key`` is not known to ``engine`` (with the nearest that is), or ``None``.
 
     >>> unknown_key_hint("fileReservedTimes", "failback", "0.1.0")
-    'fileReservedTimes is not a broker.conf key of failback 0.1.0, did you mean fileReservedTime'
+    'fileReservedTimes is not a broker.conf key of failback 0.1.0, did you mean "fileReservedTime"?'
     """
     known = known_keys(engine, version)
     if key in known:
         return None
     near = nearest(key, known)
     name = engine if version is None else f"{engine} {version}"
-    hint = f", did you mean {near}" if near else ""
+    hint = f', did you mean "{near}"?' if near else ""
     return f"{key} is not a broker.conf key of {name}{hint}"

@@ -66,19 +66,28 @@ KINDS: Final[dict[str, type[Resource]]] = {
 
 
 class Invalid(ValueError):
-    """A document is not a valid object: the path of the field, and the problem."""
+    """A document is not a valid object: the path of a field, and its problem.
 
-    def __init__(self, path: tuple[str | int, ...], problem: str) -> None:
+    ``problems`` has every path with its problem, that one first.
+    """
+
+    def __init__(
+        self,
+        path: tuple[str | int, ...],
+        problem: str,
+        others: Sequence[tuple[tuple[str | int, ...], str]] = (),
+    ) -> None:
         super().__init__(f"{path_text(path)}: {problem}")
         self.path = path
         self.problem = problem
+        self.problems = ((path, problem), *others)
 
 
 def decode(document: Mapping[str, Any]) -> Resource:
     """Return the model of one object of our kinds.
 
     Raises:
-        Invalid: The first thing that is wrong with it.
+        Invalid: Everything that is wrong with it.
     """
     kind = document.get("kind")
     model = KINDS.get(str(kind))
@@ -90,8 +99,10 @@ def decode(document: Mapping[str, Any]) -> Resource:
         raise _invalid(model, error.errors(include_url=False)) from None
     broken = violations(resource)
     if broken:
-        first = broken[0]
-        raise Invalid(path_parts(first.field or first.path), first.detail or first.message)
+        (path, problem), *others = [
+            (path_parts(each.field or each.path), each.detail or each.message) for each in broken
+        ]
+        raise Invalid(path, problem, others)
     return resource
 
 
@@ -128,9 +139,13 @@ def path_parts(text: str) -> tuple[str | int, ...]:
 
 def _invalid(model: type[BaseModel], errors: Sequence[ErrorDetails]) -> Invalid:
     # An unknown field explains a missing one (spec.nameServerref), so it is told first.
-    first = min(errors, key=lambda error: error["type"] != "extra_forbidden")
-    location = tuple(part for part in first["loc"] if part != "[key]")
-    return Invalid(location, _problem(model, location, first))
+    ordered = sorted(errors, key=lambda error: error["type"] != "extra_forbidden")
+    found: dict[tuple[str | int, ...], str] = {}
+    for error in ordered:
+        location = tuple(part for part in error["loc"] if part != "[key]")
+        found.setdefault(location, _problem(model, location, error))
+    (path, problem), *others = found.items()
+    return Invalid(path, problem, others)
 
 
 def _problem(model: type[BaseModel], location: tuple[int | str, ...], error: ErrorDetails) -> str:
@@ -139,7 +154,7 @@ def _problem(model: type[BaseModel], location: tuple[int | str, ...], error: Err
         parent = _model_at(model, location[:-1])
         known = [field.alias or name for name, field in parent.model_fields.items()]
         near = nearest(str(location[-1]), known)
-        return f"unknown field, did you mean {near}" if near else "unknown field"
+        return f'unknown field, did you mean "{near}"?' if near else "unknown field"
     if kind == "missing":
         return "is required"
     if kind == "value_error":
@@ -154,7 +169,7 @@ def _problem(model: type[BaseModel], location: tuple[int | str, ...], error: Err
         "list_type": "must be a list",
         "dict_type": "must be a mapping",
         "model_type": "must be a mapping",
-        "literal_error": f"must be {limits.get('expected')}",
+        "literal_error": f"must be {str(limits.get('expected')).replace(chr(39), chr(34))}",
         "greater_than_equal": f"must be at least {limits.get('ge')}",
         "less_than_equal": f"must be at most {limits.get('le')}",
         "string_pattern_mismatch": f"must match {limits.get('pattern')}",

@@ -30,7 +30,8 @@ from failback.operator.schema.decoding import (
     path_parts,
     path_text,
 )
-from failback.protocol.errors import ConfigError
+from failback.protocol.errors import ConfigError, raise_all
+from failback.protocol.words.reasons import why
 from failback.protocol.words.spelling import did_you_mean
 
 OTHER_KINDS: Final = ("RoleSwitch", "ChaosExperiment", "ReconsumptionReport")
@@ -57,7 +58,8 @@ class Document:
 
     data: dict[str, Any]
     file: Path
-    lines: Mapping[_Path, int]
+    places: Mapping[_Path, tuple[int, int]]
+    """Line and column of every part, from 1."""
 
     @property
     def label(self) -> str:
@@ -70,10 +72,11 @@ class Document:
         """Return the error that names this file, the line, the object and the field."""
         parts: _Path = path_parts(path) if isinstance(path, str) else tuple(path)
         text = path if isinstance(path, str) else path_text(parts)
-        while parts and parts not in self.lines:
+        while parts and parts not in self.places:
             parts = parts[:-1]
-        line = self.lines.get(parts, 1)
-        return ConfigError(f"{self.label}: {text}", problem, file=f"{self.file}:{line}")
+        error = ConfigError(f"{self.label}: {text}", problem, file=self.file)
+        error.line, error.column = self.places.get(parts, (1, 1))
+        return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +101,25 @@ def load_resources(paths: Sequence[Path | str], *, namespace: str | None = None)
         namespace: Put every object into this namespace, whatever the files say.
 
     Raises:
-        ConfigError: The first thing that is wrong; nothing of any file may be used then.
+        ConfigError: All that is wrong with the objects; nothing of any file may be used then.
     """
+    errors: list[ConfigError] = []
     ours: list[tuple[Document, Resource]] = []
     others: list[Document] = []
     for document in (document for path in paths for document in read_documents(Path(path))):
         if namespace is not None and isinstance(document.data.get("metadata"), dict):
             document.data["metadata"]["namespace"] = namespace
-        _check_header(document)
-        resource = _decode(document)
+        try:
+            _check_header(document)
+            resource = _decode(document)
+        except ConfigError as error:
+            errors.append(error)
+            continue
         if document.data["kind"] in OTHER_KINDS:
             others.append(document)
         else:
             ours.append((document, resource))
+    raise_all(errors)
     if not ours and not others:
         where = ", ".join(map(str, paths)) or "no file"
         raise ConfigError("resources", "no object found", file=where)
@@ -130,26 +139,24 @@ def read_documents(path: Path) -> list[Document]:
     """
     try:
         loaded = list(YAML(typ="rt", pure=True).load_all(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise ConfigError(str(path), error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(str(path), f"is not UTF-8 text: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(path), why(error)) from error
     except MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
         raise ConfigError(place, error.problem or "is not YAML") from error
     except YAMLError as error:
-        raise ConfigError(str(path), f"is not YAML: {error}") from error
+        raise ConfigError(str(path), f"is not YAML: {why(error)}") from error
     documents: list[Document] = []
     for content in loaded:
         if content is None:
             continue
-        lines: dict[_Path, int] = {}
-        data = _plain(content, (), lines)
+        places: dict[_Path, tuple[int, int]] = {}
+        data = _plain(content, (), places)
         if not isinstance(data, dict):
-            place = f"{path}:{lines.get((), 1)}"
+            place = f"{path}:{places.get((), (1, 1))[0]}"
             raise ConfigError(place, "must be a mapping with apiVersion, kind and metadata")
-        documents += _unfold(Document(data, path, lines))
+        documents += _unfold(Document(data, path, places))
     return documents
 
 
@@ -179,19 +186,21 @@ def warnings_of(resource: Resource) -> Iterator[str]:
         yield f"{resource.label}: spec.slaveReadEnable: there is no slave to read from"
 
 
-def _plain(node: Any, path: _Path, lines: dict[_Path, int]) -> Any:
-    """Return ``node`` as plain data; note the line (from 1) of every part in ``lines``."""
+def _plain(node: Any, path: _Path, places: dict[_Path, tuple[int, int]]) -> Any:
+    """Return ``node`` as plain data; note line and column (from 1) of every part in ``places``."""
     if isinstance(node, CommentedMap):
-        lines.setdefault(path, node.lc.line + 1)
+        own = (node.lc.line + 1, node.lc.col + 1)
+        places.setdefault(path, own)
         for key in node:
             try:
-                lines[(*path, str(key))] = node.lc.key(key)[0] + 1
-            except KeyError:  # came in through a merge key: the mapping's own line serves
-                lines[(*path, str(key))] = node.lc.line + 1
-        return {str(key): _plain(value, (*path, str(key)), lines) for key, value in node.items()}
+                line, column = node.lc.key(key)
+                places[(*path, str(key))] = (line + 1, column + 1)
+            except KeyError:  # came in through a merge key: the mapping's own place serves
+                places[(*path, str(key))] = own
+        return {str(key): _plain(value, (*path, str(key)), places) for key, value in node.items()}
     if isinstance(node, CommentedSeq):
-        lines.setdefault(path, node.lc.line + 1)
-        return [_plain(value, (*path, index), lines) for index, value in enumerate(node)]
+        places.setdefault(path, (node.lc.line + 1, node.lc.col + 1))
+        return [_plain(value, (*path, index), places) for index, value in enumerate(node)]
     if isinstance(node, bool) or node is None:
         return node
     for kind in (str, int, float):
@@ -206,10 +215,10 @@ def _unfold(document: Document) -> Iterator[Document]:
         return
     for index, item in enumerate(document.data.get("items") or ()):
         prefix = ("items", index)
-        lines = {path[2:]: line for path, line in document.lines.items() if path[:2] == prefix}
+        places = {path[2:]: at for path, at in document.places.items() if path[:2] == prefix}
         if not isinstance(item, dict):
             raise document.error(prefix, "must be a mapping")
-        yield Document(item, document.file, lines)
+        yield Document(item, document.file, places)
 
 
 def _check_header(document: Document) -> None:
@@ -225,7 +234,9 @@ def _decode(document: Document) -> Resource:
     try:
         return decode(document.data)
     except Invalid as invalid:
-        raise document.error(invalid.path, invalid.problem) from None
+        found = [document.error(path, problem) for path, problem in invalid.problems]
+        raise_all(sorted(found, key=lambda each: (each.line or 0, each.column or 0)))
+        raise
 
 
 def _check_together(ours: Sequence[tuple[Document, Resource]]) -> None:
@@ -234,7 +245,7 @@ def _check_together(ours: Sequence[tuple[Document, Resource]]) -> None:
     for document, resource in ours:
         key = (resource.kind, resource.namespace, resource.name)
         if key in seen:
-            where = f"{seen[key].file}:{seen[key].lines.get((), 1)}"
+            where = f"{seen[key].file}:{seen[key].places.get((), (1, 1))[0]}"
             raise document.error(("metadata", "name"), f"is already defined in {where}")
         seen[key] = document
     _check_name_servers(ours)

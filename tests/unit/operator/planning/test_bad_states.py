@@ -65,7 +65,7 @@ def test_a_key_that_no_broker_knows_comes_with_the_nearest() -> None:
         "True",
         "UnknownConfigKey",
         "UnknownConfigKey: fileReservedTimes is not a broker.conf key of failback 0.1.0, "
-        "did you mean fileReservedTime",
+        'did you mean "fileReservedTime"?',
     )
 
 

@@ -381,4 +381,4 @@ def test_no_warning_is_said_too() -> None:
 
 def test_an_unknown_key_comes_with_the_nearest_that_is_known() -> None:
     found = warnings.warning(view(steady(config={"fileReservedTimes": "48"})), "0.1.0")
-    assert "did you mean fileReservedTime" in found.message
+    assert 'did you mean "fileReservedTime"?' in found.message
