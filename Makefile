@@ -41,8 +41,9 @@ setup-bench:
 setup-docs:
 	@$(PYTHON) tools/setup.py docs --venv $(VENV)
 
+# Spark is fetched by the demo itself, when its table is out and a comparison is wanted.
 demo: setup
-	@$(BIN)/failback demo $(ARGS)
+	@$(BIN)/failback demo --fetch-spark "$(PYTHON) tools/setup.py spark --venv $(VENV)" $(ARGS)
 
 test: setup-test
 	@$(BIN)/python tools/run_tests.py --sample

@@ -16,14 +16,28 @@ import subprocess
 import sys
 import sysconfig
 import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MINIMUM_PYTHON = (3, 11)
 MINIMUM_JAVA = 17
-EXTRAS = {"demo": "all", "test": "dev", "bench": "dev", "kube": "test-kube", "docs": "docs"}
+EXTRAS = {
+    "demo": "demo",
+    "spark": "spark",
+    "test": "dev",
+    "bench": "dev",
+    "kube": "test-kube",
+    "docs": "docs",
+}
 LARGEST = "test"
-"""What it installs serves the tiers demo, kube and docs as well."""
+SMALLER = ("demo", "spark", "kube", "docs")
+"""What the largest installs serves these as well."""
+WITHOUT_JAVA = ("demo", "docs")
+WITHOUT_SERVERS = ("spark", "docs")
+PIP_OF_ANOTHER = (22, 3)
+"""The first pip that installs into another environment than its own."""
 _WAIT_FOR_APT = ("-o", "DPkg::Lock::Timeout=600")  # another set-up may be installing
 
 
@@ -84,17 +98,72 @@ def make_venv(tier: str, venv: Path) -> None:
         )
     if not (venv / "bin" / "python").exists():
         say(f"creating {venv.name}")
-        command = [interpreter(tier), "-m", "venv", str(venv)]
+        command = [interpreter(tier), "-m", "venv", "--without-pip", str(venv)]
+        run(command)
+    say("installing the Python packages (under a minute for the demo, minutes for the rest)")
+    wanted = requirements(EXTRAS[tier])
+    if pip_here():
+        # Both at once: what is downloaded is large, what is built here takes a processor.
+        with ThreadPoolExecutor() as side:
+            others = [side.submit(install_ours, venv)]
+            if tier not in WITHOUT_SERVERS:
+                others += [side.submit(build_native, venv), side.submit(fetch_plotly, venv)]
+            install(venv, wanted)
+            for each in others:
+                each.result()
+    else:
+        install_ours(venv)
+        install(venv, wanted)
+
+
+def requirements(extra: str) -> list[str]:
+    """The requirements of the project and one extra; extras of its own are followed."""
+    import tomllib  # not at the top: an older Python shall come as far as being told
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found: dict[str, None] = dict.fromkeys(project["dependencies"])
+    open_, seen = [extra], set()
+    while open_:
+        name = open_.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for each in project["optional-dependencies"][name]:
+            own = re.fullmatch(rf"{project['name']}\[([^\]]+)\]", each)
+            if own:
+                open_ += [part.strip() for part in own[1].split(",")]
+            else:
+                found[each] = None
+    return list(found)
+
+
+def pip_here() -> bool:
+    """Whether the pip of this Python can install into another environment."""
+    try:
+        major, minor = version("pip").split(".")[:2]
+    except PackageNotFoundError:
+        return False
+    return (int(major), int(minor)) >= PIP_OF_ANOTHER
+
+
+def install(venv: Path, wanted: list[str], *options: str) -> None:
+    python = str(venv / "bin" / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python] if pip_here() else [python, "-m", "pip"]
+    constraints = ["--constraint", "constraints.txt"]
+    quietly = ["--quiet", "--disable-pip-version-check", "--no-warn-script-location"]
+    run([*pip, "install", *quietly, *constraints, *options, *wanted])
+
+
+def install_ours(venv: Path) -> None:
+    """Install pip and the project itself, without what it requires."""
+    python = str(venv / "bin" / "python")
+    if not list(venv.glob("lib/python*/site-packages/pip")):
         try:
-            run(command)
+            run([python, "-m", "ensurepip"])
         except SetupError:
-            shutil.rmtree(venv, ignore_errors=True)
             apt_install(["python3-venv"], "python3-venv (the venv module of Python)")
-            run(command)
-    say("installing the Python packages (a few minutes the first time)")
-    pip = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    pip += ["--disable-pip-version-check", "--constraint", "constraints.txt"]
-    run([*pip, "--editable", f".[{EXTRAS[tier]}]"])
+            run([python, "-m", "ensurepip"])
+    install(venv, [], "--no-deps", "--editable", ".")
 
 
 def build_native(venv: Path) -> None:
@@ -158,14 +227,14 @@ def set_up(tier: str, venv: Path) -> None:
         started = time.monotonic()
         make_venv(tier, venv)
         stamp.write_text(wanted)
-        for smaller in ("demo", "kube", "docs") if tier == LARGEST else ():
+        for smaller in SMALLER if tier == LARGEST else ():
             (venv / f".failback-{smaller}").write_text(fingerprint(smaller))
         say(f"Python packages ready after {time.monotonic() - started:.0f} s")
-    if tier == "docs":
-        return
-    build_native(venv)
-    fetch_plotly(venv)
-    need_java()
+    if tier not in WITHOUT_SERVERS:
+        build_native(venv)
+        fetch_plotly(venv)
+    if tier not in WITHOUT_JAVA:
+        need_java()
     if tier in ("test", "bench"):
         need_command(("mvn",), "maven", "Maven (fetches the Apache RocketMQ jars for tests)")
         need_command(("chromium", "chromium-browser", "google-chrome"), "chromium", "Chromium")

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,12 +55,17 @@ class Demo:
         return {row[0]: dict(zip(names, row, strict=True)) for row in rows}
 
 
-def run_command(*arguments: str, seconds: float = 300, cwd: Path | None = None) -> Done:
-    """Run ``failback ARGUMENTS`` to its end."""
+def run_command(
+    *arguments: str,
+    seconds: float = 300,
+    cwd: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Done:
+    """Run ``failback ARGUMENTS`` to its end; ``environment`` is laid over this process's."""
     began = time.monotonic()
     done = subprocess.run(
         failback_command("cli", *arguments),
-        env={**os.environ, **failback_environment()},
+        env={**os.environ, **failback_environment(), **(environment or {})},
         cwd=cwd,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -70,5 +76,11 @@ def run_command(*arguments: str, seconds: float = 300, cwd: Path | None = None) 
     return Done(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
 
 
-def run_demo(runs: Path, *options: str, seconds: float = 300) -> Demo:
-    return Demo(runs, run_command("demo", "--runs", str(runs), *options, seconds=seconds))
+def run_demo(
+    runs: Path,
+    *options: str,
+    seconds: float = 300,
+    environment: Mapping[str, str] | None = None,
+) -> Demo:
+    words = ("demo", "--runs", str(runs), *options)
+    return Demo(runs, run_command(*words, seconds=seconds, environment=environment))

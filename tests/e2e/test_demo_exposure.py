@@ -49,7 +49,7 @@ def test_what_is_at_risk_while_the_master_is_away_comes_again(
 def test_at_real_timers_the_bands_are_narrow(tmp_path: Path) -> None:
     """The consumer has stopped long before the return: then what is at risk is all that comes."""
     with watched_runs(tmp_path) as (runs, looks):
-        demo = run_demo(runs, "--report-engine", "local", seconds=900)
+        demo = run_demo(runs, "--no-spark", seconds=900)
     assert demo.done.code == 0, demo.done.output[-4000:] + demo.done.errors[-4000:]
     run_dir = demo.run_dir("handover")
     found = agreement(run_dir, "handover", looks)

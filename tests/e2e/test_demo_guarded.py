@@ -10,8 +10,11 @@ from tests.e2e.demo_run import run_demo
 
 
 def test_a_returned_master_has_heard_of_what_its_slave_served(tmp_path: Path) -> None:
-    demo = run_demo(tmp_path / "runs", "--quick", "--rules", "guarded", "--report-engine", "local")
+    without_java = {"PATH": str(tmp_path), "JAVA_HOME": ""}
+    options = ("--quick", "--rules", "guarded")
+    demo = run_demo(tmp_path / "runs", *options, environment=without_java)
     assert demo.done.code == 0, demo.done.output[-4000:] + demo.done.errors[-4000:]
+    assert "Spark" not in demo.done.output + demo.done.errors
     check_stay(demo.report("stay"), BruteForce(demo.run_dir("stay")))
 
     report, counted = demo.report("handover"), BruteForce(demo.run_dir("handover"))

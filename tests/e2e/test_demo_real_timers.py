@@ -16,9 +16,7 @@ from tests.support.processes.leftovers import processes_of
 @pytest.mark.soak
 def test_apache_gets_the_same_verdicts(tmp_path: Path) -> None:
     server_home()  # fetched, or the test is skipped with the reason
-    demo = run_demo(
-        tmp_path / "runs", "--engine", "apache", "--report-engine", "local", seconds=900
-    )
+    demo = run_demo(tmp_path / "runs", "--engine", "apache", "--no-spark", seconds=900)
     assert demo.done.code == 0, demo.done.output[-4000:] + demo.done.errors[-4000:]
     for arm in ("stay", "handover"):
         assert demo.report(arm)["system"]["engine"] == "apache"
@@ -33,7 +31,7 @@ def test_apache_gets_the_same_verdicts(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 def test_real_timers_get_the_same_verdicts(tmp_path: Path) -> None:
-    demo = run_demo(tmp_path / "runs", "--report-engine", "local", seconds=900)
+    demo = run_demo(tmp_path / "runs", "--no-spark", seconds=900)
     assert demo.done.code == 0, demo.done.output[-4000:] + demo.done.errors[-4000:]
     check_stay(demo.report("stay"), BruteForce(demo.run_dir("stay")))
     check_handover(demo.report("handover"), BruteForce(demo.run_dir("handover")))

@@ -29,7 +29,7 @@ def processes_under(folder: Path) -> list[str]:
 @pytest.mark.parametrize("after", ["starting the cluster", "SIGKILL to demo-0-0-0"])
 def test_ctrl_c_undoes_everything(tmp_path: Path, after: str) -> None:
     log = tmp_path / "demo.log"
-    words = [sys.executable, "-m", "failback.cli", "demo", "--quick", "--report-engine", "local"]
+    words = [sys.executable, "-m", "failback.cli", "demo", "--quick"]
     with log.open("wb") as output:
         demo = subprocess.Popen(
             [*words, "--runs", str(tmp_path / "runs")],
@@ -47,5 +47,9 @@ def test_ctrl_c_undoes_everything(tmp_path: Path, after: str) -> None:
         demo.kill()
         demo.wait()
     assert log.read_text().endswith("error: interrupted\n")
+    assert "stopping: undoing the faults" in log.read_text()
     assert "Traceback" not in log.read_text()
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert f"stopped; what the runs logged is in {folder}" in log.read_text()
+    assert not (folder / "roots").exists()
     wait_until(lambda: not processes_under(tmp_path / "runs"), "no process is left")

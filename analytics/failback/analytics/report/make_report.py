@@ -101,6 +101,7 @@ def report_many(
     master: str | None = None,
     wanted: Wanted | None = None,
     limits: Sequence[Row] = (),
+    pages: bool = True,
 ) -> list[ReportPaths]:
     """Analyse several runs with one Spark session, if Spark it is, and compare them.
 
@@ -117,6 +118,7 @@ def report_many(
         wanted: What counts as the same message, and when; also for runs of ``compare`` whose
             report is made.
         limits: Of the user, on figures of ``run_dirs``, beside those of their experiments.
+        pages: Draw the HTML pages, which takes the longest of small runs.
 
     Raises:
         ReportInputError: As for :func:`report`; nothing has been written then.
@@ -136,7 +138,7 @@ def report_many(
             made, _ = _built([(opened(path), path / "report")], engine, (), master)[0]
             known = made.json
         against.append(read_report(known))
-    return [paths for paths, _ in _built(targets, engine, against, master, limits)]
+    return [paths for paths, _ in _built(targets, engine, against, master, limits, pages=pages)]
 
 
 def _target(folder: RunFolder, out: Path | str | None, *, several: bool) -> Path:
@@ -151,6 +153,8 @@ def _built(
     against: Sequence[Row],
     master: str | None,
     limits: Sequence[Row] = (),
+    *,
+    pages: bool = True,
 ) -> list[tuple[ReportPaths, Row]]:
     """Analyse, compare, write. What was analysed before an error is written all the same."""
     lakes = [source.lake for source, _ in wanted]
@@ -168,7 +172,8 @@ def _built(
         comparison = compare_reports([document for document, _ in built], against)
         for (source, target), (document, points) in zip(wanted, built, strict=False):
             document["compare"] = comparison
-            paths = write_outputs(document, points, target, run_dir=source.folder.path)
+            run_dir = source.folder.path
+            paths = write_outputs(document, points, target, run_dir=run_dir, page=pages)
             done.append((paths, document))
     return done
 
@@ -207,7 +212,9 @@ def _engines(name: str, lakes: Sequence[Lake], master: str | None) -> Iterator[l
         yield [SparkEngine(lake, spark) for lake in lakes]
 
 
-def write_outputs(document: Row, points: pa.Table, out: Path, *, run_dir: Path) -> ReportPaths:
+def write_outputs(
+    document: Row, points: pa.Table, out: Path, *, run_dir: Path, page: bool = True
+) -> ReportPaths:
     """Check the report and write all outputs; an old report stays until the new one is whole."""
     content = report_bytes(document)
     tables = out / "tables"
@@ -218,7 +225,7 @@ def write_outputs(document: Row, points: pa.Table, out: Path, *, run_dir: Path) 
         json=out / "report.json",
         summary=out / "summary.md",
         points=out / "figures-data.parquet",
-        html=out / "report.html" if _html_can_be_made() else None,
+        html=out / "report.html" if page and _html_can_be_made() else None,
         verdict=document["verdict"]["value"],
         sentence=document["verdict"]["sentence"],
     )

@@ -48,6 +48,8 @@ class ArmRun(threading.Thread):
         self.run_dir = run_dir
         self.outcome: RunOutcome | None = None
         self.error: Exception | None = None
+        self.closed = threading.Event()
+        """The run has ended, well or not; the cluster may still be stopping."""
         self.ended = threading.Event()
         """Wait for this, not with join(): Ctrl-C in a join() of Python 3.11 takes a live thread
         for a dead one (bpo-45274)."""
@@ -66,6 +68,7 @@ class ArmRun(threading.Thread):
             self.error = error
             self._tell(f"failed: {error}")
         finally:
+            self.closed.set()
             self._board.end(self.arm)
             self.ended.set()
 
@@ -102,10 +105,10 @@ class ArmRun(threading.Thread):
                 run_dir=self.run_dir,
                 progress=self._while_running,
             )
-            self._tell("stopping the cluster")
+            self._tell(f"run ended: {self.outcome.verdict}")
+            self.closed.set()
         finally:
             stop_background(root, pid)
-        self._tell(f"run ended: {self.outcome.verdict}")
 
     def _while_starting(self, status: dict[str, Any]) -> None:
         if self._cancelled.is_set():

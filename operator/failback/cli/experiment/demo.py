@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from failback.cli.experiment.arms import ArmRun
+from failback.cli.experiment.on_spark import OnSpark, count_on_spark, fetch, why_not_spark
+from failback.cli.experiment.side_by_side import running
 from failback.cli.shared.bundled import bundled
 from failback.cli.shared.commands import EXPERIMENT, add
-from failback.cli.shared.errors import INCONCLUSIVE, fail, guarded, worst
+from failback.cli.shared.errors import FAIL, INCONCLUSIVE, explain, fail, guarded, worst
 from failback.cli.shared.live import Board
 from failback.cli.shared.options import RUNS, JsonOption, RunsOption
-from failback.cli.shared.output import console, print_json, say
+from failback.cli.shared.output import note, print_json, say
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.protocol.errors import ConfigError
 
@@ -29,8 +32,12 @@ if TYPE_CHECKING:
 QUICK_TIME_SCALE: Final = 0.1
 APACHE_VERSION: Final = "4.9.7"
 RULES: Final = ("compat", "guarded")
-REPORT_ENGINES: Final = ("spark", "local", "auto")
-_POLL_SECONDS: Final = 0.2
+LASTS: Final = {
+    "failback": "about two and a half minutes to the table",
+    "apache": "about three minutes to the table",
+}
+REPORT_ENGINES: Final = {"spark": True, "local": False, "auto": None}
+"""What the option of 0.1 means: whether Spark counts as well."""
 
 
 def register(app: typer.Typer) -> None:
@@ -41,7 +48,7 @@ def register(app: typer.Typer) -> None:
         "demo",
         panel=EXPERIMENT,
         examples=(
-            "failback demo --quick                all timers at a tenth",
+            "failback demo --quick                all timers at a tenth, without Spark",
             "failback demo --rules guarded        with the counter-measures on",
         ),
     )
@@ -50,7 +57,7 @@ def register(app: typer.Typer) -> None:
 @guarded
 def demo(
     quick: Annotated[
-        bool, typer.Option("--quick", help="All timers at a tenth, under a minute.")
+        bool, typer.Option("--quick", help="All timers at a tenth: under half a minute.")
     ] = False,
     engine: Annotated[
         str, typer.Option("--engine", help="Whose brokers: failback or apache.")
@@ -58,20 +65,29 @@ def demo(
     rules: Annotated[
         str, typer.Option("--rules", help="Brokers' rules: compat (4.9.8's) or guarded.")
     ] = "compat",
-    report_engine: Annotated[
-        str, typer.Option("--report-engine", help="What counts: spark, local or auto.")
-    ] = "spark",
+    spark: Annotated[
+        bool | None,
+        typer.Option(
+            "--spark/--no-spark",
+            help="Count once more with Spark and compare (default: not with --quick).",
+        ),
+    ] = None,
     runs: RunsOption = RUNS,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the brokers' stores.")] = False,
     json: JsonOption = False,
+    report_engine: Annotated[str, typer.Option("--report-engine", hidden=True)] = "",
+    fetch_spark: Annotated[str, typer.Option("--fetch-spark", hidden=True)] = "",
 ) -> None:
     """Kill a master under load, with and without a consumer handover; count what comes twice."""
     experiment = load_demo(quick=quick, engine=engine, rules=rules)
-    check_report_engine(report_engine)
+    if report_engine:
+        spark = old_engine(report_engine)
+    if spark and not fetch_spark and (missing := why_not_spark()):
+        raise ConfigError("--spark", missing)
     folder = _new_folder(runs)
     board = Board([arm.name for arm in experiment.arms], silent=json)
     if not json:
-        _introduce(experiment, folder, quick)
+        _introduce(experiment, folder, quick=quick, engine=engine)
     arms = [
         ArmRun(
             experiment,
@@ -83,12 +99,22 @@ def demo(
         )
         for arm in experiment.arms
     ]
-    with board.shown():
-        _run_side_by_side(arms)
-    done = _report(arms, report_engine, silent=json)
-    if not keep:
-        shutil.rmtree(folder / "roots")
-    _show(arms, done, json)
+    with _tidied(folder, keep=keep), board.shown(), running(arms, _stopping):
+        for arm in arms:
+            board.tell(arm.arm, "making the report")
+        done = _report(arms)
+    rows, code = _rows(arms, done)
+    if not json:
+        _show(arms, rows)
+    on_spark = _on_spark(done, fetch_spark, silent=json) if _wants_spark(spark, quick) else None
+    if on_spark is not None and on_spark.differences:
+        code = worst([code, FAIL])
+    if json:
+        counted = {"spark": on_spark.plain()} if on_spark is not None else {}
+        print_json({"arms": rows, **counted, "exit_code": code})
+    else:
+        _say_next(rows, runs)
+    raise typer.Exit(code)
 
 
 def load_demo(*, quick: bool, engine: str, rules: str) -> ChaosExperiment:
@@ -113,19 +139,17 @@ def load_demo(*, quick: bool, engine: str, rules: str) -> ChaosExperiment:
     return experiment.with_time_scale(QUICK_TIME_SCALE) if quick else experiment
 
 
-def check_report_engine(name: str) -> None:
-    """Refuse a report engine that can't start, before minutes are spent on a run.
+def old_engine(name: str) -> bool | None:
+    """Whether Spark counts, by the option of 0.1.
 
     Raises:
-        ConfigError: Names what to install.
+        ConfigError: There is no such engine.
     """
     if name not in REPORT_ENGINES:
         problem = f'must be one of {", ".join(REPORT_ENGINES)}, got "{name}"'
         raise ConfigError("--report-engine", problem)
-    from failback.analytics.analysis.engines.spark.session import why_not
-
-    if name == "spark" and (missing := why_not()):
-        raise ConfigError("--report-engine spark", f"{missing}; or use --report-engine local")
+    note("--report-engine is now --spark or --no-spark; 0.3 will not know it")
+    return REPORT_ENGINES[name]
 
 
 def demo_resources(arm: str, *, quick: bool, engine: str, rules: str) -> list[Resource]:
@@ -159,80 +183,96 @@ def _new_folder(runs: Path) -> Path:
     return folder
 
 
-def _introduce(experiment: ChaosExperiment, folder: Path, quick: bool) -> None:
-    how = "all timers at a tenth" if quick else "real timers, about four minutes"
+def _introduce(experiment: ChaosExperiment, folder: Path, *, quick: bool, engine: str) -> None:
+    lasts = "about 25 seconds, all timers at a tenth" if quick else LASTS[engine]
     names = " and ".join(arm.name for arm in experiment.arms)
-    say(f"kill -9 of a master under load; arms {names} side by side, {how}; runs in {folder}")
+    say(f"kill -9 of a master under load; arms {names} side by side; {lasts}; runs in {folder}")
 
 
-def _run_side_by_side(arms: Sequence[ArmRun]) -> None:
-    """Run all arms; one that fails, or Ctrl-C, ends the others in order.
+def _stopping() -> None:
+    say("stopping: undoing the faults, then ending both clusters; this takes some seconds")
 
-    Raises:
-        KeyboardInterrupt: After everything was undone and stopped.
-    """
-    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    interrupted = False
-    for arm in arms:
-        arm.start()
+
+@contextmanager
+def _tidied(folder: Path, *, keep: bool) -> Iterator[None]:
+    """Remove the brokers' stores at the end, also of a demo that was stopped; else say where."""
+    roots = folder / "roots"
     try:
-        while not all(arm.ended.is_set() for arm in arms):
-            try:
-                for arm in arms:
-                    arm.ended.wait(_POLL_SECONDS)
-                if any(arm.error is not None for arm in arms):
-                    _cancel(arms)
-            except KeyboardInterrupt:
-                interrupted = True
-                _cancel(arms)
-    finally:
-        signal.signal(signal.SIGTERM, previous)
-    for arm in arms:
-        arm.join()
-    if interrupted:
-        raise KeyboardInterrupt
-    for arm in arms:
-        if arm.error is not None:
-            raise arm.error
+        yield
+    except KeyboardInterrupt:
+        if not keep:
+            shutil.rmtree(roots, ignore_errors=True)
+        say(f"stopped; what the runs logged is in {folder}")
+        raise
+    except Exception:
+        say(f"the brokers' stores and logs are in {roots}")
+        raise
+    if not keep:
+        shutil.rmtree(roots, ignore_errors=True)
 
 
-def _cancel(arms: Sequence[ArmRun]) -> None:
-    for arm in arms:
-        if not arm.ended.is_set():
-            arm.cancel()
-
-
-def _report(arms: Sequence[ArmRun], engine: str, *, silent: bool) -> list[ReportPaths]:
+def _report(arms: Sequence[ArmRun]) -> list[ReportPaths]:
     from failback.analytics.report.make_report import report_many
 
-    folders = [arm.run_dir for arm in arms]
-    if silent:
-        return report_many(folders, engine)
-    started = time.monotonic()
-    with console.status(f"report of {len(folders)} runs, engine {engine}"):
-        done = report_many(folders, engine)
-    say(f"report of {len(folders)} runs, engine {engine}: {time.monotonic() - started:.1f} s")
-    return done
+    return report_many([arm.run_dir for arm in arms], "local")
 
 
-def _show(arms: Sequence[ArmRun], done: Sequence[ReportPaths], json: bool) -> None:
+def _rows(arms: Sequence[ArmRun], done: Sequence[ReportPaths]) -> tuple[list[dict[str, Any]], int]:
+    """The figures of each arm, and the exit code of the worst."""
     rows = [
         {**row_of(each.json), "report": str(each.json), "html": str(each.html or "")}
         for each in done
     ]
-    outcomes = [arm.outcome for arm in arms]
     codes = [each.exit_code for each in done]
-    codes += [each.exit_code if each is not None else INCONCLUSIVE for each in outcomes]
-    code = worst(codes)
-    if json:
-        print_json({"arms": rows, "exit_code": code})
-        raise typer.Exit(code)
+    codes += [arm.outcome.exit_code if arm.outcome is not None else INCONCLUSIVE for arm in arms]
+    return rows, worst(codes)
+
+
+def _show(arms: Sequence[ArmRun], rows: Sequence[dict[str, Any]]) -> None:
     print_verdicts(rows)
     for row in rows:
         say_answers(row)
-    for outcome in outcomes:
-        if outcome is not None and outcome.message:
-            fail(f"{outcome.arm}: {outcome.message}")
+    for arm in arms:
+        if arm.outcome is not None and arm.outcome.message:
+            fail(f"{arm.arm}: {arm.outcome.message}")
+
+
+def _wants_spark(spark: bool | None, quick: bool) -> bool:
+    return not quick if spark is None else spark
+
+
+def _on_spark(done: Sequence[ReportPaths], fetching: str, *, silent: bool) -> OnSpark | None:
+    """What Spark finds; ``None`` where it is not installed, which is said."""
+    if why_not_spark() and fetching:
+        fetch(fetching)
+    if missing := why_not_spark():
+        note(f"Spark: not compared: {missing}")
+        return None
+    try:
+        found = count_on_spark(done, silent=silent)
+    except Exception as error:
+        # The table stands whatever becomes of Spark, but a comparison that failed is none.
+        found = OnSpark(0.0, (explain(error)[0],))
+    if not silent:
+        found.tell()
+    return found
+
+
+def _say_next(rows: Sequence[dict[str, Any]], runs: Path) -> None:
+    worst_row = max(rows, key=lambda row: row["duplicates"])
+    report = Path(worst_row["report"])
+    say("next:")
     for row in rows:
-        say(f"report: {row['html'] or row['report']}")
-    raise typer.Exit(code)
+        say(f"  open {row['html'] or row['report']}")
+    say(f"  failback dashboard --runs {runs}")
+    if place := _worst_queue(report):
+        say(f"  failback explain-offset {place} --run {report.parent.parent}")
+
+
+def _worst_queue(report: Path) -> str:
+    """Group, topic and queue with the most duplicates, as ``explain-offset`` takes them."""
+    queues = loads(report.read_bytes()).get("queues") or []
+    if not queues:
+        return ""
+    queue = max(queues, key=lambda each: each["dup"])
+    return f"{queue['group']} {queue['topic']} {queue['qid']}"

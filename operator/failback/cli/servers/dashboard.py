@@ -237,7 +237,7 @@ def demo_scenario(runs: Path) -> Scenario:
     from failback.analytics.dashboard.settings import Scenario
 
     def command(options: Mapping[str, str]) -> Sequence[str]:
-        words = _failback("demo", "--runs", str(runs), "--report-engine", "local")
+        words = _failback("demo", "--runs", str(runs), "--no-spark")
         if _choice("quick", options["quick"], ("yes", "no")) == "yes":
             words.append("--quick")
         words += ["--rules", _choice("rules", options["rules"], _RULES)]
