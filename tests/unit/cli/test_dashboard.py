@@ -18,7 +18,8 @@ def test_the_demo_and_every_bundled_experiment_can_be_started(tmp_path: Path) ->
     for each in scenarios:
         assert each.faults
         assert each.arms
-        words = each.command({name: default for name, (_, default) in each.options.items()})
+        assert "minute" in each.takes
+        words = each.command_for({})
         assert list(words[:3]) == [sys.executable, "-m", "failback.cli"]
         assert str(tmp_path / "runs") in words
 
@@ -38,9 +39,24 @@ def test_an_option_that_is_wrong_is_named(
 ) -> None:
     scenarios, _ = startable(tmp_path, tmp_path)
     (found,) = [each for each in scenarios if each.name == name]
-    options = {each: default for each, (_, default) in found.options.items()} | {option: value}
     with pytest.raises(ConfigError, match=f"^{option}: must be"):
-        found.command(options)
+        found.command_for({option: value})
+
+
+def test_what_cannot_be_taken_together_is_refused_and_said_on_the_form(tmp_path: Path) -> None:
+    scenarios, _ = startable(tmp_path, tmp_path)
+    demo = scenarios[0]
+    with pytest.raises(ConfigError, match="apache cannot be taken with quick=yes"):
+        demo.command_for({"engine": "apache", "quick": "yes"})
+    assert "--quick" not in demo.command_for({"engine": "apache", "quick": "no"})
+    (apache,) = [each for each in demo.options["engine"].choices if each.value == "apache"]
+    assert apache.not_with == ("quick", "yes")
+
+
+def test_an_option_that_nobody_offers_is_refused(tmp_path: Path) -> None:
+    scenarios, _ = startable(tmp_path, tmp_path)
+    with pytest.raises(ConfigError, match=r"^speed: no such option"):
+        scenarios[0].command_for({"speed": "2"})
 
 
 def test_without_the_extra_the_rest_is_still_shown(

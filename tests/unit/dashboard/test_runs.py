@@ -129,7 +129,13 @@ def test_every_block_has_its_figures_and_they_can_be_drawn() -> None:
             figure = json.loads(figure_json(draw, theme))
             assert figure["data"]
             assert "template" not in figure["layout"]
-    (queues,) = blocks["staircase"].tables
+    order = list(blocks)
+    assert order[:3] == ["why", "change", "queues"], "the answer comes first"
+    assert order[-1] == "run-card"
+    assert blocks["why"].figures[0][0] == "staircase-0"
+    assert not blocks["timeline"].folded
+    assert blocks["checks"].folded
+    queues = blocks["queues"].tables[0]
     assert queues.links == ["/runs/r/queues/0"]
     queue = queue_of(report, 0)
     assert queue is not None

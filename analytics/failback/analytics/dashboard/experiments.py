@@ -103,10 +103,8 @@ class Experiments:
             "needs_cluster": scenario.needs_cluster,
             "arms": list(scenario.arms),
             "faults": list(scenario.faults),
-            "options": {
-                key: {"meaning": meaning, "default": default}
-                for key, (meaning, default) in scenario.options.items()
-            },
+            "options": {key: option.document() for key, option in scenario.options.items()},
+            "takes": scenario.takes,
             "job": job.document() if job is not None else None,
         }
 
@@ -117,12 +115,9 @@ class Experiments:
             DashboardProblem: There is none of that name, an option is wrong, or it runs already.
         """
         scenario = self._scenario(name)
-        unknown = sorted(set(options) - set(scenario.options))
-        if unknown:
-            raise DashboardProblem("bad-request", f"{unknown[0]}: no such option")
-        chosen = {key: options.get(key, default) for key, (_, default) in scenario.options.items()}
+        chosen = scenario.chosen(options)
         try:
-            command = list(scenario.command(chosen))
+            command = scenario.command_for(options)
         except ConfigError as error:
             raise DashboardProblem("bad-request", str(error)) from error
         self.live()

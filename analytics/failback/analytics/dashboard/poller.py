@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from failback.analytics.dashboard.events import EventHub
 from failback.analytics.dashboard.experiments import Experiments
+from failback.analytics.dashboard.live_history import LiveHistory
 from failback.analytics.dashboard.settings import DashboardSettings
 from failback.analytics.dashboard.sources.clusters import (
     NAME_SERVER,
@@ -120,6 +121,7 @@ class Poller:
         self._kube = KubeReader(settings)
         self._kube_view = KubeView()
         self._known: dict[str, ClusterRef] = {}
+        self.history = LiveHistory()
         self._meters: dict[tuple[str, str], RateMeter[GroupTopic]] = {}
         self._told: dict[str, Any] = {}
         self._job_states: dict[str, str] = {}
@@ -180,6 +182,7 @@ class Poller:
             problems=tuple(problems),
             made={},
         )
+        self.history.note(self.state.at, self.state.cluster_documents())
         self.looks += 1
         self.last_look_seconds = time.monotonic() - began
         self._tell_clusters()

@@ -16,6 +16,68 @@ _ANSWER_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
+class Choice:
+    """One value of an option, in words."""
+
+    value: str
+    words: str
+    not_with: tuple[str, str] | None = None
+    """Name and value of another option that it cannot be taken with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What is asked before a start: one of ``choices``, or a number within limits."""
+
+    meaning: str
+    default: str
+    choices: tuple[Choice, ...] = ()
+    least: float = 0
+    most: float = 0
+    whole: bool = False
+    """Of numbers; an empty field leaves it to the experiment."""
+
+    def check(self, name: str, value: str, others: Mapping[str, str]) -> None:
+        """Raise ``ConfigError`` for what cannot be taken."""
+        if self.choices:
+            self._check_choice(name, value, others)
+        elif value:
+            self._check_number(name, value)
+
+    def _check_choice(self, name: str, value: str, others: Mapping[str, str]) -> None:
+        found = next((each for each in self.choices if each.value == value), None)
+        if found is None:
+            known = " or ".join(each.value for each in self.choices)
+            raise ConfigError(name, f'must be {known}, got "{value}"')
+        if found.not_with is not None and others.get(found.not_with[0]) == found.not_with[1]:
+            raise ConfigError(name, f"{value} cannot be taken with {'='.join(found.not_with)}")
+
+    def _check_number(self, name: str, value: str) -> None:
+        kind = "a whole number" if self.whole else "a number"
+        try:
+            number = float(value)
+        except ValueError:
+            raise ConfigError(name, f'must be {kind}, got "{value}"') from None
+        if not self.least <= number <= self.most or (self.whole and not number.is_integer()):
+            limits = f"{self.least:g} to {self.most:g}"
+            raise ConfigError(name, f'must be {kind} from {limits}, got "{value}"')
+
+    def document(self) -> dict[str, object]:
+        """For the API."""
+        return {
+            "meaning": self.meaning,
+            "default": self.default,
+            "choices": [
+                {"value": each.value, "words": each.words, "not_with": each.not_with}
+                for each in self.choices
+            ],
+            "least": None if self.choices else self.least,
+            "most": None if self.choices else self.most,
+            "whole": self.whole,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """An experiment that can be started from the page."""
 
@@ -28,9 +90,24 @@ class Scenario:
     faults: Sequence[str]
     """What is done to whom, one sentence each."""
     command: Callable[[Mapping[str, str]], Sequence[str]]
-    """The command line for the values of ``options``; raises ``ConfigError`` for a bad one."""
-    options: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    """Name: (what it is, default)."""
+    """The command line for values of all ``options``, which are checked."""
+    options: Mapping[str, Option] = field(default_factory=dict)
+    takes: str = ""
+    """How long, in words."""
+
+    def command_for(self, options: Mapping[str, str]) -> list[str]:
+        """The command line for what was chosen. Raises ``ConfigError``."""
+        unknown = sorted(set(options) - set(self.options))
+        if unknown:
+            raise ConfigError(unknown[0], "no such option")
+        chosen = self.chosen(options)
+        for name, option in self.options.items():
+            option.check(name, chosen[name], chosen)
+        return list(self.command(chosen))
+
+    def chosen(self, options: Mapping[str, str]) -> dict[str, str]:
+        """Every option with its value."""
+        return {name: options.get(name, each.default) for name, each in self.options.items()}
 
 
 @dataclass(frozen=True, slots=True)

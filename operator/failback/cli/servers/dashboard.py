@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -31,9 +31,7 @@ from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from failback.analytics.dashboard.settings import Scenario
-
-_RULES = ("compat", "guarded")
-_ENGINES = ("failback", "apache")
+    from failback.chaos.experiment.spec import ChaosExperiment
 
 
 def register(app: typer.Typer) -> None:
@@ -234,15 +232,13 @@ def startable(runs: Path, root: Path) -> tuple[list[Scenario], Callable[[Path], 
 
 def demo_scenario(runs: Path) -> Scenario:
     """The demo: brings its own cluster for each arm."""
-    from failback.analytics.dashboard.settings import Scenario
+    from failback.analytics.dashboard.settings import Choice, Option, Scenario
 
     def command(options: Mapping[str, str]) -> Sequence[str]:
         words = _failback("demo", "--runs", str(runs), "--no-spark")
-        if _choice("quick", options["quick"], ("yes", "no")) == "yes":
+        if options["quick"] == "yes":
             words.append("--quick")
-        words += ["--rules", _choice("rules", options["rules"], _RULES)]
-        words += ["--engine", _choice("engine", options["engine"], _ENGINES)]
-        return words
+        return [*words, "--rules", options["rules"], "--engine", options["engine"]]
 
     return Scenario(
         name="demo",
@@ -255,12 +251,35 @@ def demo_scenario(runs: Path) -> Scenario:
         arms=("stay", "handover"),
         faults=_faults("experiment.yaml"),
         command=command,
+        takes="Half a minute to a minute with timers at a tenth, two to three with real ones.",
         options={
-            "quick": ("All timers at a tenth: yes or no", "yes"),
-            "rules": ("Rules of the brokers: compat or guarded", "compat"),
-            "engine": ("Brokers: failback or apache (not with quick)", "failback"),
+            "quick": Option(
+                "Timers",
+                "yes",
+                (
+                    Choice("yes", "a tenth: half a minute to a minute"),
+                    Choice("no", "real: two to three minutes"),
+                ),
+            ),
+            "rules": Option(
+                "Rules of the brokers",
+                "compat",
+                (
+                    Choice("compat", "compat: as Apache RocketMQ 4.9.8, flaws included"),
+                    Choice("guarded", "guarded: with the counter-measures on"),
+                ),
+            ),
+            "engine": Option(
+                "Brokers",
+                "failback",
+                (
+                    Choice("failback", "Failback's own"),
+                    Choice("apache", "Apache RocketMQ 4.9, needs Java and real timers",
+                           not_with=("quick", "yes")),
+                ),
+            ),
         },
-    )
+    )  # fmt: skip
 
 
 def bundled_scenarios(runs: Path, root: Path) -> list[Scenario]:
@@ -269,7 +288,7 @@ def bundled_scenarios(runs: Path, root: Path) -> list[Scenario]:
 
 
 def _bundled_scenario(name: str, file: str, runs: Path, root: Path) -> Scenario:
-    from failback.analytics.dashboard.settings import Scenario
+    from failback.analytics.dashboard.settings import Option, Scenario
     from failback.chaos.faults.experiments import load_experiment
 
     experiment = load_experiment(bundled(file))
@@ -277,10 +296,9 @@ def _bundled_scenario(name: str, file: str, runs: Path, root: Path) -> Scenario:
     def command(options: Mapping[str, str]) -> Sequence[str]:
         words = _failback("run", name, "--root", str(root), "--runs", str(runs))
         words += ["--report-engine", "local"]
-        if options["seed"]:
-            words += ["--seed", str(_number("seed", options["seed"]))]
-        if options["time-scale"]:
-            words += ["--time-scale", str(_number("time-scale", options["time-scale"]))]
+        for option in ("seed", "time-scale"):
+            if options[option]:
+                words += [f"--{option}", options[option]]
         return words
 
     return Scenario(
@@ -294,10 +312,26 @@ def _bundled_scenario(name: str, file: str, runs: Path, root: Path) -> Scenario:
         arms=tuple(arm.name for arm in experiment.arms),
         faults=_faults(file),
         command=command,
+        takes=_longest(experiment),
         options={
-            "seed": ("Seed; empty: that of the file", ""),
-            "time-scale": ("Scale of all timers, as the brokers have it; empty: 1", ""),
+            "seed": Option("Seed; empty: that of the file", "", most=2**53, whole=True),
+            "time-scale": Option(
+                "Scale of all timers, as the brokers have it; empty: 1", "", least=0.01, most=10
+            ),
         },
+    )
+
+
+def _longest(experiment: ChaosExperiment) -> str:
+    """The limit of all steps: an experiment ends when its group has drained, mostly long before."""
+    from failback.chaos.experiment.schedule import plan_run
+
+    arms = experiment.arms
+    seconds = sum(plan_run(experiment, experiment.arm(arm.name), 0).longest_seconds for arm in arms)
+    minutes = seconds * max(1, experiment.spec.repetitions) / 60
+    return (
+        f"At most {minutes:.0f} minutes for {len(arms)} arms, times the scale of the timers;"
+        " mostly a fraction of that."
     )
 
 
@@ -315,17 +349,3 @@ def _faults(file: str) -> tuple[str, ...]:
 
 def _failback(*words: str) -> list[str]:
     return [sys.executable, "-m", "failback.cli", *words]
-
-
-def _choice(name: str, value: str, known: Sequence[str]) -> str:
-    if value not in known:
-        raise ConfigError(name, f'must be {" or ".join(known)}, got "{value}"')
-    return value
-
-
-def _number(name: str, value: str) -> Any:
-    try:
-        number = float(value)
-    except ValueError:
-        raise ConfigError(name, f'must be a number, got "{value}"') from None
-    return int(number) if number.is_integer() and name == "seed" else number

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
@@ -54,6 +55,8 @@ from failback.analytics.dashboard.views.run_blocks import figure_json
 from failback.analytics.dashboard.views.stories import story
 from failback.analytics.live.facts import GroupTopic
 from failback.analytics.report.compare import compare_reports
+from failback.analytics.report.page.figure_data.outcomes import arm_data
+from failback.analytics.report.page.figures.curves import compare_arms
 from failback.protocol.errors import ConfigError
 
 Json = dict[str, Any]
@@ -313,6 +316,23 @@ def _report_routes(router: APIRouter) -> None:
         numbered = list(enumerate(rows))
         found, following = page(numbered, lambda each: str(each[0]), cursor, limit)
         return WindowPage(windows=[row for _, row in found], next=following)
+
+    @router.get(
+        "/compare/figure",
+        responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}},
+                   **with_report},
+        response_class=Response,
+    )  # fmt: skip
+    async def compared(
+        _: Reader, shared: Parts, runs: RunQuery, theme: Theme = "light"
+    ) -> Response:
+        """Every run as a point, with each arm's median, as Plotly takes it."""
+        found = await comparison(shared, runs)
+        arms = arm_data(found)
+        if arms is None:
+            raise DashboardProblem("not-found", "nothing can be compared")
+        body = await asyncio.to_thread(figure_json, partial(compare_arms, arms), theme)
+        return Response(body, media_type="application/json")
 
     @router.get("/compare", responses=with_report)
     async def compare(_: Reader, shared: Parts, runs: RunQuery) -> Json:

@@ -34,7 +34,7 @@ from failback.analytics.dashboard.problems import DashboardProblem
 from failback.analytics.dashboard.sources.runs import chosen
 from failback.analytics.dashboard.views.fleet import summary
 from failback.analytics.dashboard.views.paging import page as page_of
-from failback.analytics.dashboard.views.predicting import answer, form
+from failback.analytics.dashboard.views.predicting import answer, form, presets
 from failback.analytics.dashboard.views.run_blocks import blocks_of, queue_of, staircase_of
 from failback.analytics.dashboard.views.stories import messages_of
 from failback.analytics.live.facts import GroupTopic
@@ -90,6 +90,8 @@ def _cluster_pages(app: FastAPI) -> None:
             rows=found,
             total=len(rows),
             groups=sorted({row["group"] for row in state.offset_rows()}),
+            topics=sorted({row["topic"] for row in state.offset_rows()}),
+            pairs=_pairs_with(state.cluster_documents(), group),
             group=group,
             topic=topic,
             following=_following("/offsets", following, group=group, topic=topic),
@@ -111,7 +113,26 @@ def _cluster_pages(app: FastAPI) -> None:
             for each in shared.state.warnings()
             if each["cluster"] == cluster and each["broker"] == broker
         ]
-        return render(request, who, "lineage.html.j2", queue=found, warnings=at_risk)
+        groups = [
+            row
+            for each in _pairs_with(shared.state.cluster_documents(), group)
+            if (each["cluster"], each["broker"]) == (cluster, broker)
+            for row in each["groups"]
+        ]
+        return render(request, who, "lineage.html.j2", queue=found, warnings=at_risk, groups=groups)
+
+
+def _pairs_with(clusters: list[Json], group: str) -> list[Json]:
+    """Pairs with their groups, or with one of them."""
+    found = []
+    for cluster in clusters:
+        for pair in cluster["pairs"]:
+            rows = [row for row in pair["groups"] if group in ("", row["group"])]
+            if rows:
+                found.append(
+                    {"cluster": cluster["cluster"], "broker": pair["broker"], "groups": rows}
+                )
+    return found
 
 
 def _row_name(row: Json) -> str:
@@ -229,6 +250,7 @@ def _run_pages(app: FastAPI) -> None:
             request, who, "compare.html.j2",
             found=found,
             names=names,
+            query=urlencode([("run", name) for name in names]),
             runs=[each.document() for each in shared.state.runs if each.verdict][:_PAGE_ROWS],
         )  # fmt: skip
 
@@ -269,15 +291,16 @@ def _experiment_pages(app: FastAPI) -> None:
         confirmed = fields.pop("confirm", "")
         shared.experiments.document(name)
         if confirmed != name:
-            return _experiment_page(
-                request, who, shared, name, 422, f"Type {name} to confirm that it may kill brokers."
-            )
+            error = f"Type {name} to confirm that it may kill brokers."
+            return _experiment_page(request, who, shared, name, 422, error, fields)
         try:
             await asyncio.to_thread(shared.experiments.start, name, fields, who.name)
         except DashboardProblem as problem:
             if problem.name not in {"bad-request", "already-running"}:
                 raise
-            return _experiment_page(request, who, shared, name, problem.status, problem.detail)
+            return _experiment_page(
+                request, who, shared, name, problem.status, problem.detail, fields
+            )
         return RedirectResponse(link("experiments", name), 303)
 
     @app.post("/experiments/{name}/abort", include_in_schema=False)
@@ -301,6 +324,14 @@ def _experiment_pages(app: FastAPI) -> None:
     @app.get("/predict", include_in_schema=False)
     async def predict(request: Request, who: Reader, shared: Parts) -> Response:
         asked = dict(request.query_params)
+        state = shared.state
+        offered = presets(
+            state.cluster_documents(), {where: each.config for where, each in state.seen.items()}
+        )
+        chosen = asked.pop("preset", "")
+        for each in offered:
+            if each["value"] == chosen:
+                asked = each["settings"] | asked
         fault = asked.pop("fault", "handover")[:64]
         try:
             down = _seconds(asked.pop("down_seconds", "") or "60")
@@ -309,7 +340,8 @@ def _experiment_pages(app: FastAPI) -> None:
             raise DashboardProblem("bad-request", str(error)) from error
         return render(
             request, who, "predict.html.j2",
-            form=form(), fault=fault, down_seconds=down, found=found,
+            form=form(), fault=fault, down_seconds=down, found=found, presets=offered,
+            preset=chosen,
         )  # fmt: skip
 
 
@@ -321,8 +353,15 @@ def _seconds(text: str) -> float:
 
 
 def _experiment_page(
-    request: Request, who: Identity, shared: Shared, name: str, status: int = 200, error: str = ""
+    request: Request,
+    who: Identity,
+    shared: Shared,
+    name: str,
+    status: int = 200,
+    error: str = "",
+    fields: Mapping[str, str] | None = None,
 ) -> Response:
+    """``fields``: what was chosen, so that a refusal loses nothing."""
     document = shared.experiments.document(name)
     job = document["job"]
     since = job["started_ns"] if job else None
@@ -334,4 +373,5 @@ def _experiment_page(
     return render(
         request, who, "experiment.html.j2", status,
         experiment=document, job=job, runs=mine, error=error, clusters=shared.state.clusters,
+        fields=fields or {},
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, Final
@@ -13,9 +14,11 @@ from urllib.parse import quote
 import jinja2
 from fastapi import Request
 from fastapi.responses import HTMLResponse
+from markupsafe import Markup
 
 from failback.analytics.dashboard.http.access import Identity
 from failback.analytics.dashboard.http.context import Shared
+from failback.analytics.report import wording
 from failback.analytics.report.outcome import outcome_state
 from failback.analytics.report.page import html, html_rows, plotly_bundle
 from failback.analytics.web.problems import Problem
@@ -29,6 +32,7 @@ NAVIGATION: Final = (
     ("/predict", "Predict"),
     ("/ingest", "Collector"),
 )
+SPARK_HEIGHT: Final = 24
 STATIC: Final = {"app.js": "text/javascript", "app.css": "text/css"}
 
 
@@ -42,10 +46,12 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(
-        show=html_rows.show, age=age, count=count, percent=html_rows.percent, navigation=NAVIGATION,
+        show=html_rows.show, age=age, ago=ago, count=count, percent=wording.percent,
+        navigation=NAVIGATION,
         long_table=html.LONG_TABLE_ROWS, version=_static_version(), plotly=plotly_name(),
         link=link, milliseconds=milliseconds, bytes_text=bytes_text, is_command=is_command,
         outcome_state=outcome_state,
+        sparkline=sparkline, plain_number=plain_number, breakable=breakable,
     )  # fmt: skip
     return environment
 
@@ -60,6 +66,10 @@ def age(seconds: float | None) -> str:
     if minutes < 120:
         return f"{minutes:.0f} min"
     return f"{minutes / 60:.0f} h" if minutes < 48 * 60 else f"{minutes / 1440:.0f} d"
+
+
+def ago(seconds: float | None) -> str:
+    return "–" if seconds is None else f"{age(seconds)} ago"
 
 
 def milliseconds(value: float | None) -> str:
@@ -77,6 +87,44 @@ def bytes_text(value: int | None) -> str:
         if value >= size:
             return f"{value / size:,.1f} {unit}"
     return f"{value} B"
+
+
+def sparkline(values: Sequence[float | None], label: str) -> Markup:
+    """A line of the last quarter of an hour, with its figures in words for those who hear it."""
+    known = [each for each in values if each is not None]
+    if len(known) < 2:
+        return Markup('<small class="soft">from now on</small>')
+    most = max(known)
+    high = most or 1.0
+    parts: list[list[str]] = [[]]
+    for place, value in enumerate(values):
+        if value is None:
+            parts.append([])
+        else:
+            parts[-1].append(f"{place},{SPARK_HEIGHT - 1 - value / high * (SPARK_HEIGHT - 2):.1f}")
+    lines = Markup("").join(
+        Markup('<polyline points="{}"/>').format(" ".join(each if len(each) > 1 else each * 2))
+        for each in parts
+        if each
+    )
+    said = f"{label}, last 15 minutes: now {count(known[-1])}, at most {count(most)}"
+    return Markup(
+        '<svg class="spark" viewBox="0 0 {} {}" preserveAspectRatio="none" role="img"'
+        ' aria-label="{}"><title>{}</title>{}</svg>'
+    ).format(len(values), SPARK_HEIGHT, said, said, lines)
+
+
+def plain_number(value: float | None) -> str:
+    """A number as a field takes it."""
+    if value is None:
+        return ""
+    return f"{value:.0f}" if value == int(value) else f"{value:g}"
+
+
+def breakable(name: str) -> Markup:
+    """A key such as ``flushConsumerOffsetInterval``, which may be broken between its words only."""
+    parts = re.findall(r"[A-Z]?[^A-Z]+|[A-Z]+", name)
+    return Markup('<span class="key">{}</span>').format(Markup("<wbr>").join(parts))
 
 
 def is_command(cell: object) -> bool:

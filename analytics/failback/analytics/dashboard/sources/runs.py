@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
 from failback.analytics.report.measures.point_rows import Point, points_of
-from failback.analytics.report.outcome import evidence_badge
+from failback.analytics.report.outcome import NO_LIMIT, evidence_badge
 from failback.analytics.report.schema import name_as_now
 from failback.analytics.run.run_lock import is_held
 
@@ -207,7 +207,7 @@ def read_entry(folder: Path, runs: Path) -> RunEntry:
         rules=str((run.get("system") or {}).get("rules") or ""),
         verdict=report["verdict"]["value"] if report else None,
         evidence=evidence_badge(report).text.partition(": ")[2] if report else None,
-        outcome=report.get("outcome") if report else None,
+        outcome=report.get("outcome", dict(NO_LIMIT)) if report else None,
         sentence=report["verdict"]["sentence"] if report else "",
         delivered=totals.get("delivered"),
         dup=totals.get("dup"),

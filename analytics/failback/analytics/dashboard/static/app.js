@@ -38,13 +38,16 @@ async function draw(element) {
   element.dataset.drawn = "yes";
   try {
     await loadPlotly();
-    const answer = await fetch(element.dataset.src + "?theme=" + (isDark() ? "dark" : "light"), {headers: {Accept: "application/json"}});
+    const answer = await fetch(element.dataset.src + (element.dataset.src.includes("?") ? "&" : "?") + "theme=" + (isDark() ? "dark" : "light"), {headers: {Accept: "application/json"}});
     if (!answer.ok) return;
     const figure = await answer.json();
     const layout = {...figure.layout, autosize: true};
-    if (element.clientWidth < 600) fitNarrow(layout, figure.data);
+    const title = plain((layout.title && layout.title.text) || "");
+    showTitle(element, title);
+    delete layout.title; // it is text of the page, which wraps and can be selected
+    layout.margin = {...layout.margin, t: Math.min(40, (layout.margin && layout.margin.t) || 40)};
+    if (element.clientWidth < 600) fitNarrow(layout);
     await Plotly.react(element, figure.data, layout, {displaylogo: false, responsive: true, displayModeBar: element.clientWidth < 600 ? false : "hover"});
-    const title = figure.layout.title && figure.layout.title.text;
     if (title) element.setAttribute("aria-label", element.getAttribute("aria-label").split(": ")[0] + ": " + title);
     element.style.minHeight = "";
   } catch (error) {
@@ -52,11 +55,32 @@ async function draw(element) {
     throw error;
   }
 }
-function fitNarrow(layout, traces) {
+function plain(text) {
+  const holder = document.createElement("template");
+  holder.innerHTML = text.replace(/<br\s*\/?>/g, " ");
+  return holder.content.textContent;
+}
+function showTitle(element, title) {
+  const shown = element.previousElementSibling;
+  if (title && shown && shown.classList.contains("figure-title")) shown.textContent = title;
+}
+function fitNarrow(layout) {
   layout.margin = {...layout.margin, l: 50, r: 10};
-  layout.title = {...layout.title, font: {size: 13}};
+  stackPanels(layout);
   layout.font = {...layout.font, size: 11};
   layout.annotations = (layout.annotations || []).filter((each) => each.showarrow);
+}
+// Panels that stand beside each other stand below each other where there is no room.
+function stackPanels(layout) {
+  const axes = Object.keys(layout).filter((name) => /^xaxis\d*$/.test(name) && layout[name].domain && layout[name].domain[1] - layout[name].domain[0] < 0.8);
+  if (axes.length < 2) return;
+  axes.forEach((name, place) => {
+    const high = 1 - place / axes.length, low = 1 - (place + 1) / axes.length;
+    layout[name] = {...layout[name], domain: [0, 1]};
+    const other = "yaxis" + name.slice(5);
+    layout[other] = {...layout[other], domain: [low + 0.1, high]};
+  });
+  layout.height = 240 * axes.length;
 }
 const inSight = new IntersectionObserver((entries) => {
   for (const entry of entries) if (entry.isIntersecting && !entry.target.dataset.drawn) draw(entry.target);
@@ -70,7 +94,19 @@ function watchFigures() {
 function drawAll(onlyDrawn) {
   for (const element of document.querySelectorAll(".figure[data-src]")) if (!onlyDrawn || element.dataset.drawn) draw(element);
 }
-addEventListener("load", watchFigures);
+// Those further down are drawn when nothing else is to do, so that a printed page or a picture of
+// all of it is whole; those in a fold when it is opened.
+async function drawTheRest() {
+  for (const element of document.querySelectorAll(".figure[data-src]:not([data-drawn])")) {
+    if (element.offsetParent && !element.dataset.drawn) await draw(element);
+  }
+}
+addEventListener("load", () => { watchFigures(); setTimeout(drawTheRest, 300); });
+addEventListener("hashchange", () => {
+  const target = document.getElementById(location.hash.slice(1));
+  const fold = target && target.closest("details");
+  if (fold) fold.open = true;
+});
 
 // --- copying ---
 document.addEventListener("click", async (event) => {
@@ -128,6 +164,7 @@ function alike(a, b) {
 function patch(old, fresh) {
   if (old.nodeType === 3) { if (old.data !== fresh.data) old.data = fresh.data; return; }
   if (old.nodeType !== 1) return;
+  if (old.classList.contains("figure-title")) return; // the drawing says it better
   if (old.classList.contains("figure")) {
     if (old.dataset.src !== fresh.dataset.src) { old.replaceWith(fresh); watchFigures(); }
     return;
@@ -182,6 +219,24 @@ setInterval(() => {
     if (left > 0) each.textContent = String(left - 1);
   }
 }, 1000);
+
+for (const select of document.querySelectorAll("select[data-submits]")) {
+  select.addEventListener("change", () => select.form.submit());
+}
+
+// --- a start: choices that exclude each other are said before anything is sent ---
+function checkChoices(form) {
+  for (const input of form.querySelectorAll("[data-not-with]")) {
+    const [name, value] = input.dataset.notWith.split("=");
+    const other = form.elements[name];
+    const clash = input.checked && other && other.value === value;
+    input.setCustomValidity(clash ? "Not together: " + input.parentElement.textContent.trim() : "");
+  }
+}
+document.addEventListener("change", (event) => {
+  const form = event.target.closest("form.start");
+  if (form) checkChoices(form);
+});
 
 // --- predictions: answered while a knob is turned ---
 const form = document.getElementById("predict-form");

@@ -10,7 +10,7 @@ from failback.analytics.dashboard.sources.clusters import KUBERNETES, ClusterRef
 from failback.analytics.dashboard.sources.observe import BrokerSeen
 from failback.analytics.live.exposure import GroupExposure, exposure
 from failback.analytics.live.facts import GroupTopic, PairFacts, user_keys
-from failback.analytics.live.queues import overwrite_countdown, slave_ahead
+from failback.analytics.live.queues import lag, overwrite_countdown, slave_ahead
 
 Json = dict[str, Any]
 Seen = Mapping[str, BrokerSeen]
@@ -196,10 +196,24 @@ def exposures(facts: PairFacts, rates: Mapping[GroupTopic, float]) -> list[Json]
     by_group: dict[str, float] = {}
     for key, rate in rates.items():
         by_group[key.group] = by_group.get(key.group, 0.0) + rate
+    held = source.offsets
+    lags = {
+        group: [lag(facts, key, held[key]) for name in names if (key := GroupTopic(group, name))]
+        for group, names in topics.items()
+    }
     return [
         exposure_document(group, names, by_group.get(group), found.get(group))
+        | {
+            "lag": sum(each or 0 for each in lags[group]) if any_known(lags[group]) else None,
+            "queues": sum(len(held[GroupTopic(group, name)]) for name in names),
+            "members": facts.group_members.get(group),
+        }
         for group, names in topics.items()
     ]
+
+
+def any_known(values: Iterable[object]) -> bool:
+    return any(each is not None for each in values)
 
 
 def exposure_document(

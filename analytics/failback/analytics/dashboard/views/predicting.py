@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -68,6 +68,48 @@ def command(fault: str, values: Mapping[str, Any], down_seconds: float | None) -
         text = str(value).lower() if isinstance(value, bool) else f"{value}"
         words += ["--set", f"{key}={text}"]
     return shlex.join(words)
+
+
+def presets(clusters: Sequence[Json], configs: Mapping[str, Mapping[str, str]]) -> list[Json]:
+    """Live groups as settings.
+
+    Args:
+        clusters: As the Fleet page has them.
+        configs: Address to what the broker there is configured with.
+    """
+    found = []
+    for cluster in clusters:
+        for pair in cluster["pairs"]:
+            master = next((each for each in pair["members"] if each["role"] == "master"), None)
+            config = configs.get(master["address"], {}) if master is not None else {}
+            of_pair = {name: config[name] for name in config if _is_asked_of_brokers(name)}
+            of_pair["slavesPerPair"] = str(
+                sum(each["role"] != "master" for each in pair["members"])
+            )
+            found += [
+                {
+                    "value": "/".join((cluster["cluster"], pair["broker"], row["group"])),
+                    "words": f"{row['group']} on {pair['broker']} of {cluster['name']}",
+                    "settings": of_pair | _of_group(row),
+                }
+                for row in pair["groups"]
+                if row["rate"]
+            ]
+    return found
+
+
+def _is_asked_of_brokers(name: str) -> bool:
+    return name in KEYS and KEYS[name].side == "broker"
+
+
+def _of_group(row: Json) -> dict[str, str]:
+    values = {
+        "rate": row["rate"],
+        "queues": row["queues"],
+        "members": row["members"],
+        "backlog": row["lag"],
+    }
+    return {name: f"{value:g}" for name, value in values.items() if value}
 
 
 def form() -> Json:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -52,6 +52,7 @@ class Block:
     figures: Sequence[tuple[str, str]] = ()
     """Names and labels."""
     tables: Sequence[TableBlock] = field(default=())
+    folded: bool = False
 
 
 def figure_makers(report: Json, points: Sequence[Point]) -> dict[str, tuple[str, Draw]]:
@@ -117,13 +118,31 @@ def blocks_of(report: Json, drawn: Mapping[str, tuple[str, Draw]], base: str) ->
 
     queues = report.get("queues", [])[: html_rows.MAX_TABLE_ROWS]
     links = [f"{base}/queues/{number}" for number in range(len(queues))]
-    fates = ((report.get("loss") or {}).get("fates") or {}).items()
+    staircases = named("staircase")
     return [
-        Block("checks", "Checks", tables=[table(
-            "Checks of this run", ("check", "result", "expected", "observed"),
-            html_rows.check_rows(report), "No check was made.")]),
-        Block("run-card", "Run card", tables=[table(
-            "What ran", ("what", "value"), html_rows.card_rows(report), "run.json was missing.")]),
+        Block(
+            "why", "Why messages came again",
+            "The queue with most repeats. A consumer that keeps running resumes from its own"
+            " memory. A new one asks a broker: each downward step of the master's line is progress"
+            " that its answer has lost.",
+            [*staircases[:1], *named("causes")],
+            [table("Causes", ("cause", "report group", "after a success", "before any success",
+                              "order unknown"),
+                   repeats.cause_data(report).rows, "No message was consumed again.")],
+        ),
+        Block("change", "What to change", tables=[table(
+            "Settings that would have helped, one at a time",
+            ("setting", "from", "to", "saves, mean", "saves, worst case", "cost"),
+            html_rows.knob_rows(report),
+            "There is nothing to advise: no stop of a master was predicted.")]),
+        Block("queues", "Queues and groups", tables=[
+            TableBlock("Queues", ("queue", "group", "re-consumed", "master has", "slave has",
+                                  "safe offset", "to continue there"),
+                       html_rows.queue_rows(report), "No queue was consumed.", links),
+            table("Harm by group", ("group", "work done twice (s)",
+                                    "most deliveries of one message",
+                                    "repeat age, median (s)", "repeat age, worst (s)"),
+                  html_rows.harm_rows(report), "No group consumed anything.")]),
         Block(
             "timeline", "Timeline",
             "The band is what a witness observed, from the broker's death until it accepted again;"
@@ -133,21 +152,25 @@ def blocks_of(report: Json, drawn: Mapping[str, tuple[str, Draw]], base: str) ->
                               "away (s)", "proved", "peers saw"),
                    html_rows.fault_rows(report), "No fault was injected.")],
         ),
-        Block(
-            "staircase", "Where the offset stood",
-            "A consumer that keeps running resumes from its own memory. A new one asks a broker:"
-            " each downward step of the master's line is progress that its answer has lost.",
-            named("staircase"),
-            [TableBlock(
-                "Queues", ("queue", "group", "duplicates", "master has", "slave has",
-                           "safe offset", "to continue there"),
-                html_rows.queue_rows(report), "No queue was consumed.", links)],
-        ),
-        Block("causes", "Duplicates by cause", figures=named("causes"), tables=[table(
-            "Causes", ("cause", "report group", "after a success", "before any success",
-                       "order unknown"),
-            repeats.cause_data(report).rows, "No duplicate was delivered.")]),
-        Block("intervals", "Consumed again", figures=named("intervals"), tables=[table(
+        Block("rto", "Recovery time", figures=named("rto"), tables=[table(
+            "Recovery", ("fault", "sends back after (ms)", "deliveries back after, median (ms)",
+                         "worst (ms)", "first repeat after the kill (ms)"),
+            html_rows.rto_rows(report), "No master was killed, so there is no recovery time.")]),
+        *_folded(report, named, table, staircases[1:]),
+    ]  # fmt: skip
+
+
+def _folded(
+    report: Json,
+    named: Callable[[str], list[tuple[str, str]]],
+    table: Callable[[str, Sequence[str], Sequence[Any], str], TableBlock],
+    staircases: Sequence[tuple[str, str]],
+) -> list[Block]:
+    """What few look at: further queues, evidence, and how the run was made."""
+    fates = ((report.get("loss") or {}).get("fates") or {}).items()
+    blocks = [
+        Block("staircase", "Offsets of the other queues", figures=staircases),
+        Block("intervals", "Which offsets came again", figures=named("intervals"), tables=[table(
             "Intervals", ("queue", "from", "to", "messages", "cause", "at (s)"),
             [(queue, lo, hi, size, cause, at / NS_PER_SECOND)
              for queue, lo, hi, size, cause, _, at
@@ -159,11 +182,7 @@ def blocks_of(report: Json, drawn: Mapping[str, tuple[str, Draw]], base: str) ->
                               "delivered again"),
             html_rows.rollback_rows(report),
             "No assignment resumed below what had been committed or processed.")]),
-        Block("rto", "Recovery time", figures=named("rto"), tables=[table(
-            "Recovery", ("fault", "produce (ms)", "consume, median (ms)", "consume, worst (ms)",
-                         "first repeat after the kill (ms)"),
-            html_rows.rto_rows(report), "No master was killed, so there is no recovery time.")]),
-        Block("bounds", "Bound against observed", figures=named("bounds"), tables=[table(
+        Block("bounds", "Worst case against observed", figures=named("bounds"), tables=[table(
             "Bounds", ("fault", "group", "mechanism", "formula", "bound", "observed", "exceeded"),
             html_rows.bound_rows(report), "No bound applies to this run.")]),
         Block("loss", "Loss and order", tables=[
@@ -173,14 +192,16 @@ def blocks_of(report: Json, drawn: Mapping[str, tuple[str, Draw]], base: str) ->
                             "repeats out of order"),
                   [(row["group"], row["topic"], row["ooo_first"], row["ooo_replay"])
                    for row in report.get("order", [])], "No ordered topic took part.")]),
-        Block("harm", "Harm", tables=[table(
-            "Harm by group", ("group", "work done twice (s)", "most deliveries of one message",
-                              "repeat age, median (s)", "repeat age, worst (s)"),
-            html_rows.harm_rows(report), "No group consumed anything.")]),
+        Block("checks", "Checks", tables=[table(
+            "Checks of this run", ("check", "result", "expected", "observed"),
+            html_rows.check_rows(report), "No check was made.")]),
         Block("evidence", "Evidence", tables=[table(
             "Files and rows", ("what", "value"), html_rows.evidence_rows(report),
             "There is no manifest.")]),
+        Block("run-card", "Run card", tables=[table(
+            "What ran", ("what", "value"), html_rows.card_rows(report), "run.json was missing.")]),
     ]  # fmt: skip
+    return [replace(each, folded=True) for each in blocks if each.figures or each.tables]
 
 
 def queue_of(report: Json, number: int) -> Json | None:
