@@ -1,6 +1,7 @@
 """``failback lake``: look after a lake.
 
     show LAKE                       list its runs, tables and files
+    paths RUN|LAKE --run ID         the files of a run, for queries with other tools
     fsck LAKE                       make the catalogue agree with the files
     compact LAKE [--run ID]         merge the small files of closed runs into large ones
     convert FILE.jsonl... --to LAKE write JSON Lines into a lake
@@ -13,6 +14,7 @@ LAKE is a folder or ``s3://bucket/prefix``. ``python -m failback.analytics.lake`
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +27,7 @@ from failback.analytics.lake.convert import convert
 from failback.analytics.lake.fsck import check_run
 from failback.analytics.lake.store import LakeStore, open_store
 from failback.analytics.run.folder_reading import read_run_folder
+from failback.analytics.run.query_paths import lake_paths, query_paths
 from failback.analytics.run.run_source import put_documents
 from failback.client.command_line import CommandParser
 from failback.protocol.words import numbers
@@ -52,6 +55,7 @@ def parser() -> CommandParser:
     )
     commands = made.add_subparsers(dest="command", required=True)
     _add_reading(commands.add_parser("show"), commands.add_parser("fsck"))
+    _add_paths(commands.add_parser("paths"))
     _add_compact(commands.add_parser("compact"))
     _add_convert(commands.add_parser("convert"))
     _add_normalise(commands.add_parser("normalise"))
@@ -72,6 +76,20 @@ def _add_reading(show: CommandParser, fsck: CommandParser) -> None:
     for command, call in ((show, _show), (fsck, _fsck)):
         command.add_argument("lake", metavar="LAKE", help=LAKE)
         command.set_defaults(call=call)
+
+
+def _add_paths(command: CommandParser) -> None:
+    command.describe(
+        "Print the files of a run, table by table, for queries with DuckDB, pandas or Spark.",
+        "failback lake paths runs/demo/handover --table deliver",
+        "failback lake paths s3://bucket/lake --run kill-0 --json",
+    )
+    add = command.add_argument
+    add("source", metavar="RUN|LAKE", help="A run folder; or with --run a lake.")
+    add("--run", metavar="ID", help="The run in the lake.")
+    add("--table", metavar="NAME", help="Only the files of this table (default: all).")
+    add("--json", action="store_true", help="Print JSON, for machines.")
+    command.set_defaults(call=_paths)
 
 
 def _add_compact(command: CommandParser) -> None:
@@ -111,6 +129,25 @@ def _add_normalise(command: CommandParser) -> None:
     add("--out", required=True, metavar="LAKE", help="Where to write: a folder or s3://...")
     add("--master", metavar="URL", help="Spark's master (default: local[*]).")
     command.set_defaults(call=_normalise)
+
+
+def _paths(options: argparse.Namespace) -> int:
+    if not options.run and not Path(options.source, "run.json").exists():
+        raise ReportInputError("is no run folder; of a lake name the run: --run ID", options.source)
+    found = lake_paths(options.source, options.run) if options.run else query_paths(options.source)
+    tables = found.tables
+    if options.table:
+        if options.table not in tables:
+            known = ", ".join(sorted(tables))
+            raise ReportInputError(f"run {found.run} has no table {options.table}; it has {known}")
+        tables = {options.table: tables[options.table]}
+    if options.json:
+        print(json.dumps({"run": found.run, "figures_from": found.figures_from, "tables": tables}))
+        return 0
+    for name, files in tables.items():
+        for file in files:
+            print(file if options.table else f"{name}\t{file}")
+    return 0
 
 
 def _existing(named: str) -> LakeStore:
