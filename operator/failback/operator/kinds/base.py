@@ -157,7 +157,7 @@ class Engine(Model):
     """
 
     type: Literal["failback", "apache"] = "failback"
-    """Whose program runs."""
+    """Failback's own program, or Apache RocketMQ's."""
     image: str | None = Field(default=None, min_length=1, max_length=512)
     """Image of the container. Unset: the chart's image for this type and version."""
     version: str | None = Field(default=None, min_length=1, max_length=32)

@@ -30,9 +30,9 @@ class FaultTarget(Model):
     """Who is hit: a broker by pair and role, or the members of a consumer group."""
 
     pair: str | None = Field(default=None, max_length=128)
-    """Broker name of the pair."""
+    """Name of the pair: pair-0, or its broker name, such as demo-0."""
     pair_selector: str | None = Field(default=None, max_length=253)
-    """Chooses pairs by label instead of by name."""
+    """Chooses pairs by a shell pattern over their names, such as pair-*."""
     group: str | None = Field(default=None, max_length=120)
     """Consumer group whose members are hit."""
     role: Literal["master", "slave"] | None = None
@@ -104,13 +104,13 @@ class Fault(Model):
     id: str = Field(pattern=_NAME, max_length=63)
     """Name by which results and other faults speak of it."""
     fault: str = Field(min_length=1, max_length=63)
-    """Name from the catalogue: failback run --list."""
+    """Name of the fault; failback faults lists them."""
     at: float = Field(default=0.0, ge=0, le=86400)
     """Seconds after the end of the warm-up, or after the instant that with.after names."""
     jitter_seconds: float = Field(default=0.0, ge=0, le=3600)
     """Up to so many seconds later, drawn from the seed."""
     target: FaultTarget = Field(default_factory=FaultTarget)
-    """Who is hit."""
+    """The broker or the consumers that are hit."""
     with_: FaultParameters = Field(default_factory=FaultParameters, alias="with")
     """Parameters of the fault."""
 
@@ -205,7 +205,7 @@ class RunVolume(Model):
 
 
 class JobSettings(Model):
-    """The Job that runs the experiment. Ignored by failback run."""
+    """The Job that runs the experiment. Ignored by failback experiment run."""
 
     image: str | None = Field(default=None, min_length=1, max_length=512)
     """Image of the Job. Unset: the chart's."""
@@ -224,7 +224,7 @@ def _base_arm() -> list[Arm]:
 class ChaosExperimentSpec(Model):
     """What is done to the cluster, and what is expected. Immutable but for abort.
 
-    The same YAML runs without Kubernetes: failback run FILE.
+    The same YAML runs without Kubernetes: failback experiment run FILE.
     """
 
     cluster_ref: Named
@@ -274,7 +274,7 @@ class ChaosExperimentSpec(Model):
     timeout_seconds: float | None = Field(default=None, gt=0)
     """How long one run may take. Unset: twice the sum of its phases."""
     abort: bool = False
-    """Set to true to stop and heal. Never false again."""
+    """Set to true to stop and heal. It cannot be set back to false."""
     backend: Literal["native"] = "native"
     """Who injects the faults."""
     job: JobSettings = Field(default_factory=JobSettings)

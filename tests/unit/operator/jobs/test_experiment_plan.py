@@ -343,7 +343,7 @@ def test_a_heal_that_fails_ends_the_experiment_and_says_what_to_type() -> None:
     world.run()
     assert world.status["phase"] == "Failed"
     assert world.condition("Recovered") == ("False", "HealFailed")
-    text = "fbx-kill-heal ended with exit code 5: run failback run --target kube --heal /runs/kill"
+    text = "fbx-kill-heal ended with exit code 5: type failback experiment heal /runs/kill"
     assert world.message("Recovered") == text
     assert ("HealFailed", text) in world.events
     assert HANDOVER not in world.jobs

@@ -36,5 +36,5 @@ def heal_state(experiment: ChaosExperiment, observed: ObservedExperiment) -> Hea
     code = results.exit_code(observed.pods.get(name))
     how = f"exit code {code}" if code is not None else end.why
     folder = f"/runs/{experiment.name}"
-    why = f"{name} ended with {how}: run failback run --target kube --heal {folder}"
+    why = f"{name} ended with {how}: type failback experiment heal {folder}"
     return Heal(name, job, over=True, why=why)

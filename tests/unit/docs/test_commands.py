@@ -1,0 +1,94 @@
+"""Every command that a page shows exists and takes its options; some are run."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.docs.command_lines import Wrong, check, command_lines, exists, parse
+from tests.support.docs.pages import PAGES, Block, all_blocks, blocks
+from tests.support.processes.child_process import ROOT
+
+SHELL = ("bash", "console", "sh")
+COMMANDS = all_blocks(*SHELL)
+_INLINE = re.compile(r"`failback ([a-z][^`]*)`")
+_LANGUAGES = {*SHELL, "java", "json", "python", "sql", "text", "yaml", ""}
+
+
+@pytest.mark.parametrize("block", COMMANDS, ids=str)
+def test_commands_of_a_block_parse(block: Block) -> None:
+    found = list(command_lines(block.text))
+    assert found, "nothing to type"
+    for words in found:
+        check(words)
+
+
+@pytest.mark.parametrize("block", [block for block in COMMANDS if "run" in block.words], ids=str)
+def test_commands_of_a_block_run(block: Block, tmp_path: Path) -> None:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block.text],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path, "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_command_within_a_sentence_exists(page: Path) -> None:
+    for text in _INLINE.findall(page.read_text()):
+        words = [word for word in text.split() if re.fullmatch(r"[a-z][a-zA-Z-]*", word)]
+        depth = next((at for at, word in enumerate(text.split()) if word not in words), None)
+        assert exists(words[:depth]), text
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_block_has_a_known_language_and_short_lines(page: Path) -> None:
+    for block in blocks(page):
+        assert block.language in _LANGUAGES, block
+        long = [line for line in block.text.splitlines() if len(line) > 120]
+        assert long == [], block
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "failback nosuch",
+        "failback experiment rum x.yaml",
+        "failback report --engin local",
+        "failback lake fsk lake",
+        "failback workload consume --topic t",
+        "make nosuch",
+        "python -m failback.nosuch",
+        "kubectl aply -f x",
+        "helm instal x",
+        "kubectl apply -f examples/nosuch.yaml",
+        "frobnicate",
+    ],
+)
+def test_a_command_that_is_wrong_is_found(line: str) -> None:
+    (words,) = command_lines(line)
+    with pytest.raises(Wrong):
+        check(words)
+
+
+def test_a_line_is_cut_as_a_shell_cuts_it() -> None:
+    text = 'a=1 failback ps | tee x  # all\nfailback \\\n  down && cat "a b"; ls &\n'
+    assert list(command_lines(text)) == [
+        ["a=1", "failback", "ps"],
+        ["tee", "x"],
+        ["failback", "down"],
+        ["cat", "a b"],
+        ["ls"],
+    ]
+    parse(["ps"])
