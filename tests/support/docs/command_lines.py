@@ -28,7 +28,7 @@ KUBECTL = frozenset(
 HELM = frozenset({"install", "uninstall", "upgrade"})
 _SHELL_WORDS = frozenset({"do", "for", "then", "fi", "if"})
 _ENDS = frozenset({"|", "||", "&&", "&", ";"})
-_USAGE_ERROR = typer.BadParameter.__mro__[1]
+_USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]
 _TARGETS = re.compile(r"^([a-z][a-z-]*)(?:[a-z -]*):", re.MULTILINE)
 
 
