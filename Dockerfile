@@ -11,7 +11,8 @@ ARG REVISION=unknown
 # --- the wheel, and a pip to install it with -----------------------------------------------------
 FROM ${PYTHON_IMAGE} AS wheel
 ARG SOURCE_DATE_EPOCH
-ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=/src/constraints.txt
+ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_CONSTRAINT=/src/constraints.txt \
+    FAILBACK_KERNELS=off
 WORKDIR /src
 COPY . .
 RUN python3 -m venv /opt/pip && /opt/pip/bin/pip wheel --quiet --no-deps --wheel-dir /wheels .

@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools
 ARGS ?=
 
-.PHONY: help demo test test-all soak lint format map bench images clean docs docs-pages \
+.PHONY: help demo test test-all soak lint format map bench images dist clean docs docs-pages \
         setup setup-test setup-kube setup-bench setup-docs \
         test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
@@ -18,6 +18,7 @@ help:
 	@echo "make test-TIER   unit|integration|faults|java|spark|e2e|kube|images, whole (ARGS='-k name', ARGS=tests/kube/test_crds.py)"
 	@echo "make bench       figures, as ratios against the opponent in the same run;  make bench-operator, bench-broker ... one"
 	@echo "make images      the container images, with docker, podman or buildah (ARGS=broker builds one)"
+	@echo "make dist        what is given to others, in dist/: wheels, the chart's archive, checksums"
 	@echo "make soak        the full counts: SIGKILLs, crash points, property examples"
 	@echo "make docs        the pages of docs/ as a site in build/docs;  make docs-pages: those made from code"
 	@echo "make lint        ruff, mypy --strict, import contracts, the pages;  make format rewrites"
@@ -68,6 +69,9 @@ bench-%: setup-bench
 
 images:
 	@$(PYTHON) tools/build_images.py $(ARGS)
+
+dist: setup
+	@$(BIN)/python tools/dist.py
 
 docs: setup-docs
 	@$(BIN)/python tools/build_docs.py

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from failback.broker.config.config import BrokerConfig, SlaveIdError
+from failback.broker.native import kernels
 from failback.broker.startup.controller import BrokerController
 from failback.client.command_line import CommandParser
 from failback.protocol.errors import ConfigError, StoreError
@@ -149,6 +150,8 @@ async def _serve(config: BrokerConfig, note_ready: Callable[[], None]) -> None:
         line = f"The broker[{name}, {address}] boot success. serializeType=JSON"
         servers = ";".join(config.name_servers)
         print(f"{line} and name server is {servers}" if servers else line, flush=True)
+        if kernels is None:
+            logger.info("hot paths run in Python: there are no compiled kernels here")
 
     await controller.run(shutdown, ready)
     logger.info("broker %s stopped", controller.identity.address)

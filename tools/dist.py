@@ -1,0 +1,93 @@
+"""Make what is given to others, in dist/: ``python tools/dist.py``, which is ``make dist``.
+
+    failback-VERSION-py3-none-any.whl      for every machine, without compiled kernels
+    failback-VERSION-cp311-...-linux.whl   the same with kernels for this Python and machine
+    failback-VERSION.tgz                   the chart, as ``helm package`` makes it
+    SHA256SUMS                             for ``sha256sum --check``
+
+The second is missing where there is no C compiler, and that is said. What else is in dist/ stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from tools.build_images import source_date, version  # noqa: E402 - a script sees tools/ only
+from tools.build_native import CannotBuild, build  # noqa: E402
+
+DIST = ROOT / "dist"
+CHART = ROOT / "charts" / "failback"
+SUMS = "SHA256SUMS"
+
+
+def make_wheel(folder: Path, *, kernels: bool) -> Path:
+    """Build a wheel into ``folder``."""
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": source_date()}
+    environment["FAILBACK_KERNELS"] = "on" if kernels else "off"
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
+        command += ["--constraint", str(ROOT / "constraints.txt")]
+        command += ["--no-deps", "--wheel-dir", scratch, str(ROOT)]
+        subprocess.run(command, env=environment, check=True)
+        (made,) = Path(scratch).glob("*.whl")
+        target = folder / made.name
+        target.write_bytes(made.read_bytes())
+    return target
+
+
+def make_chart(folder: Path) -> Path:
+    """Pack the chart; equal files give equal bytes."""
+    target = folder / f"failback-{version()}.tgz"
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for path in sorted(CHART.rglob("*")):
+            if path.is_file():
+                entry = tarfile.TarInfo(f"{CHART.name}/{path.relative_to(CHART).as_posix()}")
+                content = path.read_bytes()
+                entry.size, entry.mtime, entry.mode = len(content), int(source_date()), 0o644
+                archive.addfile(entry, io.BytesIO(content))
+    target.write_bytes(_compressed(packed.getvalue()))
+    return target
+
+
+def _compressed(content: bytes) -> bytes:
+    import gzip
+
+    return gzip.compress(content, mtime=0)
+
+
+def write_sums(folder: Path, files: list[Path]) -> Path:
+    lines = [
+        f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(files)
+    ]
+    target = folder / SUMS
+    target.write_text("".join(lines), encoding="ascii")
+    return target
+
+
+def main() -> int:
+    DIST.mkdir(exist_ok=True)
+    files = [make_wheel(DIST, kernels=False), make_chart(DIST)]
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            build(Path(scratch))
+        except CannotBuild as reason:
+            print(f"dist: no wheel with compiled kernels: {reason}", file=sys.stderr)
+        else:
+            files.append(make_wheel(DIST, kernels=True))
+    for made in (*sorted(files), write_sums(DIST, files)):
+        print(f"dist: {made.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
