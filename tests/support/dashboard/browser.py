@@ -46,14 +46,14 @@ class OpenPage:
 
 
 @contextmanager
-def offline_page(file: Path, profile: Path) -> Iterator[OpenPage]:
+def offline_page(file: Path, profile: Path, *, width: int = 1280) -> Iterator[OpenPage]:
     """Open ``file`` by its ``file:`` URL in a browser that is offline and has a fresh profile."""
     with sync_playwright() as playwright:
         context = playwright.chromium.launch_persistent_context(
             profile,
             executable_path=chromium(),
             args=[*ARGUMENTS],
-            viewport={"width": 1280, "height": 900},
+            viewport={"width": width, "height": 900},
         )
         try:
             context.set_offline(True)

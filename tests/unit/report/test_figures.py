@@ -18,20 +18,15 @@ from failback.analytics.report.page.figure_types import (
     BoundData,
     CauseData,
     CauseTimeData,
-    ClockData,
-    CountData,
     DedupeData,
     ExposureData,
     FaultBand,
     HeatData,
     IntervalData,
-    KnobData,
-    LossData,
     PredictionData,
     Series,
     StaircaseData,
     TimelineData,
-    WasteData,
     WaterfallData,
 )
 from failback.analytics.report.page.figures import bars, curves, marks, over_time, theme
@@ -94,32 +89,21 @@ def drawn_from(count: int) -> dict[str, tuple[Any, Any]]:
             bars.rto_waterfall,
             WaterfallData("f1: back", [(f"p{n}", n * 10 if n % 2 else None) for n in rows]),
         ),
-        "wasted_seconds": (
-            bars.wasted_seconds, WasteData([(f"g{n}", 1.0, 4.0) for n in rows]),
+        "dedupe_seconds": (
+            curves.dedupe_seconds,
+            DedupeData({"g": [(n + 1.0, n / max(some, 1)) for n in rows]} if some else {}, {}),
         ),
-        "redelivery_counts": (
-            bars.redelivery_counts, CountData([(n + 1, 10) for n in rows]),
-        ),
-        "loss_and_order": (
-            bars.loss_and_order, LossData([(f"F{n}", n, n == 1) for n in rows], None),
-        ),
-        "knobs": (bars.knobs, KnobData([(f"k{n}", "1 → 2", 5.0) for n in rows])),
-        "dedupe_curve": (
-            curves.dedupe_curve,
-            DedupeData(
-                {"g": [(n + 1.0, n / max(some, 1)) for n in rows]} if some else {},
-                {"g": [(n + 1, n / max(some, 1), 0.0) for n in rows]} if some else {},
-            ),
+        "dedupe_keys": (
+            curves.dedupe_keys,
+            DedupeData({}, {"g": [(n + 1, n / max(some, 1), 0.0) for n in rows]} if some else {}),
         ),
         "repeat_age": (
             curves.repeat_age,
             AgeData([(n, n + 1.0, 3) for n in rows], 2.0 if some else None),
         ),
         "compare_arms": (
-            curves.compare_arms, ArmData({"duplicates": {"stay": seconds}}, "stay: alike"),
-        ),
-        "clock_quality": (
-            curves.clock_quality, ClockData([(f"h{n}", 0.0, 0.5) for n in rows]),
+            curves.compare_arms,
+            ArmData({"duplicates": {"stay": seconds}, "RTO (s)": {"stay": seconds}}, "alike"),
         ),
     }  # fmt: skip
 
@@ -192,7 +176,9 @@ def test_the_colours_of_report_groups_mean_nothing_else() -> None:
 
 def test_bars_of_causes_are_hatched_by_their_group() -> None:
     figure = bars.dup_by_cause(CauseData([("ROLLBACK_SLAVE_ONLY_PROGRESS", "rollback", 40, 2, 0)]))
-    assert figure.layout.title.text == "42 duplicates by cause: 100% ROLLBACK_SLAVE_ONLY_PROGRESS"
+    assert (
+        figure.layout.title.text == "42 duplicates by cause: 100.0 % ROLLBACK_SLAVE_ONLY_PROGRESS"
+    )
     assert {bar.marker.pattern.shape for bar in figure.data} == {"/"}
     assert bars.dup_by_cause(CauseData([])).layout.title.text == "No duplicate was delivered"
 
@@ -252,9 +238,8 @@ def test_intervals_of_one_cause_are_one_trace_and_of_many_queues_the_worst_are_d
 
 
 def test_a_comparison_shows_every_repetition_and_the_median() -> None:
-    figure = curves.compare_arms(
-        ArmData({"duplicates": {"stay": [1.0, 9.0, 2.0], "handover": []}}, "stay: alike")
-    )
+    arms: dict[str, list[float]] = {"stay": [1.0, 9.0, 2.0], "handover": []}
+    figure = curves.compare_arms(ArmData({"duplicates": arms}, "stay: alike"))
     points, median = figure.data
     assert list(points.y) == [1.0, 2.0, 9.0]
     assert list(median.y) == [2.0]
@@ -325,3 +310,8 @@ def test_a_logarithmic_axis_shows_at_least_two_decades() -> None:
     assert theme.decades([0.5, 400.0])["range"] == [-1.1, 3.1]
     assert theme.decades([])["range"] == [-0.1, 1.1]
     assert theme.decades([0.0, 10.0])["range"] == [0.9, 2.1]
+
+
+def test_every_trace_is_one_that_the_basic_bundle_draws() -> None:
+    for name, (draw, data) in drawn_from(3).items():
+        assert {trace.type for trace in draw(data).data} <= {"bar", "scatter", "pie"}, name

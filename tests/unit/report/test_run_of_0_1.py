@@ -44,7 +44,10 @@ def test_it_is_reported_with_the_same_figures(run_dir: Path, tmp_path: Path) -> 
     (paths,) = report_many([run_dir], "local", tmp_path / "report")
     after = read_report(paths.json)
     assert {name: after[name] for name in FIGURES} == {name: before[name] for name in FIGURES}
-    assert after["verdict"] == before["verdict"]
+    for name in ("value", "sentence"):
+        assert after["verdict"][name] == before["verdict"][name]
+    codes = [[reason["code"] for reason in each["verdict"]["reasons"]] for each in (after, before)]
+    assert codes[0] == codes[1]
 
 
 def test_its_experiment_is_still_one(run_dir: Path) -> None:

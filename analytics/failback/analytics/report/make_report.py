@@ -27,7 +27,8 @@ from failback.analytics.report.compare import compare_reports
 from failback.analytics.report.document import build_report
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.measures.point_rows import points_of
-from failback.analytics.report.page.figure_tables import csv_bytes, figure_tables
+from failback.analytics.report.page.tables.over_time import file_tables
+from failback.analytics.report.page.tables.registry import csv_bytes, to_arrow
 from failback.analytics.report.schema import (
     SCHEMA,
     check_report,
@@ -235,9 +236,9 @@ def write_outputs(
         paths.json: content,
     }
     rows = points_of(points)
-    for name, table in figure_tables(document, rows).items():
+    for name, table in file_tables(document, rows).items():
         written[tables / f"{name}.csv"] = csv_bytes(table)
-        written[tables / f"{name}.parquet"] = _parquet_bytes(table.to_arrow())
+        written[tables / f"{name}.parquet"] = _parquet_bytes(to_arrow(table))
     if paths.html is not None:
         from failback.analytics.report.page.html import render_html
 

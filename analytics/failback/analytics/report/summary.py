@@ -7,10 +7,13 @@ from typing import Final
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.report.measures.numbers import Row
 from failback.analytics.report.outcome import Badge, evidence_badge, outcome_badge
+from failback.analytics.report.page.tables.again import group_figures
+from failback.analytics.report.page.tables.registry import markdown
 from failback.analytics.report.wording import number, percent, seconds
 from failback.analytics.run.definitions import words_of
 
 MAX_WINDOWS: Final = 5
+MAX_GROUPS: Final = 10
 MAX_NAME: Final = 60
 
 
@@ -54,7 +57,7 @@ def _what_happened(report: Row) -> str:
 
 def render(report: Row) -> str:
     """``summary.md``; under 80 lines whatever the run."""
-    totals, verdict = report["totals"], report["verdict"]
+    verdict = report["verdict"]
     experiment, arm = report["experiment"] or report["run"], report["arm"] or "-"
     badges = (evidence_badge(report), outcome_badge(report))
     lines = [
@@ -70,12 +73,7 @@ def render(report: Row) -> str:
             for reason in verdict["reasons"][:10]
         ),
         *([""] if verdict["reasons"] else []),
-        "| delivered | distinct messages | duplicates | ratio = duplicates/distinct "
-        "| after a success | lost | work done twice |",
-        "|---|---|---|---|---|---|---|",
-        f"| {number(totals['delivered'])} | {number(totals['distinct'])} | {number(totals['dup'])} "
-        f"| {percent(totals['dup_ratio'])} | {number(totals['dup_after_success'])} "
-        f"| {number(totals['lost'])} | {seconds(totals['wasted_seconds'])} |",
+        *markdown(group_figures(report), MAX_GROUPS + 1, _name),
         "",
         *_cause_lines(report),
         *_rto_lines(report),

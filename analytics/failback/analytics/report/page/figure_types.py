@@ -6,7 +6,7 @@ Times are nanoseconds after run zero, counts are messages.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from failback.analytics.analysis.arrays.thinning import extremes
@@ -173,35 +173,6 @@ class AgeData:
 
 
 @dataclass(frozen=True, slots=True)
-class WasteData:
-    """``(group, seconds done twice, seconds of all handlers)`` rows."""
-
-    rows: Sequence[tuple[str, float, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class CountData:
-    """Messages delivered k times: ``(k, messages)`` rows."""
-
-    rows: Sequence[tuple[int, int]]
-
-
-@dataclass(frozen=True, slots=True)
-class LossData:
-    """Fates of messages: ``(fate, messages, whether it is a loss)`` rows; empty: not measurable."""
-
-    rows: Sequence[tuple[str, int, bool]]
-    lost: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class KnobData:
-    """``(setting, change, messages saved)`` rows, most first."""
-
-    rows: Sequence[tuple[str, str, float]]
-
-
-@dataclass(frozen=True, slots=True)
 class ArmData:
     """Per metric and arm the value of each repetition; the finding is the title."""
 
@@ -215,10 +186,3 @@ class ExposureData:
 
     series: Mapping[str, Series]
     faults: Sequence[FaultBand] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ClockData:
-    """``(host, offset ms, error ms)`` rows."""
-
-    rows: Sequence[tuple[str, float, float]] = field(default=())

@@ -1,135 +1,117 @@
 """Writes ``report.html``: one file that opens offline, from ``report.json`` and its points.
 
-Nothing is fetched: plotly.js is inlined, a Content-Security-Policy
-forbids connections, and every text from outside is escaped. The verdict and all tables are in the
-HTML itself, so that they can be read without scripts; the figures are drawn from embedded JSON.
+Nothing is fetched: plotly.js is inlined, a Content-Security-Policy forbids connections, and every
+text from outside is escaped. What happened and all tables are in the HTML itself, so that they can
+be read without scripts; the figures are drawn from embedded JSON, those in closed parts when they
+are opened or printed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import jinja2
 from markupsafe import Markup
 
 from failback.analytics.report.measures.point_rows import Point, Report
+from failback.analytics.report.outcome import evidence_badge, outcome_badge
 from failback.analytics.report.page import plotly_bundle
-from failback.analytics.report.page.figure_data import repeats, time_series
-from failback.analytics.report.page.figure_tables import figure_tables
-from failback.analytics.report.page.figure_types import MAX_POINTS_PER_TRACE, NS_PER_SECOND
-from failback.analytics.report.page.figures.theme import LIGHT, Theme, swaps
-from failback.analytics.report.page.html_rows import (
-    MAX_TABLE_ROWS,
-    Row,
-    act_now,
-    arm_rows,
-    bound_rows,
-    card_rows,
-    check_rows,
-    difference_rows,
-    evidence_rows,
-    exposure_rows,
-    fault_rows,
-    harm_rows,
-    knob_rows,
-    numeric_columns,
-    phase_rows,
-    prediction_rows,
-    queue_rows,
-    resume_rows,
-    rollback_rows,
-    rto_rows,
-    show,
-    switch_rows,
-    tiles,
+from failback.analytics.report.page.answers import (
+    answer_tiles,
+    banner,
+    cause_lines,
+    findings,
+    heading,
+    worst_figure,
 )
+from failback.analytics.report.page.figure_data import time_series
+from failback.analytics.report.page.figure_types import MAX_POINTS_PER_TRACE
+from failback.analytics.report.page.figures.theme import LIGHT, Theme, swaps
 from failback.analytics.report.page.report_figures import report_figures
+from failback.analytics.report.page.tables import advice, again, card, harm, story
+from failback.analytics.report.page.tables.over_time import file_tables
+from failback.analytics.report.page.tables.registry import MAX_TABLE_ROWS, Table
+from failback.analytics.report.page.words import TERMS
+from failback.analytics.report.wording import number
 
-LONG_TABLE_ROWS = 30
+LONG_TABLE_ROWS: Final = 30
 """A longer table scrolls in a frame of its own."""
 
-CONTENTS = (
-    ("verdict", "Verdict"),
-    ("run-card", "Run card"),
-    ("timeline", "Timeline"),
-    ("staircase", "Offsets"),
-    ("causes", "Causes"),
-    ("intervals", "Consumed again"),
-    ("rto", "Recovery time"),
-    ("bounds", "Bounds"),
-    ("harm", "Harm"),
-    ("loss", "Loss and order"),
+CONTENTS: Final = (
+    ("answer", "What happened"),
+    ("why", "Why"),
     ("change", "What to change"),
+    ("groups", "Groups"),
     ("compare", "Compare"),
+    ("timeline", "Timeline"),
+    ("staircase", "Offsets of every queue"),
+    ("causes", "Causes"),
+    ("intervals", "Which messages came again"),
+    ("rto", "Recovery time"),
+    ("bounds", "Bound and prediction"),
+    ("harm", "What the repeats cost"),
+    ("loss", "Losses and order"),
+    ("evidence", "Evidence"),
+    ("words", "Words"),
+    ("run-card", "Run card"),
 )
-"""The twelve blocks: anchor and heading of each."""
+"""The parts of the page in order: anchor and heading of each."""
 
 
 def render_html(report: Report, points: Sequence[Point], theme: Theme = LIGHT) -> str:
     """Return the page; raises ``KeyError`` only for a report that fails its schema."""
     drawn = {name: draw(theme) for name, draw in report_figures(report, points).items()}
+    titles = {name: figure.layout.title.text for name, figure in drawn.items()}
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("failback.analytics.report.page", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
+        lstrip_blocks=True,
     )
-    environment.globals.update(show=show, numeric=numeric_columns, long_table=LONG_TABLE_ROWS)
+    environment.filters["code"] = _with_code
+    environment.globals.update(number=number, long_table=LONG_TABLE_ROWS, terms=TERMS)
     return environment.get_template("report.html.j2").render(
         report=report,
-        notes=report.get("notes") or {},
         contents=CONTENTS,
-        tiles=tiles(report),
-        act_now=act_now(report),
-        figures={name: figure.layout.title.text for name, figure in drawn.items()},
-        named=lambda prefix: [name for name in drawn if name.startswith(f"{prefix}-")],
+        headings=dict(CONTENTS),
+        heading=heading(report),
+        banner=banner(report),
+        badges=(evidence_badge(report), outcome_badge(report)),
+        tiles=answer_tiles(report),
+        causes=cause_lines(report),
+        worst=worst_figure(titles),
+        findings=findings(report, titles),
+        figures=titles,
+        named=lambda prefix: [name for name in titles if name.startswith(f"{prefix}-")],
         thinned=_thinned(report, points),
         most_points=MAX_POINTS_PER_TRACE,
         figures_json=Markup(figures_json(drawn)),
         swaps_json=Markup(json.dumps(dict(swaps()))),
         plotly_js=Markup(plotly_bundle.script()),
-        tables=figure_tables(report, points),
-        **_rows(report, points),
+        most_rows=MAX_TABLE_ROWS,
+        tables=page_tables(report, points),
     )
 
 
-def _rows(report: Report, points: Sequence[Point]) -> dict[str, Sequence[Row]]:
-    """Rows of the tables that are made for people; the others are those of the files."""
-    intervals = repeats.interval_data(report)
-    return {
-        "check_rows": check_rows(report),
-        "card_rows": card_rows(report),
-        "switch_rows": switch_rows(report),
-        "fault_rows": fault_rows(report),
-        "event_rows": [
-            (at / NS_PER_SECOND, text) for at, text in time_series.events(report, points)
-        ],
-        "queue_rows": queue_rows(report),
-        "cause_rows": repeats.cause_data(report).rows,
-        "window_rows": [
-            (queue, lo, hi, size, cause, at / NS_PER_SECOND)
-            for queue, lo, hi, size, cause, _, at in intervals.windows[:MAX_TABLE_ROWS]
-        ],
-        "rollback_rows": rollback_rows(report),
-        "rto_rows": rto_rows(report),
-        "phase_rows": phase_rows(report),
-        "bound_rows": bound_rows(report),
-        "prediction_rows": prediction_rows(report),
-        "exposure_rows": exposure_rows(report),
-        "knob_rows": knob_rows(report),
-        "arm_rows": arm_rows(report),
-        "difference_rows": difference_rows(report),
-        "resume_rows": resume_rows(report),
-        "loss_rows": sorted(((report.get("loss") or {}).get("fates") or {}).items()),
-        "order_rows": [
-            (row["group"], row["topic"], row["ooo_first"], row["ooo_replay"])
-            for row in report.get("order", [])
-        ],
-        "harm_rows": harm_rows(report),
-        "evidence_rows": evidence_rows(report),
-    }
+def _with_code(text: str) -> Markup:
+    """Text of ours with what stands between backticks as code; all of it is escaped."""
+    parts = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if place % 2 else part
+        for place, part in enumerate(parts)
+    )
+
+
+def page_tables(report: Report, points: Sequence[Point]) -> dict[str, Table]:
+    """All tables of the page: those of the files, and those that only it has."""
+    only = (again.resets, harm.harm, harm.fates, advice.arms,
+            card.card, card.switches, card.evidence, card.resumes)  # fmt: skip
+    events = time_series.timeline_data(report, points).events
+    made = {table.name: table for table in (each(report) for each in only)}
+    return file_tables(report, points) | made | {"events": story.events(report, list(events))}
 
 
 def _thinned(report: Report, points: Sequence[Point]) -> frozenset[str]:
@@ -139,15 +121,20 @@ def _thinned(report: Report, points: Sequence[Point]) -> frozenset[str]:
     curves = [*data.rates.values(), data.send_latency, data.failed_sends]
     if any(len(curve.times_ns) > MAX_POINTS_PER_TRACE for curve in curves):
         found.add("timeline")
-    for number, stairs in enumerate(time_series.staircases(report, points)):
+    for place, stairs in enumerate(time_series.staircases(report, points)):
         if any(len(curve.times_ns) > MAX_POINTS_PER_TRACE for curve in stairs.series.values()):
-            found.add(f"staircase-{number}")
+            found.add(f"staircase-{place}")
     return frozenset(found)
 
 
 def figures_json(drawn: Mapping[str, Any]) -> str:
-    """Return the figures as JSON that is safe inside a script element."""
+    """Return the figures as JSON that is safe inside a script element.
+
+    Titles are left out: the page has them as text, where they wrap.
+    """
     plain = {name: json.loads(figure.to_json()) for name, figure in drawn.items()}
     for figure in plain.values():
-        figure["layout"].pop("template", None)
+        for name in ("template", "title"):
+            figure["layout"].pop(name, None)
+        figure["layout"]["margin"] = {**figure["layout"]["margin"], "t": 14}
     return json.dumps(plain, separators=(",", ":")).replace("<", "\\u003c")

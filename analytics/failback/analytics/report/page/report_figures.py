@@ -1,6 +1,6 @@
-"""Which figures a report has: one list for the page, the dashboard and anybody else.
+"""Which figures a report's page has. Each is a function of the theme, drawn when it is asked for.
 
-Each is a function of the theme, so that nothing is drawn that nobody asked for.
+What is a few numbers is a table with bars there, and no figure.
 """
 
 from __future__ import annotations
@@ -23,60 +23,31 @@ def report_figures(report: Report, points: Sequence[Point]) -> dict[str, Draw]:
     """All figures by name, in the order of the page; those without data are left out."""
     found: dict[str, Draw] = {}
 
-    def add(name: str, draw: Callable[[Any, Theme], go.Figure], data: Any) -> None:
-        found[name] = partial(_drawn, draw, data)
+    def add(name: str, draw: Callable[[Any, Theme], go.Figure], data: Any, *, has: object) -> None:
+        if has:
+            found[name] = partial(_drawn, draw, data)
 
-    add("timeline", over_time.timeline, time_series.timeline_data(report, points))
     for number, stairs in enumerate(time_series.staircases(report, points)):
-        add(f"staircase-{number}", over_time.offset_staircase, stairs)
-    causes = repeats.cause_data(report)
-    if causes.rows:
-        add("causes", bars.dup_by_cause, causes)
-    causes_by_time = time_series.cause_time_data(report, points)
-    if causes_by_time.seconds:
-        add("causes-time", over_time.causes_over_time, causes_by_time)
-    intervals = repeats.interval_data(report)
-    if intervals.windows:
-        add("intervals", bars.interval_map, intervals)
+        add(f"staircase-{number}", over_time.offset_staircase, stairs, has=True)
+    timeline = time_series.timeline_data(report, points)
+    add("timeline", over_time.timeline, timeline, has=True)
+    by_time = time_series.cause_time_data(report, points)
+    add("causes-time", over_time.causes_over_time, by_time, has=by_time.seconds)
     heat = time_series.heat_data(report, points)
-    if heat.queues:
-        add("heatmap", over_time.interval_heatmap, heat)
-    for number, waterfall in enumerate(outcomes.waterfalls(report)):
-        if waterfall.phases:
-            add(f"rto-{number}", bars.rto_waterfall, waterfall)
-    bounds = outcomes.bound_data(report)
-    if bounds.rows:
-        add("bounds", bars.bound_vs_observed, bounds)
+    add("heatmap", over_time.interval_heatmap, heat, has=heat.queues)
+    intervals = repeats.interval_data(report)
+    add("intervals", bars.interval_map, intervals, has=intervals.windows)
     prediction = outcomes.prediction_data(report)
-    if prediction.rows:
-        add("prediction", bars.prediction_band, prediction)
+    add("prediction", bars.prediction_band, prediction, has=prediction.rows)
     exposure = time_series.exposure_data(report, points)
-    if exposure.series:
-        add("exposure", over_time.exposure, exposure)
+    add("exposure", over_time.exposure, exposure, has=exposure.series)
     dedupe = repeats.dedupe_data(report)
-    if dedupe.by_seconds:
-        add("dedupe", curves.dedupe_curve, dedupe)
+    add("dedupe-seconds", curves.dedupe_seconds, dedupe, has=dedupe.by_seconds)
+    add("dedupe-keys", curves.dedupe_keys, dedupe, has=any(dedupe.by_keys.values()))
     age = repeats.age_data(report)
-    if age.bins:
-        add("repeat-age", curves.repeat_age, age)
-    waste = repeats.waste_data(report)
-    if waste.rows:
-        add("wasted", bars.wasted_seconds, waste)
-    counts = repeats.count_data(report)
-    if counts.rows:
-        add("redelivery", bars.redelivery_counts, counts)
-    loss = outcomes.loss_data(report)
-    if loss.rows:
-        add("loss", bars.loss_and_order, loss)
-    knobs = outcomes.knob_data(report)
-    if knobs.rows:
-        add("knobs", bars.knobs, knobs)
+    add("repeat-age", curves.repeat_age, age, has=age.bins)
     arms = outcomes.arm_data(report)
-    if arms is not None:
-        add("compare", curves.compare_arms, arms)
-    clock = outcomes.clock_data(report)
-    if len(clock.rows) > 1:
-        add("clock", curves.clock_quality, clock)
+    add("compare", curves.compare_arms, arms, has=arms)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Inputs of figures of recovery, bounds, losses, settings and comparisons. Pure."""
+"""Inputs of figures of recovery, bounds, predictions and comparisons. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from failback.analytics.report.measures.point_rows import Report
 from failback.analytics.report.page.figure_types import (
     ArmData,
     BoundData,
-    ClockData,
-    KnobData,
-    LossData,
     PredictionData,
     WaterfallData,
 )
-
-LOSSES: Final = frozenset({"STORE_LOST", "SKIPPED", "FAILED_NOT_DLQ"})
+from failback.analytics.report.wording import number, seconds
 
 
 def bound_data(report: Report) -> BoundData:
@@ -51,7 +47,9 @@ def _rto_title(row: Mapping[str, Any]) -> str:
     said = []
     for what, value in (("sends", produce), ("pulls", consume)):
         if value is not None:
-            said.append(f"{what} back after {value / 1000:.1f} s" if value else f"no {what} failed")
+            said.append(
+                f"{what} back after {seconds(value / 1000)}" if value else f"no {what} failed"
+            )
     finding = ", ".join(said) or "nothing was measured"
     return f"{row['fid']}: {finding} from the loss of {row.get('broker') or 'the master'}"
 
@@ -68,32 +66,10 @@ def prediction_data(report: Report) -> PredictionData:
     )  # fmt: skip
 
 
-def loss_data(report: Report) -> LossData:
-    fates = (report.get("loss") or {}).get("fates") or {}
-    rows = [(fate, number, fate in LOSSES) for fate, number in fates.items()]
-    return LossData(rows, report["totals"]["lost"])
-
-
-def knob_data(report: Report) -> KnobData:
-    return KnobData(
-        [
-            (row["name"], f"{_plain(row['from'])} → {_plain(row['to'])}",
-             row["predicted_reduction"])
-            for row in report.get("knobs", [])
-        ]
-    )  # fmt: skip
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:,.6g}" if isinstance(value, int | float) else str(value)
-
-
 METRIC_TITLES: Final[Mapping[str, tuple[str, float]]] = {
     "dup": ("duplicates", 1),
-    "produce_rto_ms": ("produce RTO (s)", 1000),
-    "consume_rto_ms": ("consume RTO (s)", 1000),
+    "produce_rto_ms": ("recovery of sends (s)", 1000),
+    "consume_rto_ms": ("recovery of pulls (s)", 1000),
 }
 
 
@@ -121,15 +97,10 @@ def _arm_title(compare: Mapping[str, Any]) -> str:
         return f"All runs are of arm {compare['baseline']}"
     row = max(known, key=lambda each: abs(each["median"]))
     more = "more" if row["median"] > 0 else "fewer"
-    much = f"{abs(row['median']):,.6g} {more} duplicates" if row["median"] else "as many duplicates"
+    much = (
+        f"{number(abs(row['median']))} {more} duplicates" if row["median"] else "as many duplicates"
+    )
     sure = {True: "significant", False: "within chance"}.get(
         row["significant"], "too few runs to judge chance"
     )
     return f"{row.get('arm', '?')}: {much} than {compare['baseline']} ({sure})"
-
-
-def clock_data(report: Report) -> ClockData:
-    hosts = (report.get("clock") or {}).get("hosts", [])
-    return ClockData(
-        [(host["host"], host["offset_ns"] / 1e6, host["error_ns"] / 1e6) for host in hosts]
-    )

@@ -11,14 +11,11 @@ from failback.analytics.report.measures.point_rows import MAX_LINES, QueueKey, R
 from failback.analytics.report.page.figure_types import (
     AgeData,
     CauseData,
-    CountData,
     DedupeData,
     IntervalData,
-    WasteData,
 )
 
 UNATTRIBUTED: Final = "UNATTRIBUTED"
-MAX_WASTE_GROUPS: Final = 30
 
 
 def report_group(cause: str | None) -> str:
@@ -122,21 +119,3 @@ def _median_age(report: Report, of_bins: float | None) -> float | None:
     """The exact one where there is one group, else the edge of the bin that holds it."""
     known = [g["repeat_age_seconds"]["p50"] for g in report["groups"] if g["dup_after_success"]]
     return known[0] if len(known) == 1 else of_bins
-
-
-def waste_data(report: Report) -> WasteData:
-    rows = [
-        (group["group"], group["wasted_seconds"], group.get("handler_seconds") or 0.0)
-        for group in report.get("groups", [])
-    ]
-    rows.sort(key=lambda row: (-row[1], row[0]))
-    return WasteData(rows[:MAX_WASTE_GROUPS] if any(row[1] for row in rows) else [])
-
-
-def count_data(report: Report) -> CountData:
-    """Messages by how often they were delivered; more than 20 times is one bar each no more."""
-    counts: Counter[int] = Counter()
-    for group in report.get("groups", []):
-        for times, number in (group.get("redelivery_counts") or {}).items():
-            counts[int(times)] += number
-    return CountData(sorted(counts.items())[:20])

@@ -1,9 +1,9 @@
-"""Figures of bars: causes, intervals, bounds, predictions, phases, losses, knobs."""
+"""Figures of bars: causes, intervals, bounds, predictions, phases."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Any, Final
+from typing import Final
 
 import plotly.graph_objects as go
 
@@ -11,12 +11,8 @@ from failback.analytics.report.page.figure_types import (
     NS_PER_SECOND,
     BoundData,
     CauseData,
-    CountData,
     IntervalData,
-    KnobData,
-    LossData,
     PredictionData,
-    WasteData,
     WaterfallData,
 )
 from failback.analytics.report.page.figures.theme import (
@@ -26,11 +22,11 @@ from failback.analytics.report.page.figures.theme import (
     SLATE,
     Theme,
     count,
-    decades,
     finish,
     group_marker,
     short,
 )
+from failback.analytics.report.wording import percent
 
 MOST_QUEUES: Final = 50
 _REVERSED = {"autorange": "reversed"}
@@ -67,7 +63,7 @@ def dup_by_cause(data: CauseData, theme: Theme = LIGHT) -> go.Figure:
     if total:
         first = max(data.rows, key=lambda row: sum(row[2:]))
         share = sum(first[2:]) / total
-        title = f"{count(total, 'duplicate')} by cause: {share:.0%} {first[0]}"
+        title = f"{count(total, 'duplicate')} by cause: {percent(share)} {first[0]}"
     return finish(figure, title, "deliveries", None, theme, height=190 + 50 * len(data.rows))
 
 
@@ -147,7 +143,9 @@ def bound_vs_observed(data: BoundData, theme: Theme = LIGHT) -> go.Figure:
 
 def _room(data: BoundData) -> str:
     shares = [observed / bound for _, observed, bound, _ in data.rows if bound]
-    return f"Within every bound: at most {max(shares):.0%} of one" if shares else "No bound applies"
+    if not shares:
+        return "No bound applies"
+    return f"Within every bound: at most {percent(max(shares))} of one"
 
 
 def prediction_band(data: PredictionData, theme: Theme = LIGHT) -> go.Figure:
@@ -234,93 +232,3 @@ def rto_waterfall(data: WaterfallData, theme: Theme = LIGHT) -> go.Figure:
     figure.update_layout(yaxis=_REVERSED)
     height = 190 + 36 * len(data.phases)
     return finish(figure, data.title, "seconds after the kill", None, theme, height=height)
-
-
-def wasted_seconds(data: WasteData, theme: Theme = LIGHT) -> go.Figure:
-    """Handler time per group, the part that was spent on work already done hatched."""
-    figure = go.Figure()
-    for name, colour, hatch, values in (
-        ("done twice", BAD, "x", [row[1] for row in data.rows]),
-        ("needed", SLATE, "", [max(0.0, row[2] - row[1]) for row in data.rows]),
-    ):
-        figure.add_bar(
-            x=values,
-            y=[short(row[0], 34) for row in data.rows],
-            name=name,
-            orientation="h",
-            marker={"color": theme.of(colour), "pattern": {"shape": hatch}},
-        )
-    wasted, all_ = sum(row[1] for row in data.rows), sum(row[2] for row in data.rows)
-    title = f"{wasted:,.1f} of {all_:,.1f} s of handler time went into work done before"
-    figure.update_layout(barmode="stack", yaxis=_REVERSED)
-    height = 190 + 40 * len(data.rows)
-    return finish(figure, title, "seconds", None, theme, height=height)
-
-
-def redelivery_counts(data: CountData, theme: Theme = LIGHT) -> go.Figure:
-    """How many messages were delivered once, twice, and so on."""
-    figure = go.Figure()
-    figure.add_bar(
-        x=[str(times) for times, _ in data.rows],
-        y=[number for _, number in data.rows],
-        text=[f"{number:,}" for _, number in data.rows],
-        textposition="outside",
-        cliponaxis=False,
-        marker={"color": theme.of(SLATE)},
-    )
-    most = max((times for times, _ in data.rows), default=0)
-    title = "Nothing was delivered"
-    if most:
-        again = sum(number for times, number in data.rows if times > 1)
-        title = f"{count(again, 'message')} came more than once, at most {most} times"
-    figure.update_yaxes(**decades([number for _, number in data.rows]))
-    figure.update_xaxes(type="category")
-    return finish(figure, title, "deliveries of one message", "messages", theme, height=320)
-
-
-def loss_and_order(data: LossData, theme: Theme = LIGHT) -> go.Figure:
-    """The fate of every message that was sent; losses are cross-hatched."""
-    figure = go.Figure()
-    for fate, number, is_loss in data.rows:
-        figure.add_bar(
-            x=[number],
-            y=[fate],
-            orientation="h",
-            showlegend=False,
-            text=[f"{number:,}"],
-            textposition="outside",
-            cliponaxis=False,
-            marker={
-                "color": theme.of(BAD if is_loss else SLATE),
-                "pattern": {"shape": "x" if is_loss else ""},
-            },
-        )
-    title = {None: "Loss could not be measured", 0: "No acknowledged message was lost"}.get(
-        data.lost, f"{count(data.lost or 0, 'acknowledged message')} lost"
-    )
-    figure.update_layout(yaxis=_REVERSED)
-    height = 170 + 30 * len(data.rows)
-    return finish(figure, title, "messages", None, theme, height=height)
-
-
-def knobs(data: KnobData, theme: Theme = LIGHT) -> go.Figure:
-    """What one changed setting alone would save, most first."""
-    figure = go.Figure()
-    labels = [f"{short(name, 40)} {short(change, 22)}" for name, change, _ in data.rows]
-    figure.add_bar(
-        x=[saved for *_, saved in data.rows],
-        y=labels,
-        orientation="h",
-        text=[f"{saved:,.0f}" for *_, saved in data.rows],
-        textposition="outside",
-        cliponaxis=False,
-        marker={"color": theme.of(SLATE)},
-    )
-    title = "No setting is known that would save anything"
-    if data.rows:
-        name, change, saved = data.rows[0]
-        title = f"{name} {change} would save {saved:,.0f} duplicates on average"
-    figure.update_layout(yaxis=_REVERSED)
-    height = 180 + 30 * len(data.rows)
-    axis: Any = "duplicates saved, mean"
-    return finish(figure, title, axis, None, theme, height=height)

@@ -1,45 +1,51 @@
-"""Figures of distributions and comparisons: what a memory would catch, ages, arms, clocks."""
+"""Figures of distributions and comparisons: what remembering would stop, ages, arms."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import plotly.graph_objects as go
 
-from failback.analytics.report.page.figure_types import AgeData, ArmData, ClockData, DedupeData
+from failback.analytics.report.page.figure_types import AgeData, ArmData, DedupeData
 from failback.analytics.report.page.figures.theme import (
     DASHES,
     LIGHT,
     MARKS,
     SLATE,
     Theme,
-    count,
     finish,
     short,
 )
+from failback.analytics.report.wording import number as number_text
+from failback.analytics.report.wording import percent, seconds
 
 _ENOUGH = 0.99
 
 
-def dedupe_curve(data: DedupeData, theme: Theme = LIGHT) -> go.Figure:
-    """What share of repeats after a success a memory of so many seconds or keys catches."""
+def dedupe_seconds(data: DedupeData, theme: Theme = LIGHT) -> go.Figure:
+    """What share of repeats after a success a memory of so many seconds stops."""
     figure = go.Figure()
     for number, (group, rows) in enumerate(data.by_seconds.items()):
-        _curve(figure, group, [r[0] for r in rows], [r[1] for r in rows], number, theme, "")
+        _curve(figure, group, [r[0] for r in rows], [r[1] for r in rows], number, theme)
+    return _finished(figure, _dedupe_title(data), "seconds remembered (log)", theme)
+
+
+def dedupe_keys(data: DedupeData, theme: Theme = LIGHT) -> go.Figure:
+    """What share of repeats after a success a memory of so many messages stops."""
+    figure = go.Figure()
     for number, (group, keys) in enumerate(data.by_keys.items()):
-        _curve(figure, group, [r[0] for r in keys], [r[1] for r in keys], number, theme, "2",
+        _curve(figure, group, [r[0] for r in keys], [r[1] for r in keys], number, theme,
                [r[2] for r in keys])  # fmt: skip
-    share = {"range": [0, 1.04], "tickformat": ".0%"}
+    title = "Remembering the last messages instead, by their number"
+    return _finished(figure, title, "messages remembered (log)", theme)
+
+
+def _finished(figure: go.Figure, title: str, axis: str, theme: Theme) -> go.Figure:
     figure.update_layout(
-        xaxis={"type": "log", "dtick": 1, "domain": [0, 0.46]},
-        xaxis2={"type": "log", "dtick": 1, "domain": [0.54, 1], "anchor": "y2"},
-        yaxis={**share, "title": {"text": "caught"}},
-        yaxis2={**share, "anchor": "x2"},
+        xaxis={"type": "log", "dtick": 1, "tickformat": ","},
+        yaxis={"range": [0, 104], "ticksuffix": " %", "title": {"text": "repeats stopped"}},
     )
-    finish(figure, _dedupe_title(data), None, None, theme, height=360)
-    figure.update_layout(
-        xaxis={"title": {"text": "memory of seconds"}},
-        xaxis2={"title": {"text": "memory of keys"}},
-    )
-    return figure
+    return finish(figure, title, axis, None, theme, height=320)
 
 
 def _curve(
@@ -49,19 +55,15 @@ def _curve(
     y: list[float],
     number: int,
     theme: Theme,
-    axis: str,
     error: list[float] | None = None,
 ) -> None:
     figure.add_scatter(
         x=x,
-        y=y,
+        y=[100 * share for share in y],
         name=short(group),
-        legendgroup=group,
-        showlegend=not axis,
+        showlegend=True,
         mode="lines+markers",
-        xaxis=f"x{axis}",
-        yaxis=f"y{axis}",
-        error_y=None if error is None else {"array": error, "width": 2},
+        error_y=None if error is None else {"array": [100 * e for e in error], "width": 2},
         line={"color": theme.text, "width": 2, "dash": DASHES[number % len(DASHES)]},
         marker={"symbol": MARKS[number % len(MARKS)], "size": 5},
     )
@@ -69,15 +71,16 @@ def _curve(
 
 def _dedupe_title(data: DedupeData) -> str:
     if not data.by_seconds:
-        return "There was no useless repeat to catch"
+        return "No handled message came again"
     needed = []
     for group, rows in data.by_seconds.items():
         enough = next((window for window, share in rows if share >= _ENOUGH), None)
         needed.append((enough if enough is not None else float("inf"), group))
     window, group = max(needed)
     if window == float("inf"):
-        return f"No memory of a day catches all repeats of {short(group)}"
-    return f"A memory of {window:,.3g} s would have caught {_ENOUGH:.0%} of the useless repeats"
+        return f"Remembering messages for a day does not stop all repeats of {short(group)}"
+    share = percent(_ENOUGH)
+    return f"Remembering handled messages for {number_text(window)} s would stop {share} of repeats"
 
 
 def repeat_age(data: AgeData, theme: Theme = LIGHT) -> go.Figure:
@@ -91,51 +94,54 @@ def repeat_age(data: AgeData, theme: Theme = LIGHT) -> go.Figure:
         cliponaxis=False,
         marker={"color": theme.of(SLATE)},
     )
-    title = "There was no useless repeat"
+    title = "No handled message came again"
     if data.median_seconds is not None:
-        title = f"Half of the useless repeats began {data.median_seconds:,.3g} s after the success"
+        after = seconds(data.median_seconds)
+        title = f"Half of the repeats of handled messages began {after} after the success"
     figure.update_xaxes(type="category")
     axis = "at most so many seconds after the first success"
     return finish(figure, title, axis, "repeats", theme, height=320)
 
 
 def compare_arms(data: ArmData, theme: Theme = LIGHT) -> go.Figure:
-    """Every repetition as a point, and each arm's median as a line, one panel per metric."""
+    """Every repetition as a point, each arm's median as a line; metrics below each other."""
     figure = go.Figure()
     panels = max(1, len(data.metrics))
-    for number, arms in enumerate(data.metrics.values()):
+    for number, (metric, arms) in enumerate(data.metrics.items()):
         axis = "" if number == 0 else str(number + 1)
-        left = number / panels
+        top = 1 - number / panels
+        most = max((max(values, default=0) for values in arms.values()), default=0) or 1
         figure.update_layout(
             {
                 f"xaxis{axis}": {
-                    "domain": [left + 0.03, left + 1 / panels - 0.03],
                     "anchor": f"y{axis}",
                     "type": "category",
+                    "range": [-0.6, max(len(arms), 1) - 0.4],
                 },
-                f"yaxis{axis}": {"anchor": f"x{axis}", "rangemode": "tozero"},
+                f"yaxis{axis}": {
+                    "anchor": f"x{axis}",
+                    "domain": [max(0, top - 1 / panels + 0.09), top],
+                    "range": [-0.08 * most, 1.12 * most],
+                    "title": {"text": metric},
+                },
             }
         )
         for place, (arm, values) in enumerate(arms.items()):
             _arm(figure, short(arm, 18), values, place, axis, theme, first=number == 0)
-    finish(figure, data.title, None, None, theme, height=380)
-    for number, metric in enumerate(data.metrics):
-        axis = "" if number == 0 else str(number + 1)
-        figure.update_layout({f"xaxis{axis}": {"title": {"text": metric}}})
-    return figure
+    return finish(figure, data.title, None, None, theme, height=130 + 190 * panels)
 
 
 def _arm(
     figure: go.Figure,
     arm: str,
-    values: object,
+    values: Sequence[float],
     place: int,
     axis: str,
     theme: Theme,
     *,
     first: bool,
 ) -> None:
-    known = sorted(float(value) for value in values)  # type: ignore[attr-defined]
+    known = sorted(float(value) for value in values)
     if not known:
         return
     middle = len(known) // 2
@@ -155,23 +161,3 @@ def _arm(
             yaxis=f"y{axis}",
             marker={"color": theme.text if name == "median" else theme.of(SLATE), **marker},
         )
-
-
-def clock_quality(data: ClockData, theme: Theme = LIGHT) -> go.Figure:
-    """How well each host's clock is known."""
-    figure = go.Figure()
-    figure.add_bar(
-        x=[error for *_, error in data.rows],
-        y=[short(host, 34) for host, *_ in data.rows],
-        orientation="h",
-        text=[f"{error:.3f} ms" for *_, error in data.rows],
-        textposition="outside",
-        cliponaxis=False,
-        marker={"color": theme.of(SLATE)},
-    )
-    worst = max((error for *_, error in data.rows), default=None)
-    title = "No clock was compared"
-    if worst is not None:
-        title = f"Clocks of {count(len(data.rows), 'host')} are known to {worst:.3f} ms"
-    height = 180 + 30 * len(data.rows)
-    return finish(figure, title, "error (ms)", None, theme, height=height)

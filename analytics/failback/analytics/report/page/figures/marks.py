@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 from failback.analytics.report.page.figure_types import NS_PER_SECOND, FaultBand, Series
 from failback.analytics.report.page.figures.theme import PALE, SLATE, Theme, short
 
-# For keeping labels apart: the page is at most this wide, a letter of a label about that wide.
-PLOT_PIXELS: Final = 1030
+# For keeping labels apart on a phone too: a plot is at least this wide, a letter about that wide.
+PLOT_PIXELS: Final = 300
 LETTER_PIXELS: Final = 6.5
 ROW_PIXELS: Final = 16
 EVENT_ROWS: Final = 6
@@ -63,8 +63,9 @@ def pixels(time_ns: int, window: Window) -> float:
 
 
 def is_late(time_ns: int, text: str, window: Window) -> bool:
-    """Tell whether a label that begins at ``time_ns`` would leave the plot at the right."""
-    return pixels(time_ns, window) + LETTER_PIXELS * len(text) > PLOT_PIXELS
+    """Tell whether a label at ``time_ns`` is written to the left of it, not to leave the plot."""
+    at = pixels(time_ns, window)
+    return at + LETTER_PIXELS * len(text) > PLOT_PIXELS and 2 * at > PLOT_PIXELS
 
 
 def mark_events(
@@ -74,9 +75,13 @@ def mark_events(
     window: Window,
     top: float,
 ) -> None:
-    """Draw a line per event and its text above ``top``, as many as find room there."""
-    ordered = sorted((at, short(text)) for at, text in events)
-    for (time_ns, text), row in zip(ordered, rows(ordered, window, EVENT_ROWS), strict=True):
+    """Draw a line per event and its number above ``top``, as many as find room there.
+
+    The text comes with the pointer, and from the table of events, which has the numbers too.
+    """
+    ordered = [(at, str(number)) for number, (at, _) in enumerate(events, 1)]
+    places = rows(ordered, window, EVENT_ROWS)
+    for (time_ns, number), (_, text), row in zip(ordered, events, places, strict=True):
         at = time_ns / NS_PER_SECOND
         if row < 0:
             continue
@@ -94,9 +99,10 @@ def mark_events(
             y=top,
             yref="paper",
             yshift=2 + ROW_PIXELS * row,
-            text=text,
+            text=number,
+            hovertext=short(text, 80),
             showarrow=False,
-            xanchor="right" if is_late(time_ns, text, window) else "left",
+            xanchor="right" if is_late(time_ns, number, window) else "left",
             yanchor="bottom",
             font={"size": 11},
         )
@@ -127,7 +133,7 @@ def mark_faults(
             )
     bands = [(each.effect_ns, each) for each in shown if each.effect_ns is not None]
     bands.sort(key=itemgetter(0))
-    places = rows([(start, short(fault.name)) for start, fault in bands], window)
+    places = rows([(start, short(fault.name, 20)) for start, fault in bands], window)
     for (start, fault), row in zip(bands, places, strict=True):
         end = fault.heal_ns if fault.heal_ns is not None else start
         figure.add_shape(
@@ -143,7 +149,7 @@ def mark_faults(
         )
         if not labels:
             continue
-        text = short(fault.name)
+        text = short(fault.name, 20)
         figure.add_annotation(
             x=start / NS_PER_SECOND,
             y=top,

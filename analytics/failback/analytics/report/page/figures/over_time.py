@@ -45,6 +45,7 @@ from failback.analytics.report.page.figures.theme import (
 )
 
 MAX_LANES: Final = 12
+MAX_DROP_LABELS: Final = 3
 _LANE_PIXELS: Final = 26
 _RATE_PIXELS: Final = 190
 _LATENCY_PIXELS: Final = 170
@@ -192,7 +193,16 @@ def offset_staircase(data: StaircaseData, theme: Theme = LIGHT) -> go.Figure:
         )
     window = data.window_ns or span(data.series.values(), data.faults)
     mark_faults(figure, data.faults, theme, window)
-    drops = sorted(data.drops)
+    drops = sorted(sorted(data.drops, key=lambda drop: -_size_of_drop(drop[2]))[:MAX_DROP_LABELS])
+    if data.drops:
+        figure.add_scatter(
+            x=[time_ns / NS_PER_SECOND for time_ns, *_ in data.drops],
+            y=[value for _, value, _ in data.drops],
+            name="a stored offset went down",
+            mode="markers",
+            hovertext=[text for *_, text in data.drops],
+            marker={"symbol": "triangle-down", "size": 9, "color": theme.text},
+        )
     places = rows([(time_ns, text) for time_ns, _, text in drops], window)
     for (time_ns, value, text), row in zip(drops, places, strict=True):
         late = is_late(time_ns, text, window)
@@ -268,6 +278,7 @@ def interval_heatmap(data: HeatData, theme: Theme = LIGHT) -> go.Figure:
             for second, rate in zip(data.seconds, row, strict=True)
             if rate
         ]
+        most = max((rate for *_, rate in cells), default=1.0)
         figure.add_bar(
             x=[width] * len(cells),
             base=[second for _, second, _ in cells],
@@ -275,15 +286,13 @@ def interval_heatmap(data: HeatData, theme: Theme = LIGHT) -> go.Figure:
             orientation="h",
             width=1,
             showlegend=False,
+            hovertext=[f"{name}, {second:.0f} s: {rate:,.0f}/s" for name, second, rate in cells],
+            hoverinfo="text",
             marker={
-                "color": [rate for *_, rate in cells],
-                "colorscale": [[0, theme.of(PALE)], [1, theme.of(HEAT)]],
-                "cmin": 0,
+                "color": theme.of(HEAT),
+                "opacity": [0.2 + 0.8 * rate / most for *_, rate in cells],
                 "line": {"width": 0},
-                "showscale": True,
-                "colorbar": {"title": {"text": "again/s"}, "thickness": 14, "nticks": 4},
             },
-            hovertemplate="%{y}, %{base:.0f} s: %{marker.color:.0f}/s<extra></extra>",
         )
     places = {queue: number for number, queue in enumerate(data.queues)}
     for queue, start, end in data.windows:
@@ -302,6 +311,7 @@ def interval_heatmap(data: HeatData, theme: Theme = LIGHT) -> go.Figure:
     if names:
         busiest = max(range(len(names)), key=lambda at: sum(data.rates[at]))
         title = f"{count(len(names), 'queue')} delivered again, most of all {names[busiest]}"
+        title += "; the darker, the more a second"
     return finish(figure, title, SECONDS, None, theme, height=240 + 30 * len(names))
 
 

@@ -1,0 +1,163 @@
+"""What the top of a page says: what happened, why, and what each folded part found. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from failback.analytics.report.measures.point_rows import Report
+from failback.analytics.report.page.tables.again import reset_hint
+from failback.analytics.report.page.words import cause_meaning
+from failback.analytics.report.wording import UNKNOWN, many, number, percent, seconds
+
+MAX_CAUSES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CauseLine:
+    """One cause of the run: how much, what happened, what helps, where it is explained."""
+
+    count: str
+    name: str
+    happened: str
+    fix: str
+    page: str
+
+
+def heading(report: Report) -> str:
+    """``failback-demo, arm handover``; the repetition where there may be several."""
+    text = str(report["experiment"] or report["run"])
+    if report["arm"]:
+        text += f", arm {report['arm']}"
+    return f"{text}, repetition {report['repetition'] + 1}" if report["repetition"] else text
+
+
+def banner(report: Report) -> str:
+    """What a reader must know before any time: the timers were scaled."""
+    scale = report["source"]["time_scale"]
+    if scale == 1:
+        return ""
+    factor = 1 / scale
+    return (
+        f"Timers ran at 1/{factor:g}: on a real cluster this takes {factor:g} times as long. Times"
+        " on this page are as measured; intervals in the run card are as configured, before the"
+        " scale."
+    )
+
+
+def answer_tiles(report: Report) -> list[tuple[str, str, str]]:
+    """Value, label, and the term that explains it; the ratio can be computed from what is left."""
+    totals = report["totals"]
+    return [
+        (number(totals["delivered"]), "deliveries", "delivered"),
+        (number(totals["distinct"]), "distinct messages", "distinct"),
+        (number(totals["dup"]), "duplicates", "duplicates"),
+        (percent(totals["dup_ratio"]), "duplicates/distinct", "ratio"),
+        (number(totals["dup_after_success"]), "repeats after a success", "after-success"),
+        (number(totals["lost"]), "lost", "lost"),
+        (seconds(totals["wasted_seconds"]), "of work done twice", ""),
+    ]
+
+
+def cause_lines(report: Report) -> list[CauseLine]:
+    """The causes with the most duplicates, in words."""
+    found: Counter[str | None] = Counter()
+    for group in report.get("groups", []):
+        found.update(group.get("causes", {}))
+        if group.get("unattributed"):
+            found[None] += group["unattributed"]
+    total = sum(found.values())
+    lines = []
+    for cause, count in found.most_common(MAX_CAUSES):
+        happened, fix, page = cause_meaning(cause)
+        unknown = "The evidence does not tell which of several causes it was."
+        lines.append(
+            CauseLine(
+                f"{number(count)} of {many(total, 'duplicate')}",
+                cause or "unattributed",
+                happened or ("" if cause else unknown),
+                fix,
+                page,
+            )
+        )
+    return lines
+
+
+def worst_figure(titles: Mapping[str, str]) -> str | None:
+    """The offsets of the queue with the most duplicates; it is the first."""
+    return next((name for name in titles if name.startswith("staircase-")), None)
+
+
+def findings(report: Report, titles: Mapping[str, str]) -> dict[str, str]:
+    """What each folded part found, in one clause, by its anchor."""
+    return {
+        "timeline": titles.get("timeline", ""),
+        "staircase": _queues(report),
+        "causes": _causes(report),
+        "intervals": titles.get("intervals", "No interval was consumed again"),
+        "rto": _recovery(report),
+        "bounds": _bounds(report),
+        "harm": f"{seconds(report['totals']['wasted_seconds'])} of work was done twice",
+        "loss": _loss(report),
+        "checks": _checks(report),
+        "run-card": f"{report['system']['engine']} {report['system']['version'] or ''}".strip(),
+        "words": "what the terms mean, and where the documents say more",
+    }
+
+
+def _checks(report: Report) -> str:
+    """Checks of the evidence, and limits that were set, are counted by themselves."""
+    said = []
+    for limits, noun in ((False, "check"), (True, "expectation")):
+        mine = [
+            check["value"] == "Pass"
+            for check in report.get("checks", [])
+            if check["id"].startswith("expect.") == limits
+        ]
+        if mine:
+            said.append(f"{sum(mine)} of {many(len(mine), noun)} passed")
+    return ", ".join(said) or "No check was made"
+
+
+def _queues(report: Report) -> str:
+    queues = report.get("queues", [])
+    hit = sum(1 for queue in queues if queue["dup"])
+    behind = sum(1 for queue in queues if reset_hint(queue) is not None)
+    said = f"{hit} of {many(len(queues), 'queue')} delivered again"
+    return f"{said}, {behind} below a safe offset" if behind else said
+
+
+def _causes(report: Report) -> str:
+    lines = cause_lines(report)
+    if not lines:
+        return "no duplicate was delivered"
+    return ", ".join(f"{line.count.partition(' of ')[0]} {line.name}" for line in lines)
+
+
+def _recovery(report: Report) -> str:
+    rows = report.get("rto", [])
+    produce = [row["produce_ms"] for row in rows if row.get("produce_ms") is not None]
+    consume = [(row.get("consume_ms") or {}).get("max") for row in rows]
+    known = [value for value in consume if value is not None]
+    if not rows:
+        return "no master was killed"
+    sends = seconds(max(produce) / 1000) if produce else UNKNOWN
+    pulls = seconds(max(known) / 1000) if known else UNKNOWN
+    return f"sends worked again after {sends}, pulls after {pulls}"
+
+
+def _bounds(report: Report) -> str:
+    rows = [row for row in report.get("bounds", []) if row["bound"] is not None]
+    if not rows:
+        return "no bound applies"
+    observed, bound = sum(row["observed"] for row in rows), sum(row["bound"] for row in rows)
+    return f"{number(observed)} came again, of at most {number(round(bound))}"
+
+
+def _loss(report: Report) -> str:
+    lost = report["totals"]["lost"]
+    if lost is None:
+        return "losses cannot be told"
+    return "no acknowledged message was lost" if not lost else f"{many(lost, 'message')} lost"

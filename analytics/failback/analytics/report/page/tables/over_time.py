@@ -1,0 +1,58 @@
+"""Tables of the points of plots over time, and which tables the files of a report are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from failback.analytics.report.measures.point_rows import Point, Report
+from failback.analytics.report.page.figure_data.time_series import events
+from failback.analytics.report.page.figure_types import OFFSET_SERIES
+from failback.analytics.report.page.tables import advice, again, harm, story
+from failback.analytics.report.page.tables.registry import Table, files, seconds
+
+_RATES: Final = ("produce_rate", "deliver_rate", "dup_rate")
+_PLACE: Final = f"at_s:f {again.QUEUE}"
+_OF_REPORT: Final[tuple[Callable[[Report], Table], ...]] = (
+    story.checks, story.faults, story.rto, story.phases, story.clock,
+    again.queues, again.causes, again.causes_by_group, again.causes_by_broker, again.windows,
+    again.rollbacks, again.offset_drops,
+    again.groups, harm.dedupe_by_seconds, harm.dedupe_by_keys, harm.repeat_age,
+    harm.redelivery_counts, harm.loss, harm.order,
+    advice.bounds, advice.prediction, advice.exposure, advice.knobs, advice.compare_runs,
+    advice.compare_arms, advice.compare_difference,
+)  # fmt: skip
+
+
+def file_tables(report: Report, points: Sequence[Point]) -> dict[str, Table]:
+    """All tables that are files of a report, by name."""
+    made = [*_over_time(report, points), *(table(report) for table in _OF_REPORT)]
+    return {table.name: table for table in made}
+
+
+def _over_time(report: Report, points: Sequence[Point]) -> list[Table]:
+    def table(name: str, columns: str, row: Callable[[Point], Any], *kinds: str) -> Table:
+        rows = [
+            {"at_s": seconds(p.t_ns), "group": p.group, "broker": p.broker, "topic": p.topic,
+             "qid": p.qid, **row(p)}
+            for p in points
+            if p.kind in kinds
+        ]  # fmt: skip
+        return Table(name, files(columns), rows)
+
+    def messages(point: Point) -> dict[str, object]:
+        return {"messages": int(point.value)}
+
+    return [
+        table("rates", "at_s:f what messages_per_second:f",
+              lambda p: {"what": p.kind, "messages_per_second": p.value}, *_RATES),
+        table("send_latency", "at_s:f result latency_ms:f",
+              lambda p: {"result": p.label, "latency_ms": p.value}, "send_latency"),
+        table("offsets", f"{_PLACE} copy offset:i",
+              lambda p: {"copy": p.kind, "offset": int(p.value)}, *OFFSET_SERIES),
+        table("duplicates_by_second", "at_s:f group report_group messages:i",
+              lambda p: {"report_group": p.label, **messages(p)}, "dup_by_group"),
+        table("duplicates_by_queue", f"{_PLACE} messages:i", messages, "dup_by_queue"),
+        table("exposure_by_second", "at_s:f group broker messages:i", messages, "exposure"),
+        story.events(report, events(report, points)),
+    ]  # fmt: skip

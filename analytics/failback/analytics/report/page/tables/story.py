@@ -1,0 +1,144 @@
+"""Tables of what happened: checks, faults, recovery, clocks."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from failback.analytics.report.page.figure_data.outcomes import waterfalls
+from failback.analytics.report.page.tables.registry import (
+    Report,
+    Table,
+    alike,
+    both,
+    files,
+    in_seconds,
+    page,
+    seconds,
+)
+from failback.analytics.report.page.words import PEERS, PHASES, words_of
+
+_WORST_FIRST: Final = {"Fail": 0, "Inconclusive": 1}
+
+
+def checks(report: Report) -> Table:
+    columns = [
+        *files("id"),
+        both("title", "check"),
+        both("value", "result"),
+        both("expected", "expected"),
+        both("observed", "observed"),
+        both("unit", "of"),
+    ]
+    return Table(
+        "checks",
+        columns,
+        report.get("checks", []),
+        "No check was made.",
+        order=lambda row: _WORST_FIRST.get(row["value"], 2),
+    )
+
+
+def faults(report: Report) -> Table:
+    columns = [
+        both("fid", "fault"),
+        *files("name"),
+        both("kind", "kind", text=lambda row: row["kind"] or row["name"]),
+        both("intended_s:f", "intended (s)", term="run-zero"),
+        *files("intended_end_s:f"),
+        both("effect_s:f", "effect seen (s)"),
+        both("healed_s:f", "healed (s)"),
+        both("away_s:f", "away (s)"),
+        both("proved:b", "proved", term="proved"),
+        both("peer_saw", "clients saw",
+             text=lambda row: words_of(PEERS, row["peer_saw"]) if row["peer_saw"] else None),
+    ]  # fmt: skip
+    rows = [
+        {
+            "fid": fault["fid"],
+            "name": fault.get("name"),
+            "kind": fault.get("kind"),
+            "intended_s": seconds(fault.get("intended_ns")),
+            "intended_end_s": seconds(fault.get("intended_end_ns")),
+            "effect_s": seconds(fault.get("effect_ns")),
+            "healed_s": seconds(fault.get("heal_ns")),
+            "away_s": fault.get("down_seconds"),
+            "proved": fault.get("proved"),
+            "peer_saw": fault.get("peer_saw"),
+        }
+        for fault in report.get("faults", [])
+    ]
+    return Table("faults", columns, rows, "No fault was injected.")
+
+
+def rto(report: Report) -> Table:
+    columns = [
+        both("fid", "fault"),
+        both("broker", "broker"),
+        both("produce_ms:f", "sends worked again after (s)", text=in_seconds("produce_ms"),
+             term="rto"),
+        both("consume_median_ms:f", "pulls again, median (s)",
+             text=in_seconds("consume_median_ms"), term="rto"),
+        both("consume_worst_ms:f", "pulls again, worst (s)", text=in_seconds("consume_worst_ms")),
+        *files("second_stall_ms:f queues_never:i"),
+        both("first_repeat_ms:f", "first repeat after (s)", text=in_seconds("first_repeat_ms")),
+    ]  # fmt: skip
+    rows = [
+        {
+            "fid": row["fid"],
+            "broker": row.get("broker"),
+            "produce_ms": row.get("produce_ms"),
+            "consume_median_ms": (row.get("consume_ms") or {}).get("p50"),
+            "consume_worst_ms": (row.get("consume_ms") or {}).get("max"),
+            "second_stall_ms": row.get("second_stall_ms"),
+            "queues_never": row.get("queues_never"),
+            "first_repeat_ms": row.get("ttfr_kill_ms"),
+        }
+        for row in report.get("rto", [])
+    ]
+    return Table("rto", columns, rows, "No master was killed, so nothing had to recover.")
+
+
+def phases(report: Report) -> Table:
+    """Per kill in order of time; what was never seen comes last on the page."""
+    columns = [
+        both("fid", "fault"),
+        both("phase", "phase", text=lambda row: words_of(PHASES, row["phase"])),
+        both("after_the_kill_s:f", "after the kill (s)"),
+    ]
+    rows = [
+        {"fid": waterfall.title.partition(":")[0], "phase": phase, "after_the_kill_s": seconds(at)}
+        for waterfall in waterfalls(report)
+        for phase, at in waterfall.phases
+    ]
+    order = {row["fid"]: place for place, row in enumerate(report.get("rto", []))}
+    return Table(
+        "phases",
+        columns,
+        rows,
+        "No phase of a recovery was seen.",
+        order=lambda row: (
+            order.get(row["fid"], 0),
+            row["after_the_kill_s"] is None,
+            row["after_the_kill_s"] or 0,
+        ),
+    )
+
+
+def clock(report: Report) -> Table:
+    columns = [
+        *alike("host"),
+        both("offset_ns:i", "offset (ms)", text=lambda row: row["offset_ns"] / 1e6),
+        both("error_ns:i", "known to (ms)", text=lambda row: row["error_ns"] / 1e6),
+    ]
+    rows = (report.get("clock") or {}).get("hosts", [])
+    return Table("clock", columns, rows, "No clock was compared.")
+
+
+def events(report: Report, found: list[tuple[int, str]]) -> Table:
+    columns = [both("at_s:f", "at (s)", term="run-zero"), both("event", "event")]
+    rows = [
+        {"at_s": seconds(at), "event": text, "mark": str(number)}
+        for number, (at, text) in enumerate(found, 1)
+    ]
+    return Table("events", [page("mark", lambda row: row["mark"]), *columns], rows,
+                 "Nothing else happened.")  # fmt: skip
