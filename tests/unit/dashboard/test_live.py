@@ -73,8 +73,7 @@ def test_run_zero_is_when_the_harness_said_so_long_before_run_json_has_it(
         live.look(105 * SECOND)
         assert live.zero_ns == 100 * SECOND
         log.write("life", state="RUN_ZERO")
-        ((_, counted),) = live.look(106 * SECOND)
-    assert counted["seconds"] == 2
+        live.look(106 * SECOND)
     assert live_data(live).seconds == [1.0, 2.0]
 
 
@@ -118,8 +117,8 @@ def test_phases_are_what_the_harness_says(tmp_path: Path) -> None:
         "2026-11-22 18:37:08,285 INFO MainThread chaostoolkit Probe: no-fault-left\n"
         "2026-11-22 18:37:24,334 INFO MainThread failback.chaos.run.repetition run ze"
     )
-    events = live.look(101 * SECOND)
-    assert [data["text"] for kind, data in events if kind == "phase"] == ["warming up"]
+    assert live.look(101 * SECOND) == {"counters", "phase"}
+    assert live.phase == "warming up"
     with log.open("a") as file:
         file.write("ro\n")
     live.look(102 * SECOND)
@@ -131,4 +130,4 @@ def test_garbage_harms_nothing(tmp_path: Path) -> None:
     (tmp_path / "evidence.jsonl").write_text('{"no": 1}\nnonsense\n[1]\n')
     (tmp_path / "hot" / "x.fblog").write_bytes(b"\x05\x00\x00\x00nonsense and more")
     (tmp_path / "run.json").write_text("{")
-    assert [kind for kind, _ in live.look(101 * SECOND)] == ["counters"]
+    assert live.look(101 * SECOND) == {"counters"}

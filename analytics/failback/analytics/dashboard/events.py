@@ -1,74 +1,45 @@
-"""Server-sent events: a ring to resume from, and a bounded queue per reader.
+"""Server-sent events: what kind of thing changed, and of which run; the reader fetches it.
 
-Ids count from 1 and grow by one. A reader that names the last id it saw gets the events after it,
-or ``reset`` when the ring no longer has them. A reader that is too slow gets ``overrun`` and
-nothing more. One event loop owns all of it.
+Nothing is kept for those who are away: a reader that comes back fetches its page, which is what it
+would do for any event. What a slow reader has not been told yet it is told once.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Callable
+from typing import Final
 
-RING: Final = 10_000
-QUEUE: Final = 1_000
+from fastapi.sse import ServerSentEvent
+
 MOST_READERS: Final = 500
-"""Open streams; each may hold a whole queue of events."""
-PING_SECONDS: Final = 15.0
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event; ``run`` is empty for what belongs to no run."""
-
-    number: int
-    kind: str
-    run: str
-    data: Mapping[str, Any]
-
-    def text(self) -> str:
-        return sse(self.kind, {"run": self.run, **self.data}, self.number)
-
-
-def sse(kind: str, data: Mapping[str, Any], number: int | None = None) -> str:
-    """One event on the wire. JSON has no line breaks, so one data line is enough."""
-    head = "" if number is None else f"id: {number}\n"
-    return f"{head}event: {kind}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n"
+CHECK_SECONDS: Final = 15.0
+CHANGED: Final = "changed"
+Change = tuple[str, str]
+"""Kind and run; no run where it belongs to none."""
 
 
 class _Reader:
-    __slots__ = ("overrun", "queue", "run")
+    __slots__ = ("changes", "run", "woken")
 
-    def __init__(self, run: str, limit: int) -> None:
+    def __init__(self, run: str) -> None:
         self.run = run
-        self.queue: asyncio.Queue[Event | None] = asyncio.Queue(limit)
-        self.overrun = False
+        self.changes: dict[Change, None] = {}
+        self.woken = asyncio.Event()
 
-    def offer(self, event: Event) -> None:
-        if self.overrun or (self.run and event.run not in ("", self.run)):
-            return
-        try:
-            self.queue.put_nowait(event)
-        except asyncio.QueueFull:
-            self.overrun = True
+    def tell(self, change: Change) -> None:
+        if not self.run or change[1] in ("", self.run):
+            self.changes[change] = None
+            self.woken.set()
 
 
 class EventHub:
-    """Everything that is published, and who listens."""
+    """Who listens. One event loop owns all of it."""
 
-    def __init__(
-        self, ring: int = RING, queue: int = QUEUE, most_readers: int = MOST_READERS
-    ) -> None:
-        self._ring: deque[Event] = deque(maxlen=ring)
-        self._queue = queue
+    def __init__(self, most_readers: int = MOST_READERS) -> None:
         self._most_readers = most_readers
         self._readers: set[_Reader] = set()
-        self._last = 0
         self._closed = False
 
     @property
@@ -80,71 +51,44 @@ class EventHub:
         """Whether one more stream is too many."""
         return len(self._readers) >= self._most_readers
 
-    def publish(self, kind: str, data: Mapping[str, Any], run: str = "") -> None:
-        self._last += 1
-        event = Event(self._last, kind, run, data)
-        self._ring.append(event)
+    def publish(self, kind: str, run: str = "") -> None:
         for reader in self._readers:
-            reader.offer(event)
+            reader.tell((kind, run))
 
     def close(self) -> None:
         """End every stream: the server stops."""
         self._closed = True
         for reader in self._readers:
-            if reader.queue.full():
-                reader.overrun = True
-            else:
-                reader.queue.put_nowait(None)
-
-    def since(self, last_id: int, run: str = "") -> list[Event] | None:
-        """What came after ``last_id``; ``None`` when that cannot be said any more."""
-        first = self._ring[0].number if self._ring else self._last + 1
-        if last_id > self._last or last_id < first - 1:
-            return None
-        return [
-            each
-            for each in self._ring
-            if each.number > last_id and (not run or each.run in ("", run))
-        ]
+            reader.woken.set()
 
     async def stream(
         self,
         run: str = "",
-        last_id: int | None = None,
-        ping_seconds: float = PING_SECONDS,
+        check_seconds: float = CHECK_SECONDS,
         allowed: Callable[[], bool] = lambda: True,
-    ) -> AsyncIterator[str]:
-        """Texts for one reader, until it goes, lags behind, or the hub is closed.
+    ) -> AsyncGenerator[ServerSentEvent]:
+        """Events for one reader, of one run if it is named, until it goes or the hub is closed.
 
-        ``allowed`` is asked about once in ``ping_seconds``: a token may be taken away meanwhile.
+        ``allowed`` is asked about once in ``check_seconds``: a token may be taken away meanwhile.
         """
         checked = time.monotonic()
-        reader = _Reader(run, self._queue)
+        reader = _Reader(run)
         self._readers.add(reader)
         try:
-            missed = [] if last_id is None else self.since(last_id, run)
-            if missed is None:
-                yield sse("reset", {"last": self._last}, self._last)
-            else:
-                yield ": connected\n\n"
-                for event in missed:
-                    yield event.text()
-            while not (self._closed and reader.queue.empty()):
-                if reader.overrun and reader.queue.empty():
-                    yield sse("overrun", {"last": self._last})
-                    return
-                if time.monotonic() - checked >= ping_seconds:
+            yield ServerSentEvent(comment="connected")
+            while not self._closed:
+                if time.monotonic() - checked >= check_seconds:
                     checked = time.monotonic()
                     if not allowed():
                         return
                 try:
-                    async with asyncio.timeout(ping_seconds):
-                        found = await reader.queue.get()
+                    async with asyncio.timeout(check_seconds):
+                        await reader.woken.wait()
                 except TimeoutError:
-                    yield sse("ping", {})
                     continue
-                if found is None:
-                    return
-                yield found.text()
+                reader.woken.clear()
+                changes, reader.changes = reader.changes, {}
+                for kind, of_run in changes:
+                    yield ServerSentEvent(event=CHANGED, data={"kind": kind, "run": of_run})
         finally:
             self._readers.discard(reader)

@@ -56,7 +56,7 @@ logger = logging.getLogger(__name__)
 BROKER_TIMEOUT_MS: Final = 2_000
 RESOURCE_SECONDS: Final = 2.0
 """Custom resources change slowly, and their API server has other clients; so has a collector."""
-_LOST_ROWS: Final = 500
+_TOLD_ROWS: Final = 500
 Json = dict[str, Any]
 
 
@@ -244,18 +244,14 @@ class Poller:
         }
         if roles != self._told.get("roles"):
             self._told["roles"] = roles
-            self.hub.publish("fleet", {"clusters": len(state.clusters)})
-        rows = {
-            f"{row['cluster']}/{row['group']}/{row['topic']}/{row['broker']}/{row['qid']}": [
-                row[name] for name in ("master_memory", "master_file", "slave_table", "end")
-            ]
-            for row in state.offset_rows()[:_LOST_ROWS]
-        }
-        before = self._told.get("rows", {})
-        changed = {key: value for key, value in rows.items() if before.get(key) != value}
-        if changed or len(rows) != len(before):
+            self.hub.publish("fleet")
+        rows = [
+            [row[name] for name in ("group", "master_memory", "master_file", "slave_table", "end")]
+            for row in state.offset_rows()[:_TOLD_ROWS]
+        ]
+        if rows != self._told.get("rows"):
             self._told["rows"] = rows
-            self.hub.publish("offsets", {"changed": changed})
+            self.hub.publish("offsets")
 
     async def memory_of(self, cluster: ClusterRef, broker: str, group: str) -> ClientMemory:
         """Ask the members of a group where they stand, through any broker of the pair."""
@@ -275,7 +271,7 @@ class Poller:
         before = self.ingest
         self.ingest = now = await asyncio.to_thread(self._collector.look, time.time())
         if (now.runs, now.problem) != (before.runs, before.problem):
-            self.hub.publish("ingest", {"runs": len(now.runs), "problem": now.problem or None})
+            self.hub.publish("ingest")
 
     # --- runs -------------------------------------------------------------------------------------
 
@@ -286,17 +282,16 @@ class Poller:
         for entry in found:
             known = before.get(entry.run)
             if known is None or known.state != entry.state:
-                self.hub.publish("phase", {"state": entry.state}, entry.run)
+                self.hub.publish("phase", entry.run)
             if entry.verdict is not None and (known is None or known.verdict != entry.verdict):
-                verdict = {"verdict": entry.verdict, "sentence": entry.sentence}
-                self.hub.publish("verdict", verdict, entry.run)
+                self.hub.publish("verdict", entry.run)
         await asyncio.to_thread(self.experiments.live)
         for name in self.experiments.scenarios:
             job = self.experiments.job(name)
             state = f"{job.number} {job.state}" if job else ""
             if state != self._job_states.get(name, ""):
                 self._job_states[name] = state
-                self.hub.publish("experiment", {"name": name, "state": job.state if job else ""})
+                self.hub.publish("experiment")
 
     async def look_at_live(self) -> None:
         running = {each.run: each for each in self.state.runs if each.state == "running"}
@@ -308,10 +303,9 @@ class Poller:
                     continue  # no run.json, or one that says otherwise than the harness
         for name in [name for name in self.live if name not in running]:
             last = await asyncio.to_thread(self.live[name].look, time.time_ns())
-            for kind, data in last:
-                if kind != "counters":
-                    self.hub.publish(kind, data, name)
+            for kind in last - {"counters"}:
+                self.hub.publish(kind, name)
             del self.live[name]
         for name, live in self.live.items():
-            for kind, data in await asyncio.to_thread(live.look, time.time_ns()):
-                self.hub.publish(kind, data, name)
+            for kind in await asyncio.to_thread(live.look, time.time_ns()):
+                self.hub.publish(kind, name)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query, Request, Response
-from fastapi.responses import StreamingResponse
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from failback.analytics.dashboard.http.context import (
+    Listener,
     Operator,
     Parts,
     Reader,
@@ -60,7 +63,6 @@ from failback.analytics.report.page.figures.curves import compare_arms
 from failback.protocol.errors import ConfigError
 
 Json = dict[str, Any]
-EVENT_STREAM = "text/event-stream"
 _NOT_MODIFIED: dict[int | str, Json] = {304: {"description": "As the caller has it."}}
 
 
@@ -181,27 +183,17 @@ def _run_routes(router: APIRouter) -> None:
             run=run, message=message, steps=await story_of(shared, shared.run(run), message)
         )
 
-    @router.get(
-        "/events",
-        response_class=StreamingResponse,
-        responses={200: {"content": {EVENT_STREAM: {"schema": {"type": "string"}}}},
-                   **refusals()},
-    )  # fmt: skip
+    @router.get("/events", response_class=EventSourceResponse, responses=refusals())
     async def events(
-        request: Request, _: Reader, shared: Parts, run: Text = ""
-    ) -> StreamingResponse:
-        """Server-sent events; ``Last-Event-ID`` resumes. Types: phase, fault, counters, offsets,
-        fleet, verdict, experiment, ingest; reset, overrun and ping are about the stream itself."""
-        last = request.headers.get("last-event-id", "")
-        known = int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
-        if shared.hub.is_full:
-            what = f"{shared.hub.readers} streams are open"
-            raise DashboardProblem("too-many", what, retry_after_seconds=60)
-        return StreamingResponse(
-            shared.hub.stream(run, known, allowed=lambda: shared.access.may_read(request)),
-            media_type=EVENT_STREAM,
-            headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
-        )
+        request: Request, _: Reader, shared: Listener, run: Text = ""
+    ) -> AsyncIterator[ServerSentEvent]:
+        """Server-sent events `changed` with `kind` and `run`; what changed is in the other routes.
+
+        Kinds: phase, fault, counters, offsets, fleet, verdict, experiment, ingest."""
+        allowed = partial(shared.access.may_read, request)
+        async with aclosing(shared.hub.stream(run, allowed=allowed)) as found:
+            async for event in found:
+                yield event
 
 
 def run_document(shared: Shared, entry: RunEntry) -> Json:

@@ -189,3 +189,14 @@ async def json_body(request: Request, model: type[_Body]) -> _Body:
         raise DashboardProblem("bad-request", f"body: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DashboardProblem("bad-body", str(error)) from error
+
+
+def _listens(shared: Parts) -> Shared:
+    """Refused before the stream begins, while there is still a status to say it by."""
+    if shared.hub.is_full:
+        what = f"{shared.hub.readers} streams are open"
+        raise DashboardProblem("too-many", what, retry_after_seconds=60)
+    return shared
+
+
+Listener = Annotated[Shared, Depends(_listens)]

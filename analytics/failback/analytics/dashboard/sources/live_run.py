@@ -173,27 +173,24 @@ class LiveRun:
         """Run zero: the harness logs it; run.json has the start until the run is closed."""
         return self._zero_ns or int((self.document.get("zero") or {}).get("wall_ns") or 0)
 
-    def look(self, now_ns: int) -> list[tuple[str, Json]]:
-        """Read on; return the events (kind, data) of what is new. Blocks."""
+    def look(self, now_ns: int) -> set[str]:
+        """Read on; return the kinds of what is new. Blocks."""
         self._read_again()
-        events: list[tuple[str, Json]] = []
+        changed = {"counters"}
         for line in self._log.lines() if self._log else ():
             found = _LINE.match(line)
             if found:
                 self.lines.append((found[1], found[2]))
-                events.append(("phase", {"at": found[1], "text": found[2]}))
+                changed.add("phase")
         del self.lines[:-MOST_LINES]
         for line in self._evidence.lines() if self._evidence else ():
-            fault = self._take_evidence(line)
-            if fault is not None:
-                events.append(("fault", fault.document()))
+            if self._take_evidence(line):
+                changed.add("fault")
         self._count()
         counted = self.counters
         self.history.append((now_ns, counted.acknowledged, counted.delivered, counted.dup))
         del self.history[:-HISTORY]
-        seconds = max(0, (now_ns - self.zero_ns) // 1_000_000_000) if self.zero_ns else 0
-        events.append(("counters", {"seconds": seconds, **counted.document()}))
-        return events
+        return changed
 
     def _read_again(self) -> None:
         """run.json is rewritten when more is known."""
@@ -205,12 +202,12 @@ class LiveRun:
         except (OSError, ValueError):
             return
 
-    def _take_evidence(self, line: str) -> LiveFault | None:
+    def _take_evidence(self, line: str) -> bool:
         try:
             row = json.loads(line)
             fid = str(row["fid"])
         except (ValueError, KeyError, TypeError):
-            return None
+            return False
         fault = self.faults.setdefault(fid, LiveFault(fid, str(row.get("fault", "")), ""))
         observed = row.get("observed") or {}
         fault.intended_ns = row.get("intended_ns") or fault.intended_ns
@@ -221,7 +218,7 @@ class LiveRun:
         named = [each.get("pod") or f"{each.get('group')}-{each.get('member')}"
                  for each in row.get("victims") or []]  # fmt: skip
         fault.victim = ", ".join(map(str, named)) or fault.victim
-        return fault
+        return True
 
     def _count(self) -> None:
         offsets: dict[tuple[str, str, str, int], list[int]] = defaultdict(list)

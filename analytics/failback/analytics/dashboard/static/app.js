@@ -210,7 +210,8 @@ if (document.body.dataset.live) {
   const events = new EventSource("/api/v1/events" + (run ? "?run=" + encodeURIComponent(run) : ""));
   events.addEventListener("open", () => { state.textContent = "live"; refresh(); }); // what changed until now was told to nobody
   events.addEventListener("error", () => { state.textContent = "connecting again"; });
-  for (const kind of [...document.body.dataset.live.split(" "), "reset", "overrun"]) events.addEventListener(kind, refresh);
+  const kinds = document.body.dataset.live.split(" ");
+  events.addEventListener("changed", (event) => { if (kinds.includes(JSON.parse(event.data).kind)) refresh(); });
   addEventListener("pagehide", () => events.close());
 }
 setInterval(() => {
