@@ -28,7 +28,7 @@ async def test_a_reader_is_told_what_changed_after_it_came() -> None:
     hub.publish("phase", "r1")
     hub.publish("fleet")
     assert await taken(stream, 2) == [("phase", "r1"), ("fleet", "")]
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
     assert hub.readers == 0
 
 
@@ -58,7 +58,7 @@ async def test_so_many_readers_and_no_more() -> None:
     stream = hub.stream()
     await taken(stream, 0)
     assert hub.is_full
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
     assert not hub.is_full
 
 

@@ -85,8 +85,8 @@ def test_faults_go_from_intended_to_seen_to_healed(tmp_path: Path) -> None:
     assert title_of(live_data(live)) == "No fault yet"
     note(tmp_path, fid="f1", intended_ns=6 * SECOND, issued_ns=[6 * SECOND + 1, 6 * SECOND + 2],
          observed={"gone_ns": 6 * SECOND + 5}, proved=True)  # fmt: skip
-    (kind, data), _ = live.look(107 * SECOND)
-    assert (kind, data["effect_ns"], data["heal_ns"]) == ("fault", 6 * SECOND + 5, None)
+    assert live.look(107 * SECOND) == {"counters", "fault"}
+    assert (first.effect_ns, first.heal_ns) == (6 * SECOND + 5, None)
     assert title_of(live_data(live)) == "kill of demo-0-0-0 is in effect"
     note(tmp_path, fid="f1", observed={"gone_ns": 6 * SECOND + 5, "healed_ns": 60 * SECOND})
     live.look(161 * SECOND)

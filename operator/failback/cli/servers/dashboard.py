@@ -13,7 +13,7 @@ import typer
 from failback.cli.shared.asking import name_servers
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
 from failback.cli.shared.commands import SERVERS, add
-from failback.cli.shared.errors import explain, guarded
+from failback.cli.shared.errors import Debug, explain, guarded
 from failback.cli.shared.options import (
     RUNS,
     HostOption,
@@ -170,7 +170,9 @@ def dashboard(
     from failback.analytics.dashboard.serve import serve
     from failback.analytics.dashboard.settings import CollectorAddress, DashboardSettings
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # The terminal shows the address alone; who wants more asks for it.
+    level = logging.INFO if Debug.on else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     folder, local = runs.absolute(), open_root(root).path
     folder.mkdir(parents=True, exist_ok=True)
 
@@ -251,14 +253,14 @@ def demo_scenario(runs: Path) -> Scenario:
         arms=("stay", "handover"),
         faults=_faults("experiment.yaml"),
         command=command,
-        takes="Half a minute to a minute with timers at a tenth, two to three with real ones.",
+        takes="Under half a minute with timers at a tenth, two and a half to three with real ones.",
         options={
             "quick": Option(
                 "Timers",
                 "yes",
                 (
-                    Choice("yes", "a tenth: half a minute to a minute"),
-                    Choice("no", "real: two to three minutes"),
+                    Choice("yes", "a tenth: under half a minute"),
+                    Choice("no", "real: about two and a half minutes, three with Apache's brokers"),
                 ),
             ),
             "rules": Option(
