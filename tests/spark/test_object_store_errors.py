@@ -46,7 +46,7 @@ def without_bucket(_: pytest.MonkeyPatch) -> str:
 REFUSED = "ACCESS_DENIED|SIGNATURE_DOES_NOT_MATCH|403"
 """How a store says no depends on the request: an answer to HEAD has no body."""
 PROBLEMS = [
-    (away, "NETWORK_CONNECTION"),
+    (away, "cannot reach http://127.0.0.1"),
     (denied, REFUSED),
     (without_bucket, "no bucket nosuch"),
 ]

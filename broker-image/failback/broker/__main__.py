@@ -45,6 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if arguments.print_config:
             _print_config(config)
             return 0
+        if arguments.config is None:
+            _say_defaults(config)
         _allow_many_files()
         keep_freed_memory()
         return _run(config)
@@ -86,6 +88,12 @@ def _configuration(arguments: argparse.Namespace) -> BrokerConfig:
     if arguments.namesrv:
         config.apply({"namesrvAddr": arguments.namesrv})
     return config
+
+
+def _say_defaults(config: BrokerConfig) -> None:
+    """Without a file everything is a default: say where that puts the broker and its store."""
+    port, root = config.listen_port, config.store_path_root_dir
+    print(f"no -c FILE: a broker on port {port}, its store in {root}", file=sys.stderr)
 
 
 def _print_config(config: BrokerConfig) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 import javaproperties
 
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reasons import why
 
 DEFAULTS: Final[dict[str, str]] = {
     "listenPort": "9876",
@@ -65,7 +66,7 @@ class NamesrvConfig:
         try:
             return cls(javaproperties.loads(file.read_text(encoding="utf-8")), file)
         except (OSError, UnicodeDecodeError, javaproperties.InvalidUEscapeError) as error:
-            raise ConfigError("-c", f"cannot be read: {error}", file=file) from error
+            raise ConfigError("-c", why(error), file=file) from error
 
     def updated(self, changes: Mapping[str, str]) -> NamesrvConfig:
         """Return the settings after ``changes``; raises :class:`ConfigError` as the constructor."""

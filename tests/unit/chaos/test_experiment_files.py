@@ -239,7 +239,7 @@ def test_the_file_is_named_when_it_is_no_experiment(tmp_path: Path) -> None:
     file.write_text("kind: [")
     with pytest.raises(ConfigError, match=r"x\.yaml:1:8: YAML: "):
         load_experiment(file)
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="no such file or folder"):
         load_experiment(tmp_path / "absent.yaml")
 
 

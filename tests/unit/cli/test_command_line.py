@@ -123,9 +123,9 @@ def test_a_missing_extra_is_one_line_that_names_it() -> None:
     missing = ModuleNotFoundError("No module named 'pyarrow.parquet'", name="pyarrow.parquet")
     assert explain(missing)[0].startswith("this needs the extra analytics:")
     assert explain(ConfigError("a", "b")) == ("a: b", 2)
-    assert explain(RemotingConnectError("x:1"))[1] == 1
+    assert explain(RemotingConnectError("x:1"))[1] == 3
     assert explain(FileNotFoundError(2, "x", "/no")) == ("/no: no such file or folder", 2)
-    assert explain(PermissionError(13, "Permission denied", "/a")) == ("/a: Permission denied", 2)
+    assert explain(PermissionError(13, "Permission denied", "/a")) == ("/a: permission denied", 2)
     assert explain(OSError(28, "No space left on device", "/a"))[1] == 3
 
 

@@ -64,7 +64,10 @@ def test_the_story_ends_at_the_instant_asked_for(
         (["--live", "--at", "5"], "--at"),
         (["--live", "--lake", "RUN"], "--lake"),
         (["--run", "RUN", "--at", "noon"], "--at"),
-        (["--run", "RUN", "--broker", "broker-z"], "knows no queue 0 of T for g on broker-z"),
+        (
+            ["--run", "RUN", "--broker", "broker-z"],
+            '"broker-z" has no queue 0 of T; it has: broker-a',
+        ),
     ],
 )
 def test_what_is_refused(

@@ -67,8 +67,8 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
         each.close()
 
 
-def found(pair: Pair, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    assert main(pair.ask("--json")) == 0
+def found(pair: Pair, capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, Any]:
+    assert main(pair.ask("--json")) == code
     document: dict[str, Any] = json.loads(capsys.readouterr().out)
     return document
 
@@ -172,7 +172,7 @@ def test_without_an_entry_a_new_owner_begins_by_its_own_rule(
 ) -> None:
     for broker in (pair.master, pair.slave):
         broker.answers[14] = lambda r: r.response(22, "no entry")
-    document = found(pair, capsys)
+    document = found(pair, capsys, code=1)
     assert places(document)[-1] == ("answer", None, 0)
     assert "by its own rule" in document["steps"][-1]["what"]
     assert (document["safe_offset"], document["command"]) == (None, None)

@@ -74,7 +74,7 @@ def test_the_readme_s_figures_lie_under_the_worst_case(
         document = asked(
             capsys, "failback-demo", "--arm", row[1], "--set", f"failbackRules={rules}"
         )
-        duplicates = int(row[3].replace(",", ""))
+        duplicates = int(row[4].replace(",", ""))
         assert duplicates <= of_case(document, f"{row[1]}/billing")["worst"], row
 
 
@@ -215,7 +215,7 @@ def test_a_run_folder_that_is_none_is_named(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["predict", str(tmp_path)]) == 2
-    assert "run.json: No such file" in capsys.readouterr().err
+    assert "it has no run.json" in capsys.readouterr().err
     (tmp_path / "run.json").write_text("[]")
     assert main(["predict", str(tmp_path)]) == 2
     assert "run.json: must be an object" in capsys.readouterr().err

@@ -86,12 +86,16 @@ def lineage(history: History, lake: Lake, queue: GroupQueue, t: int) -> Lineage:
     )
 
 
+def known_queues(history: History) -> set[GroupQueue]:
+    """Every queue that the run knows, as a group sees it."""
+    return {a.key for a in history.assignments} | {key for key, *_ in history.samples}
+
+
 def queues_named(history: History, group: str, topic: str, qid: int) -> list[GroupQueue]:
     """Queues of any broker that the run knows by this name; a client's own where broadcast."""
-    known = {a.key for a in history.assignments} | {key for key, *_ in history.samples}
     return sorted(
         key
-        for key in known
+        for key in known_queues(history)
         if group in (key.grp, key.grp.rsplit("@", 1)[0]) and (key.ptopic, key.qid) == (topic, qid)
     )
 

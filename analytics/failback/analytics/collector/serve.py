@@ -20,6 +20,7 @@ from failback.analytics.web.applications import Lifespan, during
 from failback.analytics.web.tokens import TokenFile
 from failback.analytics.web.web_server import WebServer, listen, serve_metrics
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ def _own_root(settings: CollectorSettings) -> Iterator[None]:
         settings.root.mkdir(parents=True, exist_ok=True)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
-        raise ConfigError("--root", f"{settings.root}: {error.strerror}") from error
+        raise ConfigError("--root", f"cannot write to {settings.root}: {why(error)}") from error
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -23,6 +23,7 @@ from failback.analytics.live.facts import OffsetFile
 from failback.analytics.live.offset_file import read
 from failback.analytics.web.web_server import check_address
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
+from failback.client.remoting.port_owner import describe_listen_failure
 from failback.protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)
@@ -150,7 +151,8 @@ async def serve(
     try:
         server, thread = start_http_server(settings.port, settings.host, registry)
     except OSError as error:
-        raise ConfigError("--port", f"{settings.host}:{settings.port}: {error}") from error
+        problem = describe_listen_failure(settings.host, settings.port, error, "--port")
+        raise ConfigError("--port", problem) from error
     try:
         on_ready(server.server_port)
         await exporter.run(stop)

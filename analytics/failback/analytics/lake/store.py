@@ -28,6 +28,8 @@ from failback.client.files import place, sync_folder
 
 _S3: Final = frozenset({"s3", "s3a"})
 _DENIED: Final = "ACCESS_DENIED"
+_AWAY: Final = ("curlCode", "NETWORK_CONNECTION", "ENDPOINT_RESOLUTION_FAILURE")
+"""What the SDK says when nobody answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,8 @@ class LakeStore:
         except OSError as error:
             if self.folder is not None:
                 raise
-            raise StoreUnusable(str(error).partition("\n")[0], self._uri(name)) from error
+            bucket = self._base.partition("/")[0]
+            raise StoreUnusable(_in_words(str(error), self.s3, bucket), self._uri(name)) from error
 
     def _uri(self, name: str) -> str:
         return f"{self}/{name}" if name else str(self)
@@ -249,6 +252,17 @@ class LakeStore:
         """Take a folder away with all that is in it; it may be gone already."""
         with contextlib.suppress(FileNotFoundError), self._asked_for(prefix):
             self.fs.delete_dir(self.path(prefix))
+
+
+def _in_words(text: str, place: S3Place | None, bucket: str) -> str:
+    """What the SDK says of a failed request, for who typed the address of the lake."""
+    if not any(sign in text for sign in _AWAY):
+        return text.partition("\n")[0]
+    if place is not None and place.endpoint:
+        return f"cannot reach {place.endpoint}"
+    region = (place.region if place is not None else None) or "us-east-1"
+    host = f"{bucket}.s3.{region}.amazonaws.com"
+    return f"cannot reach {host}; AWS_ENDPOINT_URL_S3, for another store, is not set"
 
 
 def open_store(root: Path | str, *, scratch: Path | None = None) -> LakeStore:

@@ -264,7 +264,7 @@ def find_key(name: str) -> Key:
     """Return a key. Raises ``ConfigError`` with the nearest known name."""
     key = KEYS.get(name)
     if key is None:
-        hint = near_or_all(nearest(name, [*KEYS, RULES, *ALIASES], cutoff=0.5), KEYS)
+        hint = near_or_all(nearest(name, [*KEYS, RULES, *ALIASES]), KEYS)
         raise ConfigError(name, f"is no setting of the predictor{hint}")
     return key
 

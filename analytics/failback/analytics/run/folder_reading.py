@@ -18,6 +18,7 @@ from failback.analytics.run.run_folder import (
     RunFolder,
     groups_of,
 )
+from failback.protocol.words.reasons import why
 
 
 def read_run_folder(path: Path) -> RunFolder:
@@ -68,7 +69,7 @@ def _document(path: Path, schema: str) -> dict[str, Any]:
     except FileNotFoundError as error:
         raise ReportInputError("is missing", path) from error
     except (OSError, ValueError) as error:
-        raise ReportInputError(f"cannot be read: {error}", path) from error
+        raise ReportInputError(why(error), path) from error
     if not isinstance(content, dict):
         raise ReportInputError("must be an object", path)
     named = content.get("schema", schema)
@@ -84,7 +85,7 @@ def _check_manifest(path: Path) -> Evidence:
     except FileNotFoundError:
         return Evidence(None, 0, (), ())
     except (OSError, ValueError) as error:
-        raise ReportInputError(f"cannot be read: {error}", path / "manifest.json") from error
+        raise ReportInputError(why(error), path / "manifest.json") from error
     files: Mapping[str, Mapping[str, Any]] = manifest.get("files", {})
     changed, absent = [], []
     for name, entry in sorted(files.items()):

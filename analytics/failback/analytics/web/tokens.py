@@ -25,6 +25,7 @@ from typing import Final
 
 from failback.analytics.lake.segment_ids import RUN_CHARS, RUN_PATTERN
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 
@@ -143,5 +144,7 @@ class TokenFile:
         try:
             text = self._path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError("tokens", f"cannot read {self._path}: {error}") from error
+            raise ConfigError(
+                "tokens", f"{self._path}: {why(error)}; make it: failback collect token"
+            ) from error
         return read_tokens(text, str(self._path))

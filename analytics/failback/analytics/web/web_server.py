@@ -14,7 +14,9 @@ import uvicorn
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, start_http_server
 
+from failback.client.remoting.port_owner import describe_listen_failure
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reasons import why
 
 
 class WebServer(uvicorn.Server):
@@ -77,7 +79,7 @@ def _check_tls(certificate: str | Path, key: str | Path) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
     except OSError as error:  # files and what is in them
-        what = f"{certificate} with --tls-key {key}: {error.strerror or error}"
+        what = f"{certificate} with --tls-key {key}: {why(error)}"
         raise ConfigError("--tls-cert", what) from error
 
 
@@ -89,8 +91,9 @@ def serve_metrics(host: str, port: int, registry: CollectorRegistry) -> None:
     """
     try:
         start_http_server(port, host, registry)
-    except (OSError, OverflowError) as error:
-        raise ConfigError("--metrics-port", _not_listening(host, port, error)) from error
+    except OSError as error:
+        problem = describe_listen_failure(host, port, error, "--metrics-port")
+        raise ConfigError("--metrics-port", problem) from error
 
 
 def listen(host: str, port: int, backlog: int) -> socket.socket:
@@ -104,18 +107,13 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(backlog)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
-        raise ConfigError("--port", _not_listening(host, port, error)) from error
+        raise ConfigError("--port", describe_listen_failure(host, port, error, "--port")) from error
     except BaseException:
         listener.close()
         raise
     return listener
-
-
-def _not_listening(host: str, port: int, error: OSError | OverflowError) -> str:
-    """Why, in one sentence; ``OverflowError`` is a port beyond all."""
-    return f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}"
 
 
 def check_address(address: str) -> None:

@@ -26,6 +26,7 @@ from failback.broker.config.config_text import parse, to_text
 from failback.broker.config.local_address import first_local_address
 from failback.broker.config.time_scale import TimeScale
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.spelling import did_you_mean
 
 logger = logging.getLogger(__name__)
 
@@ -219,10 +220,15 @@ class BrokerConfig:
         """
         read = read_properties(file)
         try:
-            return cls.from_properties(read.values, file=file, environment=environment)
+            config = cls.from_properties(read.values, file=file, environment=environment)
         except ConfigError as error:
             error.line = read.line_of(error.field)
             raise
+        for key in config.unknown:
+            near = did_you_mean(key, _FIELDS)
+            place = f"{file}:{read.line_of(key)}"
+            logger.warning("%s: unknown key %s%s It has no effect here.", place, key, near or ".")
+        return config
 
     @classmethod
     def from_properties(

@@ -10,6 +10,7 @@ import javaproperties
 
 from failback.broker.config.config_keys import OLD_SPELLINGS
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 
@@ -49,10 +50,8 @@ def read_properties(file: Path) -> PropertiesFile:
                     read.values[part.key] = part.value
                     read.lines[part.key] = line
                 line += part.source.count("\n")
-    except OSError as error:
-        raise ConfigError(str(file), error.strerror or str(error)) from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(str(file), f"is no properties file: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(str(file), why(error)) from error
     except ValueError as error:
         raise ConfigError(str(file), f"line {line} is no properties text: {error}") from error
     return read

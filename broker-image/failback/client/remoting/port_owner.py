@@ -10,16 +10,21 @@ from pathlib import Path
 from typing import Final
 
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reasons import why
 
 _LISTENING: Final = "0A"  # TCP_LISTEN, include/net/tcp_states.h
 
 
-def describe_listen_failure(host: str, port: int, error: OSError) -> str:
-    """Say why ``host:port`` could not be opened, and if it is taken, by whom."""
-    reason = os.strerror(error.errno) if error.errno else str(error)
+def describe_listen_failure(host: str, port: int, error: OSError, option: str = "") -> str:
+    """Say why ``host:port`` could not be opened, and if it is taken, by whom.
+
+    ``option`` is what chooses the port: 0 takes any that is free.
+    """
+    reason = why(error)
     owner = port_owner(host, port) if error.errno == errno.EADDRINUSE else None
     held = f"; it is held by {owner}" if owner else ""
-    return f"cannot listen on {host}:{port}: {reason}{held}"
+    other = f"; try {option} 0" if option and error.errno == errno.EADDRINUSE else ""
+    return f"cannot listen on {host}:{port}: {reason}{held}{other}"
 
 
 def bind_error(host: str, port: int, error: OSError, *, port_key: str) -> ConfigError:

@@ -261,6 +261,9 @@ def _plain(check: Check) -> dict[str, str]:
 def _sentence(checks: Sequence[Check], left: Sequence[str], folder: Path) -> str:
     if left:
         return f"not healed: {'; '.join(left)}; run: failback experiment heal {folder}"
+    for check in checks:
+        if check.name == "finished" and check.code is ReasonCode.ABORTED:
+            return f"{check.detail}; healed: all that was done is undone"
     for wanted in (Verdict.FAIL, Verdict.INCONCLUSIVE):
         for check in checks:
             if check.verdict is wanted:

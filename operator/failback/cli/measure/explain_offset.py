@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from failback.cli.shared.asking import ask_brokers
+from failback.cli.shared.asking import NotThere, ask_brokers
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
@@ -97,6 +98,9 @@ def explain_offset(
         print_json(found)
     else:
         _show(found)
+    if live and all(step["offset"] is None for step in found["steps"]):
+        where = f"{topic}, queue {queue}, on {found['broker']}"
+        raise NotThere(f'group "{group}" has no offset of {where}: is its name right?')
 
 
 def _source(run: str, lake: str) -> RunSource:
@@ -128,12 +132,36 @@ def _chosen(history: History, group: str, topic: str, queue: int, broker: str) -
     found = queues_named(history, group, topic, queue)
     kept = [key for key in found if broker in ("", key.broker)]
     if not kept:
-        where = f" on {broker}" if broker else ""
-        raise ConfigError("QUEUE", f"the run knows no queue {queue} of {topic} for {group}{where}")
+        raise _not_in_run(history, group, topic, queue, broker)
     if len(kept) > 1:
         names = ", ".join(f"{key.broker} ({key.grp})" for key in kept)
         raise ConfigError("--broker", f"several have this queue: {names}")
     return kept[0]
+
+
+def _not_in_run(history: History, group: str, topic: str, queue: int, broker: str) -> ConfigError:
+    """Say which of the names the run does not know, and what it has instead."""
+    from failback.analytics.analysis.lineage import known_queues
+
+    known = known_queues(history)
+    groups = {key.grp for key in known} | {key.grp.rsplit("@", 1)[0] for key in known}
+    of_group = [key for key in known if group in (key.grp, key.grp.rsplit("@", 1)[0])]
+    topics = {key.ptopic for key in of_group}
+    of_topic = [key for key in of_group if key.ptopic == topic]
+    queues = {str(key.qid) for key in of_topic}
+    if not of_group:
+        return _no_such("GROUP", f'group "{group}" is not in this run', groups)
+    if not of_topic:
+        return _no_such("TOPIC", f'group "{group}" has no topic "{topic}" in this run', topics)
+    if str(queue) not in queues:
+        return _no_such("QUEUE", f"topic {topic} has no queue {queue} in this run", queues)
+    brokers = {key.broker for key in of_topic if key.qid == queue}
+    return _no_such("--broker", f'"{broker}" has no queue {queue} of {topic}', brokers)
+
+
+def _no_such(field: str, problem: str, known: Iterable[str]) -> ConfigError:
+    names = sorted(known, key=lambda name: (len(name), name))
+    return ConfigError(field, f"{problem}; it has: {', '.join(names) or 'none'}")
 
 
 def _instant(text: str, zero_wall_ns: int) -> int:
@@ -210,7 +238,7 @@ def _show(found: dict[str, Any]) -> None:
     if found["fell_at"] is not None:
         step = found["steps"][found["fell_at"]]
         say(f"It went down at the {step['place']}, by {step['fell']}: {step['what']}.")
-    else:
+    elif any(step["offset"] is not None for step in found["steps"]):
         say("It never went down.")
     for line in _exposure_lines(found.get("exposure") or {}):
         say(line)

@@ -143,6 +143,10 @@ def predict(
     if json:
         print_json(document(source or "options", cases, draws=draws, seed=seed))
     else:
+        if not source and not values and cluster is None:
+            say(f"Nothing was named, so these are defaults: {_load(cases[0])}.")
+            say("Give --rate, --members and --queues of your group, or a run or an experiment.")
+            say("")
         _show(cases, draws, seed)
     if any(case.exceeded for case in cases):
         raise typer.Exit(FAIL)

@@ -23,7 +23,9 @@ from failback.analytics.predict.sources import (
     with_workload,
 )
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
+from failback.cli.shared.run_folders import one_run
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reasons import why
 
 if TYPE_CHECKING:
     from failback.chaos.experiment.spec import ChaosExperiment, ResolvedArm
@@ -87,7 +89,7 @@ def read_questions(source: str, asked: Asked) -> list[Question]:
         cluster = asked.cluster or bundled("cluster.yaml")
         return _of_experiment(bundled(EXPERIMENTS[source]), replace(asked, cluster=cluster))
     if path.is_dir():
-        return _of_run(path, asked)
+        return _of_run(one_run(path), asked)
     if not path.exists():
         names = ", ".join(EXPERIMENTS)
         raise ConfigError(source, f"no such file or folder, and no bundled experiment ({names})")
@@ -283,9 +285,9 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_bytes())
     except OSError as error:
-        raise ConfigError(str(path), error.strerror or str(error)) from error
+        raise ConfigError(str(path), why(error)) from error
     except ValueError as error:
-        raise ConfigError(str(path), f"is not JSON: {error}") from error
+        raise ConfigError(str(path), why(error)) from error
     if not isinstance(content, dict):
         raise ConfigError(str(path), "must be an object")
     return content

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from failback.cli.shared.checks import check_folder
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import guarded, worst
 from failback.cli.shared.options import JsonOption
 from failback.cli.shared.output import print_json, say
 from failback.cli.shared.reporting import ENGINE_HELP, Engine
+from failback.cli.shared.run_folders import run_folders
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
 from failback.protocol.errors import ConfigError
 
@@ -44,27 +46,18 @@ def register(app: typer.Typer) -> None:
     )
 
 
-def _run_folders(given: list[Path]) -> list[Path]:
-    """Put the closed runs below a folder of runs in its place; what is a run folder stays."""
-    found: list[Path] = []
-    for each in given:
-        below = [] if (each / "run.json").exists() else sorted(each.rglob("closed.json"))
-        found += [path.parent for path in below] or [each]
-    return found
-
-
 def _sources(given: list[Path], lake: str | None, runs: list[str]) -> list[Path | RunSource]:
     """The run folders, or the runs of a lake; a run folder with --lake gives the documents."""
     if lake is None:
         if runs or not given:
             raise ConfigError("RUN", "name at least one run folder, or --lake and --run")
-        return list(_run_folders(given))
+        return list(run_folders(given))
     from failback.analytics.run.run_source import source_in_lake
 
     if given and runs:
         raise ConfigError("--run", "the run folders say already which runs of the lake are meant")
     if given:
-        return [source_in_lake(lake, documents=each) for each in _run_folders(given)]
+        return [source_in_lake(lake, documents=each) for each in run_folders(given)]
     if not runs:
         raise ConfigError("--run", f"name a run of {lake}")
     return [source_in_lake(lake, each) for each in runs]
@@ -195,8 +188,10 @@ def report(
     if schema:
         print_json(report_schema())
         return
+    if out is not None:
+        check_folder("--out", out)
     sources = _sources(run or [], lake, run_id or [])
-    compared = _run_folders(compare or [])
+    compared = run_folders(compare or [])
     wanted = Wanted(key, window, ignore_retry_topics, since, until)
     limits = parse_limits(expect or [])
     done = report_many(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from failback.cli.shared.asking import name_servers, parse_time
+from failback.cli.shared.checks import check_folder
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import INCONCLUSIVE, guarded
 from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
@@ -95,6 +96,7 @@ def trace(
     from failback.analytics.trace.ingest import TRACE_TOPIC, Request, ingest
     from failback.analytics.trace.reading import Span
 
+    check_folder("--out", out)
     request = Request(
         namesrv=name_servers(namesrv, root),
         run_dir=out,
@@ -163,4 +165,10 @@ def _show(written: Written, *, as_json: bool) -> None:
     )
     for gap in written.gaps:
         say(f"missing: {gap}")
-    say(f"next: failback report {written.run_dir}")
+    if written.deliveries:
+        say(f"next: failback report {written.run_dir}")
+    elif not written.records:
+        say(
+            "Switch message trace on: traceTopicEnable=true in broker.conf, then"
+            " enableMsgTrace in the clients; what was consumed before is not traced."
+        )

@@ -12,6 +12,7 @@ import typer
 
 from failback.cli.shared.asking import name_servers
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
+from failback.cli.shared.checks import check_folder
 from failback.cli.shared.commands import SERVERS, add
 from failback.cli.shared.errors import Debug, explain, guarded
 from failback.cli.shared.options import (
@@ -27,6 +28,7 @@ from failback.cli.shared.options import (
     TlsKeyOption,
     open_root,
 )
+from failback.cli.shared.output import note
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -174,6 +176,9 @@ def dashboard(
     level = logging.INFO if Debug.on else logging.WARNING
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     folder, local = runs.absolute(), open_root(root).path
+    check_folder("--runs", runs)
+    if not folder.exists():
+        note(f"{runs} does not exist yet: it is made, and empty until something runs")
     folder.mkdir(parents=True, exist_ok=True)
 
     serve(

@@ -9,7 +9,14 @@ from typing import Final, ParamSpec, TypeVar
 
 import typer
 
-from failback.protocol.errors import ConfigError, FailbackError
+from failback.protocol.errors import (
+    BrokerError,
+    ConfigError,
+    FailbackError,
+    RemotingConnectError,
+    RemotingError,
+)
+from failback.protocol.words.reasons import why
 
 PASS: Final = 0
 FAIL: Final = 1
@@ -53,7 +60,6 @@ _CODES: Final = {
     "RunFolderError": USER_ERROR,
 }
 _OF_A_PATH: Final = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
-_PATH_WORDS: Final[dict[type[OSError], str]] = {FileNotFoundError: "no such file or folder"}
 _LONGEST: Final = 300
 _WORST_FIRST: Final = (NOT_HEALED, USER_ERROR, REFUSED, FAIL, INCONCLUSIVE, PASS)
 
@@ -114,10 +120,20 @@ def explain(error: Exception) -> tuple[str, int]:
     exit_code = getattr(error, "exit_code", None)
     if isinstance(exit_code, int):
         return str(error), exit_code
+    if isinstance(error, RemotingConnectError):
+        return f"cannot reach {error.addr}: {error.why}", INCONCLUSIVE
+    if isinstance(error, RemotingError):
+        return str(error), INCONCLUSIVE
+    if isinstance(error, BrokerError):
+        said = error.remark.strip().partition("\n")[0] or f"code {error.code}"
+        return f"{error.addr} refused: {said}", FAIL
     if isinstance(error, FailbackError):
         return str(error), _CODES.get(type(error).__name__, FAIL)
-    if isinstance(error, _OF_A_PATH) and error.filename:
-        return f"{error.filename}: {_PATH_WORDS.get(type(error), error.strerror)}", USER_ERROR
+    if isinstance(error, OSError) and (error.errno or error.filename):
+        code = USER_ERROR if isinstance(error, _OF_A_PATH) and error.filename else INCONCLUSIVE
+        return f"{error.filename}: {why(error)}" if error.filename else why(error), code
+    if type(error).__name__ == "ConfigException" and "kube" in type(error).__module__:
+        return "no Kubernetes API server: no kubeconfig names one, and this is no pod", USER_ERROR
     text = f"{type(error).__name__}: {_shortened(str(error))}"
     return f"internal error: {text} (failback --debug shows where)", INCONCLUSIVE
 

@@ -1,0 +1,53 @@
+"""Run folders that a command is given: what is one, and what looks like one and is not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from failback.protocol.errors import ConfigError
+
+
+def run_folders(given: Sequence[Path]) -> list[Path]:
+    """Put the closed runs below a folder of runs in its place; what is a run folder stays.
+
+    Raises:
+        ConfigError: There is no run, or it is something else.
+    """
+    found: list[Path] = []
+    for each in given:
+        if (each / "run.json").exists() or each.is_file():
+            found.append(each)
+            continue
+        below = sorted(path.parent for path in each.rglob("closed.json")) if each.is_dir() else []
+        if not below:
+            raise ConfigError("RUN", _no_run(each))
+        found += below
+    return found
+
+
+def one_run(path: Path) -> Path:
+    """Return a run folder: the one named, or the only one below.
+
+    Raises:
+        ConfigError: There is none, or more than one.
+    """
+    found = run_folders([path])
+    if len(found) > 1:
+        names = ", ".join(map(str, found[:8]))
+        raise ConfigError("RUN", f"{path} has several runs; name one of {names}")
+    return found[0]
+
+
+def _no_run(path: Path) -> str:
+    if not path.exists():
+        return f"{path}: no such folder"
+    if next(path.glob("*.fblog"), None) is not None:
+        return (
+            f"{path} is a consume log, not a run; put it into a lake and report from there:"
+            f" failback ship --hot {path} --to lake --once, then"
+            " failback report --lake lake --run ID"
+        )
+    if next(path.glob("table=*"), None) is not None:
+        return f"{path} is a lake, not a run: failback report --lake {path} --run ID"
+    return f"{path} is no run folder: it has no run.json, and no closed run is below it"
