@@ -120,7 +120,7 @@ def test_runs_are_chosen_by_experiment_verdict_state_and_text(tmp_path: Path) ->
 def test_every_block_has_its_figures_and_they_can_be_drawn() -> None:
     report, points = sample_report(), sample_points()
     drawn = figure_makers(report, points)
-    blocks = {block.anchor: block for block in blocks_of(report, drawn, "/runs/r")}
+    blocks = {block.anchor: block for block in blocks_of(report, points, drawn, "/runs/r")}
     shown = [name for block in blocks.values() for name, _ in block.figures]
     assert sorted(shown) == sorted(drawn)
     assert {"timeline", "staircase-0", "causes", "intervals", "rto-0", "bounds"} <= set(shown)

@@ -38,7 +38,8 @@ from failback.analytics.dashboard.views.predicting import answer, form, presets
 from failback.analytics.dashboard.views.run_blocks import blocks_of, queue_of, staircase_of
 from failback.analytics.dashboard.views.stories import messages_of
 from failback.analytics.live.facts import GroupTopic
-from failback.analytics.report.page import html_rows
+from failback.analytics.report.page.answers import answer_tiles
+from failback.analytics.report.page.tables.again import reset_hint
 from failback.protocol.errors import ConfigError, FailbackError
 
 Json = dict[str, Any]
@@ -196,12 +197,13 @@ def _run_pages(app: FastAPI) -> None:
             if each.experiment == entry.experiment and each.run != run and each.verdict
         ]
         with readable(entry):
+            points = await asyncio.to_thread(shared.poller.index.points, entry)
             return render(
                 request, who, "run.html.j2",
                 run=document,
                 report=report,
-                tiles=html_rows.tiles(report),
-                blocks=blocks_of(report, drawn, link("runs", run)),
+                tiles=[(value, label) for value, label, _ in answer_tiles(report)],
+                blocks=blocks_of(report, points, drawn, link("runs", run)),
                 others=others[:10],
             )  # fmt: skip
 
@@ -225,7 +227,7 @@ def _run_pages(app: FastAPI) -> None:
                     row for row in report.get("rollbacks", [])
                     if all(row[name] == queue[name] for name in ("group", "broker", "topic", "qid"))
                 ],
-                hint=html_rows.reset_hint(queue),
+                hint=reset_hint(queue),
             )  # fmt: skip
 
     @app.get("/runs/{run}/messages/{message}", include_in_schema=False)

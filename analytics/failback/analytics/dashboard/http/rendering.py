@@ -20,7 +20,8 @@ from failback.analytics.dashboard.http.access import Identity
 from failback.analytics.dashboard.http.context import Shared
 from failback.analytics.report import wording
 from failback.analytics.report.outcome import outcome_state
-from failback.analytics.report.page import html, html_rows, plotly_bundle
+from failback.analytics.report.page import html, plotly_bundle
+from failback.analytics.report.page.tables import registry
 from failback.analytics.web.problems import Problem
 
 NAVIGATION: Final = (
@@ -46,7 +47,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.globals.update(
-        show=html_rows.show, age=age, ago=ago, count=count, percent=wording.percent,
+        show=registry.show, age=age, ago=ago, count=count, percent=wording.percent,
         navigation=NAVIGATION,
         long_table=html.LONG_TABLE_ROWS, version=_static_version(), plotly=plotly_name(),
         link=link, milliseconds=milliseconds, bytes_text=bytes_text, is_command=is_command,

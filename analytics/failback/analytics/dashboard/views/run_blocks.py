@@ -15,11 +15,11 @@ from typing import Any, Final
 import plotly.graph_objects as go
 
 from failback.analytics.report.measures.point_rows import Point
-from failback.analytics.report.page import html_rows
 from failback.analytics.report.page.figure_data import outcomes, repeats, time_series
-from failback.analytics.report.page.figure_types import NS_PER_SECOND
 from failback.analytics.report.page.figures import bars, over_time
 from failback.analytics.report.page.figures.theme import DARK, LIGHT, Theme
+from failback.analytics.report.page.tables import advice, again, card, harm, story
+from failback.analytics.report.page.tables.registry import Table
 
 Json = dict[str, Any]
 Draw = Callable[[Theme], go.Figure]
@@ -28,18 +28,29 @@ THEMES: Final[Mapping[str, Theme]] = {"light": LIGHT, "dark": DARK}
 
 @dataclass(frozen=True, slots=True)
 class TableBlock:
-    """A table: ``empty`` is said when it has no rows."""
+    """A table of the report under the title that it has here."""
 
     title: str
-    head: Sequence[str]
-    rows: Sequence[Sequence[object]]
-    empty: str
+    table: Table
     links: Sequence[str] = ()
     """One address per row, for its first cell."""
 
     @property
+    def head(self) -> list[str]:
+        return self.table.headings
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        return self.table.cells()
+
+    @property
     def numeric(self) -> frozenset[int]:
-        return html_rows.numeric_columns(self.rows)
+        return self.table.numeric
+
+    @property
+    def empty(self) -> str:
+        """What is said when it has no rows."""
+        return self.table.empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +108,14 @@ def figure_json(draw: Draw, theme: str) -> bytes:
     return json.dumps(plain, separators=(",", ":")).encode()
 
 
-def blocks_of(report: Json, drawn: Mapping[str, tuple[str, Draw]], base: str) -> list[Block]:
+def blocks_of(
+    report: Json, points: Sequence[Point], drawn: Mapping[str, tuple[str, Draw]], base: str
+) -> list[Block]:
     """The blocks of a report.
 
     Args:
         report: ``report.json``.
+        points: Those of its plots.
         drawn: From :func:`figure_makers`.
         base: Address of the run's page.
     """
@@ -113,12 +127,9 @@ def blocks_of(report: Json, drawn: Mapping[str, tuple[str, Draw]], base: str) ->
             if name == prefix or name.startswith(f"{prefix}-")
         ]
 
-    def table(title: str, head: Sequence[str], rows: Sequence[Any], empty: str) -> TableBlock:
-        return TableBlock(title, head, [tuple(row) for row in rows], empty)
-
-    queues = report.get("queues", [])[: html_rows.MAX_TABLE_ROWS]
-    links = [f"{base}/queues/{number}" for number in range(len(queues))]
+    links = [f"{base}/queues/{number}" for number in range(len(report.get("queues", [])))]
     staircases = named("staircase")
+    events = list(time_series.timeline_data(report, points).events)
     return [
         Block(
             "why", "Why messages came again",
@@ -126,80 +137,50 @@ def blocks_of(report: Json, drawn: Mapping[str, tuple[str, Draw]], base: str) ->
             " memory. A new one asks a broker: each downward step of the master's line is progress"
             " that its answer has lost.",
             [*staircases[:1], *named("causes")],
-            [table("Causes", ("cause", "report group", "after a success", "before any success",
-                              "order unknown"),
-                   repeats.cause_data(report).rows, "No message was consumed again.")],
+            [TableBlock("Causes", again.causes(report))],
         ),
-        Block("change", "What to change", tables=[table(
-            "Settings that would have helped, one at a time",
-            ("setting", "from", "to", "saves, mean", "saves, worst case", "cost"),
-            html_rows.knob_rows(report),
-            "There is nothing to advise: no stop of a master was predicted.")]),
+        Block("change", "What to change", tables=[
+            TableBlock("Queues below a safe offset", again.resets(report)),
+            TableBlock("Settings that would have helped, one at a time", advice.knobs(report))]),
         Block("queues", "Queues and groups", tables=[
-            TableBlock("Queues", ("queue", "group", "re-consumed", "master has", "slave has",
-                                  "safe offset", "to continue there"),
-                       html_rows.queue_rows(report), "No queue was consumed.", links),
-            table("Harm by group", ("group", "work done twice (s)",
-                                    "most deliveries of one message",
-                                    "repeat age, median (s)", "repeat age, worst (s)"),
-                  html_rows.harm_rows(report), "No group consumed anything.")]),
+            TableBlock("Queues", again.queues(report), links),
+            TableBlock("Groups", again.groups(report))]),
         Block(
             "timeline", "Timeline",
             "The band is what a witness observed, from the broker's death until it accepted again;"
-            " the dotted line is when the schedule intended the kill.",
+            " the dotted line is when the schedule intended the kill. Numbers are events.",
             named("timeline"),
-            [table("Faults", ("fault", "kind", "intended (s)", "effect seen (s)", "healed (s)",
-                              "away (s)", "proved", "peers saw"),
-                   html_rows.fault_rows(report), "No fault was injected.")],
+            [TableBlock("Faults", story.faults(report)),
+             TableBlock("Events", story.events(report, events))],
         ),
-        Block("rto", "Recovery time", figures=named("rto"), tables=[table(
-            "Recovery", ("fault", "sends back after (ms)", "deliveries back after, median (ms)",
-                         "worst (ms)", "first repeat after the kill (ms)"),
-            html_rows.rto_rows(report), "No master was killed, so there is no recovery time.")]),
-        *_folded(report, named, table, staircases[1:]),
+        Block("rto", "Recovery time", figures=named("rto"),
+              tables=[TableBlock("Recovery", story.rto(report))]),
+        *_folded(report, named, staircases[1:]),
     ]  # fmt: skip
 
 
 def _folded(
     report: Json,
     named: Callable[[str], list[tuple[str, str]]],
-    table: Callable[[str, Sequence[str], Sequence[Any], str], TableBlock],
     staircases: Sequence[tuple[str, str]],
 ) -> list[Block]:
     """What few look at: further queues, evidence, and how the run was made."""
-    fates = ((report.get("loss") or {}).get("fates") or {}).items()
     blocks = [
         Block("staircase", "Offsets of the other queues", figures=staircases),
-        Block("intervals", "Which offsets came again", figures=named("intervals"), tables=[table(
-            "Intervals", ("queue", "from", "to", "messages", "cause", "at (s)"),
-            [(queue, lo, hi, size, cause, at / NS_PER_SECOND)
-             for queue, lo, hi, size, cause, _, at
-             in repeats.interval_data(report).windows[: html_rows.MAX_TABLE_ROWS]],
-            "No interval was consumed again.")]),
-        Block("rollbacks", "Where consumers resumed", tables=[table(
-            "Resume points", ("queue", "at (s)", "resumed at", "answered by broker id",
-                              "committed before", "processed before", "lost progress",
-                              "delivered again"),
-            html_rows.rollback_rows(report),
-            "No assignment resumed below what had been committed or processed.")]),
-        Block("bounds", "Worst case against observed", figures=named("bounds"), tables=[table(
-            "Bounds", ("fault", "group", "mechanism", "formula", "bound", "observed", "exceeded"),
-            html_rows.bound_rows(report), "No bound applies to this run.")]),
+        Block("intervals", "Which offsets came again", figures=named("intervals"),
+              tables=[TableBlock("Intervals", again.windows(report))]),
+        Block("rollbacks", "Where consumers resumed",
+              tables=[TableBlock("Resume points", again.rollbacks(report))]),
+        Block("bounds", "Worst case against observed", figures=named("bounds"),
+              tables=[TableBlock("Bounds", advice.bounds(report))]),
+        Block("harm", "What the repeats cost", tables=[TableBlock("By group", harm.harm(report))]),
         Block("loss", "Loss and order", tables=[
-            table("Fates", ("fate", "messages"), sorted(fates),
-                  "Loss is not decidable: the run did not drain or was not scanned."),
-            table("Order", ("group", "topic", "first deliveries out of order",
-                            "repeats out of order"),
-                  [(row["group"], row["topic"], row["ooo_first"], row["ooo_replay"])
-                   for row in report.get("order", [])], "No ordered topic took part.")]),
-        Block("checks", "Checks", tables=[table(
-            "Checks of this run", ("check", "result", "expected", "observed"),
-            html_rows.check_rows(report), "No check was made.")]),
-        Block("evidence", "Evidence", tables=[table(
-            "Files and rows", ("what", "value"), html_rows.evidence_rows(report),
-            "There is no manifest.")]),
-        Block("run-card", "Run card", tables=[table(
-            "What ran", ("what", "value"), html_rows.card_rows(report), "run.json was missing.")]),
+            TableBlock("Messages that were sent", harm.fates(report)),
+            TableBlock("Order", harm.order(report))]),
+        Block("checks", "Checks", tables=[TableBlock("Checks of this run", story.checks(report))]),
+        Block("evidence", "Evidence",
+              tables=[TableBlock("Files and rows", card.evidence(report))]),
+        Block("run-card", "Run card", tables=[TableBlock("What ran", card.card(report))]),
     ]  # fmt: skip
     return [replace(each, folded=True) for each in blocks if each.figures or each.tables]
 
