@@ -13,7 +13,7 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools import consume_log_page, metrics_page, partial_rows_page
+from tools import cli_page, consume_log_page, metrics_page, partial_rows_page
 
 from failback.analytics.analysis.causes.labels import CAUSES, REPORT_GROUPS
 from failback.analytics.analysis.causes.meanings import GROUPS, MEANINGS
@@ -201,6 +201,7 @@ def lake() -> str:
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "reference/broker-conf.md": broker_conf,
     "reference/causes.md": causes,
+    "reference/cli.md": cli_page.render,
     "reference/lake.md": lake,
     "reference/metrics.md": metrics_page.render,
     "reference/report-json.md": report_json,

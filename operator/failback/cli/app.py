@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from failback.cli.administer import admin
+from failback.cli.administer import admin, doctor
 from failback.cli.container import tools
 from failback.cli.experiment import demo, experiments, faults, old_run, runs
 from failback.cli.local import cluster
@@ -71,6 +71,7 @@ for module in (
     cluster,
 ):
     module.register(app)
+doctor.register(app)
 app.add_typer(admin.app, name="admin", rich_help_panel=ADMINISTER)
 for server in (dashboard, exporter, long_running):
     server.register(app)

@@ -102,7 +102,7 @@ def _plan(options: argparse.Namespace) -> ProducerPlan | ConsumerPlan:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(str(options.plan), f"no usable plan: {error}") from error
     process = ProcessPlan(
-        run=options.run,
+        run=options.run or f"workload-{time.time_ns() // 10**9}",
         hot=options.hot,
         proc_no=_process_number(options),
         proc=None,
@@ -252,8 +252,7 @@ def _common(command: CommandParser) -> None:
         metavar="FOLDER",
         help="Where the consume log is written.",
     )
-    name = f"workload-{time.time_ns() // 10**9}"
-    add("--run", default=name, metavar="ID", help="Id of the run.")
+    add("--run", metavar="ID", help="Id of the run (default: workload-, and the time).")
     add("--proc-no", type=int, metavar="N", help="Number in the run (default: the process id).")
     add(
         "--ship-to",

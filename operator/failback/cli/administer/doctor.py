@@ -1,0 +1,92 @@
+"""``failback doctor``: what is missing on this machine, and what to type."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from failback.cli.shared.commands import ADMINISTER, add
+from failback.cli.shared.errors import FAIL, guarded
+from failback.cli.shared.options import RUNS, JsonOption, RootOption, RunsOption, open_root
+from failback.cli.shared.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from failback.cli.administer.doctor_checks import Finding
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the root."""
+    add(
+        app,
+        guarded(doctor),
+        "doctor",
+        panel=ADMINISTER,
+        examples=(
+            "failback doctor",
+            "failback doctor -n 10.0.0.1:9876                     is the cluster reachable?",
+            "failback doctor --bundle q.tar.gz --run runs/d/stay  for a question to others",
+        ),
+    )
+
+
+def doctor(
+    namesrv: Annotated[
+        str,
+        typer.Option(
+            "--namesrv",
+            "-n",
+            metavar="ADDRESSES",
+            help="Name servers to try, HOST:PORT;HOST:PORT (default: $NAMESRV_ADDR, if set).",
+        ),
+    ] = "",
+    runs: RunsOption = RUNS,
+    root: RootOption = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            "--bundle",
+            metavar="FILE",
+            help="Pack versions, settings, logs and a run's documents into this tar.gz,"
+            " without secrets.",
+        ),
+    ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option("--run", metavar="RUN", help="With --bundle: the run in question."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Check this machine: what is missing, what it is needed for, and what to type."""
+    from failback.cli.administer.bundle import write_bundle
+    from failback.cli.administer.doctor_checks import MISSING, look
+    from failback.cli.shared.asking import name_servers
+    from failback.cli.shared.run_folders import one_run
+
+    where = open_root(root).path
+    wanted = one_run(run) if run is not None else None
+    given = name_servers(namesrv, None) if namesrv or os.environ.get("NAMESRV_ADDR") else []
+    findings = list(look(runs, where, given))
+    if json:
+        print_json([asdict(each) for each in findings])
+    else:
+        _show(findings)
+    if bundle is not None:
+        names = write_bundle(bundle, [asdict(each) for each in findings], where, wanted)
+        if not json:
+            say(f"{bundle}: {len(names)} files, without secrets; look into it before you send it")
+    if any(each.state == MISSING for each in findings):
+        raise typer.Exit(FAIL)
+
+
+def _show(findings: Sequence[Finding]) -> None:
+    from failback.cli.administer.doctor_checks import OK
+
+    rows = [(each.check, each.state, each.found, each.advice) for each in findings]
+    print_table(("CHECK", "STATE", "FOUND", "WHAT TO DO"), rows)
+    wrong = [each for each in findings if each.state != OK]
+    say("Everything is there." if not wrong else f"{len(wrong)} of {len(rows)} need a look.")
