@@ -10,6 +10,7 @@ The second is missing where there is no C compiler, and that is said. What else 
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import os
@@ -47,22 +48,17 @@ def make_wheel(folder: Path, *, kernels: bool) -> Path:
 def make_chart(folder: Path) -> Path:
     """Pack the chart; equal files give equal bytes."""
     target = folder / f"failback-{version()}.tgz"
+    ignored = (CHART / ".helmignore").read_text(encoding="utf-8").split()
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
         for path in sorted(CHART.rglob("*")):
-            if path.is_file():
+            if path.is_file() and not any(path.match(pattern) for pattern in ignored):
                 entry = tarfile.TarInfo(f"{CHART.name}/{path.relative_to(CHART).as_posix()}")
                 content = path.read_bytes()
                 entry.size, entry.mtime, entry.mode = len(content), int(source_date()), 0o644
                 archive.addfile(entry, io.BytesIO(content))
-    target.write_bytes(_compressed(packed.getvalue()))
+    target.write_bytes(gzip.compress(packed.getvalue(), mtime=0))
     return target
-
-
-def _compressed(content: bytes) -> bytes:
-    import gzip
-
-    return gzip.compress(content, mtime=0)
 
 
 def write_sums(folder: Path, files: list[Path]) -> Path:

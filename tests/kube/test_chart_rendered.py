@@ -113,6 +113,17 @@ def rights(found: list[Object], kind: str, name: str, namespace: str | None = No
     return collected
 
 
+def test_the_archive_of_make_dist_renders_as_the_chart_does(tmp_path: Path) -> None:
+    from tools.dist import make_chart
+
+    archive = make_chart(tmp_path)
+    packed, folder = (
+        helm(tmp_path, "template", "failback", str(chart)).stdout for chart in (archive, CHART)
+    )
+    assert packed == folder
+    assert "kind: Deployment" in packed
+
+
 @pytest.mark.parametrize("mode", sorted(MODES))
 def test_lint_finds_nothing(mode: str, tmp_path: Path) -> None:
     done = helm(tmp_path, "lint", "--strict", str(CHART), *settings(MODES[mode]))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from tools.setup import requirements
 
 ROOT = Path(__file__).parents[3]
 
@@ -31,21 +33,46 @@ def build_wheel(folder: Path, environment: Mapping[str, str] | None = None) -> t
     return made, done.stdout + done.stderr
 
 
-class Installed:
-    """An environment with the wheel, and with everything else that this one has."""
+def needed_by(extra: str) -> Iterator[Distribution]:
+    """The distributions that an extra of ours brings along, as they are installed here."""
+    open_ = [Requirement(each) for each in requirements(extra)]
+    seen: set[str] = set()
+    while open_:
+        wanted = open_.pop()
+        if wanted.name in seen or (wanted.marker is not None and not wanted.marker.evaluate()):
+            continue
+        seen.add(wanted.name)
+        found = distribution(wanted.name)
+        yield found
+        for text in found.requires or ():
+            each = Requirement(text)
+            extras = [{"extra": name} for name in (*wanted.extras, "")]
+            if each.marker is None or any(each.marker.evaluate(name) for name in extras):
+                each.marker = None
+                open_.append(each)
 
-    def __init__(self, folder: Path, wheel: Path) -> None:
+
+class Installed:
+    """An environment with the wheel and what one of its extras needs, and nothing else."""
+
+    def __init__(self, folder: Path, wheel: Path, extra: str = "demo") -> None:
         self._folder = folder
         self._bin = folder / "venv" / "bin"
         subprocess.run(
             [sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True
         )
-        # A path in a .pth file is not searched for further .pth files, so not for our checkout.
         site = next((folder / "venv" / "lib").glob("python*/site-packages"))
-        (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        for each in needed_by(extra):
+            self._link(each, site)
         pip = [sys.executable, "-m", "pip", "--python", str(self._bin / "python")]
-        options = ["--quiet", "--no-index", "--no-deps", "--ignore-installed"]
+        options = ["--quiet", "--no-index", "--no-deps"]
         subprocess.run([*pip, "install", *options, str(wheel)], check=True)
+
+    @staticmethod
+    def _link(found: Distribution, site: Path) -> None:
+        for name in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+            if not (site / name).exists():
+                (site / name).symlink_to(Path(str(found.locate_file(name))))
 
     def run(self, *words: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
         """Run a program of the environment, outside of the checkout."""

@@ -1,0 +1,57 @@
+"""What `make dist` gives to others beside the wheel: the chart's archive and checksums."""
+
+from __future__ import annotations
+
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+from tools import dist
+
+
+def test_the_archive_holds_the_chart_and_is_the_same_each_time(tmp_path: Path) -> None:
+    made = dist.make_chart(tmp_path)
+    before = made.read_bytes()
+    with tarfile.open(made) as archive:
+        packed = {
+            entry.name: archive.extractfile(entry).read()  # type: ignore[union-attr]
+            for entry in archive.getmembers()
+        }
+    listed = subprocess.run(
+        ["git", "ls-files", "charts/failback"],
+        cwd=dist.ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    assert packed == {
+        file.removeprefix("charts/"): (dist.ROOT / file).read_bytes() for file in listed
+    }
+    assert dist.make_chart(tmp_path).read_bytes() == before
+
+
+def test_what_helm_ignores_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chart = tmp_path / "failback"
+    (chart / "templates").mkdir(parents=True)
+    for name in (".helmignore", "Chart.yaml", "templates/a.yaml", "templates/a.yaml.orig"):
+        (chart / name).write_text("*.orig\n*.swp\n")
+    monkeypatch.setattr(dist, "CHART", chart)
+    with tarfile.open(dist.make_chart(tmp_path)) as archive:
+        assert archive.getnames() == [
+            "failback/.helmignore",
+            "failback/Chart.yaml",
+            "failback/templates/a.yaml",
+        ]
+
+
+def test_checksums_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
+    files = [tmp_path / "b.whl", tmp_path / "a.tgz"]
+    for file in files:
+        file.write_bytes(file.name.encode())
+    dist.write_sums(tmp_path, files)
+    done = subprocess.run(
+        ["sha256sum", "--check", dist.SUMS],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "a.tgz: OK\nb.whl: OK\n"
