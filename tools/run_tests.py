@@ -77,7 +77,7 @@ class Tier:
     again: bool = True
     """Whether few failures are tried once more."""
     computes: bool = False
-    """Whether it keeps a processor busy: it runs at low priority beside the tiers that wait."""
+    """Whether it keeps a processor busy: it runs beside the tiers that wait."""
 
 
 WAITING = 4
@@ -109,7 +109,6 @@ LAB_FILES = (
 )
 SAMPLED = ROOT / ".pytest_cache" / "sampled"
 """Which tiers the last ``make test`` in this checkout sampled; ``--rest`` uses it up."""
-LOW_PRIORITY: Final = ["nice", "-n", "5"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +148,14 @@ class Runner:
 
     folder: Path = ROOT
     output: TextIO | None = None
-    priority: Sequence[str] = ()
 
     def run(self, name: str, command: Command, limit: float | None = None) -> bool:
         """Run a command; one that is not done after ``limit`` seconds has failed."""
         shown = " ".join([Path(command[0]).name, *command[1:]])
         print(f"\n=== {name}: {shown}", file=self.output, flush=True)
-        words = [*self.priority, *command]
         try:
             done = subprocess.run(
-                words,
+                command,
                 cwd=self.folder,
                 stdout=self.output,
                 stderr=self.output and subprocess.STDOUT,
@@ -254,10 +251,10 @@ class Run:
         return self.results
 
     def _run_quietly(self, names: Sequence[str]) -> None:
-        """Run tiers at low priority; print what each of them printed when it has ended."""
+        """Run tiers; print what each of them printed when it has ended."""
         for name in names:
             with TemporaryFile("w+") as output:
-                self._run_one(name, Runner(output=output, priority=LOW_PRIORITY))
+                self._run_one(name, Runner(output=output))
                 output.seek(0)
                 print(output.read(), end="", flush=True)
 
