@@ -162,7 +162,8 @@ def test_thresholds_are_a_shorthand(tmp_path: Path) -> None:
     builder.run["thresholds"] = {"maxDuplicateRatio": 0.5, "maxLost": 0}
     document = made(builder, tmp_path / "r")
     assert document["verdict"]["value"] == "Fail"
-    assert document["verdict"]["reasons"][0]["detail"].endswith("totals.dup_ratio is 0.5556")
+    said = document["verdict"]["reasons"][0]["detail"]
+    assert said == "totals.dup_ratio is 0.5556, the limit is <= 0.5"
 
 
 def handover(consumed: int, loaded: int) -> RunBuilder:

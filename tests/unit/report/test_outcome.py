@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from failback.analytics.report import make_report
-from failback.analytics.report.limits import parse_limits
+from failback.analytics.report.metric_paths import parse_limits
 from failback.analytics.report.outcome import evidence_badge, outcome_badge, outcome_of
 from failback.analytics.report.schema import name_as_now, read_report
 from failback.analytics.report.summary import render

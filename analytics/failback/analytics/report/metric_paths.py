@@ -1,19 +1,26 @@
-"""Says whether a dotted path leads to a figure of a report, by the report's schema. Pure.
+"""Paths of figures of a report, and limits on them, by the report's schema. Pure.
 
-Experiments name figures so in ``expect[].metric``; a wrong name is found before anything runs.
+Experiments name figures so in ``expect[].metric``, command lines in ``--expect``; a wrong name is
+found before anything runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, Final
 
 from failback.analytics.report.schema import report_schema
+from failback.protocol.errors import ConfigError
 from failback.protocol.words.spelling import nearest
 
 _NUMBERS: Final = frozenset({"integer", "number", "boolean"})
 _Node = dict[str, Any]
+_GIVEN: Final = re.compile(
+    r"\s*(?:(?P<group>[^\s:]+):\s*)?(?P<metric>[A-Za-z_][\w.%|-]*)\s*(?P<op><=|>=|==|<|>)\s*"
+    r"(?P<value>[-+]?[0-9][0-9_]*(?:\.[0-9]+)?)\s*(?P<percent>%)?\s*"
+)
 
 
 def metric_problem(metric: str, *, of_group: bool = False) -> str:
@@ -94,3 +101,31 @@ def _leaves(node: _Node, path: str) -> Iterator[str]:
             yield from _leaves(inner, here)
         elif inner.get("type") != "object" and _is_number(inner):
             yield here
+
+
+def parse_limits(given: Iterable[str]) -> list[_Node]:
+    """Limits as a command line gives them: ``totals.dup_ratio <= 1%``, ``billing: dup <= 100``.
+
+    Raises:
+        ConfigError: One is not METRIC OP NUMBER, or names no figure; says what would do.
+    """
+    return [_parsed(text) for text in given]
+
+
+def _parsed(text: str) -> _Node:
+    found = _GIVEN.fullmatch(text)
+    if found is None:
+        raise ConfigError("--expect", f"{text!r} is not METRIC OP NUMBER, as in 'dup_ratio <= 1%'")
+    value = float(found["value"].replace("_", ""))
+    value = value / 100 if found["percent"] else value
+    metric = found["metric"]
+    if found["group"] is None and "." not in metric:
+        metric = f"totals.{metric}"
+    if problem := metric_problem(metric, of_group=found["group"] is not None):
+        raise ConfigError("--expect", problem)
+    return {
+        "metric": metric,
+        "group": found["group"],
+        "op": found["op"],
+        "value": int(value) if value.is_integer() else value,
+    }

@@ -17,6 +17,7 @@ from typing import Any, Final
 import jsonschema
 
 from failback.analytics.errors import ReportInputError
+from failback.analytics.report.blocks.kinds import LARGE
 from failback.analytics.report.outcome import outcome_of
 
 Report = dict[str, Any]
@@ -24,8 +25,6 @@ Report = dict[str, Any]
 SCHEMA: Final = "failback.report/1"
 MOST_INTEGER: Final = 2**53
 """Integers above are no JSON numbers that every reader keeps: in the file they are texts."""
-_LARGE: Final = "^-?[0-9]{16,19}$"
-"""The schema's pattern for the texts of large integers; only offsets may be so large."""
 
 
 @cache
@@ -83,7 +82,7 @@ def _with_texts(value: Any) -> Any:
 def _with_numbers(value: Any, schema: Report) -> Any:
     """Texts of large integers as integers, where the schema says that they are."""
     if isinstance(value, str):
-        return int(value) if schema.get("pattern") == _LARGE else value
+        return int(value) if schema.get("pattern") == LARGE else value
     if isinstance(value, list):
         items = schema.get("items", {})
         return [_with_numbers(each, items) for each in value]

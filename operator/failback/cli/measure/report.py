@@ -181,8 +181,8 @@ def report(
     Beside report.json, summary.md and report.html the folder has every table behind a figure, as
     CSV and Parquet, in tables/.
     """
-    from failback.analytics.report.limits import parse_limits
     from failback.analytics.report.make_report import report_many, report_schema
+    from failback.analytics.report.metric_paths import parse_limits
     from failback.analytics.run.definitions import Wanted
 
     if schema:

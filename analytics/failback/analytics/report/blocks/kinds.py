@@ -1,0 +1,23 @@
+"""Kinds of values that blocks are made of."""
+
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+LARGE: Final = "^-?[0-9]{16,19}$"
+"""Texts of integers that are no JSON numbers which every reader keeps; only offsets get there."""
+
+Count = Annotated[int, Meta(ge=0)]
+Amount = Annotated[float, Meta(ge=0)]
+LargeText = Annotated[str, Meta(pattern=LARGE)]
+Large = int | LargeText
+LargeCount = Count | LargeText
+
+
+class Block(Struct, kw_only=True):
+    """Some fields of a report; further ones may come with a later version."""
+
+
+def text(meaning: str) -> Meta:
+    """What a field means, for the schema and the documents."""
+    return Meta(description=meaning)
