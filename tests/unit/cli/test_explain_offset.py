@@ -44,6 +44,20 @@ def test_a_run_of_a_lake_has_the_same_story(run: Path, capsys: pytest.CaptureFix
     assert "has no rows of run nobody" in capsys.readouterr().err
 
 
+def test_a_folder_of_several_runs_says_which_there_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    demo = tmp_path / "demo-1"
+    ask = ("explain-offset", "g", "T", "0", "--run", str(demo))
+    CASES["c2"]()[0].write(demo / "stay")
+    assert main(ask) == 0
+    assert "Safe offset: 5" in capsys.readouterr().out
+    CASES["c2"]()[0].write(demo / "handover")
+    assert main(ask) == 2
+    shown = capsys.readouterr().err
+    assert f"{demo} has several runs; name one of {demo}/handover, {demo}/stay" in shown
+
+
 @pytest.mark.parametrize("at", ["0.55", "2023-11-14T22:13:20.55"])
 def test_the_story_ends_at_the_instant_asked_for(
     at: str, run: Path, capsys: pytest.CaptureFixture[str]

@@ -166,6 +166,16 @@ def test_a_run_is_compared_with_what_its_report_counted(
     assert above["cases"][0]["exceeded"] is True
 
 
+def test_every_run_of_a_demo_s_folder_is_compared(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name, duplicates in (("handover", 2_848), ("other", None)):
+        run_folder(tmp_path / name, duplicates)
+        (tmp_path / name / "closed.json").write_text("{}")
+    cases = asked(capsys, str(tmp_path))["cases"]
+    assert [case["predictions"][0]["observed"] for case in cases] == [2_848, None]
+
+
 def test_a_run_without_its_experiment_has_unknown_phases(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
 from failback.cli.shared.output import print_json, print_table, say
+from failback.cli.shared.run_folders import one_run
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _source(run: str, lake: str) -> RunSource:
     from failback.analytics.run.run_source import source_at, source_in_lake
 
     if not lake:
-        return source_at(run)
+        return source_at(one_run(Path(run)))
     if (Path(run) / "run.json").exists():
         return source_in_lake(lake, documents=Path(run))
     return source_in_lake(lake, run)

@@ -23,7 +23,7 @@ from failback.analytics.predict.sources import (
     with_workload,
 )
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
-from failback.cli.shared.run_folders import one_run
+from failback.cli.shared.run_folders import run_folders
 from failback.protocol.errors import ConfigError
 from failback.protocol.words.reasons import why
 
@@ -89,7 +89,7 @@ def read_questions(source: str, asked: Asked) -> list[Question]:
         cluster = asked.cluster or bundled("cluster.yaml")
         return _of_experiment(bundled(EXPERIMENTS[source]), replace(asked, cluster=cluster))
     if path.is_dir():
-        return _of_run(one_run(path), asked)
+        return [question for run in run_folders([path]) for question in _of_run(run, asked)]
     if not path.exists():
         names = ", ".join(EXPERIMENTS)
         raise ConfigError(source, f"no such file or folder, and no bundled experiment ({names})")
