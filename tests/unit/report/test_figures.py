@@ -111,6 +111,13 @@ def drawn_from(count: int) -> dict[str, tuple[Any, Any]]:
 NAMES = sorted(drawn_from(0))
 
 
+@pytest.mark.parametrize("number", [1, 9, 18, 73, 10**9 + 7])
+def test_the_darkest_cell_of_a_heat_map_is_opaque(number: int) -> None:
+    """Also where a rate by itself is a fraction that binary numbers round."""
+    figure = over_time.interval_heatmap(HeatData(["q"], [0.0, 3.0], [[number / 3, number / 6]]))
+    assert figure.data[0].marker.opacity == pytest.approx((1.0, 0.6))
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("count", [0, 1, 40])
 def test_every_figure_is_drawn_of_nothing_one_point_and_many(name: str, count: int) -> None:

@@ -290,7 +290,7 @@ def interval_heatmap(data: HeatData, theme: Theme = LIGHT) -> go.Figure:
             hoverinfo="text",
             marker={
                 "color": theme.of(HEAT),
-                "opacity": [0.2 + 0.8 * rate / most for *_, rate in cells],
+                "opacity": [0.2 + 0.8 * (rate / most) for *_, rate in cells],  # at most 1
                 "line": {"width": 0},
             },
         )
