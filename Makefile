@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools
 ARGS ?=
 
-.PHONY: help demo test test-all soak lint format map bench images dist clean docs docs-pages \
+.PHONY: help demo test test-all soak lint format map bench images dist clean docs docs-pages docs-pictures \
         setup setup-test setup-kube setup-bench setup-docs \
         test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
@@ -21,6 +21,7 @@ help:
 	@echo "make dist        what is given to others, in dist/: wheels, the chart's archive, checksums"
 	@echo "make soak        the full counts: SIGKILLs, crash points, property examples"
 	@echo "make docs        the pages of docs/ as a site in build/docs;  make docs-pages: those made from code"
+	@echo "make docs-pictures  the pictures of docs/pictures, from a run of the demo (ARGS='--run RUN': from that run)"
 	@echo "make lint        ruff, mypy --strict, import contracts, the pages;  make format rewrites"
 	@echo "make map         rooms, levels, arrows and circles of each package; draws docs/map.svg"
 	@echo "make clean       remove the virtual environment and build products"
@@ -75,6 +76,9 @@ dist: setup
 
 docs: setup-docs
 	@$(BIN)/python tools/build_docs.py
+
+docs-pictures: setup-test
+	@$(BIN)/python tools/docs_pictures.py $(ARGS)
 
 docs-pages: setup-test
 	@$(BIN)/python tools/reference_pages.py

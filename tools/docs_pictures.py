@@ -1,0 +1,69 @@
+"""Make the pictures of docs/pictures from a real run: ``python tools/docs_pictures.py``.
+
+Runs the demo with real timers, unless ``--run`` names a run folder with a report, and photographs
+the report of the arm ``handover`` in Chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from playwright.sync_api import Page, sync_playwright
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PICTURES: Final = ROOT / "docs" / "pictures"
+BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+_SIZE: Final = (1000, 700)
+
+
+def demo(folder: Path) -> Path:
+    """Run the demo below ``folder``; return the run folder of the arm with repeats."""
+    command = [str(Path(sys.executable).parent / "failback"), "demo", "--no-spark"]
+    subprocess.run([*command, "--runs", str(folder)], check=True)
+    return next(folder.glob("*/handover"))
+
+
+def photograph(report: Path) -> None:
+    """Write both pictures of a ``report.html``."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        width, height = _SIZE
+        page = opened.new_page(viewport={"width": width, "height": height}, color_scheme="light")
+        page.goto(report.as_uri())
+        plot = page.locator("#figure-staircase-0")
+        plot.locator("svg.main-svg").first.wait_for(state="visible")
+        PICTURES.mkdir(exist_ok=True)
+        plot.screenshot(path=PICTURES / "offsets.png")
+        _top(page, plot.bounding_box())
+        opened.close()
+
+
+def _top(page: Page, plot: object) -> None:
+    """Photograph the page from its beginning to the end of the first plot."""
+    if not isinstance(plot, dict):
+        raise SystemExit("the report has no plot of offsets")
+    area = {"x": 0, "y": 0, "width": _SIZE[0], "height": plot["y"] + plot["height"] + 20}
+    page.screenshot(path=PICTURES / "report.png", full_page=True, clip=area)  # type: ignore[arg-type]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--run", type=Path, help="a run folder with a report")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="failback-pictures-") as scratch:
+        run = options.run or demo(Path(scratch))
+        photograph(run / "report" / "report.html")
+    for picture in sorted(PICTURES.glob("*.png")):
+        print(f"{picture.relative_to(ROOT)}: {picture.stat().st_size // 1024} KiB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
