@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import sync_playwright
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PICTURES: Final = ROOT / "docs" / "pictures"
@@ -40,17 +40,13 @@ def photograph(report: Path) -> None:
         plot = page.locator("#figure-staircase-0")
         plot.locator("svg.main-svg").first.wait_for(state="visible")
         PICTURES.mkdir(exist_ok=True)
+        place = plot.bounding_box()
+        if place is None:
+            raise SystemExit("the report has no plot of offsets")
+        page.set_viewport_size({"width": width, "height": int(place["y"] + place["height"]) + 12})
+        page.screenshot(path=PICTURES / "report.png")
         plot.screenshot(path=PICTURES / "offsets.png")
-        _top(page, plot.bounding_box())
         opened.close()
-
-
-def _top(page: Page, plot: object) -> None:
-    """Photograph the page from its beginning to the end of the first plot."""
-    if not isinstance(plot, dict):
-        raise SystemExit("the report has no plot of offsets")
-    area = {"x": 0, "y": 0, "width": _SIZE[0], "height": plot["y"] + plot["height"] + 20}
-    page.screenshot(path=PICTURES / "report.png", full_page=True, clip=area)  # type: ignore[arg-type]
 
 
 def main() -> int:
