@@ -111,8 +111,9 @@ def watched_page(browser: Browser, lab: DashboardLab, width: int, scheme: Any) -
 
 def draw_figures(page: Page) -> int:
     """Bring every figure into sight and wait until it is drawn; how many there are."""
-    for fold in page.locator("details.block:not([open]) > summary").all():
-        fold.click()
+    folds = page.locator("details.block > summary")
+    for index in range(folds.count()):
+        folds.nth(index).click()
     figures = page.locator(".figure[data-src]")
     for index in range(figures.count()):
         figures.nth(index).scroll_into_view_if_needed()
@@ -295,6 +296,28 @@ def test_an_experiment_is_started_watched_and_aborted_on_the_page(
 
     assert [run["arm"] for run in runs()] == ["stay"], "the other arm was begun after the abort"
     wait_until(lambda: runs()[0]["state"] in ("closed", "reported"), "the aborted run is closed")
+
+
+def test_choices_that_exclude_each_other_are_said_before_anything_is_sent(
+    browser: Browser, lab: DashboardLab
+) -> None:
+    with watched_page(browser, lab, 1280, "light") as page:
+        page.goto(f"{lab.url}/experiments/demo", wait_until="load")
+        form = page.locator("form.start")
+        assert form.locator("input[type=text], input:not([type])").count() == 1, "the name alone"
+        assert "half a minute" in form.inner_text()
+        form.locator("input[name=confirm]").fill("demo")
+        apache = form.get_by_label("Apache RocketMQ")
+        apache.check()
+        sent: list[str] = []
+        page.on("request", lambda request: sent.append(request.method))
+        form.get_by_role("button", name="Start").click()
+        assert apache.evaluate("each => each.validationMessage").startswith("Not together")
+        assert "POST" not in sent
+        form.get_by_label("real:").check()
+        assert form.evaluate("each => each.checkValidity()") is True
+        form.locator("input[name=confirm]").fill("dem")
+        assert form.evaluate("each => each.checkValidity()") is False
 
 
 def test_a_real_cluster_is_shown_with_its_roles_and_offsets(
