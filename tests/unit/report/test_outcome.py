@@ -11,7 +11,7 @@ from failback.analytics.report import make_report
 from failback.analytics.report.metric_paths import parse_limits
 from failback.analytics.report.outcome import evidence_badge, outcome_badge, outcome_of
 from failback.analytics.report.schema import name_as_now, read_report
-from failback.analytics.report.summary import render
+from failback.analytics.report.summary import render, sentence
 from failback.analytics.report.wording import number, percent, seconds
 from failback.protocol.errors import ConfigError
 from tests.support.analytics.cases import c2
@@ -110,6 +110,15 @@ def test_reasons_say_what_went_wrong_and_not_what_was_wished(tmp_path: Path) -> 
     assert reasons["STEADY_STATE"] == "traffic was not steady before the first fault"
     assert reasons["NO_DRAIN"].startswith("loss cannot be told")
     assert not [detail for detail in reasons.values() if "everything was consumed" in detail]
+
+
+def test_of_rows_that_are_missing_no_share_is_told() -> None:
+    report = sample_report()
+    report["checks"].append(report["checks"][0] | {"id": "recorder_complete",
+                                                   "value": "Inconclusive"})  # fmt: skip
+    assert outcome_badge(report).text == "Re-consumed at least 40 messages: no limit set"
+    assert "%" not in sentence(report)
+    assert "re-delivered 40 of 1,000 messages" in sentence(report)
 
 
 @pytest.mark.parametrize(

@@ -100,12 +100,22 @@ def evidence_badge(report: Report) -> Badge:
     return Badge("doubt", "Evidence: incomplete", why)
 
 
+def rows_missing(report: Report) -> bool:
+    """Whether rows are known to be missing: counts are what is left, and shares say nothing."""
+    return any(
+        check["id"] == "recorder_complete" and check["value"] != "Pass"
+        for check in report.get("checks", [])
+    )
+
+
 def outcome_badge(report: Report) -> Badge:
     """What came again, against the user's limit; green only where there is one and it is met."""
     totals, outcome = report["totals"], report.get("outcome") or NO_LIMIT
     if not totals["distinct"]:
         return Badge("plain", "Re-consumed: nothing was measured")
     again = f"Re-consumed {percent(totals['dup_ratio'])}"
+    if rows_missing(report):
+        again = f"Re-consumed at least {many(totals['dup'], 'message')}"
     return Badge(_TONES[outcome_state(outcome)], f"{again}: {outcome_state(outcome)}",
                  outcome["limit"] or "")  # fmt: skip
 

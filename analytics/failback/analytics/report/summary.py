@@ -6,7 +6,7 @@ from typing import Final
 
 from failback.analytics.analysis.causes.labels import cause_words
 from failback.analytics.report.measures.numbers import Row
-from failback.analytics.report.outcome import Badge, evidence_badge, outcome_badge
+from failback.analytics.report.outcome import Badge, evidence_badge, outcome_badge, rows_missing
 from failback.analytics.report.page.tables.again import group_figures
 from failback.analytics.report.page.tables.registry import markdown
 from failback.analytics.report.wording import number, percent, seconds
@@ -22,7 +22,7 @@ def sentence(report: Row) -> str:
     totals = report["totals"]
     what = _what_happened(report)
     dup, distinct = totals["dup"], totals["distinct"]
-    share = "" if not distinct else f" ({percent(dup / distinct)})"
+    share = "" if not distinct or rows_missing(report) else f" ({percent(dup / distinct)})"
     text = f"{what} re-delivered {number(dup)} of {number(distinct)} messages{share}"
     hit = sorted((g for g in report["groups"] if g["dup"]), key=lambda g: -g["dup"])
     if hit:

@@ -1,6 +1,6 @@
-"""How figures are written for people, the same in page, terminal and ``summary.md``. Pure.
+"""How figures of a report are written for people: those of :mod:`failback.protocol.words.numbers`.
 
-``2,400`` messages, ``60.3 %``, ``6.6 s``; a dash for what was not measured.
+A dash for what was not measured, and a measured value that is no count has one decimal. Pure.
 """
 
 from __future__ import annotations
@@ -8,36 +8,30 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from failback.protocol.words import numbers
+
 UNKNOWN: Final = "–"
-_LEAST_SHARE: Final = 0.0005
-"""A smaller share would round to ``0.0 %``, which reads as none."""
 
 
 def number(value: float | None) -> str:
     """A count with groups of three, or a measured value with one decimal."""
     if value is None or not math.isfinite(value):
         return UNKNOWN
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.1f}"
+    return numbers.count(value) if isinstance(value, int) else f"{value:,.1f}"
 
 
 def percent(share: float | None) -> str:
     """A share of one as ``60.3 %``."""
-    if share is None or not math.isfinite(share):
-        return UNKNOWN
-    if 0 < share < _LEAST_SHARE:
-        return "< 0.1 %"
-    return f"{100 * share:,.1f} %"
+    known = share is not None and math.isfinite(share)
+    return numbers.percent(share) if known else UNKNOWN
 
 
 def seconds(value: float | None) -> str:
-    """A time span: ``6.6 s``; under a tenth of a second in milliseconds."""
-    if value is None or not math.isfinite(value):
-        return UNKNOWN
-    if 0 < abs(value) < 0.1:
-        return f"{1000 * value:,.0f} ms"
-    return f"{value:,.1f} s"
+    """A time span as ``6.6 s``."""
+    known = value is not None and math.isfinite(value)
+    return numbers.seconds(value) if known else UNKNOWN
 
 
 def many(value: int, noun: str) -> str:
     """``1 queue``, ``1,200 queues``."""
-    return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
+    return numbers.counted(value, noun)

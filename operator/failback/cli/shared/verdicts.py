@@ -29,7 +29,7 @@ HEADERS: Final = (
 
 def row_of(report_file: Path) -> dict[str, Any]:
     """Return the figures of one ``report.json`` that the table shows; ``None`` = not measured."""
-    from failback.analytics.report.outcome import evidence_badge, outcome_badge
+    from failback.analytics.report.outcome import evidence_badge, outcome_badge, rows_missing
     from failback.analytics.report.schema import name_as_now
 
     report = name_as_now(json.loads(report_file.read_text(encoding="utf-8")))
@@ -54,6 +54,7 @@ def row_of(report_file: Path) -> dict[str, Any]:
         "lost": totals["lost"],
         "produce_rto_ms": max(produce, default=None),
         "consume_rto_ms": max(measured, default=None),
+        "rows_missing": rows_missing(report),
         "evidence": evidence.text,
         "evidence_why": evidence.why,
         "outcome": report["outcome"],
@@ -88,7 +89,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         numbers.count(row["delivered"]),
         numbers.count(row["distinct"]),
         numbers.count(row["duplicates"]),
-        numbers.percent(row["dup_ratio"]),
+        numbers.percent(None if row["rows_missing"] else row["dup_ratio"]),
         ", ".join(f"{name} {numbers.count(number)}" for name, number in row["causes"].items()),
         numbers.count(row["bound"]),
         numbers.count(row["lost"]),

@@ -59,6 +59,8 @@ def dup_by_cause(data: CauseData, theme: Theme = LIGHT) -> go.Figure:
             named.add((group, label))
     figure.update_layout(barmode="stack", yaxis=_REVERSED)
     total = sum(sum(row[2:]) for row in data.rows)
+    longest = max((sum(row[2:]) for row in data.rows), default=1)
+    figure.update_xaxes(range=[0, 1.3 * longest])  # room for the number behind the bar
     title = "No duplicate was delivered"
     if total:
         first = max(data.rows, key=lambda row: sum(row[2:]))
