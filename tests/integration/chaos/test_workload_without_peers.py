@@ -5,11 +5,13 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.common.polling import SCALE
+from tests.support.processes.child_process import TestProcess, failback_command
 
 SECRET = "s3cr3tsecret"
 
@@ -51,6 +53,38 @@ def test_a_consumer_names_the_address_that_refused(tmp_path: Path, nobody: str) 
     done = workload(tmp_path, "consume", "--namesrv", nobody, "--topic", "X", "--group", "g")
     assert done.returncode == 1
     assert f"the route of X: connect to {nobody} failed: connection refused" in done.stderr
+
+
+@pytest.fixture
+def name_server(tmp_path: Path) -> Iterator[str]:
+    """A name server that knows of no broker."""
+    file = tmp_path / "namesrv.conf"
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    file.write_text(f"listenPort={port}\n")
+    server = TestProcess("namesrv", failback_command("cli", "namesrv", "-c", str(file)), tmp_path)
+    server.start()
+    try:
+        server.wait_for("boot success")
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.dispose()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("produce", "--count", "3"), "sent 0 of 3, 3 failed: no route info of this topic: X\n"),
+        (("consume", "--group", "g", "--seconds", "2"), "topic X is on no broker of "),
+    ],
+)
+def test_a_topic_that_is_on_no_broker_is_a_failure(
+    tmp_path: Path, name_server: str, words: tuple[str, ...], told: str
+) -> None:
+    done = workload(tmp_path / "hot", *words, "--namesrv", name_server, "--topic", "X")
+    assert done.returncode == 1
+    assert told in done.stderr
 
 
 def test_what_no_collector_took_is_a_failure(tmp_path: Path, nobody: str) -> None:

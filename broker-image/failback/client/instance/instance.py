@@ -290,7 +290,7 @@ class MQClientInstance:
         except RemotingError as error:
             raise RouteQueryFailed(asked, error) from error
         except (BrokerError, ProtocolError) as error:
-            logger.info("no route of %s: %s", asked, error)
+            logger.info("no route of %s: %s", asked, str(error).partition("\n")[0])
             return None
         if use_default:
             for data in route.queue_datas:

@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from failback.chaos.errors import ExitCode
 from failback.chaos.workload.life import set_up_logging, shipping, write_pid_note
@@ -31,6 +31,10 @@ from failback.client.consumelog.errors import ConsumeLogError
 from failback.client.consumelog.upload.collector_client import CollectorClient
 from failback.protocol.errors import ConfigError, FailbackError
 
+if TYPE_CHECKING:
+    from failback.chaos.workload.consumer import ConsumerProcess
+    from failback.chaos.workload.producer import ProducerProcess
+
 logger = logging.getLogger(__name__)
 
 _PROCESS_NUMBERS = 1 << 23  # a delivery's id is this number and 40 bits more
@@ -47,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         plan = _plan(options)
         with shipping(plan.process):
-            reached = _work(plan, told=options.command == "produce")
+            reached = _work(plan, told=options.command != "run")
     except ConfigError as error:
         print(f"failback workload: {error}", file=sys.stderr)
         return ExitCode.BAD_INPUT
@@ -64,23 +68,27 @@ def _work(plan: ProducerPlan | ConsumerPlan, *, told: bool) -> bool:
     """Run the process to its end.
 
     Args:
-        told: Say what became of the sends, to a person; a harness asks, and reads the log.
+        told: Say to a person what became of it; a harness asks, and reads the log.
 
     Returns:
-        False for sends that are told and that reached nobody.
+        False for a process that is told and that reached nobody.
     """
-    if isinstance(plan, ConsumerPlan):
-        from failback.chaos.workload.consumer import ConsumerProcess
-
-        _run(ConsumerProcess(plan).run())
+    process = _process(plan)
+    _run(process.run())
+    if not told:
         return True
-    from failback.chaos.workload.producer import ProducerProcess
+    print(process.summary(), file=sys.stderr)
+    return not process.reached_nobody
 
-    producer = ProducerProcess(plan)
-    _run(producer.run())
-    if told:
-        print(producer.summary(), file=sys.stderr)
-    return not (told and producer.reached_nobody)
+
+def _process(plan: ProducerPlan | ConsumerPlan) -> ProducerProcess | ConsumerProcess:
+    if isinstance(plan, ProducerPlan):
+        from failback.chaos.workload.producer import ProducerProcess
+
+        return ProducerProcess(plan)
+    from failback.chaos.workload.consumer import ConsumerProcess
+
+    return ConsumerProcess(plan)
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:

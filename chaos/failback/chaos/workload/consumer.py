@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from failback.chaos.workload.handler import WorkloadHandler, order_key_of
@@ -12,6 +13,7 @@ from failback.chaos.workload.life import last_words, living, open_log
 from failback.chaos.workload.plan import ConsumerPlan
 from failback.client.consumelog.hook import LogHook
 from failback.client.consumer.consumer import PushConsumer
+from failback.client.errors import NotRunning
 from failback.client.model import ConsumeFrom, MessageModel
 
 logger = logging.getLogger(__name__)
@@ -28,6 +30,19 @@ class ConsumerProcess:
         self._handler = WorkloadHandler(plan.handler, plan.process.seed)
         self._consumer: PushConsumer | None = None
         self._assigned = False
+        self._has_topic = False
+
+    @property
+    def reached_nobody(self) -> bool:
+        """Was the topic on no broker at the end?"""
+        return not self._has_topic
+
+    def summary(self) -> str:
+        """What was consumed, or why nothing was."""
+        if self.reached_nobody:
+            servers = ", ".join(self._plan.process.namesrv)
+            return f"consumed nothing: topic {self._plan.topic} is on no broker of {servers}"
+        return f"consumed {self._handler.delivered} messages"
 
     async def run(self) -> None:
         """Consume until asked to stop. Raises ``ConsumeLogError`` when rows cannot be stored."""
@@ -98,6 +113,8 @@ class ConsumerProcess:
             ended.cancel()
             starting.cancel()
             await asyncio.gather(ended, starting, return_exceptions=True)
+            with suppress(NotRunning):
+                self._has_topic = self._plan.topic in consumer.instance.routes
             await consumer.shutdown()
 
     # --- control channel -------------------------------------------------------------------------
