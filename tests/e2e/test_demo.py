@@ -99,10 +99,14 @@ def test_the_run_folder_is_closed_and_its_report_complete(demo: Demo, arm: str) 
     assert len(demo.report_file(arm, "summary.md").read_text().splitlines()) < 80
 
 
+@pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("arm", ARMS)
-def test_its_report_opens_in_a_browser(demo: Demo, arm: str, tmp_path: Path) -> None:
+def test_its_report_opens_in_a_browser(demo: Demo, arm: str, width: int, tmp_path: Path) -> None:
     file = demo.report_file(arm, "report.html")
-    with offline_page(file, tmp_path / "profile") as opened:
+    assert file.stat().st_size < 1_500_000
+    with offline_page(file, tmp_path / "profile", width=width) as opened:
+        if width == 1440:
+            assert opened.evaluate("document.documentElement.scrollHeight") <= 4_000
         check_page(opened, file, tmp_path / f"{arm}.png")
 
 

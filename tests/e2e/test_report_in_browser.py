@@ -10,14 +10,10 @@ from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-unt
 
 from failback.analytics.report.page.html import render_html
 from tests.support.analytics.sample_report import compared_report, sample_points, sample_report
-from tests.support.dashboard.browser import OpenPage, check_page, offline_page
+from tests.support.dashboard.browser import check_page, offline_page, unfold
 
 WIDTHS = (1440, 390)
 LIGHT_AND_DARK = ("light", "dark")
-
-
-def unfold(opened: OpenPage) -> None:
-    opened.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -25,7 +21,6 @@ def test_the_sample_report_opens_offline_without_an_error(width: int, tmp_path: 
     file = tmp_path / "report.html"
     file.write_text(render_html(compared_report(), sample_points()))
     with offline_page(file, tmp_path / "profile", width=width) as opened:
-        unfold(opened)
         check_page(opened, file, tmp_path / "report.png")
         names = [each.get_attribute("id") for each in opened.page.locator(".figure").all()]
         wanted = (
@@ -72,11 +67,13 @@ def test_paper_has_every_part_and_no_plot_that_is_cut(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     file.write_text(render_html(compared_report(), sample_points()))
     with offline_page(file, tmp_path / "profile", width=720) as opened:
-        opened.page.emulate_media(media="print")
+        opened.page.emulate_media(media="print", color_scheme="dark")
         opened.evaluate("dispatchEvent(new Event('beforeprint'))")
         check_page(opened, file, tmp_path / "paper.png")
         assert opened.page.locator("details:not([open])").count() == 0
+        assert opened.evaluate("document.documentElement.className") == "", "ink on white"
         opened.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert opened.evaluate("document.documentElement.className") == "dark"
         assert opened.page.locator("details[open]").count() == 0
 
 
@@ -125,7 +122,6 @@ def test_neighbouring_faults_events_and_drops_stay_readable(tmp_path: Path) -> N
     file = tmp_path / "report.html"
     file.write_text(render_html(report, [*points, *events]))
     with offline_page(file, tmp_path / "profile") as opened:
-        unfold(opened)
         check_page(opened, file, tmp_path / "report.png")
         text = opened.page.locator("body").text_content() or ""
         assert all(f"slave serves again {n}" in text for n in range(12)), "the table has them all"

@@ -118,9 +118,15 @@ def unreadable_texts(opened: OpenPage) -> list[str]:
     return found
 
 
+def unfold(opened: OpenPage) -> None:
+    """Open every folded part; its figures are drawn then."""
+    opened.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+
+
 def check_page(opened: OpenPage, file: Path, screenshot: Path) -> None:
-    """Everything that must hold of any report's page; leaves a picture of it."""
+    """Everything that must hold of any report's page, unfolded; leaves a picture of it."""
     page = opened.page
+    unfold(opened)
     figures = page.locator(".figure")
     assert figures.count() >= 1
     for index in range(figures.count()):
