@@ -103,7 +103,8 @@ class CommandParser(argparse.ArgumentParser):
             what = "there is no such option" if word.startswith("-") else "is one argument too many"
             return f"{word}: {what}{did_you_mean(word, known)}"
         if found := re.fullmatch(r"the following arguments are required: (.*)", message):
-            missing = found[1].replace("command", "COMMAND")
+            names = [each.split("/")[-1] for each in found[1].split(", ")]
+            missing = ", ".join(names).replace("command", "COMMAND")
             return f"{missing}: {'is' if ',' not in missing else 'are'} missing"
         if found := re.fullmatch(r"argument command: invalid choice: '(.*)' \(.*", message):
             return f"{found[1]}: there is no such command{did_you_mean(found[1], self.commands())}"

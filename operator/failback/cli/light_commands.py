@@ -27,7 +27,7 @@ class Light(NamedTuple):
 LIGHT: Final = {
     ("broker",): Light("failback.broker.__main__", parser="parser"),
     ("namesrv",): Light("failback.namesrv.__main__", parser="parser"),
-    ("workload",): Light("failback.chaos.workload.commands", parser="parser"),
+    ("workload",): Light("failback.cli.measure.workload", parser="parser"),
     ("ship",): Light("failback.client.consumelog.upload.__main__", parser="parser"),
     ("lake",): Light("failback.analytics.jobs.lake", parser="parser"),
     ("tools", "install-conf"): Light("failback.cli.container.install_conf"),

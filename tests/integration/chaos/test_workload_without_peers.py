@@ -113,7 +113,7 @@ def test_a_token_file_without_a_token_is_refused_before_anything_is_sent(
         *("--ship-to", f"http://{nobody}", "--ship-token-file", str(token)),
     )
     assert done.returncode == 2
-    assert f"failback workload: token file {token}: its last line is no token" in done.stderr
+    assert f"error: token file {token}: its last line is no token" in done.stderr
     assert SECRET not in done.stderr
     assert not (tmp_path / "hot").exists()
 

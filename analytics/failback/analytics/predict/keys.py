@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from failback.protocol.errors import ConfigError
-from failback.protocol.words.spelling import near_or_all, nearest
+from failback.protocol.words.spelling import did_you_mean
 
 Kind = Literal["ms", "seconds", "count", "rate", "flag", "factor"]
 Side = Literal["broker", "client", "load"]
@@ -264,7 +264,7 @@ def find_key(name: str) -> Key:
     """Return a key. Raises ``ConfigError`` with the nearest known name."""
     key = KEYS.get(name)
     if key is None:
-        hint = near_or_all(nearest(name, [*KEYS, RULES, *ALIASES]), KEYS)
+        hint = did_you_mean(name, [*KEYS, RULES, *ALIASES]) or "; see: failback predict --list"
         raise ConfigError(name, f"is no setting of the predictor{hint}")
     return key
 

@@ -24,7 +24,6 @@ import inspect
 import itertools
 import logging
 import math
-import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -34,7 +33,6 @@ from failback.protocol.calls import Call
 from failback.protocol.codes import FLAG_ONEWAY, ResponseCode
 from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import (
-    REFUSED,
     FailbackError,
     ProtocolError,
     RemotingConnectError,
@@ -43,6 +41,7 @@ from failback.protocol.errors import (
     RemotingTimeout,
 )
 from failback.protocol.frames import MAX_FRAME_BYTES, FrameReader
+from failback.protocol.words.reasons import why
 
 logger = logging.getLogger(__name__)
 
@@ -522,14 +521,8 @@ def _failure(addr: str, request: RemotingCommand, error: Exception) -> RemotingC
 
 
 def _why_not_connected(error: OSError | ValueError | OverflowError) -> str:
-    """The system's words, without number and address."""
-    if not isinstance(error, OSError):
-        return "must be HOST:PORT, such as 127.0.0.1:9876"
-    if isinstance(error, ConnectionRefusedError):
-        return REFUSED
-    if error.errno is not None and error.errno > 0:  # name resolution has numbers below 0
-        return os.strerror(error.errno)
-    return error.strerror or str(error)
+    """The reason in words, without number and address."""
+    return why(error) if isinstance(error, OSError) else "must be HOST:PORT, such as 127.0.0.1:9876"
 
 
 class NameServers:

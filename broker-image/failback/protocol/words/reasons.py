@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from failback.protocol.errors import REFUSED
+
 _WORDS: Final[Mapping[int, str]] = {
     errno.ENOENT: "no such file or folder",
     errno.EACCES: "permission denied",
@@ -19,7 +21,7 @@ _WORDS: Final[Mapping[int, str]] = {
     errno.ENOSPC: "no space left on the disk",
     errno.EROFS: "the file system is read-only",
     errno.EMFILE: "too many open files; raise ulimit -n",
-    errno.ECONNREFUSED: "connection refused",
+    errno.ECONNREFUSED: REFUSED,
     errno.ECONNRESET: "the connection was cut",
     errno.EPIPE: "the connection was cut",
     errno.ETIMEDOUT: "no answer",

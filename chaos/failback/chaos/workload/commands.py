@@ -10,7 +10,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +40,13 @@ logger = logging.getLogger(__name__)
 _PROCESS_NUMBERS = 1 << 23  # a delivery's id is this number and 40 bits more
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(
+    argv: Sequence[str] | None = None, *, find: Callable[[], Sequence[str]] | None = None
+) -> int:
     """Run one process of the workload.
+
+    Args:
+        find: Finds the name servers where none is named.
 
     Returns 0 after a clean stop, 2 for bad arguments, 74 when the consume log took no more rows,
     1 for any other failure.
@@ -49,11 +54,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     set_up_logging(options.verbose)
     try:
+        if find is not None and options.command != "run" and not options.namesrv:
+            options.namesrv = find()
         plan = _plan(options)
         with shipping(plan.process):
             reached = _work(plan, told=options.command != "run")
     except ConfigError as error:
-        print(f"failback workload: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return ExitCode.BAD_INPUT
     except ConsumeLogError as error:
         logger.error("stopped: %s", error)
@@ -109,6 +116,8 @@ def _plan(options: argparse.Namespace) -> ProducerPlan | ConsumerPlan:
             return read_plan(document)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ConfigError(str(options.plan), f"no usable plan: {error}") from error
+    if not options.namesrv:
+        raise ConfigError("--namesrv", "is missing")
     process = ProcessPlan(
         run=options.run or f"workload-{time.time_ns() // 10**9}",
         hot=options.hot,
@@ -248,9 +257,10 @@ def _common(command: CommandParser) -> None:
         "-n",
         "--namesrv",
         action="append",
-        required=True,
+        default=[],
         metavar="ADDRESSES",
-        help="Name servers, HOST:PORT;HOST:PORT.",
+        help="Name servers, HOST:PORT;HOST:PORT"
+        " (default: $NAMESRV_ADDR, else the local cluster's).",
     )
     add("--topic", required=True, metavar="TOPIC", help="Topic.")
     add(

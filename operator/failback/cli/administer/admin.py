@@ -21,6 +21,7 @@ from failback.cli.shared.asking import (
     is_address,
     name_servers,
     parse_time,
+    route_of,
 )
 from failback.cli.shared.commands import add, new_group
 from failback.cli.shared.errors import guarded
@@ -30,7 +31,7 @@ from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient
-    from failback.protocol.route import TopicRouteData
+    from failback.protocol.route import BrokerData
 
 app = new_group(
     "Ask and order brokers and name servers; commands have mqadmin's names.",
@@ -105,7 +106,7 @@ def topic_route(
     """Show where a topic lives: brokers, queues, permission."""
 
     async def question(admin: AdminClient) -> list[dict[str, Any]]:
-        route = await _route(admin, topic)
+        route = await route_of(admin, topic)
         queues = {queue.broker_name: queue for queue in route.queue_datas}
         return [
             {
@@ -316,7 +317,7 @@ def reset_offset(
 
     async def question(admin: AdminClient) -> list[dict[str, Any]]:
         rows = []
-        for data in sorted((await _route(admin, topic)).broker_datas, key=lambda b: b.broker_name):
+        for data in await _brokers_of(admin, topic):
             if 0 not in data.broker_addrs:
                 say(f"{data.broker_name} has no master now: left out")
                 continue
@@ -336,7 +337,7 @@ async def _store(
 ) -> list[dict[str, Any]]:
     """Store one offset on the master that has the queue."""
     broker, queue, offset = wanted
-    route = await _route(admin, topic)
+    route = await route_of(admin, topic)
     having = {data.broker_name for data in route.queue_datas if queue < data.read_queue_nums}
     masters = {
         data.broker_name: data.broker_addrs[0]
@@ -414,7 +415,7 @@ def _show_messages(
         from failback.client.admin.admin import select_broker_addr
 
         rows = []
-        for data in sorted((await _route(admin, topic)).broker_datas, key=lambda b: b.broker_name):
+        for data in await _brokers_of(admin, topic):
             broker_id, addr = select_broker_addr(data)
             role = "master" if broker_id == 0 else f"slave {broker_id}"
             rows += [
@@ -448,7 +449,7 @@ def _ask_broker(
     question: Callable[[AdminClient, str], Awaitable[_Answer]],
 ) -> _Answer:
     """Ask one broker, named by its address or by its name: then its master."""
-    if is_address(broker):
+    if is_address(broker) or broker.replace(".", "").isdecimal():
         address = check_address("--broker", broker)
         return ask([], lambda admin: question(admin, address))
 
@@ -471,18 +472,9 @@ async def _master_of(admin: AdminClient, broker: str) -> str:
     return found[0]
 
 
-async def _route(admin: AdminClient, topic: str) -> TopicRouteData:
-    from failback.protocol.codes import ResponseCode
-    from failback.protocol.errors import BrokerError
-    from failback.protocol.words.spelling import did_you_mean
-
-    try:
-        return await admin.route(topic)
-    except BrokerError as error:
-        if error.code != ResponseCode.TOPIC_NOT_EXIST:
-            raise
-        near = did_you_mean(topic, await admin.topic_list())
-        raise NotThere(f'topic "{topic}" is on no broker{near}') from error
+async def _brokers_of(admin: AdminClient, topic: str) -> list[BrokerData]:
+    """Return the pairs that have a topic, by name."""
+    return sorted((await route_of(admin, topic)).broker_datas, key=lambda each: each.broker_name)
 
 
 async def _or_empty(ask: Callable[[str], Awaitable[dict[str, str]]], addr: str) -> dict[str, str]:

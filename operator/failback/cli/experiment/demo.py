@@ -16,6 +16,7 @@ from failback.cli.experiment.arms import ArmRun
 from failback.cli.experiment.on_spark import OnSpark, count_on_spark, fetch, why_not_spark
 from failback.cli.experiment.side_by_side import running
 from failback.cli.shared.bundled import bundled
+from failback.cli.shared.checks import check_folder
 from failback.cli.shared.commands import EXPERIMENT, add
 from failback.cli.shared.errors import FAIL, INCONCLUSIVE, explain, fail, guarded, worst
 from failback.cli.shared.live import Board
@@ -84,6 +85,7 @@ def demo(
         spark = old_engine(report_engine)
     if spark and not fetch_spark and (missing := why_not_spark()):
         raise ConfigError("--spark", missing)
+    check_folder("--runs", runs)
     folder = _new_folder(runs)
     board = Board([arm.name for arm in experiment.arms], silent=json)
     if not json:

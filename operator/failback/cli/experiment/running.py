@@ -124,9 +124,10 @@ def heal(path: Path, *, if_there: bool) -> int:
     if if_there and not path.exists():
         say(f"{path}: nothing to heal")
         return PASS
-    return worst(
-        abort_and_heal.heal(each, progress=say) for each in abort_and_heal.runs_to_heal(path)
-    )
+    found = abort_and_heal.runs_to_heal(path)
+    if not found:
+        say(f"{path}: nothing to heal")
+    return worst(abort_and_heal.heal(each, progress=say) for each in found)
 
 
 def load(name: str, time_scale: float | None = None, seed: int | None = None) -> ChaosExperiment:

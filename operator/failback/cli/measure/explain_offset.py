@@ -15,6 +15,7 @@ from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.cli.shared.run_folders import one_run
+from failback.client.admin.offset_places import ANSWER
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def explain_offset(
         print_json(found)
     else:
         _show(found)
-    if live and all(step["offset"] is None for step in found["steps"]):
+    if live and not _has_offset(found):
         where = f"{topic}, queue {queue}, on {found['broker']}"
         raise NotThere(f'group "{group}" has no offset of {where}: is its name right?')
 
@@ -223,6 +224,11 @@ def _live(
     }
 
 
+def _has_offset(found: dict[str, Any]) -> bool:
+    """Whether anybody holds one; a broker answers 0 for a group that it does not know, too."""
+    return any(step["offset"] is not None and step["place"] != ANSWER for step in found["steps"])
+
+
 def _show(found: dict[str, Any]) -> None:
     say(f"{found['group']} on {found['topic']}, {found['broker']}, queue {found['queue']}")
     rows = [
@@ -239,7 +245,7 @@ def _show(found: dict[str, Any]) -> None:
     if found["fell_at"] is not None:
         step = found["steps"][found["fell_at"]]
         say(f"It went down at the {step['place']}, by {step['fell']}: {step['what']}.")
-    elif any(step["offset"] is not None for step in found["steps"]):
+    elif _has_offset(found):
         say("It never went down.")
     for line in _exposure_lines(found.get("exposure") or {}):
         say(line)

@@ -18,6 +18,7 @@ from failback.analytics.live.facts import (
 from failback.analytics.live.offset_file import in_store
 from failback.analytics.live.queues import Step as LineageStep
 from failback.analytics.live.queues import lineage
+from failback.cli.shared.asking import route_of
 from failback.client.admin.offset_places import (
     ANSWER,
     CLIENT,
@@ -91,8 +92,11 @@ async def stand_of(admin: AdminClient, place: Place, broker: str) -> Standing:
 
 async def _pair_of(admin: AdminClient, place: Place, broker: str) -> tuple[str, dict[int, str]]:
     """Return the broker's name and its members, master first."""
-    route = await admin.route(place.topic)
+    route = await route_of(admin, place.topic)
     having = {d.broker_name for d in route.queue_datas if place.queue < d.read_queue_nums}
+    if not having:
+        most = max((d.read_queue_nums for d in route.queue_datas), default=0)
+        raise ConfigError("QUEUE", f"topic {place.topic} has queues 0 to {most - 1}")
     names = sorted(having & {broker} if broker else having)
     if len(names) != 1:
         some = ", ".join(sorted(having)) or "no broker"

@@ -13,6 +13,7 @@ from failback.protocol.errors import ConfigError, FailbackError
 
 if TYPE_CHECKING:
     from failback.client.admin.admin import AdminClient
+    from failback.protocol.route import TopicRouteData
 
 END_OF_QUEUES: Final = -1
 """The time that stands for the end of every queue."""
@@ -111,3 +112,22 @@ def ask_brokers(
 ) -> _Answer:
     """Ask with an admin client of the name servers that the options name."""
     return ask(name_servers(namesrv, root), question)
+
+
+async def route_of(admin: AdminClient, topic: str) -> TopicRouteData:
+    """Return where a topic lives.
+
+    Raises:
+        NotThere: No name server knows it.
+    """
+    from failback.protocol.codes import ResponseCode
+    from failback.protocol.errors import BrokerError
+    from failback.protocol.words.spelling import did_you_mean
+
+    try:
+        return await admin.route(topic)
+    except BrokerError as error:
+        if error.code != ResponseCode.TOPIC_NOT_EXIST:
+            raise
+        near = did_you_mean(topic, await admin.topic_list())
+        raise NotThere(f'topic "{topic}" is on no broker{near}') from error

@@ -32,6 +32,8 @@ def one_run(path: Path) -> Path:
     Raises:
         ConfigError: There is none, or more than one.
     """
+    if path.is_file():
+        raise ConfigError("RUN", f"{path} is a file, not a run folder")
     found = run_folders([path])
     if len(found) > 1:
         names = ", ".join(map(str, found[:8]))

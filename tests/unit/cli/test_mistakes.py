@@ -1,0 +1,154 @@
+"""Mistakes on the command line: each has its literal answer, and each kind of them is tried."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer
+
+from failback.cli.__main__ import main
+from failback.cli.app import app
+from failback.cli.light_commands import parser_of
+from failback.client.command_line import CommandParser
+from tests.support.cli.mistakes import Mistake, make_folder, mistakes, places
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("mistakes")
+    make_folder(made)
+    return made
+
+
+@pytest.fixture(scope="module")
+def taken() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+def run(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    try:
+        code = main(words)
+    except SystemExit as end:  # argparse ends by itself
+        code = int(end.code or 0)
+    return code, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mistake", mistakes("process"), ids=str)
+def test_a_mistake_has_its_answer(
+    mistake: Mistake,
+    folder: Path,
+    taken: socket.socket,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    named = places(folder, taken)
+    code, said = run(mistake.words(named), capsys)
+    mistake.check(code, said + caplog.text, named)
+
+
+class Typed(NamedTuple):
+    """An option that takes a number, and how its command is called."""
+
+    words: tuple[str, ...]
+    option: str
+    says: str
+
+    def __str__(self) -> str:
+        return " ".join((*self.words, self.option))
+
+
+def numbers() -> Iterator[Typed]:
+    root: Any = typer.main.get_command(app)
+    with root.make_context("failback", [], resilient_parsing=True) as context:
+        yield from _below(root, context)
+
+
+def _below(command: Any, context: Any) -> Iterator[Typed]:
+    path = tuple(context.command_path.split()[1:])
+    parser = parser_of(path)
+    if parser is not None:
+        yield from _of_parser(path, parser)
+        return
+    for each in command.params:
+        kind = getattr(getattr(each, "type_descriptor", None), "annotation", None)
+        if each.param_type_name == "option" and kind in (int, float):
+            says = "must be a whole number" if kind is int else "must be a number"
+            yield Typed(path, max(each.opts, key=len), says)
+    for name, each in getattr(command, "commands", {}).items():
+        with each.make_context(name, [], parent=context, resilient_parsing=True) as below:
+            yield from _below(each, below)
+
+
+def _of_parser(path: tuple[str, ...], parser: CommandParser) -> Iterator[Typed]:
+    for action in parser._actions:
+        if action.option_strings and action.type not in (None, Path):
+            says = "must be a whole number" if action.type is int else "must be a number"
+            yield Typed(path, max(action.option_strings, key=len), says)
+    for name, below in parser.commands().items():
+        yield from _of_parser((*path, name), below)
+
+
+@pytest.mark.parametrize("typed", list(numbers()), ids=str)
+def test_an_option_that_takes_a_number_says_so(
+    typed: Typed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = run([*typed.words, typed.option, "many"], capsys)
+    assert code == 2
+    assert said.splitlines()[0] == f'error: {typed.option}: {typed.says}, got "many"'
+    assert said.splitlines()[1:] == [f"see: failback {' '.join(typed.words)} --help"]
+
+
+TAKES_A_FILE = (
+    "up {}",
+    "experiment check {}",
+    "experiment run {}",
+    "report {}",
+    "predict {}",
+    "predict --cluster {}",
+    "explain-offset g T 0 --run {}",
+    "runs show {}",
+    "experiment heal {}",
+    "experiment abort {}",
+    "lake fsck {}",
+    "lake show {}",
+    "lake convert {} --to lake",
+    "lake put-documents {} --to lake",
+    "broker -c {}",
+    "namesrv -c {}",
+    "collect --tokens {}",
+    "doctor --run {} --bundle q.tar.gz",
+)
+
+
+@pytest.mark.parametrize("what", ["nosuch", "folder", "binary"])
+@pytest.mark.parametrize("line", TAKES_A_FILE)
+def test_what_is_no_file_of_the_kind_is_refused_in_one_line(
+    line: str,
+    what: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    if (line.split(" {}")[0], what) in NO_MISTAKES:
+        pytest.skip("a folder of this kind may be there, or be made")
+    code, said = run(line.format(what).split(), capsys)
+    assert code == 2, said
+    assert what in said
+    assert len(said.splitlines()) <= 2
+    for inside in ("Traceback", "Errno", "internal error", "codec", "Error:"):
+        assert inside not in said
+
+
+NO_MISTAKES = {("lake fsck", "folder"), ("lake show", "folder"), ("experiment heal", "folder")}
+"""A folder without runs has nothing to look after."""
