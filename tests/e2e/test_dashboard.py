@@ -307,7 +307,7 @@ def test_choices_that_exclude_each_other_are_said_before_anything_is_sent(
         assert form.locator("input[type=text], input:not([type])").count() == 1, "the name alone"
         assert "half a minute" in form.inner_text()
         form.locator("input[name=confirm]").fill("demo")
-        apache = form.get_by_label("Apache RocketMQ")
+        apache = form.get_by_label("needs Java")
         apache.check()
         sent: list[str] = []
         page.on("request", lambda request: sent.append(request.method))
