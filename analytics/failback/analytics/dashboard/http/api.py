@@ -11,12 +11,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
+from failback.analytics.dashboard.http import answers
 from failback.analytics.dashboard.http.context import (
     Listener,
     Operator,
     Parts,
     Reader,
-    Shared,
     json_body,
     readable,
 )
@@ -49,15 +49,11 @@ from failback.analytics.dashboard.http.documents import (
 )
 from failback.analytics.dashboard.http.ingest_routes import api_routes
 from failback.analytics.dashboard.problems import DashboardProblem
-from failback.analytics.dashboard.sources.runs import RunEntry, chosen, rfc3339
-from failback.analytics.dashboard.views.fleet import summary
 from failback.analytics.dashboard.views.lanes import live_data, live_figure
 from failback.analytics.dashboard.views.paging import page
 from failback.analytics.dashboard.views.predicting import answer
 from failback.analytics.dashboard.views.run_blocks import figure_json
-from failback.analytics.dashboard.views.stories import story
 from failback.analytics.live.facts import GroupTopic
-from failback.analytics.report.compare import compare_reports
 from failback.analytics.report.page.figure_data.outcomes import arm_data
 from failback.analytics.report.page.figures.curves import compare_arms
 from failback.protocol.errors import ConfigError
@@ -86,15 +82,7 @@ def _cluster_routes(router: APIRouter) -> None:
     @router.get("/clusters", responses=refusals())
     async def clusters(_: Reader, shared: Parts) -> ClusterPage:
         """Every cluster with its pairs, roles, lags, ages and exposures."""
-        state = shared.state
-        found = state.cluster_documents()
-        return ClusterPage(
-            at=rfc3339(state.at_ns),
-            at_ns=state.at_ns,
-            summary=summary(found),
-            clusters=found,
-            problems=list(state.problems),
-        )
+        return ClusterPage(**answers.clusters(shared))
 
     @router.get("/clusters/{cluster}/pairs", responses=refusals("not-found"))
     async def pairs(_: Reader, shared: Parts, cluster: ClusterName) -> PairList:
@@ -114,16 +102,7 @@ def _cluster_routes(router: APIRouter) -> None:
         limit: Limit = 100,
     ) -> OffsetPage:
         """Where each copy of each offset stands; what is at risk comes first."""
-        state = shared.state
-        rows = state.offset_rows(group, topic)
-        found, following = page(rows, _queue_name, cursor, limit)
-        return OffsetPage(
-            at=rfc3339(state.at_ns),
-            at_ns=state.at_ns,
-            warnings=state.warnings(),
-            offsets=found,
-            next=following,
-        )
+        return OffsetPage(**answers.offsets(shared, group, topic, cursor, limit))
 
     @router.get("/lineage", responses=refusals("not-found"))
     async def lineage(
@@ -139,11 +118,6 @@ def _cluster_routes(router: APIRouter) -> None:
         return await shared.lineage(cluster, broker, GroupTopic(group, topic), qid)
 
 
-def _queue_name(row: Json) -> str:
-    parts = (row["cluster"], row["group"], row["topic"], row["broker"], row["qid"])
-    return "\n".join(map(str, parts))
-
-
 def _run_routes(router: APIRouter) -> None:
     @router.get("/runs", responses=refusals("bad-cursor"))
     async def runs(
@@ -156,14 +130,13 @@ def _run_routes(router: APIRouter) -> None:
         limit: Limit = 100,
     ) -> RunPage:
         """Runs, the newest first. ``verdict`` may also be a state, such as ``running``."""
-        entries = chosen(list(shared.state.runs), experiment=experiment, verdict=verdict, text=text)
-        found, following = page(entries, lambda each: each.run, cursor, limit)
-        return RunPage(runs=[each.document() for each in found], next=following)
+        found, _total = answers.runs(shared, experiment, verdict, text, cursor, limit)
+        return RunPage(**found)
 
     @router.get("/runs/{run}", responses=refusals("not-found"))
     async def show(_: Reader, shared: Parts, run: RunName) -> Json:
         """One run; while it is going on, its faults and counters."""
-        return run_document(shared, shared.run(run))
+        return answers.run_document(shared, shared.run(run))
 
     @router.post(
         "/runs/{run}/abort",
@@ -180,7 +153,7 @@ def _run_routes(router: APIRouter) -> None:
     async def message(_: Reader, shared: Parts, run: RunName, message: MessageName) -> Story:
         """What happened to one message."""
         return Story(
-            run=run, message=message, steps=await story_of(shared, shared.run(run), message)
+            run=run, message=message, steps=await answers.story_of(shared, shared.run(run), message)
         )
 
     @router.get("/events", response_class=EventSourceResponse, responses=refusals())
@@ -194,36 +167,6 @@ def _run_routes(router: APIRouter) -> None:
         async with aclosing(shared.hub.stream(run, allowed=allowed)) as found:
             async for event in found:
                 yield event
-
-
-def run_document(shared: Shared, entry: RunEntry) -> Json:
-    """One run, with what is known of it while it is going on."""
-    live = shared.poller.live.get(entry.run)
-    return entry.document() | {
-        "live": None
-        if live is None
-        else {
-            "phase": live.phase,
-            "counters": live.counters.document(),
-            "faults": [fault.document() for fault in live.faults.values()],
-            "lines": [{"at": at, "text": text} for at, text in live.lines[-50:]],
-        }
-    }
-
-
-async def story_of(shared: Shared, entry: RunEntry, message: str) -> list[Json]:
-    """The steps of a message. Raises ``DashboardProblem``."""
-    import json
-
-    try:
-        run = json.loads(await asyncio.to_thread((entry.path / "run.json").read_bytes))
-        zero = int(run["zero"]["mono_ns"])
-        steps = await asyncio.to_thread(story, entry.path / "lake", message, zero)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DashboardProblem("not-found", f"the rows of {entry.run}: {error}") from error
-    if not steps:
-        raise DashboardProblem("not-found", f"{entry.run} has no row of message {message}")
-    return steps
 
 
 def _report_routes(router: APIRouter) -> None:
@@ -319,7 +262,7 @@ def _report_routes(router: APIRouter) -> None:
         _: Reader, shared: Parts, runs: RunQuery, theme: Theme = "light"
     ) -> Response:
         """Every run as a point, with each arm's median, as Plotly takes it."""
-        found = await comparison(shared, runs)
+        found = await answers.comparison(shared, runs)
         arms = arm_data(found)
         if arms is None:
             raise DashboardProblem("not-found", "nothing can be compared")
@@ -329,18 +272,7 @@ def _report_routes(router: APIRouter) -> None:
     @router.get("/compare", responses=with_report)
     async def compare(_: Reader, shared: Parts, runs: RunQuery) -> Json:
         """Runs side by side; the first one's arm is the baseline."""
-        return await comparison(shared, runs)
-
-
-async def comparison(shared: Shared, names: list[str]) -> Json:
-    """``compare`` of several reports. Raises ``DashboardProblem``."""
-    entries = [shared.run(name) for name in dict.fromkeys(names)]
-    if len(entries) < 2:
-        raise DashboardProblem("bad-request", "run: name at least two")
-    reports = [await shared.report(entry) for entry in entries]
-    with readable(*entries):
-        found = await asyncio.to_thread(compare_reports, reports)
-    return {"runs": [each.document() for each in entries], "compare": found}
+        return await answers.comparison(shared, runs)
 
 
 def _is_known(request: Request, response: Response, tag: str) -> bool:
@@ -372,12 +304,7 @@ def _experiment_routes(router: APIRouter) -> None:
     @router.get("/experiments", responses=refusals())
     async def experiments(_: Reader, shared: Parts) -> ExperimentList:
         """What can be started, and how the last start of each is."""
-        return ExperimentList(
-            experiments=[
-                await asyncio.to_thread(shared.experiments.document, name)
-                for name in shared.experiments.scenarios
-            ]
-        )
+        return ExperimentList(experiments=await answers.experiments(shared))
 
     @router.get("/experiments/{name}", responses=refusals("not-found"))
     async def experiment(_: Reader, shared: Parts, name: ScenarioName) -> Json:

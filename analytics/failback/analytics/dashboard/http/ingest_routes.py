@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Any, Final
 
 from fastapi import APIRouter, FastAPI, Request, Response
 
-from failback.analytics.dashboard.http.context import Parts, Reader, Shared
+from failback.analytics.dashboard.http import answers
+from failback.analytics.dashboard.http.context import Parts, Reader
 from failback.analytics.dashboard.http.documents import (
     Cursor,
     IngestPage,
@@ -17,8 +17,6 @@ from failback.analytics.dashboard.http.documents import (
     refusals,
 )
 from failback.analytics.dashboard.http.rendering import link, render
-from failback.analytics.dashboard.sources.runs import rfc3339
-from failback.analytics.dashboard.views.paging import page
 
 Json = dict[str, Any]
 _PAGE_ROWS: Final = 50
@@ -31,12 +29,7 @@ def api_routes(router: APIRouter) -> None:
         _: Reader, shared: Parts, cursor: Cursor = "", limit: Limit = 100
     ) -> IngestPage:
         """What the collector received, by run; the run that was heard of last comes first."""
-        view = shared.poller.ingest
-        found, following = page(runs_of(shared), lambda each: each["run"], cursor, limit)
-        at_ns = round(view.at * 1e9)
-        return IngestPage(
-            at=rfc3339(at_ns), at_ns=at_ns, **view.document(), runs=found, next=following
-        )
+        return IngestPage(**answers.ingest(shared, cursor, limit))
 
     @router.get("/ingest/{run}", responses=refusals("not-found", "bad-cursor", "failed"))
     async def received(
@@ -53,15 +46,14 @@ def api_routes(router: APIRouter) -> None:
 def page_routes(app: FastAPI) -> None:
     @app.get("/ingest", include_in_schema=False)
     async def ingest(request: Request, who: Reader, shared: Parts, cursor: Cursor = "") -> Response:
-        view, runs = shared.poller.ingest, runs_of(shared)
-        found, following = page(runs, lambda each: each["run"], cursor, _PAGE_ROWS)
+        found = answers.ingest(shared, cursor, _PAGE_ROWS)
         return render(
             request, who, "ingest.html.j2",
-            view=view.document(),
+            view=found,
             watched=shared.settings.collector is not None,
-            asked=view.at > 0,
-            runs=found,
-            following=following and f"/ingest?cursor={following}",
+            asked=found["at_ns"] > 0,
+            runs=found["runs"],
+            following=found["next"] and f"/ingest?cursor={found['next']}",
         )  # fmt: skip
 
     @app.get("/ingest/{run}", include_in_schema=False)
@@ -73,27 +65,9 @@ def page_routes(app: FastAPI) -> None:
         cursor: Cursor = "",
     ) -> Response:
         found = await shared.processes(run, cursor, _PROC_ROWS)
-        known = next((each for each in runs_of(shared) if each["run"] == run), None)
+        known = next((each for each in answers.received_runs(shared) if each["run"] == run), None)
         following = found["next"] and f"{link('ingest', run)}?cursor={found['next']}"
         return render(
             request, who, "ingest_run.html.j2",
             run=run, known=known, procs=found["procs"], following=following,
         )  # fmt: skip
-
-
-def runs_of(shared: Shared) -> list[Json]:
-    """The runs of the last look, each with what to do next."""
-    view = shared.poller.ingest
-    lake = str((view.store or {}).get("lake", ""))
-    return [each | {"next": next_step(each, lake)} for each in view.runs]
-
-
-def next_step(run: Json, lake: str) -> str:
-    """A command, or what to wait for. Pure."""
-    if run["closed"]:
-        return shlex.join(["failback", "report", "--lake", lake, "--run", run["run"]])
-    if run["backlog_bytes"]:
-        return "its shippers have more to send"
-    if run["missing"]:
-        return "records are missing: look which processes they are of"
-    return "close it when its processes have ended"

@@ -11,8 +11,8 @@ from urllib.parse import urlencode
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import RedirectResponse
 
+from failback.analytics.dashboard.http import answers
 from failback.analytics.dashboard.http.access import Identity
-from failback.analytics.dashboard.http.api import comparison, run_document, story_of
 from failback.analytics.dashboard.http.context import (
     FormOperator,
     Parts,
@@ -31,9 +31,6 @@ from failback.analytics.dashboard.http.ingest_routes import page_routes
 from failback.analytics.dashboard.http.rendering import link, render
 from failback.analytics.dashboard.http.sessions import form_fields, session_routes, static_routes
 from failback.analytics.dashboard.problems import DashboardProblem
-from failback.analytics.dashboard.sources.runs import chosen
-from failback.analytics.dashboard.views.fleet import summary
-from failback.analytics.dashboard.views.paging import page as page_of
 from failback.analytics.dashboard.views.predicting import answer, form, presets
 from failback.analytics.dashboard.views.run_blocks import blocks_of, queue_of, staircase_of
 from failback.analytics.dashboard.views.stories import messages_of
@@ -65,12 +62,9 @@ def _cluster_pages(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
     async def fleet(request: Request, who: Reader, shared: Parts) -> Response:
         state = shared.state
-        found = state.cluster_documents()
         return render(
             request, who, "fleet.html.j2",
-            summary=summary(found),
-            clusters=found,
-            problems=state.problems,
+            **answers.clusters(shared),
             warnings=state.warnings(),
             runs=[each.document() for each in state.runs[:_VERDICTS_SHOWN]],
             jobs=_running_jobs(shared),
@@ -84,19 +78,18 @@ def _cluster_pages(app: FastAPI) -> None:
         group: Text = "", topic: Text = "", cursor: Cursor = "",
     ) -> Response:  # fmt: skip
         state = shared.state
-        rows = state.offset_rows(group, topic)
-        found, following = page_of(rows, _row_name, cursor, _PAGE_ROWS)
+        found = answers.offsets(shared, group, topic, cursor, _PAGE_ROWS)
         return render(
             request, who, "offsets.html.j2",
-            rows=found,
-            total=len(rows),
+            rows=found["offsets"],
+            total=len(state.offset_rows(group, topic)),
             groups=sorted({row["group"] for row in state.offset_rows()}),
             topics=sorted({row["topic"] for row in state.offset_rows()}),
             pairs=_pairs_with(state.cluster_documents(), group),
             group=group,
             topic=topic,
-            following=_following("/offsets", following, group=group, topic=topic),
-            warnings=state.warnings(),
+            following=_following("/offsets", found["next"], group=group, topic=topic),
+            warnings=found["warnings"],
             clusters=state.clusters,
         )  # fmt: skip
 
@@ -136,10 +129,6 @@ def _pairs_with(clusters: list[Json], group: str) -> list[Json]:
     return found
 
 
-def _row_name(row: Json) -> str:
-    return "\n".join(str(row[name]) for name in ("cluster", "group", "topic", "broker", "qid"))
-
-
 def _following(path: str, cursor: str | None, **query: str) -> str | None:
     if cursor is None:
         return None
@@ -162,18 +151,16 @@ def _run_pages(app: FastAPI) -> None:
         experiment: Text = "", verdict: Text = "", text: Text = "",
         cursor: Cursor = "",
     ) -> Response:  # fmt: skip
-        everything = list(shared.state.runs)
-        entries = chosen(everything, experiment=experiment, verdict=verdict, text=text)
-        found, following = page_of(entries, lambda each: each.run, cursor, _PAGE_ROWS)
+        found, total = answers.runs(shared, experiment, verdict, text, cursor, _PAGE_ROWS)
         return render(
             request, who, "runs.html.j2",
-            runs=[each.document() for each in found],
-            total=len(entries),
-            experiments=sorted({each.experiment for each in everything}),
+            runs=found["runs"],
+            total=total,
+            experiments=sorted({each.experiment for each in shared.state.runs}),
             verdicts=("Pass", "Fail", "Inconclusive", "running", "closed", "orphaned"),
             experiment=experiment, verdict=verdict, text=text,
             following=_following(
-                "/runs", following, experiment=experiment, verdict=verdict, text=text
+                "/runs", found["next"], experiment=experiment, verdict=verdict, text=text
             ),
             folder=shared.settings.runs,
         )  # fmt: skip
@@ -181,7 +168,7 @@ def _run_pages(app: FastAPI) -> None:
     @app.get("/runs/{run}", include_in_schema=False)
     async def run_page(request: Request, who: Reader, shared: Parts, run: RunName) -> Response:
         entry = shared.run(run)
-        document = run_document(shared, entry)
+        document = answers.run_document(shared, entry)
         try:
             report = await shared.report(entry)
         except DashboardProblem as problem:
@@ -239,7 +226,7 @@ def _run_pages(app: FastAPI) -> None:
         message: MessageName,
     ) -> Response:
         entry = shared.run(run)
-        steps = await story_of(shared, entry, message)
+        steps = await answers.story_of(shared, entry, message)
         return render(
             request, who, "message.html.j2", run=entry.document(), message=message, steps=steps
         )
@@ -247,7 +234,7 @@ def _run_pages(app: FastAPI) -> None:
     @app.get("/compare", include_in_schema=False)
     async def compare(request: Request, who: Reader, shared: Parts) -> Response:
         names = [name[:128] for name in request.query_params.getlist("run")][:40]
-        found = await comparison(shared, names) if len(set(names)) > 1 else None
+        found = await answers.comparison(shared, names) if len(set(names)) > 1 else None
         return render(
             request, who, "compare.html.j2",
             found=found,
@@ -271,7 +258,7 @@ def _messages(folder: Path, queue: Mapping[str, Any], limit: int) -> list[Json]:
 def _experiment_pages(app: FastAPI) -> None:
     @app.get("/experiments", include_in_schema=False)
     async def experiments(request: Request, who: Reader, shared: Parts) -> Response:
-        found = [shared.experiments.document(name) for name in shared.experiments.scenarios]
+        found = await answers.experiments(shared)
         running = [each.document() for each in shared.state.runs if each.state == "running"]
         return render(
             request, who, "experiments.html.j2",
@@ -368,7 +355,7 @@ def _experiment_page(
     job = document["job"]
     since = job["started_ns"] if job else None
     mine = [
-        run_document(shared, each)
+        answers.run_document(shared, each)
         for each in shared.state.runs
         if since is not None and each.started_ns >= since
     ]

@@ -1,0 +1,137 @@
+"""The documents of the views, made once: the API answers with them, pages are drawn of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from typing import Any
+
+from failback.analytics.dashboard.http.context import Shared, readable
+from failback.analytics.dashboard.problems import DashboardProblem
+from failback.analytics.dashboard.sources.runs import RunEntry, chosen, rfc3339
+from failback.analytics.dashboard.views.fleet import summary
+from failback.analytics.dashboard.views.paging import page
+from failback.analytics.dashboard.views.stories import story
+from failback.analytics.report.compare import compare_reports
+
+Json = dict[str, Any]
+
+
+def clusters(shared: Shared) -> Json:
+    """Every cluster that is known."""
+    state = shared.state
+    found = state.cluster_documents()
+    return {
+        "at": rfc3339(state.at_ns),
+        "at_ns": state.at_ns,
+        "summary": summary(found),
+        "clusters": found,
+        "problems": list(state.problems),
+    }
+
+
+def offsets(shared: Shared, group: str, topic: str, cursor: str, limit: int) -> Json:
+    """Queues of a group and a topic, or of all. Raises ``DashboardProblem``."""
+    state = shared.state
+    found, following = page(state.offset_rows(group, topic), _queue_name, cursor, limit)
+    return {
+        "at": rfc3339(state.at_ns),
+        "at_ns": state.at_ns,
+        "warnings": state.warnings(),
+        "offsets": found,
+        "next": following,
+    }
+
+
+def _queue_name(row: Json) -> str:
+    return "\n".join(str(row[name]) for name in ("cluster", "group", "topic", "broker", "qid"))
+
+
+def runs(
+    shared: Shared, experiment: str, verdict: str, text: str, cursor: str, limit: int
+) -> tuple[Json, int]:
+    """Runs, and how many there are on all pages. Raises ``DashboardProblem``."""
+    everything = list(shared.state.runs)
+    entries = chosen(everything, experiment=experiment, verdict=verdict, text=text)
+    found, following = page(entries, lambda each: each.run, cursor, limit)
+    return {"runs": [each.document() for each in found], "next": following}, len(entries)
+
+
+def run_document(shared: Shared, entry: RunEntry) -> Json:
+    """One run, with what is known of it while it is going on."""
+    live = shared.poller.live.get(entry.run)
+    return entry.document() | {
+        "live": None
+        if live is None
+        else {
+            "phase": live.phase,
+            "counters": live.counters.document(),
+            "faults": [fault.document() for fault in live.faults.values()],
+            "lines": [{"at": at, "text": text} for at, text in live.lines[-50:]],
+        }
+    }
+
+
+async def story_of(shared: Shared, entry: RunEntry, message: str) -> list[Json]:
+    """The steps of a message. Raises ``DashboardProblem``."""
+    try:
+        run = json.loads(await asyncio.to_thread((entry.path / "run.json").read_bytes))
+        zero = int(run["zero"]["mono_ns"])
+        steps = await asyncio.to_thread(story, entry.path / "lake", message, zero)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DashboardProblem("not-found", f"the rows of {entry.run}: {error}") from error
+    if not steps:
+        raise DashboardProblem("not-found", f"{entry.run} has no row of message {message}")
+    return steps
+
+
+async def comparison(shared: Shared, names: list[str]) -> Json:
+    """``compare`` of several reports. Raises ``DashboardProblem``."""
+    entries = [shared.run(name) for name in dict.fromkeys(names)]
+    if len(entries) < 2:
+        raise DashboardProblem("bad-request", "run: name at least two")
+    reports = [await shared.report(entry) for entry in entries]
+    with readable(*entries):
+        found = await asyncio.to_thread(compare_reports, reports)
+    return {"runs": [each.document() for each in entries], "compare": found}
+
+
+async def experiments(shared: Shared) -> list[Json]:
+    """What can be started, and how the last start of each is."""
+    return [
+        await asyncio.to_thread(shared.experiments.document, name)
+        for name in shared.experiments.scenarios
+    ]
+
+
+def ingest(shared: Shared, cursor: str, limit: int) -> Json:
+    """What a collector received, by run. Raises ``DashboardProblem``."""
+    view = shared.poller.ingest
+    found, following = page(received_runs(shared), lambda each: each["run"], cursor, limit)
+    at_ns = round(view.at * 1e9)
+    return {
+        "at": rfc3339(at_ns),
+        "at_ns": at_ns,
+        **view.document(),
+        "runs": found,
+        "next": following,
+    }
+
+
+def received_runs(shared: Shared) -> list[Json]:
+    """The runs of the last look at the collector, each with what to do next."""
+    view = shared.poller.ingest
+    lake = str((view.store or {}).get("lake", ""))
+    return [each | {"next": next_step(each, lake)} for each in view.runs]
+
+
+def next_step(run: Json, lake: str) -> str:
+    """A command, or what to wait for. Pure."""
+    if run["closed"]:
+        return shlex.join(["failback", "report", "--lake", lake, "--run", run["run"]])
+    if run["backlog_bytes"]:
+        return "its shippers have more to send"
+    if run["missing"]:
+        return "records are missing: look which processes they are of"
+    return "close it when its processes have ended"
