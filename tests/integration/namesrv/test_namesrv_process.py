@@ -261,7 +261,7 @@ def test_a_taken_port_names_the_address_and_its_holder(
 ) -> None:
     assert main(["-c", str(namesrv.conf)]) == 2
     message = capsys.readouterr().err
-    assert f"listenPort: cannot listen on {namesrv.addr}: Address already in use" in message
+    assert f"listenPort: cannot listen on {namesrv.addr}: the port is taken" in message
     assert f"it is held by pid {namesrv.pid} (" in message
     assert "failback.namesrv -c" in message
 

@@ -78,5 +78,5 @@ def test_a_changed_file_is_read_again_and_a_bad_change_is_not(tmp_path: Path) ->
 
 
 def test_no_file_no_collector(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="cannot read"):
+    with pytest.raises(ConfigError, match="no such file or folder"):
         TokenFile(tmp_path / "absent")

@@ -16,12 +16,13 @@ from failback.protocol.errors import ConfigError
 def test_a_metrics_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"^--metrics-port: .*127.0.0.1:{port}: Address"):
+        told = f"^--metrics-port: .*127.0.0.1:{port}: the port is taken"
+        with pytest.raises(ConfigError, match=told):
             serve_metrics("127.0.0.1", port, CollectorRegistry())
 
 
 @pytest.mark.parametrize(
-    ("content", "why"), [(None, "No such file"), ("no certificate", "cert.pem with --tls-key")]
+    ("content", "why"), [(None, "no such file"), ("no certificate", "cert.pem with --tls-key")]
 )
 def test_a_certificate_that_cannot_be_used_is_named(
     content: str | None, why: str, tmp_path: Path

@@ -150,7 +150,7 @@ async def serve(
     registry.register(exporter)
     try:
         server, thread = start_http_server(settings.port, settings.host, registry)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         problem = describe_listen_failure(settings.host, settings.port, error, "--port")
         raise ConfigError("--port", problem) from error
     try:

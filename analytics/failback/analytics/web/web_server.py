@@ -91,7 +91,7 @@ def serve_metrics(host: str, port: int, registry: CollectorRegistry) -> None:
     """
     try:
         start_http_server(port, host, registry)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         problem = describe_listen_failure(host, port, error, "--metrics-port")
         raise ConfigError("--metrics-port", problem) from error
 
@@ -107,7 +107,7 @@ def listen(host: str, port: int, backlog: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         listener.listen(backlog)
-    except OSError as error:
+    except (OSError, OverflowError) as error:
         listener.close()
         raise ConfigError("--port", describe_listen_failure(host, port, error, "--port")) from error
     except BaseException:

@@ -15,11 +15,15 @@ from failback.protocol.words.reasons import why
 _LISTENING: Final = "0A"  # TCP_LISTEN, include/net/tcp_states.h
 
 
-def describe_listen_failure(host: str, port: int, error: OSError, option: str = "") -> str:
+def describe_listen_failure(
+    host: str, port: int, error: OSError | OverflowError, option: str = ""
+) -> str:
     """Say why ``host:port`` could not be opened, and if it is taken, by whom.
 
     ``option`` is what chooses the port: 0 takes any that is free.
     """
+    if isinstance(error, OverflowError):
+        return f"cannot listen on {host}:{port}: a port is from 0 to 65535"
     reason = why(error)
     owner = port_owner(host, port) if error.errno == errno.EADDRINUSE else None
     held = f"; it is held by {owner}" if owner else ""

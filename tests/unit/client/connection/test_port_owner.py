@@ -27,7 +27,7 @@ def test_a_listener_is_found_from_its_address_and_from_everywhere(host: str) -> 
         for asked in ("127.0.0.1", "0.0.0.0", "localhost"):
             assert (port_owner(asked, port) or "").startswith(me)
         assert describe_listen_failure("127.0.0.1", port, TAKEN).startswith(
-            f"cannot listen on 127.0.0.1:{port}: Address already in use; it is held by {me}"
+            f"cannot listen on 127.0.0.1:{port}: the port is taken; it is held by {me}"
         )
 
 
@@ -54,7 +54,7 @@ def test_the_kernel_s_addresses_are_read(kernel: str, address: str) -> None:
 def test_other_failures_name_no_holder() -> None:
     error = OSError(errno.EADDRNOTAVAIL, "no such address")
     message = describe_listen_failure("10.99.99.99", 1, error)
-    assert message == "cannot listen on 10.99.99.99:1: Cannot assign requested address"
+    assert message == "cannot listen on 10.99.99.99:1: no address of this machine"
 
 
 def test_the_broker_s_error_names_what_to_change() -> None:
