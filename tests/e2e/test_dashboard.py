@@ -154,7 +154,7 @@ def test_every_page_is_drawn_readable_and_open_to_everybody(
             assert overflow <= 0, f"{name} is wider than the window"
             assert serious(page) == [], name
             assert page.locator("h1").count() == 1
-            assert page.locator("details.block").count() == (7 if name == "run" else 0), name
+            assert page.locator("details.block").count() == (8 if name == "run" else 0), name
             assert "object at 0x" not in page.content(), f"{name} shows something of Python's"
         assert (figures["run"], figures["queue"]) == (6, 1)
 

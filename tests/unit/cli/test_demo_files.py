@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from failback.chaos.faults.experiments import load_experiment
 from failback.cli.experiment.demo import demo_resources, load_demo
+from failback.cli.shared import output, verdicts
 from failback.cli.shared.bundled import EXPERIMENTS, bundled
 from failback.cli.shared.verdicts import print_verdicts, row_of
 from failback.operator.schema.decoding import BrokerCluster, NameServer
@@ -119,3 +122,26 @@ def test_the_table_shows_the_report_s_figures(
         "complete",
         "no limit set",
     ]
+
+
+def test_a_narrow_terminal_has_an_arm_in_a_column_and_cuts_no_figure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    row = {
+        "arm": "handover", "delivered": 1_385, "distinct": 863, "duplicates": 522,
+        "dup_ratio": 0.6049, "rows_missing": False, "bound": 1_234, "lost": 0,
+        "causes": {"ROLLBACK_SLAVE_ONLY_PROGRESS": 490, "ROLLBACK_RESTART": 32},
+        "produce_rto_ms": 5_391.6, "consume_rto_ms": 1_094.5,
+        "evidence": "Evidence: complete", "outcome_words": "Re-consumed 60.5 %: no limit set",
+    }  # fmt: skip
+    for width, arms_are_lines in ((80, False), (240, True)):
+        wide = Console(force_terminal=True, width=width, file=io.StringIO(), color_system=None)
+        monkeypatch.setattr(verdicts, "console", wide)
+        monkeypatch.setattr(output, "console", wide)
+        print_verdicts([row, row | {"arm": "stay", "causes": {}}])
+        said = wide.file.getvalue()  # type: ignore[attr-defined]
+        assert "…" not in said
+        assert max(map(len, said.splitlines())) <= width
+        figures = next(line for line in said.splitlines() if "1,385" in line)
+        assert ("863" in figures) == arms_are_lines
+        assert ("DELIVERED" in figures) != arms_are_lines

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from failback.cli.shared.output import print_table, say
+from failback.cli.shared.output import console, print_table, say
 from failback.protocol.words import numbers
 
 HEADERS: Final = (
@@ -25,6 +25,8 @@ HEADERS: Final = (
     "EVIDENCE",
     "OUTCOME",
 )
+_FRAME: Final = 3
+"""What a drawn table adds to each column."""
 
 
 def row_of(report_file: Path) -> dict[str, Any]:
@@ -66,8 +68,14 @@ def row_of(report_file: Path) -> dict[str, Any]:
 
 
 def print_verdicts(rows: Sequence[dict[str, Any]], title: str = "") -> None:
-    """Print the table."""
-    print_table(HEADERS, [_cells(row) for row in rows], title)
+    """Print the table: a line for each arm, or a column where a terminal has no room for lines."""
+    cells = [_cells(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(HEADERS, *cells, strict=True)]
+    if not console.is_terminal or sum(widths) + _FRAME * len(widths) < console.width:
+        print_table(HEADERS, cells, title)
+        return
+    head, *lines = zip(HEADERS, *cells, strict=True)
+    print_table(head, lines, title)
 
 
 def say_answers(row: dict[str, Any]) -> None:
