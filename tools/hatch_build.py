@@ -17,6 +17,8 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 TOOLS = Path(__file__).resolve().parent
+EXAMPLES = TOOLS.parent / "examples" / "faults"
+"""What `failback experiment list` shows beside the demo."""
 WHERE = "failback/broker"
 """Where the kernels are imported from, in a wheel."""
 
@@ -29,6 +31,8 @@ class BuildHook(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":  # tools/setup.py puts both into the tree
             return
+        if EXAMPLES.is_dir():  # an image's build brings only what it needs
+            build_data["force_include"][str(EXAMPLES)] = "failback/cli/data/faults"
         self._fetch_script()
         if os.environ.get("FAILBACK_KERNELS") != "off":
             self._compile(build_data)
