@@ -114,7 +114,7 @@ COPY --from=chaos-files /opt/failback /opt/failback
 USER 10001:10001
 EXPOSE 8088
 HEALTHCHECK NONE
-CMD ["run", "--help"]
+CMD ["experiment", "--help"]
 
 # --- analytics: reports, in process or with Spark; a job as well -----------------------------------
 FROM runtime-java AS analytics

@@ -28,7 +28,7 @@ from tests.support.net.ports import free_port_block
 STARTS = {
     "broker": ["broker", "--help"],
     "operator": ["operator", "--help"],
-    "chaos": ["run", "--help"],
+    "chaos": ["experiment", "--help"],
     "analytics": ["report", "--help"],
 }
 ONLY_IN = {

@@ -1,1 +1,1 @@
-"""Commands that ask and order brokers and name servers: admin."""
+"""Commands that look after things: admin for brokers, doctor for this machine."""

@@ -1,1 +1,1 @@
-"""Commands that run experiments: demo, run."""
+"""Commands that run experiments: demo, experiment, runs, faults."""

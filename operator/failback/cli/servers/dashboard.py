@@ -301,7 +301,7 @@ def _bundled_scenario(name: str, file: str, runs: Path, root: Path) -> Scenario:
     experiment = load_experiment(bundled(file))
 
     def command(options: Mapping[str, str]) -> Sequence[str]:
-        words = _failback("run", name, "--root", str(root), "--runs", str(runs))
+        words = _failback("experiment", "run", name, "--root", str(root), "--runs", str(runs))
         words += ["--report-engine", "local"]
         for option in ("seed", "time-scale"):
             if options[option]:
