@@ -31,7 +31,7 @@ from failback.analytics.report.page.figure_types import MAX_POINTS_PER_TRACE
 from failback.analytics.report.page.figures.theme import LIGHT, Theme, swaps
 from failback.analytics.report.page.report_figures import report_figures
 from failback.analytics.report.page.tables import advice, again, card, harm, story
-from failback.analytics.report.page.tables.over_time import file_tables
+from failback.analytics.report.page.tables.over_time import report_tables
 from failback.analytics.report.page.tables.registry import MAX_TABLE_ROWS, Table
 from failback.analytics.report.page.words import TERMS
 from failback.analytics.report.wording import number
@@ -111,7 +111,7 @@ def page_tables(report: Report, points: Sequence[Point]) -> dict[str, Table]:
             card.card, card.switches, card.evidence, card.resumes)  # fmt: skip
     events = time_series.timeline_data(report, points).events
     made = {table.name: table for table in (each(report) for each in only)}
-    return file_tables(report, points) | made | {"events": story.events(report, list(events))}
+    return report_tables(report) | made | {"events": story.events(report, list(events))}
 
 
 def _thinned(report: Report, points: Sequence[Point]) -> frozenset[str]:

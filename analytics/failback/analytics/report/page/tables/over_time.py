@@ -26,8 +26,13 @@ _OF_REPORT: Final[tuple[Callable[[Report], Table], ...]] = (
 
 def file_tables(report: Report, points: Sequence[Point]) -> dict[str, Table]:
     """All tables that are files of a report, by name."""
-    made = [*_over_time(report, points), *(table(report) for table in _OF_REPORT)]
-    return {table.name: table for table in made}
+    made = {table.name: table for table in _over_time(report, points)}
+    return made | report_tables(report)
+
+
+def report_tables(report: Report) -> dict[str, Table]:
+    """Those that need no points, by name."""
+    return {table.name: table for table in (each(report) for each in _OF_REPORT)}
 
 
 def _over_time(report: Report, points: Sequence[Point]) -> list[Table]:
