@@ -11,30 +11,13 @@ import pytest
 
 from failback.analytics.errors import ReportInputError
 from failback.analytics.jobs.lake import main
-from failback.analytics.report.make_report import read_report, report_many
 from failback.analytics.run.query_paths import lake_paths, query_paths
-from tests.benchmarks.analytics.synthetic import Plan, generate
-from tests.support.docs.pages import blocks
-from tests.support.processes.child_process import ROOT
-
-PAGE = ROOT / "docs" / "howto" / "query-the-lake.md"
-FOLDER = "runs/demo/handover"
+from tests.support.docs.query_run import FOLDER, run_query, totals_of_run
 
 
 @pytest.fixture
 def totals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The figures of a run whose first half is warm-up; its folder is where the page says."""
-    monkeypatch.setattr("failback.analytics.report.make_report._html_can_be_made", lambda: False)
-    monkeypatch.chdir(tmp_path)
-    generate(Plan(rows=2_000, seed=9), Path(FOLDER))
-    closed = Path(FOLDER, "closed.json")
-    document = json.loads(closed.read_text())
-    document["phases"]["warmup_end_ns"] = document["phases"]["end_ns"] // 2
-    closed.write_text(json.dumps(document))
-    Path(FOLDER, "manifest.json").unlink(missing_ok=True)
-    (made,) = report_many([Path(FOLDER)], "local")
-    found: dict[str, Any] = read_report(made.json)["totals"]
-    return found
+    return totals_of_run(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("section", ["DuckDB", "pandas"])
@@ -42,12 +25,7 @@ def test_a_query_gives_the_figures_of_the_report(
     section: str, totals: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert totals["dup"]
-    chapters = PAGE.read_text().split(f"\n## {section}\n")[0].count("\n")
-    found = list(blocks(PAGE))
-    first, query = found[0], next(block for block in found if block.line > chapters)
-    names: dict[str, Any] = {}
-    exec(first.text, names)
-    exec(query.text, names)
+    run_query(section)
     printed = {int(number) for number in re.findall(r"\b\d+\b", capsys.readouterr().out)}
     assert {totals["delivered"], totals["distinct"], totals["dup"]} <= printed
 

@@ -51,7 +51,10 @@ def lake_paths(lake: Path | str, run: str) -> QueryPaths:
     opened = open_lake(lake, run)
     if not opened.parts:
         raise ReportInputError(f"{lake} has no rows of run {run}")
+    # Absolute, because the JVM of a Spark session may have begun in another folder.
     root = str(lake).partition("?")[0].rstrip("/")
+    if "://" not in root:
+        root = str(Path(root).resolve())
     tables = {
         table: [f"{root}/{part.name}" for part in parts] for table, parts in opened.parts.items()
     }

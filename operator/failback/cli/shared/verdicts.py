@@ -80,15 +80,19 @@ def print_verdicts(rows: Sequence[dict[str, Any]], title: str = "") -> None:
 
 def say_answers(row: dict[str, Any]) -> None:
     """Print what happened to one run, its two answers, and what went wrong."""
-    say(f"{row['arm']}: {row['sentence']}")
-    say(f"{row['arm']}: {row['evidence']}. {row['outcome_words']}.")
+    say(f"{_name(row)}: {row['sentence']}")
+    say(f"{_name(row)}: {row['evidence']}. {row['outcome_words']}.")
     say_reasons(row)
+
+
+def _name(row: dict[str, Any]) -> str:
+    return row["arm"] or "run"  # rows of a lake alone belong to no arm
 
 
 def say_reasons(row: dict[str, Any]) -> None:
     """Print why a run's verdict is what it is."""
     for reason in row["reasons"]:
-        say(f"{row['arm']}: {row['verdict']}, {reason['code']}: {reason['detail']}")
+        say(f"{_name(row)}: {row['verdict']}, {reason['code']}: {reason['detail']}")
 
 
 def _cells(row: dict[str, Any]) -> list[str]:

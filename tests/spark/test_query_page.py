@@ -1,0 +1,42 @@
+"""The query with Spark on the page about lakes gives the figures of the report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from failback.analytics.analysis.engines.spark.session import why_not
+from tests.spark.spark_session import two_threads
+from tests.support.docs.query_run import run_query, totals_of_run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# pyspark's own sockets to its JVM are closed by its finalisers, after the test that used them.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[SparkSession]:
+    if reason := why_not():
+        pytest.skip(reason)
+    yield from two_threads(tmp_path)
+
+
+def test_the_query_gives_the_figures_of_the_report(
+    session: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    totals = totals_of_run(tmp_path, monkeypatch)
+    run_query("Spark")
+    printed = {int(number) for number in re.findall(r"\b\d+\b", capsys.readouterr().out)}
+    assert {totals["delivered"], totals["distinct"], totals["dup"]} <= printed
