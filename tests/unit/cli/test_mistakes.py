@@ -152,3 +152,80 @@ def test_what_is_no_file_of_the_kind_is_refused_in_one_line(
 
 NO_MISTAKES = {("lake fsck", "folder"), ("lake show", "folder"), ("experiment heal", "folder")}
 """A folder without runs has nothing to look after."""
+
+ASKS_A_CLUSTER = (
+    "admin clusterList",
+    "admin topicRoute -t T",
+    "admin consumerProgress -g g",
+    "admin queryMsgByKey -t T -k k",
+    "admin queryMsgByUniqueKey -t T -i id",
+    "admin resetOffset -g g -t T --time now",
+    "admin resetOffset -g g -t T --queue 0 --offset 5",
+    "admin getBrokerConfig -b broker-a",
+    "admin updateBrokerConfig -b broker-a a=b",
+    "admin updateSubGroup -b broker-a -g g",
+    "explain-offset g T 0 --live",
+    "trace --out t1",
+)
+
+
+@pytest.mark.parametrize(
+    ("address", "code", "told"),
+    [
+        ("127.0.0.1:1", 3, "127.0.0.1:1: connection refused"),
+        ("nosuchhost.invalid:1", 3, "nosuchhost.invalid:1: the host name is not known"),
+        ("nonsense", 2, 'must be HOST:PORT, such as 127.0.0.1:9876, got "nonsense"'),
+        ("127.0.0.1:99999", 2, 'must be HOST:PORT, such as 127.0.0.1:9876, got "127.0.0.1:99999"'),
+    ],
+)
+@pytest.mark.parametrize("line", ASKS_A_CLUSTER)
+def test_a_cluster_that_cannot_be_asked_is_named(
+    line: str,
+    address: str,
+    code: int,
+    told: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(folder)
+    ended, said = run([*line.split(), "-n", address], capsys)
+    assert ended == code
+    assert said.startswith("error: ")
+    assert said.rstrip().endswith(told)
+    assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("line", ASKS_A_CLUSTER)
+def test_without_a_name_server_all_commands_say_where_they_looked(
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.delenv("NAMESRV_ADDR", raising=False)
+    for words in (line.split(), ["workload", "produce", "--topic", "T"], ["exporter"]):
+        ended, said = run(words, capsys)
+        assert ended == 2
+        assert said == (
+            "error: --namesrv: is not given, NAMESRV_ADDR is not set, and no local cluster at"
+            f" {tmp_path}/failback/local; start one with: failback up FILE\n"
+        )
+
+
+@pytest.mark.parametrize("words", [["runs", "list"], ["lake", "show", "folder"], ["doctor"]])
+def test_an_interrupt_is_one_line_and_inconclusive(
+    words: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(Path, "is_dir", interrupted)
+    monkeypatch.setattr(Path, "exists", interrupted)
+    assert run(words, capsys) == (3, "error: interrupted\n")
