@@ -78,7 +78,7 @@ MOST_ROOMS = {
     "failback.analytics": 14,
     "failback.broker": 14,
     "failback.chaos": 14,
-    "failback.client": 11,
+    "failback.client": 12,
     "failback.operator": 13,
 }
 PROJECT = read_project(ROOT)
