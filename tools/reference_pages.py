@@ -13,7 +13,7 @@ from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tools import cli_page, consume_log_page, metrics_page, partial_rows_page
+from tools import cli_page, consume_log_page, metrics_page, partial_rows_page, report_tables_page
 
 from failback.analytics.analysis.causes.labels import CAUSES, REPORT_GROUPS
 from failback.analytics.analysis.causes.meanings import GROUPS, MEANINGS
@@ -205,6 +205,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "reference/lake.md": lake,
     "reference/metrics.md": metrics_page.render,
     "reference/report-json.md": report_json,
+    "reference/report-tables.md": report_tables_page.render,
     "reference/resources.md": reference,
     "design/partial-rows.md": partial_rows_page.render,
 }
