@@ -271,7 +271,7 @@ def test_a_bad_file_is_one_line_and_starts_nothing(root: Path) -> None:
     refused = failback("up", "-f", str(file), "--root", str(root))
     assert refused.returncode == 2
     assert refused.stderr == (
-        f"error: {file}:11: BrokerCluster/demo: spec.slaveReadEnabled: unknown field,"
+        f"error: {file}:11:3: BrokerCluster/demo: spec.slaveReadEnabled: unknown field,"
         ' did you mean "slaveReadEnable"?\n'
     )
     assert refused.stdout == ""

@@ -96,7 +96,8 @@ async def _pair_of(admin: AdminClient, place: Place, broker: str) -> tuple[str, 
     having = {d.broker_name for d in route.queue_datas if place.queue < d.read_queue_nums}
     if not having:
         most = max((d.read_queue_nums for d in route.queue_datas), default=0)
-        raise ConfigError("QUEUE", f"topic {place.topic} has queues 0 to {most - 1}")
+        problem = f"there is no queue {place.queue} of {place.topic}; it has 0 to {most - 1}"
+        raise ConfigError("QUEUE", problem)
     names = sorted(having & {broker} if broker else having)
     if len(names) != 1:
         some = ", ".join(sorted(having)) or "no broker"
