@@ -18,7 +18,7 @@ from failback.cli.experiment.side_by_side import running
 from failback.cli.shared.bundled import bundled
 from failback.cli.shared.checks import check_folder
 from failback.cli.shared.commands import EXPERIMENT, add
-from failback.cli.shared.errors import FAIL, INCONCLUSIVE, explain, fail, guarded, worst
+from failback.cli.shared.errors import FAIL, INCONCLUSIVE, Debug, explain, fail, guarded, worst
 from failback.cli.shared.live import Board
 from failback.cli.shared.options import RUNS, JsonOption, RunsOption
 from failback.cli.shared.output import note, print_json, say
@@ -104,7 +104,7 @@ def demo(
     with _tidied(folder, keep=keep), board.shown(), running(arms, _stopping):
         for arm in arms:
             board.tell(arm.arm, "making the report")
-        done = _report(arms)
+        done = _report(arms, folder)
     rows, code = _rows(arms, done)
     if not json:
         _show(arms, rows)
@@ -202,21 +202,35 @@ def _tidied(folder: Path, *, keep: bool) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if not keep:
-            shutil.rmtree(roots, ignore_errors=True)
+        _remove(roots, keep=keep)
         say(f"stopped; what the runs logged is in {folder}")
+        raise
+    except typer.Exit:  # the runs are over, and it was said what failed behind them
+        _remove(roots, keep=keep)
         raise
     except Exception:
         say(f"the brokers' stores and logs are in {roots}")
         raise
+    _remove(roots, keep=keep)
+
+
+def _remove(roots: Path, *, keep: bool) -> None:
     if not keep:
         shutil.rmtree(roots, ignore_errors=True)
 
 
-def _report(arms: Sequence[ArmRun]) -> list[ReportPaths]:
+def _report(arms: Sequence[ArmRun], folder: Path) -> list[ReportPaths]:
     from failback.analytics.report.make_report import report_many
 
-    return report_many([arm.run_dir for arm in arms], "local")
+    try:
+        return report_many([arm.run_dir for arm in arms], "local")
+    except Exception as error:
+        # The runs stand whatever the report says: what they took is not to be spent again.
+        if Debug.on:
+            raise
+        line, code = explain(error)
+        fail(f"report: {line}; the runs are complete, try: failback report {folder}")
+        raise typer.Exit(code) from error
 
 
 def _rows(arms: Sequence[ArmRun], done: Sequence[ReportPaths]) -> tuple[list[dict[str, Any]], int]:

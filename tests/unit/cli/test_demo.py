@@ -1,9 +1,13 @@
-"""What the demo says of Spark: equal, what differs, or why there was no comparison."""
+"""What the demo says of Spark, of a report that fails, and where its stores go."""
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+import typer
+
+from failback.analytics.report import make_report
 from failback.cli.experiment import demo, on_spark
 from failback.cli.experiment.on_spark import OnSpark
 from failback.protocol.errors import ConfigError
@@ -92,3 +96,35 @@ def test_the_command_line_s_words_are_not_in_the_reason(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(session, "why_not", lambda: session.INSTALL_JAVA)
     assert on_spark.why_not_spark() == "needs Java 17: apt-get install openjdk-17-jre-headless"
+
+
+def test_a_report_that_fails_does_not_take_the_runs_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise ValueError("no such opacity")
+
+    monkeypatch.setattr(make_report, "report_many", failing)
+    (tmp_path / "roots").mkdir()
+    with pytest.raises(typer.Exit) as caught, demo._tidied(tmp_path, keep=False):
+        demo._report([], tmp_path)
+    assert caught.value.exit_code == 3
+    told = capsys.readouterr().err
+    assert "no such opacity" in told
+    assert f"the runs are complete, try: failback report {tmp_path}" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_stores_stay_where_a_run_failed_and_go_where_it_was_stopped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "roots").mkdir()
+    with pytest.raises(ValueError, match="broken"), demo._tidied(tmp_path, keep=False):
+        raise ValueError("broken")
+    assert f"stores and logs are in {tmp_path / 'roots'}" in capsys.readouterr().out
+    with pytest.raises(KeyboardInterrupt), demo._tidied(tmp_path, keep=True):
+        raise KeyboardInterrupt
+    assert (tmp_path / "roots").exists()
+    with pytest.raises(KeyboardInterrupt), demo._tidied(tmp_path, keep=False):
+        raise KeyboardInterrupt
+    assert not (tmp_path / "roots").exists()
