@@ -77,6 +77,10 @@ class CommandParser(argparse.ArgumentParser):
         """Return the commands below this one."""
         return dict(self._commands())
 
+    def completions(self) -> list[str]:
+        """Return the options that a shell may complete."""
+        return [max(e.option_strings, key=len) for e in self._actions if e.option_strings]
+
     def format_help(self) -> str:
         return self.page().in_width(terminal_width())
 

@@ -113,6 +113,31 @@ def test_completion_is_there(
     assert "_FAILBACK_COMPLETE" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("failback exp", ["explain-offset", "exporter", "experiment"]),
+        ("failback experiment h", ["heal"]),
+        ("failback lake f", ["fsck"]),
+        ("failback lake fsck --", ["--help"]),
+        ("failback broker --n", ["--namesrv"]),
+        ("failback workload produce --rat", ["--rate"]),
+        ("failback experiment run my.yaml --target k", ["kube"]),
+    ],
+)
+def test_words_are_completed(
+    typed: str,
+    completed: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("_FAILBACK_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", typed)
+    monkeypatch.setenv("COMP_CWORD", str(len(typed.split()) - 1))
+    assert main([]) == 0
+    assert sorted(capsys.readouterr().out.split()) == sorted(completed)
+
+
 def test_a_page_is_laid_out_in_one_column_where_it_is_narrow() -> None:
     rows = (Row("-n, --namesrv ADDRESSES", "Name servers."), Row("    --json", "For machines."))
     page = Page("failback x [OPTIONS]", "Do it.", (Section("Options", rows),), ("failback x",))

@@ -6,10 +6,13 @@ in ``failback --help`` and serves callers that come through the app.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import Any
+
 import typer
 
-from failback.cli.light_commands import light_command
-from failback.cli.shared.commands import ADMINISTER, MEASURE, SERVERS, add
+from failback.cli.light_commands import light_command, parser_of
+from failback.cli.shared.commands import ADMINISTER, MEASURE, SERVERS, Command, add
 from failback.cli.shared.errors import guarded
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -30,9 +33,26 @@ def register(app: typer.Typer) -> None:
             name,
             panel=panel,
             help=text,
+            cls=_Light,
             context_settings=_PASS_ON,
             add_help_option=False,
         )
+
+
+class _Light(Command):
+    """A command that a parser of its own reads, which knows what can be completed."""
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        parser = parser_of([str(self.name)])
+        for word in ctx.args:
+            parser = parser.commands().get(word, parser) if parser is not None else None
+        if parser is None:
+            return []
+        words = parser.completions() if incomplete.startswith("-") else list(parser.commands())
+        # The parser that typer brings along may be its own or click's.
+        base = Command.__mro__[2].__module__.rpartition(".")[0]
+        item = import_module(f"{base}.shell_completion").CompletionItem
+        return [item(word) for word in words if word.startswith(incomplete)]
 
 
 @guarded

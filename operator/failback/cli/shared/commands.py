@@ -57,12 +57,13 @@ def add(
     panel: str | None = None,
     examples: Sequence[str] = (),
     hidden: bool = False,
+    cls: type[Command] = Command,
     **settings: Any,
 ) -> _Function:
     """Add ``function`` as a command; its docstring is the text of its help."""
     declare = app.command(
         name,
-        cls=Command,
+        cls=cls,
         rich_help_panel=panel,
         epilog="\n".join(examples) or None,
         hidden=hidden,
