@@ -82,6 +82,32 @@ def exposure(facts: PairFacts, rates: Rates) -> dict[str, GroupExposure]:
     return found
 
 
+@dataclass(slots=True)
+class _Behind:
+    """What a group has done beyond what each copy holds, summed over its topics; messages."""
+
+    moves: bool
+    """Whether the group consumes now: what waits matters to no other."""
+    slaves: list[int]
+    file: int = 0
+    queues: int = 0
+    waiting: int = 0
+
+    def add(self, ends: Queues, begins: Queues, held: Sequence[Queues | None]) -> None:
+        """``held``: by the master, by its file, and by each slave."""
+        mine = held[0] or {}
+        if self.moves:
+            self.waiting += lag(ends, mine) or 0
+        if all(each == mine for each in held):  # nearly always: the group is at rest
+            self.queues += len(mine)
+            return
+        best = furthest(held)
+        self.queues += len(best)
+        self.file += behind(best, held[1], begins)
+        for number, each in enumerate(held[2:]):
+            self.slaves[number] += behind(best, each, begins)
+
+
 def _of_group(
     facts: PairFacts,
     master: MemberFacts,
@@ -89,44 +115,38 @@ def _of_group(
     keys: Sequence[GroupTopic],
     rates: Rates,
 ) -> GroupExposure:
-    own = [key for key in keys if not key.topic.startswith(RETRY_PREFIX)]
     group, rate = keys[0].group, sum(rates[key] for key in keys)
-    best = {key: furthest(facts, key) for key in keys}
-    waiting = [lag(facts, key, (master.offsets or {}).get(key, {})) or 0 for key in keys]
+    told = [each.offsets for each in facts.slaves if each.offsets is not None]
+    file = None if master.file is None else master.file.table
+    tables: list[Table] = [master.offsets or {}, {} if file is None else file, *told]
+    sums = _Behind(rate > 0, [0] * len(told))
+    for key in keys:
+        held = [each.get(key) for each in tables]
+        if file is None:
+            held[1] = held[0]
+        sums.add(facts.ends.get(key.topic, {}), facts.begins.get(key.topic, {}), held)
     settings = replace(
         base,
         rate=min(rate, _MOST_RATE),
-        queues=min(max(1, sum(map(len, best.values()))), 65_536),
+        queues=min(max(1, sums.queues), 65_536),
         members=min(max(1, facts.group_members.get(group, 1)), 1024),
-        backlog=float(sum(waiting)),
+        backlog=float(sums.waiting),
     )
-    file_behind = None if master.file is None else _behind(facts, best, master.file.table)
-    on_slave = [
-        _behind(facts, best, each.offsets) if each.offsets is not None
-        else None if each.sync_age is None else settings.rate * each.sync_age
+    copies = [float(each) for each in sums.slaves] + [
+        settings.rate * each.sync_age
         for each in facts.slaves
-    ]  # fmt: skip
+        if each.offsets is None and each.sync_age is not None
+    ]
     found = predicted(
         settings,
-        file_behind=settings.rate * _persist_age(base, master, facts.at)
-        if file_behind is None
-        else file_behind,
-        copy_behind=max((each for each in on_slave if each is not None), default=None),
+        file_behind=float(sums.file)
+        if file is not None
+        else settings.rate * _persist_age(base, master, facts.at),
+        copy_behind=max(copies, default=None),
     )
+    own = {key.topic for key in keys if not key.topic.startswith(RETRY_PREFIX)}
     return GroupExposure(
-        group,
-        tuple(sorted(key.topic for key in own)),
-        rate,
-        found.after_return,
-        found.on_slave,
-        file_behind is not None,
-    )
-
-
-def _behind(facts: PairFacts, best: Mapping[GroupTopic, Queues], table: Table) -> int:
-    return sum(
-        behind(queues, table.get(key), facts.begins.get(key.topic, {}))
-        for key, queues in best.items()
+        group, tuple(sorted(own)), rate, found.after_return, found.on_slave, file is not None
     )
 
 

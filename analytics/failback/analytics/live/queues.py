@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -84,11 +84,10 @@ def lineage(
     )
 
 
-def furthest(facts: PairFacts, key: GroupTopic) -> Queues:
-    """Queue to the furthest that any broker of the pair knows of a group."""
-    found: Mapping[int, int] = {}
-    for table in tables(facts):
-        queues = table.get(key)
+def furthest(held: Iterable[Queues | None]) -> Queues:
+    """Queue to the furthest that any of several says of a group on a topic."""
+    found: Queues = {}
+    for queues in held:
         if not queues or queues == found:
             continue
         if found:
@@ -97,14 +96,6 @@ def furthest(facts: PairFacts, key: GroupTopic) -> Queues:
             }
         found = queues
     return found
-
-
-def tables(facts: PairFacts) -> Iterator[Table]:
-    """What the last master has in memory and in its file, and what its slaves have."""
-    master = facts.last_master
-    if master is not None:
-        yield from (each for each in (master.offsets, master.file and master.file.table) if each)
-    yield from (each.offsets for each in facts.slaves if each.offsets)
 
 
 def behind(best: Queues, held: Queues | None, begins: Queues) -> int:
@@ -118,9 +109,8 @@ def behind(best: Queues, held: Queues | None, begins: Queues) -> int:
     )
 
 
-def lag(facts: PairFacts, key: GroupTopic, held: Queues) -> int | None:
-    """Messages behind the end, over all queues; ``None`` when no end is known."""
-    ends = facts.ends.get(key.topic, {})
+def lag(ends: Queues, held: Queues) -> int | None:
+    """Messages behind the ends, over all queues; ``None`` when no end is known."""
     found = [
         max(0, ends[queue] - max(0, offset)) for queue, offset in held.items() if queue in ends
     ]

@@ -198,7 +198,11 @@ def exposures(facts: PairFacts, rates: Mapping[GroupTopic, float]) -> list[Json]
         by_group[key.group] = by_group.get(key.group, 0.0) + rate
     held = source.offsets
     lags = {
-        group: [lag(facts, key, held[key]) for name in names if (key := GroupTopic(group, name))]
+        group: [
+            lag(facts.ends.get(name, {}), held[key])
+            for name in names
+            if (key := GroupTopic(group, name))
+        ]
         for group, names in topics.items()
     }
     return [
