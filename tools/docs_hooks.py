@@ -13,9 +13,9 @@ from typing import Any
 
 _LINK = re.compile(r"\[([^\]]*)\]\((?!https?:|#)([^)#\s]+)(?:#[^)]*)?\)")
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
-_HEADING = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
+_HEADING = re.compile(r"<th(?:\s[^>]*)?>(.*?)</th>", re.DOTALL)
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
-_CELL = re.compile(r"<td")
+_CELL = re.compile(r"<td\b")
 _TAG = re.compile(r"<[^>]+>")
 _LEFT_OUT = ("../", "decisions/", "design/")
 
