@@ -264,6 +264,30 @@ def update_broker_config(
         raise ConfigError("SETTING", f"{broker} did not take every value")
 
 
+_TimeOption = Annotated[
+    str,
+    typer.Option(
+        "--time", metavar="TIME", help="ISO time, milliseconds since 1970, or now: the end."
+    ),
+]
+_BrokerOption = Annotated[
+    str,
+    typer.Option(
+        "--broker",
+        metavar="NAME",
+        help="With --offset: the broker's name (default: the only one that has the queue).",
+    ),
+]
+_QueueOption = Annotated[
+    int | None,
+    typer.Option("--queue", metavar="N", min=0, help="With --offset: the queue's id."),
+]
+_OffsetOption = Annotated[
+    int | None,
+    typer.Option("--offset", metavar="N", min=0, help="Store this offset of one queue."),
+]
+
+
 @command(
     "resetOffset",
     "failback admin resetOffset -g billing -t orders --time 2026-01-31T12:00:00",
@@ -272,28 +296,10 @@ def update_broker_config(
 def reset_offset(
     group: GroupOption,
     topic: TopicOption,
-    time: Annotated[
-        str,
-        typer.Option(
-            "--time", metavar="TIME", help="ISO time, milliseconds since 1970, or now: the end."
-        ),
-    ] = "",
-    broker: Annotated[
-        str,
-        typer.Option(
-            "--broker",
-            metavar="NAME",
-            help="With --offset: the broker's name (default: the only one that has the queue).",
-        ),
-    ] = "",
-    queue: Annotated[
-        int | None,
-        typer.Option("--queue", metavar="N", min=0, help="With --offset: the queue's id."),
-    ] = None,
-    offset: Annotated[
-        int | None,
-        typer.Option("--offset", metavar="N", min=0, help="Store this offset of one queue."),
-    ] = None,
+    time: _TimeOption = "",
+    broker: _BrokerOption = "",
+    queue: _QueueOption = None,
+    offset: _OffsetOption = None,
     namesrv: NamesrvOption = "",
     root: RootOption = None,
     json: JsonOption = False,

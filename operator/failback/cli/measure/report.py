@@ -75,106 +75,120 @@ def _write_summary(path: Path, reports: list[Path]) -> None:
     write_termination(document, {VARIABLE: str(path)})
 
 
+_RunArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(metavar="RUN", help="Run folder, or a folder of runs; several are compared."),
+]
+_OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FOLDER", help="Where to write (default: RUN/report)."),
+]
+_CompareOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--compare",
+        metavar="RUN",
+        help="Run folder or report.json to compare with. The arm of the first RUN is the baseline.",
+    ),
+]
+_SummaryOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--summary", metavar="FILE", help="Leave the figures here in at most 4 KiB of JSON."
+    ),
+]
+_TextfileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--textfile",
+        metavar="FILE",
+        help="Write metrics for Prometheus' textfile collector here.",
+    ),
+]
+_LakeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--lake",
+        metavar="LAKE",
+        help="Where the rows are: a folder or s3://bucket/prefix (default: in the run folder).",
+    ),
+]
+_RunIdOption = Annotated[
+    list[str] | None, typer.Option("--run", metavar="ID", help="A run of --lake.")
+]
+_MasterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Spark's: local[*], spark://HOST:PORT or k8s://URL (default: local[*]).",
+    ),
+]
+_KeyOption = Annotated[
+    Key,
+    typer.Option(
+        "--key",
+        help="What messages are the same by: lid (the workload's), messageId (UNIQ_KEY),"
+        " businessKey (KEYS).",
+    ),
+]
+_WindowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--window",
+        metavar="DURATION",
+        help="Deliveries further apart are no duplicates: 90s, 15m (default: no limit).",
+    ),
+]
+_IgnoreRetryTopicsOption = Annotated[
+    bool,
+    typer.Option("--ignore-retry-topics", help="Leave deliveries from retry topics out."),
+]
+_SinceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Figures from then on: seconds after run zero, or an ISO time"
+        " (default: all but the warm-up).",
+    ),
+]
+_UntilOption = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="Figures until then (default: the end)."),
+]
+_ExpectOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--expect",
+        metavar="LIMIT",
+        help="A limit of yours, as 'dup_ratio <= 1%' or 'billing: dup <= 100'; missed: exit 1.",
+    ),
+]
+_SchemaOption = Annotated[
+    bool, typer.Option("--schema", help="Print the JSON Schema of report.json.")
+]
+
+
 @guarded
 def report(
-    run: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="RUN", help="Run folder, or a folder of runs; several are compared."
-        ),
-    ] = None,
+    run: _RunArgument = None,
     engine: Annotated[Engine, typer.Option("--engine", help=ENGINE_HELP)] = Engine.auto,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FOLDER", help="Where to write (default: RUN/report)."),
-    ] = None,
-    compare: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--compare",
-            metavar="RUN",
-            help="Run folder or report.json to compare with."
-            " The arm of the first RUN is the baseline.",
-        ),
-    ] = None,
+    out: _OutOption = None,
+    compare: _CompareOption = None,
     json: JsonOption = False,
-    summary: Annotated[
-        Path | None,
-        typer.Option(
-            "--summary", metavar="FILE", help="Leave the figures here in at most 4 KiB of JSON."
-        ),
-    ] = None,
-    textfile: Annotated[
-        Path | None,
-        typer.Option(
-            "--textfile",
-            metavar="FILE",
-            help="Write metrics for Prometheus' textfile collector here.",
-        ),
-    ] = None,
-    lake: Annotated[
-        str | None,
-        typer.Option(
-            "--lake",
-            metavar="LAKE",
-            help="Where the rows are: a folder or s3://bucket/prefix (default: in the run folder).",
-        ),
-    ] = None,
-    run_id: Annotated[
-        list[str] | None, typer.Option("--run", metavar="ID", help="A run of --lake.")
-    ] = None,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            "--master",
-            metavar="URL",
-            help="Spark's: local[*], spark://HOST:PORT or k8s://URL (default: local[*]).",
-        ),
-    ] = None,
-    key: Annotated[
-        Key,
-        typer.Option(
-            "--key",
-            help="What messages are the same by: lid (the workload's), messageId (UNIQ_KEY),"
-            " businessKey (KEYS).",
-        ),
-    ] = Key.lid,
-    window: Annotated[
-        str | None,
-        typer.Option(
-            "--window",
-            metavar="DURATION",
-            help="Deliveries further apart are no duplicates: 90s, 15m (default: no limit).",
-        ),
-    ] = None,
-    ignore_retry_topics: Annotated[
-        bool,
-        typer.Option("--ignore-retry-topics", help="Leave deliveries from retry topics out."),
-    ] = False,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME",
-            help="Figures from then on: seconds after run zero, or an ISO time"
-            " (default: all but the warm-up).",
-        ),
-    ] = None,
-    until: Annotated[
-        str | None,
-        typer.Option("--until", metavar="TIME", help="Figures until then (default: the end)."),
-    ] = None,
-    expect: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--expect",
-            metavar="LIMIT",
-            help="A limit of yours, as 'dup_ratio <= 1%' or 'billing: dup <= 100'; missed: exit 1.",
-        ),
-    ] = None,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of report.json.")
-    ] = False,
+    summary: _SummaryOption = None,
+    textfile: _TextfileOption = None,
+    lake: _LakeOption = None,
+    run_id: _RunIdOption = None,
+    master: _MasterOption = None,
+    key: _KeyOption = Key.lid,
+    window: _WindowOption = None,
+    ignore_retry_topics: _IgnoreRetryTopicsOption = False,
+    since: _SinceOption = None,
+    until: _UntilOption = None,
+    expect: _ExpectOption = None,
+    schema: _SchemaOption = False,
 ) -> None:
     """Count what a run delivered twice, say why, and write the report.
 

@@ -34,60 +34,71 @@ def register(app: typer.Typer) -> None:
     )
 
 
+_OutOption = Annotated[
+    Path,
+    typer.Option(
+        "--out", metavar="FOLDER", help="Run folder to write; one begun before is continued."
+    ),
+]
+_TraceTopicOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trace-topic",
+        metavar="TOPIC",
+        help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC).",
+    ),
+]
+_TopicOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        metavar="TOPIC",
+        help="Traced topic to find positions in (default: all in the trace).",
+    ),
+]
+_GroupOption = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="GROUP", help="Only this consumer group."),
+]
+_BroadcastingOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--broadcasting", metavar="GROUP", help="A group whose members all get everything."
+    ),
+]
+_SinceOption = Annotated[
+    str,
+    typer.Option(
+        "--since", metavar="TIME", help="Traces stored from this ISO time on (default: all)."
+    ),
+]
+_UntilOption = Annotated[
+    str,
+    typer.Option(
+        "--until", metavar="TIME", help="Traces stored up to this ISO time (default: now)."
+    ),
+]
+_ScanOption = Annotated[
+    bool, typer.Option("--scan/--no-scan", help="Read the traced topics for positions.")
+]
+_RunOption = Annotated[
+    str, typer.Option("--run", metavar="ID", help="Id of the run (default: the folder's name).")
+]
+
+
 @guarded
 def trace(
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", metavar="FOLDER", help="Run folder to write; one begun before is continued."
-        ),
-    ],
+    out: _OutOption,
     namesrv: NamesrvOption = "",
     root: RootOption = None,
-    trace_topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--trace-topic",
-            metavar="TOPIC",
-            help="Where the clients' trace is (default: RMQ_SYS_TRACE_TOPIC).",
-        ),
-    ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic",
-            metavar="TOPIC",
-            help="Traced topic to find positions in (default: all in the trace).",
-        ),
-    ] = None,
-    group: Annotated[
-        list[str] | None,
-        typer.Option("--group", metavar="GROUP", help="Only this consumer group."),
-    ] = None,
-    broadcasting: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--broadcasting", metavar="GROUP", help="A group whose members all get everything."
-        ),
-    ] = None,
-    since: Annotated[
-        str,
-        typer.Option(
-            "--since", metavar="TIME", help="Traces stored from this ISO time on (default: all)."
-        ),
-    ] = "",
-    until: Annotated[
-        str,
-        typer.Option(
-            "--until", metavar="TIME", help="Traces stored up to this ISO time (default: now)."
-        ),
-    ] = "",
-    scan: Annotated[
-        bool, typer.Option("--scan/--no-scan", help="Read the traced topics for positions.")
-    ] = True,
-    run: Annotated[
-        str, typer.Option("--run", metavar="ID", help="Id of the run (default: the folder's name).")
-    ] = "",
+    trace_topic: _TraceTopicOption = None,
+    topic: _TopicOption = None,
+    group: _GroupOption = None,
+    broadcasting: _BroadcastingOption = None,
+    since: _SinceOption = "",
+    until: _UntilOption = "",
+    scan: _ScanOption = True,
+    run: _RunOption = "",
     json: JsonOption = False,
 ) -> None:
     """Read the message trace of unmodified clients into a run that `failback report` takes."""

@@ -37,47 +37,55 @@ _MIB = 1024 * 1024
 TokensOption = Annotated[Path, typer.Option("--tokens", metavar="FILE", help="The token file.")]
 
 
+_RootOption = Annotated[
+    Path,
+    typer.Option("--root", metavar="FOLDER", help="Holds lake/, incoming/ and quarantine/."),
+]
+_LakeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--lake",
+        metavar="LAKE",
+        help="Where the lake is: a folder or s3://bucket/prefix (default: in --root).",
+    ),
+]
+_KeepDaysOption = Annotated[
+    float | None,
+    typer.Option(
+        "--keep-days",
+        metavar="DAYS",
+        help="Delete runs without news for so long (default: never).",
+    ),
+]
+_MaxStoreMibOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-store-mib",
+        metavar="MIB",
+        help="Most that the lake may hold (default: all there is).",
+    ),
+]
+_MinFreeMibOption = Annotated[
+    int, typer.Option("--min-free-mib", metavar="MIB", help="Take nothing when less is free.")
+]
+_QueueMibOption = Annotated[
+    int, typer.Option("--queue-mib", metavar="MIB", help="Most that may wait in memory.")
+]
+
+
 @app.callback(invoke_without_command=True)
 @guarded
 def collect(
     context: typer.Context,
-    root: Annotated[
-        Path,
-        typer.Option("--root", metavar="FOLDER", help="Holds lake/, incoming/ and quarantine/."),
-    ] = Path("collected"),
-    lake: Annotated[
-        str | None,
-        typer.Option(
-            "--lake",
-            metavar="LAKE",
-            help="Where the lake is: a folder or s3://bucket/prefix (default: in --root).",
-        ),
-    ] = None,
+    root: _RootOption = Path("collected"),
+    lake: _LakeOption = None,
     tokens: TokensOption = Path("tokens"),
     host: HostOption = "127.0.0.1",
     port: PortOption = 8095,
-    keep_days: Annotated[
-        float | None,
-        typer.Option(
-            "--keep-days",
-            metavar="DAYS",
-            help="Delete runs without news for so long (default: never).",
-        ),
-    ] = None,
-    max_store_mib: Annotated[
-        int | None,
-        typer.Option(
-            "--max-store-mib",
-            metavar="MIB",
-            help="Most that the lake may hold (default: all there is).",
-        ),
-    ] = None,
-    min_free_mib: Annotated[
-        int, typer.Option("--min-free-mib", metavar="MIB", help="Take nothing when less is free.")
-    ] = 256,
-    queue_mib: Annotated[
-        int, typer.Option("--queue-mib", metavar="MIB", help="Most that may wait in memory.")
-    ] = 256,
+    keep_days: _KeepDaysOption = None,
+    max_store_mib: _MaxStoreMibOption = None,
+    min_free_mib: _MinFreeMibOption = 256,
+    queue_mib: _QueueMibOption = 256,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
     metrics_port: MetricsPortOption = None,

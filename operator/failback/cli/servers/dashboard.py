@@ -51,6 +51,109 @@ def register(app: typer.Typer) -> None:
     )
 
 
+_KubeNamespaceOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--kube-namespace",
+        metavar="NAME",
+        help="Show the BrokerClusters of this namespace (default: none).",
+    ),
+]
+_KubeconfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="How to reach Kubernetes (default: $KUBECONFIG, else ~/.kube/config).",
+    ),
+]
+_CollectorOption = Annotated[
+    str, typer.Option("--collector", metavar="URL", help="Show what this collector received.")
+]
+_CollectorTokenOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--collector-token", metavar="FILE", help="File with a token of it that may read."
+    ),
+]
+_CollectorCaOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--collector-ca",
+        metavar="FILE",
+        help="Certificates to trust for it (default: the system's).",
+    ),
+]
+_TokensOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokens",
+        metavar="FILE",
+        help="Token file (failback collect token); needed off loopback.",
+    ),
+]
+_TrustProxyOption = Annotated[
+    str,
+    typer.Option(
+        "--trust-proxy",
+        metavar="ADDRESS",
+        help="IP address of an authenticating proxy to trust.",
+    ),
+]
+_ProxyHeaderOption = Annotated[
+    str,
+    typer.Option(
+        "--proxy-header", metavar="NAME", help="Header in which the proxy names the user."
+    ),
+]
+_OperatorOption = Annotated[
+    list[str] | None,
+    typer.Option("--operator", metavar="USER", help="User of the proxy who may start experiments."),
+]
+_PublicHostOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--public-host", metavar="NAME", help="Name under which the page is reached, too."
+    ),
+]
+_AuditOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--audit",
+        metavar="FILE",
+        help="Where it is noted who started and aborted what (default: RUNS/audit.jsonl).",
+    ),
+]
+_PollSecondsOption = Annotated[
+    float,
+    typer.Option(
+        "--poll-seconds",
+        metavar="SECONDS",
+        min=0.2,
+        max=60,
+        help="Time between two looks at the brokers.",
+    ),
+]
+_RequestsPerMinuteOption = Annotated[
+    int,
+    typer.Option(
+        "--requests-per-minute",
+        metavar="N",
+        min=1,
+        help="Most requests of one address in a minute; more get 429.",
+    ),
+]
+_WritesPerMinuteOption = Annotated[
+    int,
+    typer.Option(
+        "--writes-per-minute",
+        metavar="N",
+        min=1,
+        help="Most logins, starts and aborts of one address in a minute.",
+    ),
+]
+
+
 @guarded
 def dashboard(
     host: HostOption = "127.0.0.1",
@@ -58,111 +161,22 @@ def dashboard(
     runs: RunsOption = RUNS,
     root: RootOption = None,
     namesrv: NamesrvOption = "",
-    kube_namespace: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--kube-namespace",
-            metavar="NAME",
-            help="Show the BrokerClusters of this namespace (default: none).",
-        ),
-    ] = None,
-    kubeconfig: Annotated[
-        Path | None,
-        typer.Option(
-            "--kubeconfig",
-            metavar="FILE",
-            help="How to reach Kubernetes (default: $KUBECONFIG, else ~/.kube/config).",
-        ),
-    ] = None,
-    collector: Annotated[
-        str, typer.Option("--collector", metavar="URL", help="Show what this collector received.")
-    ] = "",
-    collector_token: Annotated[
-        Path | None,
-        typer.Option(
-            "--collector-token", metavar="FILE", help="File with a token of it that may read."
-        ),
-    ] = None,
-    collector_ca: Annotated[
-        Path | None,
-        typer.Option(
-            "--collector-ca",
-            metavar="FILE",
-            help="Certificates to trust for it (default: the system's).",
-        ),
-    ] = None,
-    tokens: Annotated[
-        Path | None,
-        typer.Option(
-            "--tokens",
-            metavar="FILE",
-            help="Token file (failback collect token); needed off loopback.",
-        ),
-    ] = None,
-    trust_proxy: Annotated[
-        str,
-        typer.Option(
-            "--trust-proxy",
-            metavar="ADDRESS",
-            help="IP address of an authenticating proxy to trust.",
-        ),
-    ] = "",
-    proxy_header: Annotated[
-        str,
-        typer.Option(
-            "--proxy-header", metavar="NAME", help="Header in which the proxy names the user."
-        ),
-    ] = "X-Forwarded-User",
-    operator: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--operator", metavar="USER", help="User of the proxy who may start experiments."
-        ),
-    ] = None,
-    public_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--public-host", metavar="NAME", help="Name under which the page is reached, too."
-        ),
-    ] = None,
+    kube_namespace: _KubeNamespaceOption = None,
+    kubeconfig: _KubeconfigOption = None,
+    collector: _CollectorOption = "",
+    collector_token: _CollectorTokenOption = None,
+    collector_ca: _CollectorCaOption = None,
+    tokens: _TokensOption = None,
+    trust_proxy: _TrustProxyOption = "",
+    proxy_header: _ProxyHeaderOption = "X-Forwarded-User",
+    operator: _OperatorOption = None,
+    public_host: _PublicHostOption = None,
     tls_cert: TlsCertOption = None,
     tls_key: TlsKeyOption = None,
-    audit: Annotated[
-        Path | None,
-        typer.Option(
-            "--audit",
-            metavar="FILE",
-            help="Where it is noted who started and aborted what (default: RUNS/audit.jsonl).",
-        ),
-    ] = None,
-    poll_seconds: Annotated[
-        float,
-        typer.Option(
-            "--poll-seconds",
-            metavar="SECONDS",
-            min=0.2,
-            max=60,
-            help="Time between two looks at the brokers.",
-        ),
-    ] = 1.0,
-    requests_per_minute: Annotated[
-        int,
-        typer.Option(
-            "--requests-per-minute",
-            metavar="N",
-            min=1,
-            help="Most requests of one address in a minute; more get 429.",
-        ),
-    ] = 1200,
-    writes_per_minute: Annotated[
-        int,
-        typer.Option(
-            "--writes-per-minute",
-            metavar="N",
-            min=1,
-            help="Most logins, starts and aborts of one address in a minute.",
-        ),
-    ] = 20,
+    audit: _AuditOption = None,
+    poll_seconds: _PollSecondsOption = 1.0,
+    requests_per_minute: _RequestsPerMinuteOption = 1200,
+    writes_per_minute: _WritesPerMinuteOption = 20,
     metrics_port: MetricsPortOption = None,
     metrics_host: MetricsHostOption = "127.0.0.1",
 ) -> None:

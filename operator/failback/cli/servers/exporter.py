@@ -28,40 +28,48 @@ def register(app: typer.Typer) -> None:
     )
 
 
+_IntervalOption = Annotated[
+    float,
+    typer.Option("--interval", metavar="SECONDS", help="Time between two rounds of questions."),
+]
+_TimeoutOption = Annotated[
+    float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for one answer.")
+]
+_ClientsOption = Annotated[
+    bool, typer.Option(help="Ask consumers for their rates, through their brokers.")
+]
+_QueueMetricsOption = Annotated[
+    list[str] | None,
+    typer.Option("--queue-metrics", metavar="TOPIC", help="Show each queue of it."),
+]
+_OffsetFileOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--offset-file",
+        metavar="BROKER-ID=PATH",
+        help="A broker's consumerOffset.json, whose age is shown.",
+    ),
+]
+_RunsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--runs", metavar="FOLDER", help="Folder of run folders to show too (default: none)."
+    ),
+]
+
+
 @guarded
 def exporter(
     namesrv: NamesrvOption = "",
     root: RootOption = None,
     host: HostOption = "127.0.0.1",
     port: PortOption = 5557,
-    interval: Annotated[
-        float,
-        typer.Option("--interval", metavar="SECONDS", help="Time between two rounds of questions."),
-    ] = 10.0,
-    timeout: Annotated[
-        float, typer.Option("--timeout", metavar="SECONDS", help="How long to wait for one answer.")
-    ] = 3.0,
-    clients: Annotated[
-        bool, typer.Option(help="Ask consumers for their rates, through their brokers.")
-    ] = True,
-    queue_metrics: Annotated[
-        list[str] | None,
-        typer.Option("--queue-metrics", metavar="TOPIC", help="Show each queue of it."),
-    ] = None,
-    offset_file: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--offset-file",
-            metavar="BROKER-ID=PATH",
-            help="A broker's consumerOffset.json, whose age is shown.",
-        ),
-    ] = None,
-    runs: Annotated[
-        Path | None,
-        typer.Option(
-            "--runs", metavar="FOLDER", help="Folder of run folders to show too (default: none)."
-        ),
-    ] = None,
+    interval: _IntervalOption = 10.0,
+    timeout: _TimeoutOption = 3.0,
+    clients: _ClientsOption = True,
+    queue_metrics: _QueueMetricsOption = None,
+    offset_file: _OffsetFileOption = None,
+    runs: _RunsOption = None,
 ) -> None:
     """Show a cluster to Prometheus, of Apache's brokers or ours, until SIGTERM."""
     import logging
