@@ -85,7 +85,6 @@ def demo(
         spark = old_engine(report_engine)
     if spark and not fetch_spark and (missing := why_not_spark()):
         raise ConfigError("--spark", missing)
-    check_folder("--runs", runs)
     folder = _new_folder(runs)
     board = Board([arm.name for arm in experiment.arms], silent=json)
     if not json:
@@ -175,6 +174,7 @@ def demo_resources(arm: str, *, quick: bool, engine: str, rules: str) -> list[Re
 
 
 def _new_folder(runs: Path) -> Path:
+    check_folder("--runs", runs)
     base = (runs / time.strftime("demo-%Y%m%d-%H%M%S")).absolute()
     folder = base
     for number in range(2, 1000):

@@ -181,20 +181,12 @@ def dashboard(
     metrics_host: MetricsHostOption = "127.0.0.1",
 ) -> None:
     """Show clusters, offsets and runs on a web page; start experiments and watch them."""
-    import logging
-
     from failback.analytics.dashboard.serve import serve
     from failback.analytics.dashboard.settings import CollectorAddress, DashboardSettings
 
-    # The terminal shows the address alone; who wants more asks for it.
-    level = logging.INFO if Debug.on else logging.WARNING
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    folder, local = runs.absolute(), open_root(root).path
-    check_folder("--runs", runs)
-    if not folder.exists():
-        note(f"{runs} does not exist yet: it is made, and empty until something runs")
-    folder.mkdir(parents=True, exist_ok=True)
-
+    _log_little()
+    folder, local = _made(runs), open_root(root).path
+    collector_at = CollectorAddress(collector, collector_token, collector_ca)
     serve(
         DashboardSettings(
             runs=folder,
@@ -202,9 +194,7 @@ def dashboard(
             namesrv=tuple(_addresses(namesrv)),
             kubeconfig=kubeconfig,
             kube_namespaces=tuple(dict.fromkeys(filter(None, kube_namespace or ()))),
-            collector=CollectorAddress(collector, collector_token, collector_ca)
-            if collector
-            else None,
+            collector=collector_at if collector else None,
             host=host,
             port=port,
             tokens=tokens,
@@ -223,6 +213,24 @@ def dashboard(
         ),
         *startable(folder, local),
     )
+
+
+def _log_little() -> None:
+    """The terminal shows the address alone; who wants more asks for it."""
+    import logging
+
+    level = logging.INFO if Debug.on else logging.WARNING
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+
+
+def _made(runs: Path) -> Path:
+    """Return the folder of runs, which is made where it is not there yet."""
+    folder = runs.absolute()
+    check_folder("--runs", runs)
+    if not folder.exists():
+        note(f"{runs} does not exist yet: it is made, and empty until something runs")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def _addresses(namesrv: str) -> list[str]:
