@@ -91,3 +91,23 @@ def test_bad_input_is_one_line_and_exit_code_2(
     named = [word.replace("{run}", str(runs[0])) for word in words]
     assert main(["report", "--engine", "local", *named]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_the_page_is_opened_where_there_is_a_browser(
+    started: bool,
+    runs: tuple[Path, Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    opened: list[str] = []
+
+    def browse(address: str) -> bool:
+        opened.append(address)
+        return started
+
+    monkeypatch.setattr(make_report, "_html_can_be_made", lambda: True)
+    monkeypatch.setattr("webbrowser.open", browse)
+    assert main(["report", str(runs[0]), "--engine", "local", "--open"]) in (0, 1, 3)
+    assert opened == [(runs[0] / "report" / "report.html").as_uri()]
+    assert ("no browser" in capsys.readouterr().err) is not started

@@ -12,7 +12,7 @@ from failback.cli.shared.checks import check_folder
 from failback.cli.shared.commands import MEASURE, add
 from failback.cli.shared.errors import guarded, worst
 from failback.cli.shared.options import JsonOption
-from failback.cli.shared.output import print_json, say
+from failback.cli.shared.output import note, print_json, say
 from failback.cli.shared.reporting import ENGINE_HELP, Engine
 from failback.cli.shared.run_folders import run_folders
 from failback.cli.shared.verdicts import print_verdicts, row_of, say_answers
@@ -165,6 +165,9 @@ _ExpectOption = Annotated[
         help="A limit of yours, as 'dup_ratio <= 1%' or 'billing: dup <= 100'; missed: exit 1.",
     ),
 ]
+_OpenPageOption = Annotated[
+    bool, typer.Option("--open", help="Open report.html in a browser, of the first run.")
+]
 _SchemaOption = Annotated[
     bool, typer.Option("--schema", help="Print the JSON Schema of report.json.")
 ]
@@ -188,6 +191,7 @@ def report(
     since: _SinceOption = None,
     until: _UntilOption = None,
     expect: _ExpectOption = None,
+    open_page: _OpenPageOption = False,
     schema: _SchemaOption = False,
 ) -> None:
     """Count what a run delivered twice, say why, and write the report.
@@ -230,7 +234,16 @@ def report(
         for row, each in zip(rows, done, strict=True):
             say_answers(row)
             say(f"report: {each.html or each.summary}")
+    if open_page:
+        _open(done[0].html)
     raise typer.Exit(worst(each.exit_code for each in done))
+
+
+def _open(page: Path | None) -> None:
+    import webbrowser
+
+    if page is None or not webbrowser.open(page.absolute().as_uri()):
+        note("no browser could be started; open the file above")
 
 
 def _write_textfile(path: Path, reports: list[Path]) -> None:
