@@ -109,7 +109,7 @@ def _of_group(row: Json) -> dict[str, str]:
         "members": row["members"],
         "backlog": row["lag"],
     }
-    return {name: f"{value:g}" for name, value in values.items() if value}
+    return {name: f"{value:.15g}" for name, value in values.items() if value}
 
 
 def form() -> Json:
