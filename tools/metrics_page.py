@@ -51,7 +51,7 @@ open, and what reports found. A run of another machine or pod goes on while its 
 for a minute after that. Per metric and cluster at most {MAX_SERIES} pairs of topic and group
 have lines of their own, the first that came; the rest is added up under `other`. Single queues are
 shown only of topics named by `--queue-metrics TOPIC`. `rocketmq_reconsume_exposure_messages` is the
-figure that the dashboard and `explain-offset --live` show (docs/howto/dashboard.md): what the
+figure that the [dashboard](../howto/dashboard.md) and `explain-offset --live` show: what the
 master's offset file, which `--offset-file` names, or the slave's table lacks of what is done.
 Without the file its age at most and the group's rate stand for it.
 """

@@ -119,3 +119,17 @@ def test_a_name_that_is_gone_is_found(tmp_path: Path) -> None:
     )
     gone = ["other.md", "broker/store/gone.py", "failback.client.gone"]
     assert missing(page) == [*gone, "failback.protocol.frames.Gone"]
+
+
+_NOT_FOR_USERS = re.compile(r"(?<![\w/(])`?docs/[\w-]+/[\w-]+\.md|\bpytest\b|\btests/\w+")
+
+
+def test_pages_link_to_each_other_and_name_no_tests() -> None:
+    """Contributors' pages may name files, because their readers have a checkout."""
+    wrong = [
+        (str(page.relative_to(ROOT)), named)
+        for page in (ROOT / "docs").rglob("*.md")
+        if page.relative_to(ROOT / "docs").parts[0] not in ("design", "decisions")
+        for named in _NOT_FOR_USERS.findall(page.read_text())
+    ]
+    assert wrong == []
