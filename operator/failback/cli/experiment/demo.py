@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from json import loads
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -100,13 +100,15 @@ def demo(
         )
         for arm in experiment.arms
     ]
-    with _tidied(folder, keep=keep), board.shown(), running(arms, _stopping):
-        for arm in arms:
-            board.tell(arm.arm, "making the report")
-        done = _report(arms, folder)
-    rows, code = _rows(arms, done)
-    if not json:
-        _show(arms, rows)
+    with _tidied(folder, keep=keep), ExitStack() as clusters:
+        with board.shown():
+            clusters.enter_context(running(arms, _stopping))
+            for arm in arms:
+                board.tell(arm.arm, "making the report")
+            done = _report(arms, folder)
+        rows, code = _rows(arms, done)
+        if not json:
+            _show(arms, rows)  # while the clusters stop
     on_spark = _on_spark(done, fetch_spark, silent=json) if _wants_spark(spark, quick) else None
     if on_spark is not None and on_spark.differences:
         code = worst([code, FAIL])
