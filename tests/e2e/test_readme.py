@@ -34,7 +34,7 @@ def test_every_make_target_of_the_readme_exists() -> None:
     benchmarks = (ROOT / "tests" / "benchmarks").glob("bench_*.py")
     targets |= {file.stem.replace("_", "-", 1) for file in benchmarks}
     named = {text.split()[0] for text in typed("make")}
-    assert {"demo", "test", "lint", "bench", "soak"} <= named
+    assert {"demo", "test", "images"} <= named
     assert named <= targets
 
 
@@ -42,7 +42,7 @@ def test_every_command_and_option_of_the_readme_exists() -> None:
     listed = run_command("--help")
     assert listed.code == 0
     named = {text.split()[0] for text in typed("failback")}
-    assert {"demo", "up", "run", "report", "workload", "broker", "namesrv"} <= named
+    assert {"demo", "predict", "doctor"} <= named
     for command in sorted(named):
         assert re.search(rf"\b{command}\b", listed.output), f"failback has no {command}"
     demo = run_command("demo", "--help").output
