@@ -24,6 +24,7 @@ from failback.broker.native import kernels
 from failback.broker.startup.controller import BrokerController
 from failback.client.command_line import CommandParser
 from failback.protocol.errors import ConfigError, StoreError
+from failback.protocol.words.reasons import where_and_why
 
 logger = logging.getLogger("failback.broker")
 
@@ -130,7 +131,8 @@ def _run(config: BrokerConfig) -> int:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(config, note_ready))
     except (StoreError, OSError) as error:
-        print(f"failback broker: stopped: {error}", file=sys.stderr)
+        problem = where_and_why(error) if isinstance(error, OSError) else str(error)
+        print(f"failback broker: stopped: {problem}", file=sys.stderr)
         return EXIT_DISK if opened else EXIT_NOT_OPENED
     return 0
 

@@ -6,7 +6,7 @@ call may succeed elsewhere or later.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
 
@@ -79,12 +79,26 @@ class ConfigErrors(ConfigError):
 
 
 def raise_all(errors: Sequence[ConfigError]) -> None:
-    """Raise what was found, if anything was; an error that holds several is taken apart."""
-    found: list[ConfigError] = []
-    for error in errors:
-        found += error.errors if isinstance(error, ConfigErrors) else [error]
+    """Raise what was found, if anything was; each once, and one that holds several taken apart."""
+    all_ = [
+        each
+        for error in errors
+        for each in (error.errors if isinstance(error, ConfigErrors) else (error,))
+    ]
+    found = list({str(each): each for each in all_}.values())
     if found:
         raise found[0] if len(found) == 1 else ConfigErrors(found)
+
+
+def check_all(*checks: Callable[[], None]) -> None:
+    """Make every check, then raise what they found together."""
+    errors = []
+    for check in checks:
+        try:
+            check()
+        except ConfigError as error:
+            errors.append(error)
+    raise_all(errors)
 
 
 class RemotingError(FailbackError):

@@ -92,6 +92,8 @@ def run_command_line(argv: Sequence[str]) -> int:
         print(f"see: {help_command(error)}", file=sys.stderr)
         return USER_ERROR
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # of a help that `head` cut off
+            return PASS
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
         print(end.code, file=sys.stderr)

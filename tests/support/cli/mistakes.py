@@ -15,6 +15,8 @@ from typing import Final
 from ruamel.yaml import YAML
 
 from failback.cli.shared.bundled import bundled
+from tests.support.analytics.bad_input.conditions import not_drained
+from tests.support.analytics.bad_input.files import missing_segment
 from tests.support.analytics.cases import CASES
 from tests.support.processes.child_process import ROOT
 
@@ -53,6 +55,9 @@ spec:
   workload:
     topics: [{name: orders, queues: 4, rate: 200}]
     groups: [{name: billing}]
+  faults:
+    - {id: f1, fault: kil, at: 10s}
+  expect: [{metric: totals.losst, op: "==", value: 0}]
 """,
 }
 
@@ -67,12 +72,18 @@ class Mistake:
     has: str | None
     where: str
     number: int | None
+    environment: Mapping[str, str]
+    see: str | None
 
     def __str__(self) -> str:
         return f"{self.number or '-'} {self.line}"
 
     def words(self, places: Mapping[str, str]) -> list[str]:
         return shlex.split(_filled(self.line, places))
+
+    def set_for_it(self, places: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables of the environment that the row sets."""
+        return {name: _filled(value, places) for name, value in self.environment.items()}
 
     def check(self, code: int, said: str, places: Mapping[str, str]) -> None:
         """Compare code and answer; no row may show what is for programmers."""
@@ -85,21 +96,27 @@ class Mistake:
             assert inside not in said
 
 
-def mistakes(where: str) -> list[Mistake]:
-    """Return the rows that can be tried in the process, or against a cluster."""
+def mistakes(*where: str) -> list[Mistake]:
+    """Return the rows that can be tried there: in the process, in a child, against a cluster."""
+    return [each for each in every_mistake() if each.where in where]
+
+
+def every_mistake() -> list[Mistake]:
+    """Return all rows; ``see`` is set where another test does what is no line to type."""
     text = (ROOT / "tests" / "data" / "cli" / "mistakes.yaml").read_text(encoding="utf-8")
-    found = [
+    return [
         Mistake(
-            row["type"],
-            row["code"],
+            row.get("type", ""),
+            row.get("code", 0),
             row.get("say"),
             row.get("has"),
-            row.get("in", "process"),
+            "elsewhere" if "see" in row else row.get("in", "process"),
             row.get("n"),
+            row.get("env", {}),
+            row.get("see"),
         )
         for row in YAML(typ="safe", pure=True).load(text)
     ]
-    return [each for each in found if each.where == where]
 
 
 def make_folder(folder: Path) -> None:
@@ -114,6 +131,8 @@ def make_folder(folder: Path) -> None:
         before, after = f"{experiment}  expect:\n    - {{metric: ", ", op: '==', value: 0}\n"
     (folder / "expects.yaml").write_text(f"{before}totals.losst{after}")
     CASES["c2"]()[0].write(folder / "runs" / "one")
+    missing_segment(folder / "runs" / "gap")
+    not_drained(folder / "runs" / "undrained")
 
 
 def places(folder: Path, taken: socket.socket) -> dict[str, str]:

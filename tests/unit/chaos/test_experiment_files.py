@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from ruamel.yaml import YAML
 from failback.chaos.experiment.model import FaultTarget
 from failback.chaos.experiment.spec import ChaosExperiment, check_engine
 from failback.chaos.faults.experiments import load_experiment, parse_experiment
-from failback.protocol.errors import ConfigError
+from failback.protocol.errors import ConfigError, ConfigErrors
 
 EXAMPLE = Path(__file__).parent / "data" / "kill-then-restart.yaml"
 DEMO = Path(__file__).parents[3] / "operator/failback/cli/data/experiment.yaml"
@@ -302,7 +303,58 @@ def test_expectations_have_their_places() -> None:
     document = example()
     document["spec"]["expect"] = [OK]
     document["spec"]["arms"][1]["expect"] = [OK]
-    assert [path for path, _ in parse(document).expectations()] == [
-        "spec.expect[0]",
-        "spec.arms[1].expect[0]",
+    with pytest.raises(ConfigErrors) as refused:
+        parse_experiment(json.dumps(document), metric_problem=no_figure)
+    assert [str(each) for each in refused.value.errors] == [
+        "spec.expect[0].metric: is no figure",
+        "spec.arms[1].expect[0].metric: is no figure",
     ]
+
+
+def no_figure(metric: str, *, of_group: bool = False) -> str:
+    return "is no figure"
+
+
+def test_names_are_checked_beside_fields_that_are_wrong() -> None:
+    document = example()
+    spec = document["spec"]
+    spec["repetitions"] = "two"
+    spec["faults"] = [
+        {"id": "f1", "fault": "kil", "at": "10s"},
+        {"fault": "pause", "with": {"durationSecond": 4, "durationSeconds": "4"}},
+        "kill",
+    ]
+    spec["arms"] = [{"name": "a", "faults": [{"fault": 7}], "expect": [{"metric": "x"}]}, "b"]
+    spec["expect"] = {"metric": "x"}
+    with pytest.raises(ConfigErrors) as refused:
+        parse_experiment(json.dumps(document), metric_problem=no_figure)
+    told = {each.field: each.problem for each in refused.value.errors}
+    assert told["spec.repetitions"] == 'must be a whole number, got "two"'
+    assert told["spec.faults[0].at"] == 'must be a number, got "10s"'
+    assert told["spec.faults[0].fault"] == 'unknown "kil", did you mean "kill"?'
+    assert told["spec.faults[1].id"] == "is required"
+    assert told["spec.faults[1].with.durationSecond"].endswith('did you mean "durationSeconds"?')
+    assert told["spec.faults[1].with.durationSeconds"].startswith("must be a number of seconds")
+    assert told["spec.arms[0].expect[0].metric"] == "is no figure"
+
+
+def test_what_needs_two_fields_is_told_at_once_too() -> None:
+    document = example()
+    spec = document["spec"]
+    spec["workload"]["groups"][0]["topic"] = "nope"
+    spec["arms"][1]["name"] = spec["arms"][0]["name"]
+    spec["faults"][0]["fault"] = "kil"
+    with pytest.raises(ConfigErrors) as refused:
+        parse_experiment(json.dumps(document))
+    assert [each.field for each in refused.value.errors] == [
+        "spec.workload.groups[0].topic",
+        "spec.arms[1].name",
+        "spec.faults[0].fault",
+    ]
+
+
+def test_a_name_without_its_unit_means_the_one_with_it() -> None:
+    document = example()
+    load = document["spec"]["workload"]["topics"][0]
+    load["rate"] = load.pop("ratePerSecond", 1)
+    assert 'unknown "rate", did you mean "ratePerSecond"?' in refusal(document)

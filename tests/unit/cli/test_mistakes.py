@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +18,15 @@ from failback.cli.__main__ import main
 from failback.cli.app import app
 from failback.cli.light_commands import parser_of
 from failback.client.command_line import CommandParser
-from tests.support.cli.mistakes import Mistake, make_folder, mistakes, places
+from tests.support.cli.mistakes import (
+    Mistake,
+    every_mistake,
+    make_folder,
+    mistakes,
+    places,
+    run_command,
+)
+from tests.support.processes.child_process import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +43,17 @@ def taken() -> Iterator[socket.socket]:
 
 
 def run(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    code, said, _ = run_whole(words, capsys)
+    return code, said
+
+
+def run_whole(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
     try:
         code = main(words)
     except SystemExit as end:  # argparse ends by itself
         code = int(end.code or 0)
-    return code, capsys.readouterr().err
+    shown = capsys.readouterr()
+    return code, shown.err, shown.out
 
 
 @pytest.mark.parametrize("mistake", mistakes("process"), ids=str)
@@ -51,8 +69,57 @@ def test_a_mistake_has_its_answer(
     monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
     monkeypatch.delenv("NAMESRV_ADDR", raising=False)
     named = places(folder, taken)
-    code, said = run(mistake.words(named), capsys)
-    mistake.check(code, said + caplog.text, named)
+    for name, value in mistake.set_for_it(named).items():
+        monkeypatch.setenv(name, value)
+    code, said, shown = run_whole(mistake.words(named), capsys)
+    mistake.check(code, said + caplog.text + shown, named)
+
+
+@pytest.mark.parametrize("mistake", mistakes("child"), ids=str)
+def test_a_mistake_in_a_process_of_its_own_has_its_answer(
+    mistake: Mistake, folder: Path, taken: socket.socket
+) -> None:
+    named = places(folder, taken)
+    mistake.check(*run_command(mistake.words(named), folder, **mistake.set_for_it(named)), named)
+
+
+def test_every_mistake_of_the_collection_is_tried() -> None:
+    found = every_mistake()
+    assert {each.number for each in found if each.number} == set(range(1, 38))
+    for each in found:
+        assert each.see or each.say or each.has, each
+        if each.see:
+            file, _, name = each.see.partition("::")
+            assert re.search(rf"^(async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["broker", "-p"],
+        ["predict", "--list"],
+        ["report", "--help"],
+        ["faults"],
+        ["experiment", "list"],
+        ["report", "--schema"],
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_left_is_no_mistake(words: list[str], folder: Path) -> None:
+    reads, writes = os.pipe()
+    os.close(reads)
+    with os.fdopen(writes, "wb") as broken:
+        done = subprocess.run(
+            [sys.executable, "-m", "failback.cli", *words],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=broken,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 class Typed(NamedTuple):

@@ -207,7 +207,7 @@ def _engines(name: str, lakes: Sequence[Lake], master: str | None) -> Iterator[l
 
     problem = why_not()
     if problem:
-        raise EngineUnavailable(problem)
+        raise EngineUnavailable(f"{problem}; or use --engine local")
     check_reach(master, [lake.store for lake in lakes])
     with session(master) as spark:
         yield [SparkEngine(lake, spark) for lake in lakes]

@@ -44,6 +44,11 @@ def why(error: Exception) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
+def where_and_why(error: OSError) -> str:
+    """Return which file something failed at, where it was one, and why."""
+    return f"{error.filename}: {why(error)}" if error.filename else why(error)
+
+
 def _of_system(error: OSError) -> str:
     if type(error).__name__ in ("gaierror", "herror"):
         return "the host name is not known"

@@ -1,27 +1,37 @@
 """Refuse expectations that no run of the experiment could meet or miss.
 
 An arm or a group that the experiment has not, a value that does not fit the comparison. Whether the
-metric is a figure of a report is known to the analysis.
+metric is a figure of a report is known to the analysis, which is asked where it was given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from failback.chaos.experiment.model import Expectation, Spec
 from failback.chaos.experiment.reading import unknown_name
-from failback.protocol.errors import ConfigError
+from failback.protocol.errors import ConfigError, raise_all
 
 
-def written_expectations(spec: Spec) -> Iterator[tuple[str, Expectation]]:
-    """Each expectation with its path in the file."""
-    for path, each, _ in _with_arms(spec):
-        yield path, each
+class MetricProblem(Protocol):
+    """Says why a metric is no figure of a report; empty where it is one."""
+
+    def __call__(self, metric: str, *, of_group: bool = False) -> str:
+        """Judge the metric of an expectation, which may be about one group."""
+
+
+def any_metric(metric: str, *, of_group: bool = False) -> str:
+    """Take every metric: where nobody knows the figures of a report."""
+    return ""
 
 
 def check_expectations(
-    spec: Spec, groups_of: Mapping[str, Sequence[str]], file: Path | None
+    spec: Spec,
+    groups_of: Mapping[str, Sequence[str]],
+    metric_problem: MetricProblem,
+    file: Path | None,
 ) -> None:
     """Check all expectations.
 
@@ -29,21 +39,39 @@ def check_expectations(
         groups_of: The consumer groups of each arm.
 
     Raises:
-        ConfigError: The first that is wrong, with its path.
+        ConfigError: All that is wrong, each with its path.
     """
-    for path, wish, own_arm in _with_arms(spec):
-        arm = own_arm or wish.arm
-        if arm is not None and arm not in groups_of:
-            raise ConfigError(f"{path}.arm", unknown_name(arm, list(groups_of)), file=file)
-        if own_arm is not None and wish.arm not in (None, own_arm):
-            problem = f'"{wish.arm}" is another arm than {own_arm}, which this stands in'
-            raise ConfigError(f"{path}.arm", problem, file=file)
-        arms = groups_of if arm is None else [arm]
-        known = sorted({group for name in arms for group in groups_of[name]})
-        if wish.group is not None and wish.group not in known:
-            raise ConfigError(f"{path}.group", unknown_name(wish.group, known), file=file)
-        if problem := _value_problem(wish):
-            raise ConfigError(f"{path}.value", problem, file=file)
+    found = [
+        ConfigError(f"{path}.{name}", problem, file=file)
+        for path, wish, own_arm in _with_arms(spec)
+        for name, problem in (
+            ("metric", metric_problem(wish.metric, of_group=wish.group is not None)),
+            ("arm", _arm_problem(wish, own_arm, groups_of)),
+            ("group", _group_problem(wish, own_arm or wish.arm, groups_of)),
+            ("value", _value_problem(wish)),
+        )
+        if problem
+    ]
+    raise_all(found)
+
+
+def _arm_problem(
+    wish: Expectation, own_arm: str | None, groups_of: Mapping[str, Sequence[str]]
+) -> str:
+    if own_arm is not None and wish.arm not in (None, own_arm):
+        return f'"{wish.arm}" is another arm than {own_arm}, which this stands in'
+    arm = own_arm or wish.arm
+    return "" if arm is None or arm in groups_of else unknown_name(arm, list(groups_of))
+
+
+def _group_problem(
+    wish: Expectation, arm: str | None, groups_of: Mapping[str, Sequence[str]]
+) -> str:
+    if arm is not None and arm not in groups_of:
+        return ""  # of an arm that is not there nothing is known
+    arms = groups_of if arm is None else [arm]
+    known = sorted({group for name in arms for group in groups_of[name]})
+    return "" if wish.group is None or wish.group in known else unknown_name(wish.group, known)
 
 
 def _with_arms(spec: Spec) -> Iterator[tuple[str, Expectation, str | None]]:

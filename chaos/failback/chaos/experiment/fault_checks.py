@@ -8,13 +8,14 @@ they are written; how they go together, once those that are made of others were 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from failback.chaos.experiment.fault_kinds import FaultKind, FaultKinds, Parameter, parse_milestone
 from failback.chaos.experiment.model import Fault
 from failback.chaos.experiment.reading import unknown_name
-from failback.protocol.errors import ConfigError, raise_all
+from failback.protocol.errors import ConfigError, check_all, raise_all
 
 _OF_A_RETURN: Final = ("accept", "registered", "slave-synced")
 
@@ -53,22 +54,33 @@ def check_together(
 def _check_fault(
     fault: Fault, path: str, groups: Sequence[str], kinds: FaultKinds, file: Path | None
 ) -> None:
+    problems = fault_problems(fault.fault, fault.with_, path, kinds, file)
     kind = kinds.get(fault.fault)
     if kind is None:
-        raise ConfigError(f"{path}.fault", unknown_name(fault.fault, list(kinds)), file=file)
-    for name, value in fault.with_.items():
-        parameter = kind.parameter(name)
-        if parameter is None:
-            known = [each.name for each in kind.parameters]
-            raise ConfigError(f"{path}.with.{name}", unknown_name(name, known), file=file)
-        problem = _problem(parameter, value)
-        if problem:
-            raise ConfigError(f"{path}.with.{name}", problem, file=file)
-    _check_target(fault, kind, path, groups, file)
+        raise_all(problems)
+        return
+    check_all(partial(raise_all, problems), partial(_check_target, fault, kind, path, groups, file))
     problem_together = kind.check(kind.values(fault.with_)) if kind.check else None
     if problem_together:
         name, problem = problem_together
         raise ConfigError(f"{path}.with.{name}".rstrip("."), problem, file=file)
+
+
+def fault_problems(
+    name: str, parameters: Mapping[str, Any], path: str, kinds: FaultKinds, file: Path | None
+) -> list[ConfigError]:
+    """Return what is wrong with the name and the parameters of one fault."""
+    kind = kinds.get(name)
+    if kind is None:
+        return [ConfigError(f"{path}.fault", unknown_name(name, list(kinds)), file=file)]
+    known = [each.name for each in kind.parameters]
+    found = []
+    for key, value in parameters.items():
+        parameter = kind.parameter(key)
+        problem = _problem(parameter, value) if parameter else unknown_name(key, known)
+        if problem:
+            found.append(ConfigError(f"{path}.with.{key}", problem, file=file))
+    return found
 
 
 def _problem(parameter: Parameter, value: object) -> str | None:

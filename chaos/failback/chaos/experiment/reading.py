@@ -186,8 +186,8 @@ def _aliases(model: type[Model]) -> list[str]:
 
 def unknown_name(name: str, known: Sequence[str]) -> str:
     """Say that a name is unknown, and which one was meant, also where only a unit is missing."""
-    near = nearest(name, known, cutoff=0.5)
-    near = near or next((each for each in known if _without_unit(each) == name.lower()), "")
+    near = next((each for each in known if _without_unit(each) == name.lower()), "")
+    near = near or nearest(name, known, cutoff=0.5)
     return f'unknown "{name}"' + (near_or_all(near, known) if known else "")
 
 

@@ -8,25 +8,30 @@ exist, two faults at once on one victim. Nothing is injected by this module.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from failback.chaos.experiment.expectation_checks import check_expectations, written_expectations
+from failback.chaos.experiment.expectation_checks import (
+    MetricProblem,
+    any_metric,
+    check_expectations,
+)
 from failback.chaos.experiment.fault_checks import check_together, check_written
 from failback.chaos.experiment.fault_kinds import FaultKinds
 from failback.chaos.experiment.model import (
     Arm,
     ChaosExperimentResource,
-    Expectation,
     Fault,
     Group,
     Spec,
     Workload,
 )
+from failback.chaos.experiment.raw_checks import raw_problems
 from failback.chaos.experiment.reading import load_yaml, put_places, unknown_name, validate_fields
-from failback.protocol.errors import ConfigError, raise_all
+from failback.protocol.errors import ConfigError, check_all, raise_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +75,6 @@ class ChaosExperiment:
         names = [arm.name for arm in self.arms]
         raise ConfigError("arm", unknown_name(name, names))
 
-    def expectations(self) -> Iterator[tuple[str, Expectation]]:
-        """Yield each expectation with its path in the file."""
-        return written_expectations(self.spec)
-
     def arm_order(self, repetition: int) -> tuple[ResolvedArm, ...]:
         """Arms of one repetition: rotated, so that no arm always comes first."""
         turn = repetition % len(self.arms)
@@ -91,33 +92,45 @@ class ChaosExperiment:
         return replace(self, spec=spec)
 
 
-def parse_experiment(text: str, kinds: FaultKinds, *, file: Path | None = None) -> ChaosExperiment:
+def parse_experiment(
+    text: str,
+    kinds: FaultKinds,
+    *,
+    file: Path | None = None,
+    metric_problem: MetricProblem = any_metric,
+) -> ChaosExperiment:
     """Check the text of an experiment file that may name these kinds of faults.
+
+    Args:
+        metric_problem: Says why the metric of an expectation is no figure of a report.
 
     Raises:
         ConfigError: All that is wrong, each with its place in the file and the field's path.
     """
     try:
-        return _parsed(text, kinds, file)
+        return _parsed(text, kinds, metric_problem, file)
     except ConfigError as error:
         if file is not None and error.line is None:
             put_places(error, text)
         raise
 
 
-def _parsed(text: str, kinds: FaultKinds, file: Path | None) -> ChaosExperiment:
+def _parsed(
+    text: str, kinds: FaultKinds, metric_problem: MetricProblem, file: Path | None
+) -> ChaosExperiment:
     data = load_yaml(text, file)
-    resource = validate_fields(ChaosExperimentResource, data, "", file)
+    try:
+        resource, arms = _read(data, file)
+    except ConfigError as error:
+        raise_all([error, *raw_problems(data, kinds, metric_problem, file)])
+        raise
     spec = resource.spec
     seed = spec.seed if spec.seed is not None else secrets.randbits(64)
-    raw_workload = data["spec"]["workload"]
-    arms = tuple(
-        _resolve_arm(arm, index, spec, raw_workload, file) for index, arm in enumerate(spec.arms)
-    )
-    _unique((arm.name for arm in arms), "spec.arms", "name", file)
-    _check_arms(arms, len(spec.faults), kinds, file)
     groups_of = {arm.name: [group.name for group in arm.workload.groups] for arm in arms}
-    check_expectations(spec, groups_of, file)
+    check_all(
+        partial(_check_arms, arms, len(spec.faults), kinds, file),
+        partial(check_expectations, spec, groups_of, metric_problem, file),
+    )
     arms = tuple(replace(arm, faults=_apart(arm, kinds)) for arm in arms)
     return ChaosExperiment(
         name=resource.metadata.name,
@@ -129,6 +142,23 @@ def _parsed(text: str, kinds: FaultKinds, file: Path | None) -> ChaosExperiment:
         source=text,
         kinds=kinds,
     )
+
+
+def _read(
+    data: dict[str, Any], file: Path | None
+) -> tuple[ChaosExperimentResource, tuple[ResolvedArm, ...]]:
+    """Check every field and every arm's workload; the faults are still as they are written."""
+    resource = validate_fields(ChaosExperimentResource, data, "", file)
+    spec, arms = resource.spec, []
+
+    def resolve(arm: Arm, index: int) -> None:
+        arms.append(_resolve_arm(arm, index, spec, data["spec"]["workload"], file))
+
+    check_all(
+        *(partial(resolve, arm, index) for index, arm in enumerate(spec.arms)),
+        partial(_unique, (arm.name for arm in spec.arms), "spec.arms", "name", file),
+    )
+    return resource, tuple(arms)
 
 
 def check_engine(experiment: ChaosExperiment, arm: ResolvedArm, engine: str) -> None:
@@ -192,15 +222,12 @@ def _apart(arm: ResolvedArm, kinds: FaultKinds) -> tuple[Fault, ...]:
 def _check_arms(
     arms: Sequence[ResolvedArm], common: int, kinds: FaultKinds, file: Path | None
 ) -> None:
-    """Check every arm; what is wrong with a fault that all arms have is told once."""
-    found: dict[tuple[str, str], ConfigError] = {}
-    for index, arm in enumerate(arms):
-        try:
-            _check_arm(arm, _fault_paths(arm, common, index), kinds, file)
-        except ConfigError as error:
-            for each in getattr(error, "errors", (error,)):
-                found.setdefault((each.field, each.problem), each)
-    raise_all(list(found.values()))
+    check_all(
+        *(
+            partial(_check_arm, arm, _fault_paths(arm, common, index), kinds, file)
+            for index, arm in enumerate(arms)
+        )
+    )
 
 
 def _check_arm(arm: ResolvedArm, paths: list[str], kinds: FaultKinds, file: Path | None) -> None:
@@ -240,24 +267,24 @@ def _named(value: Any) -> bool:
 
 
 def _check_workload(workload: Workload, where: str, file: Path | None) -> None:
-    _unique((topic.name for topic in workload.topics), f"{where}.topics", "name", file)
+    topics = [topic.name for topic in workload.topics]
+    found = []
     for index, load in enumerate(workload.topics):
         shares = sum(load.delay_levels.values())
         if shares > 1:
             problem = f"the shares are {shares:g} together, 1 at most"
-            raise ConfigError(f"{where}.topics[{index}].delayLevels", problem, file=file)
-    topics = [topic.name for topic in workload.topics]
+            found.append((f"topics[{index}].delayLevels", problem))
     for index, group in enumerate(workload.groups):
-        field = f"{where}.groups[{index}]"
         if group.topic not in topics:
-            raise ConfigError(f"{field}.topic", unknown_name(group.topic, topics), file=file)
+            found.append((f"groups[{index}].topic", unknown_name(group.topic, topics)))
         if group.handler.fail_ratio > 0 and not _retries_end(group):
-            raise ConfigError(
-                f"{field}.maxReconsumeTimes",
+            problem = (
                 "must be 0 to 3 when handler.failRatio is above 0: 16 retries wait for hours and "
-                "the drain would not end",
-                file=file,
+                "the drain would not end"
             )
+            found.append((f"groups[{index}].maxReconsumeTimes", problem))
+    errors = [ConfigError(f"{where}.{name}", problem, file=file) for name, problem in found]
+    check_all(partial(_unique, topics, f"{where}.topics", "name", file), partial(raise_all, errors))
 
 
 def _retries_end(group: Group) -> bool:

@@ -136,6 +136,7 @@ def load(name: str, time_scale: float | None = None, seed: int | None = None) ->
     Raises:
         ConfigError: There is none, or its file is wrong.
     """
+    from failback.analytics.report.metric_paths import metric_problem
     from failback.chaos.faults.experiments import load_experiment
     from failback.protocol.words.spelling import did_you_mean
 
@@ -146,20 +147,10 @@ def load(name: str, time_scale: float | None = None, seed: int | None = None) ->
             raise ConfigError(name, "no such file")
         near = did_you_mean(name, known) or "; see: failback experiment list"
         raise ConfigError("EXPERIMENT", f'"{name}" is no file and no bundled experiment{near}')
-    plan = load_experiment(path)
-    _check_metrics(plan, path)
+    plan = load_experiment(path, metric_problem=metric_problem)
     if seed is not None:
         plan = plan.with_seed(seed)
     return plan.with_time_scale(time_scale) if time_scale is not None else plan
-
-
-def _check_metrics(plan: ChaosExperiment, path: Path) -> None:
-    """Refuse an expectation of a figure that no report has, before anything is started."""
-    from failback.analytics.report.metric_paths import metric_problem
-
-    for where, wish in plan.expectations():
-        if problem := metric_problem(wish.metric, of_group=wish.group is not None):
-            raise ConfigError(f"{where}.metric", problem, file=path)
 
 
 def plan_rows(plan: ChaosExperiment, wanted: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:

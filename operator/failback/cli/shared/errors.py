@@ -16,7 +16,7 @@ from failback.protocol.errors import (
     RemotingConnectError,
     RemotingError,
 )
-from failback.protocol.words.reasons import why
+from failback.protocol.words.reasons import where_and_why
 
 PASS: Final = 0
 FAIL: Final = 1
@@ -131,7 +131,7 @@ def explain(error: Exception) -> tuple[str, int]:
         return str(error), _CODES.get(type(error).__name__, FAIL)
     if isinstance(error, OSError) and (error.errno or error.filename):
         code = USER_ERROR if isinstance(error, _OF_A_PATH) and error.filename else INCONCLUSIVE
-        return f"{error.filename}: {why(error)}" if error.filename else why(error), code
+        return where_and_why(error), code
     if type(error).__name__ == "ConfigException" and "kube" in type(error).__module__:
         return "no Kubernetes API server: no kubeconfig names one, and this is no pod", USER_ERROR
     text = f"{type(error).__name__}: {_shortened(str(error))}"
