@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +120,24 @@ def test_of_rows_that_are_missing_no_share_is_told() -> None:
     assert outcome_badge(report).text == "Re-consumed at least 40 messages: no limit set"
     assert "%" not in sentence(report)
     assert "re-delivered 40 of 1,000 messages" in sentence(report)
+
+
+@pytest.mark.parametrize(
+    ("lost", "complete", "said"),
+    [
+        (3, "Pass", "; 3 lost"),
+        (3, "Inconclusive", "; 3 lost, or in the rows that are missing"),
+        (0, "Inconclusive", "; 0 lost"),
+        (None, "Inconclusive", "; loss not measurable"),
+    ],
+)
+def test_what_is_lost_is_no_certainty_where_rows_are_missing(
+    lost: int | None, complete: str, said: str
+) -> None:
+    report = sample_report()
+    report["checks"].append(report["checks"][0] | {"id": "recorder_complete", "value": complete})
+    report["totals"]["lost"] = lost
+    assert re.search(rf"{re.escape(said)}[;.]", sentence(report))
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,7 @@ def sentence(report: Row) -> str:
         main = max(causes, key=lambda cause: causes[cause])
         mostly = "" if len(causes) == 1 else "mostly "
         text += f", {all_to} group `{short(first['group'])}`, cause: {mostly}{cause_words(main)}"
-    lost = totals["lost"]
-    text += f"; {'loss not measurable' if lost is None else f'{number(lost)} lost'}"
+    text += f"; {_loss(report)}"
     produce = [row["produce_ms"] for row in report["rto"] if row["produce_ms"] is not None]
     consume = [r["consume_ms"]["max"] for r in report["rto"] if r["consume_ms"]["max"] is not None]
     if produce:
@@ -41,6 +40,14 @@ def sentence(report: Row) -> str:
     if consume:
         text += f"; consume RTO {max(consume) / 1000:.1f} s"
     return text + "."
+
+
+def _loss(report: Row) -> str:
+    lost = report["totals"]["lost"]
+    if lost is None:
+        return "loss not measurable"
+    elsewhere = ", or in the rows that are missing" if lost and rows_missing(report) else ""
+    return f"{number(lost)} lost{elsewhere}"
 
 
 def _what_happened(report: Row) -> str:
