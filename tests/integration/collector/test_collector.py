@@ -317,7 +317,7 @@ def test_many_senders_of_one_segment_store_it_once(lab: CollectorLab, tmp_path: 
     [
         (["--root", "{root}", "--tokens", "{tokens}"], "another collector's"),
         (["--root", "{new}", "--tokens", "{tokens}", "--port", "{port}"], "cannot listen on"),
-        (["--root", "{new}", "--tokens", "{new}/absent"], "cannot read"),
+        (["--root", "{new}", "--tokens", "{new}/absent"], "no such file or folder"),
         (["--root", "{tokens}/below", "--tokens", "{tokens}"], "--root"),
     ],
 )

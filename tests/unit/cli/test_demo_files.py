@@ -107,6 +107,8 @@ def test_the_table_shows_the_report_s_figures(
     row = row_of(file)
     assert row["causes"] == {"ROLLBACK_SLAVE_ONLY_PROGRESS": 3840, "ROLLBACK_RESTART": 192}
     assert (row["bound"], row["produce_rto_ms"], row["consume_rto_ms"]) == (23869, 50416.2, 75397.3)
+    print_verdicts([row | {"arm": None}])
+    assert capsys.readouterr().out.splitlines()[1].startswith("run  ")  # of a lake alone
     print_verdicts([row])
     assert re.split(" {2,}", capsys.readouterr().out.splitlines()[1]) == [
         "handover",

@@ -97,7 +97,7 @@ def say_reasons(row: dict[str, Any]) -> None:
 
 def _cells(row: dict[str, Any]) -> list[str]:
     return [
-        row["arm"],
+        _name(row),
         numbers.count(row["delivered"]),
         numbers.count(row["distinct"]),
         numbers.count(row["duplicates"]),
