@@ -329,6 +329,8 @@ def main() -> int:
     options, arguments = parser.parse_known_args()
     # A shell's background job ignores SIGINT, and so would the programs to which tests send it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The JVMs of tests live for seconds: the second compiler costs more than it saves.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
     part = options.part or "all"
     names = [options.only] if options.only else tiers_of(part)
     started = time.monotonic()
