@@ -155,7 +155,7 @@ def test_a_key_that_no_broker_knows_is_rendered_and_told(quiet: Namespace) -> No
     cluster(quiet, "typo", config={"fileReservedTimes": "48"})
     message = told(quiet, "typo", "Warning", "UnknownConfigKey")
     hint = "fileReservedTimes is not a broker.conf key of failback [^,]*"
-    assert re.fullmatch(f'UnknownConfigKey: {hint}, did you mean "fileReservedTime"?', message)
+    assert re.fullmatch(f'UnknownConfigKey: {hint}, did you mean "fileReservedTime"\\?', message)
     file = quiet.api.wait("ConfigMap", "typo-0-0")["data"]["broker.conf"]
     assert "fileReservedTimes=48" in file.splitlines()
 
