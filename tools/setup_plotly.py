@@ -1,9 +1,10 @@
 """Fetch the plots' script for pages: ``python tools/setup_plotly.py``.
 
 Reports and dashboard draw with plotly.js. Its basic bundle (lines and bars) is a quarter of the
-whole one that the Python package carries. It comes from the npm registry, pinned with its hash, and
-lands in the tree, from where it goes into the wheel. Without it pages carry the whole bundle: they
-work, with 5 MB instead of 1.5. Uses the standard library only.
+whole one that the Python package carries. It comes from the registry in ``npm_config_registry``, or
+through npm, pinned with its hash, and lands in the tree, from where it goes into the wheel. Without
+it pages carry the whole bundle: they work, with 5 MB instead of 1.5. Uses the standard library
+only.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class CannotFetch(Exception):
 def fetch(folder: Path = FOLDER, *, npm: str | None = None) -> Path:
     """Put the bundle and its licence into ``folder`` unless they are there; return the bundle.
 
-    Where the registry does not answer, ``npm`` is asked, which knows of mirrors and proxies.
+    Where no registry is named, or it does not answer, ``npm`` is asked, which knows its own.
 
     Raises:
-        CannotFetch: The registry could not be reached, or sent something else.
+        CannotFetch: There is neither npm nor a registry, none answered, or the hash differs.
     """
     stamp, bundle = folder / "version", folder / "plotly-basic.min.js"
     wanted = f"{VERSION} {INTEGRITY}\n"
@@ -87,8 +88,9 @@ def _from_npm(npm: str) -> bytes:
 
 
 def _from_registry() -> bytes:
-    given = os.environ.get("npm_config_registry")  # noqa: SIM112 - that is how npm calls it
-    registry = given or "https://registry.npmjs.org"
+    registry = os.environ.get("npm_config_registry")  # noqa: SIM112 - that is how npm calls it
+    if not registry:
+        raise CannotFetch("install npm, or name a registry in npm_config_registry")
     address = f"{registry.rstrip('/')}/{PACKAGE}/-/{PACKAGE}-{VERSION}.tgz"
     try:
         with urllib.request.urlopen(address, timeout=_SECONDS) as answer:
