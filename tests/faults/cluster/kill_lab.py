@@ -41,6 +41,7 @@ RATE: Final = 150
 MEMBERS: Final = 2
 RUN: Final = "kills"
 NO_ROUTE: Final = "name server could not be asked for the route"
+CONSUMED_NOTHING: Final = "consumed nothing"
 MASTER, SLAVE, NAMESERVER = "lab-0-0-0", "lab-0-1-0", "ns-ns-0"
 
 RESOURCES: Final = f"""
@@ -386,7 +387,9 @@ class KillLab:
             number = self._numbers[consumer.pid]
             pid = consumer.pid
             wait_until(lambda p=pid: _handles_terminate(p), f"{consumer.name} has begun", 60)  # type: ignore[misc]
-            assert consumer.stop() == 0, consumer.errors()[-2000:]
+            code = consumer.stop()
+            # One that was started a moment ago may not have found the topic's brokers yet.
+            assert code == (CONSUMED_NOTHING in consumer.errors()), consumer.errors()[-2000:]
             self.stopped_cleanly.add(number)
 
     # --- what the master says --------------------------------------------------------------------

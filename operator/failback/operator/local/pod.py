@@ -104,7 +104,8 @@ class Pod:
 
     @property
     def ready(self) -> bool:
-        return self.state == "Ready"
+        """Whether a process runs and its probes say that it is ready."""
+        return self._child is not None and self.state == "Ready"
 
     @property
     def held(self) -> bool:
