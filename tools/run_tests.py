@@ -78,6 +78,8 @@ class Tier:
     """Whether few failures are tried once more."""
     computes: bool = False
     """Whether it keeps a processor busy: it runs beside the tiers that wait."""
+    alone: bool = False
+    """Whether tests marked `alone` run behind the others, with one worker."""
 
 
 WAITING = 4
@@ -89,7 +91,7 @@ TIERS = {
     "java": Tier(WAITING, needs="setup_java.py"),
     "spark": Tier(1, again=False, computes=True),
     "e2e": Tier(1, needs="setup_java.py", computes=True),
-    "kube": Tier(6, needs="setup_kube.py"),
+    "kube": Tier(6, needs="setup_kube.py", alone=True),
     "images": Tier(1, again=False, computes=True),
 }
 PARTS = {"all": "", "sample": " and sample", "rest": " and not sample"}
@@ -129,6 +131,8 @@ def pytest(name: str, part: str = "all", arguments: Sequence[str] = ()) -> Comma
     if tier.dist == "loadfile":
         spread.append("--no-loadscope-reorder")  # the order of tests/conftest.py: long files first
     marker = f"not soak{PARTS[part]}"
+    if tier.alone and part != "sample" and not arguments:
+        marker += " and not alone"
     if name == "kube" and not arguments and lab_stamp().exists():
         spread.append(f"--ignore-glob=*/{LAB_TESTS}")
     return [sys.executable, "-m", "pytest", *paths, "-q", *spread, "-m", marker, *arguments]
@@ -207,6 +211,10 @@ def run_tier(name: str, part: str, arguments: Sequence[str], runner: Runner) -> 
         result = Result(all(passed))
     elif TIERS[name].again:
         result = run_with_second_try(name, pytest(name, part, arguments), runner)
+        if TIERS[name].alone and part != "sample" and not arguments:
+            command = [sys.executable, "-m", "pytest", f"tests/{name}", "-q", "-m", "alone"]
+            passed = runner.run(f"{name}, one after the other", command)
+            result = Result(passed and result.passed, unsteady=result.unsteady)
         if (name, part, result.passed, *arguments) == ("kube", "all", True):
             lab_stamp().touch()
     else:

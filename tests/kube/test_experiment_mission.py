@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ruamel.yaml import YAML
 
 from failback.analytics.report.status_summary import status_of
@@ -64,6 +65,7 @@ def set_up(namespace: Namespace) -> Object:
     return experiment
 
 
+@pytest.mark.alone
 def test_the_mission_from_resources_alone(namespace: Namespace, node: NodeProcess) -> None:
     with operator(namespace):
         experiment = set_up(namespace)
