@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -72,4 +75,29 @@ async def test_who_answers_again_is_asked_everything(world: World) -> None:
     await world.look(31)
     known = world.peers.broker(world.target)
     assert (known.config, known.runtime, known.end, known.offsets) == (None, None, None, None)
+    await world.peers.close()
+
+
+@contextmanager
+def garbage() -> Iterator[list[int]]:
+    """Append how many objects only the collector could free after the block."""
+    found: list[int] = []
+    gc.collect()
+    gc.disable()
+    try:
+        yield found
+        found.append(gc.collect())
+    finally:
+        gc.enable()
+
+
+async def test_refused_questions_leave_nothing_to_the_garbage_collector(world: World) -> None:
+    """Where hundreds of clusters are silent, the operator collects rarely and would grow."""
+    await world.peers.refresh_routes([world.target.address], fast=True)
+    await world.look(0)
+    with garbage() as left:
+        for _ in range(5):
+            await world.peers.refresh_routes([world.target.address], fast=True)
+            await world.look(31)
+    assert left == [0]
     await world.peers.close()

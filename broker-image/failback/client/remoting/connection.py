@@ -556,15 +556,18 @@ class NameServers:
             RemotingConnectError: None can be reached, or none is known.
             RemotingError: The one that was asked did not answer.
         """
-        error = RemotingConnectError("name server", "no address is configured")
-        for _ in range(len(self._addresses)):
-            addr = self._addresses[self._chosen]
-            try:
-                return await self._client.invoke(addr, request, timeout_ms)
-            except RemotingConnectError as failed:
-                error = failed
-                self._chosen = (self._chosen + 1) % len(self._addresses)
-        raise error
+        last = RemotingConnectError("name server", "no address is configured")
+        try:
+            for _ in range(len(self._addresses)):
+                addr = self._addresses[self._chosen]
+                try:
+                    return await self._client.invoke(addr, request, timeout_ms)
+                except RemotingConnectError as error:
+                    last = error
+                    self._chosen = (self._chosen + 1) % len(self._addresses)
+            raise last
+        finally:
+            del last  # or the error, whose traceback has this frame, would wait for the collector
 
     async def call(self, call: Call[T], timeout_ms: float = 3000) -> T:
         """Ask as :meth:`invoke` does, and return what the answer says."""

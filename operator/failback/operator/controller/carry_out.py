@@ -57,7 +57,8 @@ class CarryOut:
             try:
                 await self._one(resource, action, known, outcome)
             except (FailbackError, TimeoutError) as error:
-                outcome.failed, outcome.error = action, error
+                # Without its traceback, which has this frame and so the outcome itself.
+                outcome.failed, outcome.error = action, error.with_traceback(None)
                 logger.info("%s: %s", type(action).__name__, error)
                 return outcome
             outcome.done += 1
