@@ -32,10 +32,10 @@ from failback.broker.processors.administration.cleaning import CleaningProcessor
 from failback.broker.processors.administration.inspection import InspectionProcessor
 from failback.broker.processors.administration.query import QueryProcessor
 from failback.broker.processors.administration.queue_meta import QueueMetaProcessor
-from failback.broker.processors.consumers.client import ClientProcessor
 from failback.broker.processors.consumers.client_requests import ClientRequestProcessor
 from failback.broker.processors.consumers.consumption import ConsumptionProcessor
 from failback.broker.processors.consumers.group_offsets import GroupOffsetProcessor
+from failback.broker.processors.consumers.heartbeats import ClientProcessor
 from failback.broker.processors.consumers.locks import LockProcessor
 from failback.broker.processors.consumers.offsets import OffsetProcessor
 from failback.broker.processors.consumers.progress import GroupProgress

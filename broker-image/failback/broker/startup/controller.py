@@ -39,7 +39,7 @@ from failback.broker.monitoring.metrics import BrokerCollector, render
 from failback.broker.monitoring.statistics import GROUP_SAMPLE_MS, SAMPLE_MS, BrokerStatistics
 from failback.broker.monitoring.stats_items import PERIOD_MS as STATS_PERIOD_MS
 from failback.broker.processors.compose import Parts, register_processors
-from failback.broker.processors.consumers.client import SCAN_PERIOD_MS
+from failback.broker.processors.consumers.heartbeats import SCAN_PERIOD_MS
 from failback.broker.processors.pulling.pull import HOLD_PASS_MS
 from failback.broker.remoting.connection import BrokerConnection
 from failback.broker.remoting.server import RemotingServer

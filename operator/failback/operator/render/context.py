@@ -39,7 +39,7 @@ class Context:
     """
     version: str
     """Release of Failback: default engine version and image tag. Of objects that stand already it
-    is the release that made them (:mod:`failback.operator.planning.cluster.release`)."""
+    is the release that made them (:mod:`failback.operator.planning.cluster.engine_release`)."""
     pod_monitors: bool = False
     """Whether the PodMonitor CRD is served."""
     images: Mapping[str, str] = field(default_factory=dict)

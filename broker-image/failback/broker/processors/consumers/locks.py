@@ -1,4 +1,4 @@
-"""LOCK_BATCH_MQ and UNLOCK_BATCH_MQ (41, 42)."""
+"""LOCK_BATCH_MQ and UNLOCK_BATCH_MQ (41, 42); how long a lock holds is in ``queue_locks``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queue locks of ordered consumers: who may consume which queue alone. Pure.
+"""Queue locks of ordered consumers: who may consume which queue alone, how long. Pure.
 
 In memory only, not released when a client disconnects, lost with the process.
 Source: RebalanceLockManager, apache/rocketmq 4.9.8.

@@ -15,9 +15,9 @@ from failback.operator.planning import operations
 from failback.operator.planning.cluster import conditions, warnings
 from failback.operator.planning.cluster import status as cluster_status
 from failback.operator.planning.cluster.conditions import Verdict
+from failback.operator.planning.cluster.engine_release import cluster_context
 from failback.operator.planning.cluster.engine_warnings import CHANGE_REFUSED, refused_change
 from failback.operator.planning.cluster.fixed_keys import refused_changes
-from failback.operator.planning.cluster.release import cluster_context
 from failback.operator.planning.cluster.shaping import shape_of
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from failback.operator.kinds.name_server import NameServer, NameServerSpec
 from failback.operator.planning.cluster.conditions import Verdict
-from failback.operator.planning.cluster.release import name_server_context
+from failback.operator.planning.cluster.engine_release import name_server_context
 from failback.operator.planning.cluster.warnings import (
     another_operator,
     joined,

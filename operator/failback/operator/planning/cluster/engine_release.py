@@ -1,4 +1,4 @@
-"""Which release's defaults a resource is rendered with: a newer operator restarts nothing. Pure.
+"""Which engine release is rendered where none is named: a newer operator restarts nothing. Pure.
 
 An engine without a version runs the version of a release. That of the operator holds when the
 objects are made. Afterwards it is that of the existing StatefulSets, until the resource names a

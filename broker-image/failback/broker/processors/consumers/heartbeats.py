@@ -1,4 +1,4 @@
-"""Heartbeats, goodbyes and member lists (34, 35, 38, 46), and the notice of a change (40).
+"""Heartbeats, goodbyes, member lists (34, 35, 38, 46), notices of a change (40), silent clients.
 
 Source: ClientManageProcessor, ConsumerManageProcessor, DefaultConsumerIdsChangeListener,
 ClientHousekeepingService, apache/rocketmq 4.9.8.
