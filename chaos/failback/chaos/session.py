@@ -1,4 +1,4 @@
-"""One run in progress: what actions, probes and the control share.
+"""One run in progress: what actions, probes and the control share, and why it must end now.
 
 Chaos Toolkit calls plain functions with a ``configuration``; the run folder named in it finds the
 session. Several sessions may live in one process, each under its own folder.

@@ -1,4 +1,4 @@
-"""Checks and the verdict. Pure.
+"""The checks of a report, limits set on its figures among them, and the verdict. Pure.
 
 Every check answers Pass, Fail or Inconclusive and knows which evidence it needs; they merge as
 Fail over Inconclusive over Pass. Findings that exist by themselves (a loss, a client bug, an

@@ -1,4 +1,4 @@
-"""``failback report``: from a run folder to ``report.json``, ``summary.md`` and ``report.html``.
+"""``failback report``: chooses the engine, and makes ``report.json`` and its pages of run folders.
 
 :func:`report` does one run, :func:`report_many` several with one engine session. What is written
 comes from one value, the report (schema ``failback.report/1``), and the points for plots;

@@ -1,5 +1,7 @@
-"""Is a slave's log the beginning of its master's? Asked before the slave starts, and under the
-guarded rules by the slave itself before it replicates.
+"""Is a slave's log the beginning of its master's? Where not, which record differs first?
+
+It is asked before the slave starts, and under the guarded rules by the slave itself before it
+replicates.
 
 HA has no handshake. A slave whose log is longer than its master's, or differs from it, goes on
 acknowledging. Once the master passes that point, the slave's log is corrupted in silence. So the

@@ -1,1 +1,1 @@
-"""Words for people, alike everywhere: numbers, misspelt names, pages of help. Pure."""
+"""Words for people, alike everywhere: numbers, reasons, misspelt names, pages of help. Pure."""

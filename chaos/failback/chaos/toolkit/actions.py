@@ -1,9 +1,8 @@
-"""Actions of a Failback experiment.
+"""The actions that lead a run from its zero to the scan, and its last rollback.
 
 Those of the faults and of their undos are made from the catalogue: each is in the module of its
-fault. Here are the others, which lead a run from its zero to the scan. An action raises
-``ActivityFailed`` only: Chaos Toolkit turns any other exception into that and goes on with the
-method, so stopping is the control's business.
+fault. An action raises ``ActivityFailed`` only: Chaos Toolkit turns any other exception into that
+and goes on with the method, so stopping is the control's business.
 """
 
 from __future__ import annotations

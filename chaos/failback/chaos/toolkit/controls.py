@@ -1,9 +1,10 @@
-"""The one control of every Failback experiment: ``failback-recorder``.
+"""What opens a run, ends it before its time and closes it: the control ``failback-recorder``.
 
-Chaos Toolkit itself neither stops at a failed action nor notices a silent instrument, so this
-control does: it opens the run before the hypothesis, interrupts when an action failed, a fault was
-not proved or the recorder has a gap, and closes the run folder at the end. It fails closed: when it
-did not run to its end there is no ``closed.json``, and no analysis will say Pass.
+It is the one control of every Failback experiment. Chaos Toolkit itself neither stops at a failed
+action nor notices a silent instrument, so this control does: it opens the run before the
+hypothesis, interrupts when an action failed, a fault was not proved or the recorder has a gap, and
+closes the run folder at the end. It fails closed: when it did not run to its end there is no
+``closed.json``, and no analysis will say Pass.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Probes of a Failback experiment: each measures one thing."""
+"""Probes of an experiment: is traffic steady, who has which role, is a fault left, and others."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Commands that look after things: admin for brokers, doctor for this machine."""
+"""Commands that look after things: admin for brokers, doctor and its bundle for this machine."""

@@ -1,4 +1,4 @@
-"""What the commands that make reports share."""
+"""The option ``--engine`` of all commands that make reports; the choice is in ``make_report``."""
 
 from __future__ import annotations
 

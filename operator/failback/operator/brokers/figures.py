@@ -1,5 +1,7 @@
-"""What the operator's metrics say of a cluster's brokers, from what is observed anyway. Pure
-but for what :class:`PairFigures` remembers from look to look."""
+"""What the operator's metrics say of a cluster's brokers, from what is observed anyway.
+
+Pure but for what :class:`PairFigures` remembers from look to look.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The StatefulSet of one broker member."""
+"""The StatefulSet of one broker member: its pod, its claim, and what becomes of the claim."""
 
 from __future__ import annotations
 

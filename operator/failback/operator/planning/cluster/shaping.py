@@ -1,8 +1,8 @@
 """Which shape a cluster is rendered in: what stands, then what the running operation changes.
 
 Objects deviate from the spec on purpose. Leaving members are still rendered, and a role is what the
-ConfigMaps say. A closed pair stays closed until an operation opens it. Live keys wait for their
-member's turn. Pure; called once per pass before rendering.
+ConfigMaps say (``planning.state.cluster_state``). A closed pair stays closed until an operation
+opens it. Live keys wait for their member's turn. Pure; called once per pass before rendering.
 """
 
 from __future__ import annotations
