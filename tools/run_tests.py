@@ -207,8 +207,8 @@ def dotted(test: str) -> str:
 def run_tier(name: str, part: str, arguments: Sequence[str], runner: Runner) -> Result:
     started = time.monotonic()
     if name == "lint":
-        passed = [runner.run(name, command) for command in LINT]
-        result = Result(all(passed))
+        outcomes = [runner.run(name, command) for command in LINT]
+        result = Result(all(outcomes))
     elif TIERS[name].again:
         result = run_with_second_try(name, pytest(name, part, arguments), runner)
         if TIERS[name].alone and part != "sample" and not arguments:
