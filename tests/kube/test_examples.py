@@ -45,4 +45,4 @@ def test_the_demo_is_whole_as_a_folder_and_joined(namespace: Namespace) -> None:
     joined.write_text(text)
     assert applied(namespace.kubectl("apply", "-f", str(DEMO)).out) == labels_of(text)
     assert applied(namespace.kubectl("apply", "-f", str(joined)).out) == labels_of(text)
-    assert len(labels_of(text)) == 3
+    assert len(labels_of(text)) == 4

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from failback.analytics.analysis.engines.spark.session import why_not
+from failback.analytics.report.outcome import outcome_badge
 from tests.support.analytics.cases import CASES
 from tests.support.analytics.run_builder import merged
 from tests.support.common.polling import wait_until
@@ -23,7 +24,7 @@ QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 FIGURES = (
     *("produced", "delivered", "distinct", "duplicates", "duplicateRatio", "maxRedelivery"),
     *("lost", "outOfOrder", "rewoundOffsets", "rtoSeconds", "byCause", "perGroup", "perPair"),
-    *("bound", "boundsExceeded", "ruleSet", "runSha256", "verdict", "reasons"),
+    *("bound", "boundsExceeded", "ruleSet", "runSha256", "verdict", "reasons", "outcome"),
 )
 
 
@@ -129,7 +130,7 @@ def end_pod(namespace: Namespace, job: str, message: str) -> None:
 
 
 @pytest.mark.skipif(bool(why_not()), reason=f"Spark can't start: {why_not()}")
-def test_spark_and_the_process_itself_count_the_same(
+def test_spark_and_the_process_itself_count_and_judge_the_same(
     namespace: Namespace, node: NodeProcess
 ) -> None:
     create_claim(namespace)
@@ -146,12 +147,16 @@ def test_spark_and_the_process_itself_count_the_same(
                 inputs={"claimName": CLAIM, "runs": ["old/base-000"]},
                 engine=engine,
                 spark={"mode": "job", "master": "local[*]", "conf": QUICK},
+                thresholds={"maxDuplicateRatio": "0.001"},
                 artifactUri=f"file:///runs/{engine}",
             )
-        found = {
-            engine: wait_for(namespace, engine, "Counted", seconds=240)["status"]
+        reports = {
+            engine: wait_for(namespace, engine, "Counted", seconds=240)
             for engine in ("local", "spark")
         }
+        for engine in ("local", "spark"):
+            ended_at_once(namespace, f"fbr-{engine}")
+    found = {engine: item["status"] for engine, item in reports.items()}
     counted = {
         engine: {name: status.get(name) for name in FIGURES} for engine, status in found.items()
     }
@@ -160,4 +165,22 @@ def test_spark_and_the_process_itself_count_the_same(
     assert counted["local"]["byCause"]
     for engine in ("local", "spark"):
         (page,) = (volume / engine).rglob("report.json")
-        assert json.loads(page.read_text())["engine"] == engine
+        document = json.loads(page.read_text())
+        assert document["engine"] == engine
+        missed = condition_of(reports[engine], "WithinThresholds")
+        assert (missed["status"], missed["reason"]) == ("False", "Duplicates")
+        assert (found[engine]["verdict"], found[engine]["outcome"]) == ("Fail", "limit missed")
+        assert document["verdict"]["value"] == "Fail"
+        assert document["outcome"]["met"] is False
+        badge = outcome_badge(document)
+        assert badge.text.endswith(": limit missed")
+        for said in ("report.html", "summary.md"):
+            assert badge.text in page.with_name(said).read_text()
+
+
+def ended_at_once(namespace: Namespace, job: str) -> None:
+    """A Job whose report missed a limit ended with that answer, and was not tried again."""
+    namespace.api.wait("Job", job, lambda item: bool(condition_of(item, "Failed")), seconds=60)
+    failed = condition_of(namespace.api.get("Job", job), "Failed")
+    assert (failed["status"], failed["reason"]) == ("True", "PodFailurePolicy")
+    assert len(namespace.api.list("Pod", labels=f"batch.kubernetes.io/job-name={job}")) == 1

@@ -70,9 +70,9 @@ def kill_harness(cluster: LocalCluster, folder: Path, number: int, after_seconds
         harness.wait()
     if not (run_dir / "experiment.json").exists():
         return ""
-    said = run_failback("run", "--heal", str(run_dir))
+    said = run_failback("experiment", "heal", str(run_dir))
     assert "still open" not in said
-    assert run_failback("run", "--heal", str(run_dir)).strip() == "nothing to heal"
+    assert run_failback("experiment", "heal", str(run_dir)).strip() == "nothing to heal"
     assert processes_of(run_dir) == []
     return topic
 

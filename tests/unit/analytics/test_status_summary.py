@@ -90,7 +90,34 @@ def test_the_command_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert code == {"Pass": 0, "Fail": 1, "Inconclusive": 3}[written["verdict"]]
     assert main(["report", str(tmp_path / "runs"), *words[2:]]) == code, "a folder of runs"
     assert json.loads(summary.read_text())["duplicates"] == written["duplicates"]
+    CASES["c3"]()[0].write(tmp_path / "runs" / "c3")
+    main(["report", str(tmp_path / "runs"), *words[2:]])
+    where = json.loads(summary.read_text())["artifactUri"]
+    assert where == (tmp_path / "runs").as_uri(), "of several runs the folder with all their pages"
+    main(["report", str(tmp_path / "runs"), *words[2:], "--out", str(tmp_path / "pages")])
+    assert json.loads(summary.read_text())["artifactUri"] == (tmp_path / "pages").as_uri()
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("met", "words"),
+    [
+        ([], "no limit set"),
+        ([True], "limit met"),
+        ([True, None], "limit not judged"),
+        ([None, False, True], "limit missed"),
+    ],
+)
+def test_the_worst_outcome_of_all_runs_is_told(
+    met: list[bool | None], words: str, tmp_path: Path
+) -> None:
+    documents = [reported("c2", tmp_path)]
+    for each in met:
+        documents.append(
+            {**documents[0], "outcome": {"limit": "duplicates at most 1", "met": each}}
+        )
+    assert status_of(documents, "")["outcome"] == words
+    assert status_of(documents[::-1], "")["outcome"] == words
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from failback.analytics.report.outcome import NO_LIMIT, outcome_state
+
 Report = Mapping[str, Any]
 
 TRIMMABLE: Final = ("reasons", "perPair", "perGroup")
 """Lists that may lose their last entries where there is no room for all."""
 MAX_ENTRIES: Final = 64
 _WORST_FIRST: Final = ("Fail", "Inconclusive", "Pass")
+_WORST_OUTCOME_FIRST: Final = ("limit missed", "limit not judged", "limit met", "no limit set")
 _RATIO_DIGITS: Final = 6
 _MAX_REASON: Final = 240
 
@@ -30,6 +33,7 @@ def status_of(reports: Sequence[Report], artifact_uri: str) -> dict[str, Any]:
         "verdict": next(
             word for word in _WORST_FIRST if word in [each["verdict"]["value"] for each in reports]
         ),
+        "outcome": next(words for words in _WORST_OUTCOME_FIRST if words in map(_outcome, reports)),
         "reasons": _reasons(reports),
         "produced": _sum(totals, "produced"),
         "delivered": _sum(totals, "delivered"),
@@ -89,6 +93,10 @@ def _reasons(reports: Sequence[Report]) -> list[str]:
         for report in reports
         for each in report["verdict"]["reasons"]
     ][:32]
+
+
+def _outcome(report: Report) -> str:
+    return outcome_state(report.get("outcome") or NO_LIMIT)
 
 
 def _outages(reports: Sequence[Report]) -> dict[str, float | None]:

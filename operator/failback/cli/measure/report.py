@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -70,8 +71,8 @@ def _write_summary(path: Path, reports: list[Path]) -> None:
     from failback.cli.shared.termination import VARIABLE, fit, write_termination
 
     read = [read_report(each) for each in reports]
-    where = reports[0].parent if len(reports) == 1 else reports[0].parent.parent
-    document = fit(status_of(read, where.absolute().as_uri()), TRIMMABLE)
+    where = Path(os.path.commonpath([each.absolute().parent for each in reports]))
+    document = fit(status_of(read, where.as_uri()), TRIMMABLE)
     write_termination(document, {VARIABLE: str(path)})
 
 

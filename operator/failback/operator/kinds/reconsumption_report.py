@@ -77,7 +77,7 @@ class Definitions(Model):
 
 
 class ReportThresholds(Model):
-    """The most that the verdict Pass allows. Unset: not judged."""
+    """The most that the verdict Pass allows of each run. Unset: not judged."""
 
     max_duplicate_ratio: DecimalText | None = None
     """Duplicates per distinct message, a decimal in quotes."""
@@ -110,7 +110,7 @@ class ReconsumptionReportSpec(Model):
     definitions: Definitions = Field(default_factory=Definitions)
     """What counts as the same message."""
     thresholds: ReportThresholds = Field(default_factory=ReportThresholds)
-    """The most that the verdict Pass allows."""
+    """The most that the verdict Pass allows of each run. The runs' pages judge by it too."""
     compare_with: list[Word] = Field(default=[], max_length=8)
     """Other ReconsumptionReports of this namespace to set beside it."""
     artifact_uri: str | None = Field(default=None, max_length=1024)
@@ -141,6 +141,8 @@ class ReconsumptionReportStatus(CommonStatus):
     """What the next step waits for."""
     verdict: str | None = Field(default=None, max_length=32)
     """Pass, Fail or Inconclusive."""
+    outcome: str | None = Field(default=None, max_length=32)
+    """What came again: limit met, limit missed, limit not judged or no limit set."""
     reasons: list[str] = Field(default=[], max_length=32)
     """Why it is not Pass."""
     produced: int | None = Field(default=None, ge=0)

@@ -55,7 +55,8 @@ def experiment_job(
 ) -> Object:
     """Return the Job of one repetition of one arm."""
     args = [
-        *("run", EXPERIMENT_FILE, "--target", "kube", "--namespace", context.namespace),
+        *("experiment", "run", EXPERIMENT_FILE),
+        *("--target", "kube", "--namespace", context.namespace),
         *("--arm", arm, "--repetition", str(repetition), "--runs", RUNS),
     ]
     marks = {"failback.dev/arm": arm, "failback.dev/repetition": str(repetition)}
@@ -65,7 +66,7 @@ def experiment_job(
 
 def heal_job(experiment: ChaosExperiment, context: JobContext) -> Object:
     """Return the Job that takes back what killed runs of this experiment left."""
-    args = ["run", "--heal", f"{RUNS}/{experiment.name}", "--if-there", "--target", "kube"]
+    args = ["experiment", "heal", f"{RUNS}/{experiment.name}", "--if-there"]
     work = _work(experiment, args, HEAL_SECONDS, context, {})
     return job(experiment, heal_job_name(experiment.name), "chaos", work, context)
 

@@ -28,7 +28,7 @@ def report_arguments(report: ReconsumptionReport, runs: Sequence[str], engine: s
     out = report.spec.artifact_uri
     where = ["--out", out.removeprefix("file://")] if out else []
     words = ["report", *runs, "--engine", engine, *where, *_definition_words(report)]
-    return [*words, "--summary", "/dev/termination-log"]
+    return [*words, *_limit_words(report), "--summary", "/dev/termination-log"]
 
 
 def _definition_words(report: ReconsumptionReport) -> list[str]:
@@ -37,6 +37,18 @@ def _definition_words(report: ReconsumptionReport) -> list[str]:
     found = [] if wanted.key == "lid" else ["--key", wanted.key]
     found += [] if wanted.window is None else ["--window", wanted.window]
     return [*found, "--ignore-retry-topics"] if wanted.ignore_retry_topics else found
+
+
+def _limit_words(report: ReconsumptionReport) -> list[str]:
+    """The thresholds, so that every run's page judges by them as the status does."""
+    limits = report.spec.thresholds
+    figures = (
+        ("dup_ratio", limits.max_duplicate_ratio),
+        ("lost", limits.max_lost),
+        ("ooo_first", limits.max_out_of_order),
+    )
+    given = [f"{name} <= {most}" for name, most in figures if most is not None]
+    return [word for limit in given for word in ("--expect", limit)]
 
 
 def spark_submit_arguments(report: ReconsumptionReport, image: str, claim: str) -> list[str]:
@@ -89,7 +101,10 @@ def _memory(quantity: str) -> str:
 def report_job(
     report: ReconsumptionReport, runs: Sequence[str], claim: str, context: JobContext
 ) -> Object:
-    """Return the Job that counts; a failed one is tried once more."""
+    """Return the Job that counts. It is tried once more unless it ended with an answer.
+
+    A missed limit is one: ``failback report`` ends with 1 then, and the Job is Failed.
+    """
     spec = report.spec
     image = context.analytics_image or f"failback/analytics:{context.version}"
     account: str | None = None

@@ -144,6 +144,7 @@ DEFINITIONS: Final[dict[str, Definition]] = {
         "fbr",
         (
             Column("Verdict", ".status.verdict"),
+            Column("Outcome", ".status.outcome"),
             Column("Dup-Ratio", ".status.duplicateRatio"),
             Column("Lost", ".status.lost", "integer"),
             Column("Rewound", ".status.rewoundOffsets", "integer"),

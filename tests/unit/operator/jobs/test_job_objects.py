@@ -7,10 +7,12 @@ import shlex
 from typing import Any
 
 import pytest
+import typer
 
 from failback.chaos.experiment.schedule import plan_run
 from failback.chaos.faults.experiments import parse_experiment
 from failback.chaos.run.run import default_run_dir
+from failback.cli.app import app
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.render.experiment_jobs import (
     experiment_config_map,
@@ -79,7 +81,7 @@ def test_a_run_has_time_to_heal_and_is_never_repeated() -> None:
     (container,) = pod["containers"]
     assert container["image"] == "failback/chaos:0.1.0"
     assert [*container["command"], *container["args"]] == [
-        *("failback-init", "--", "failback", "run", "/etc/failback/experiment.yaml"),
+        *("failback-init", "--", "failback", "experiment", "run", "/etc/failback/experiment.yaml"),
         *("--target", "kube", "--namespace", "shop", "--arm", "stay", "--repetition", "0"),
         *("--runs", "/runs"),
     ]
@@ -87,6 +89,35 @@ def test_a_run_has_time_to_heal_and_is_never_repeated() -> None:
     assert mounts["/runs"] == "runs"
     assert mounts["/etc/failback"] == "experiment"
     assert {each["name"] for each in pod["volumes"]} == set(mounts.values())
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        experiment_job(experiment(), "stay", 0, CONTEXT),
+        heal_job(experiment(), CONTEXT),
+        report_job(
+            report(
+                definitions={"key": "messageId", "window": "15m", "ignoreRetryTopics": True},
+                thresholds={"maxDuplicateRatio": "0.01", "maxLost": 0, "maxOutOfOrder": 0},
+                artifactUri="file:///runs/pages",
+            ),
+            ["/runs/kill/stay-000"],
+            "failback-runs",
+            CONTEXT,
+        ),
+    ],
+    ids=["run", "heal", "report"],
+)
+def test_jobs_type_what_the_help_shows(job: dict[str, Any]) -> None:
+    """Old spellings are hidden: they print a note, and go."""
+    command: Any = typer.main.get_command(app)
+    (container,) = pod_of(job)["containers"]
+    words = list(container["args"])
+    while commands := getattr(command, "commands", None):
+        command = commands[words.pop(0)]
+        assert not command.hidden
+    command.make_context(command.name, words)  # raises where an option is wrong
 
 
 def test_every_job_is_restricted_and_owned() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from failback.analytics.report.metric_paths import parse_limits
+from failback.cli.shared.errors import FAIL, INCONCLUSIVE, USER_ERROR
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.planning.jobs.observed_jobs import ObservedReport
 from failback.operator.planning.jobs.report import plan_report
@@ -173,29 +176,61 @@ def test_figures_and_conditions_come_from_the_summary() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limits", "changes", "verdict", "reason"),
+    ("changes", "reason", "message"),
     [
-        ({"maxDuplicateRatio": "0.03"}, {}, "Fail", "Duplicates"),
-        ({"maxDuplicateRatio": "0.04"}, {}, "Pass", "WithinLimits"),
-        ({"maxLost": 0}, {"lost": 1}, "Fail", "Lost"),
-        ({"maxOutOfOrder": 2}, {"outOfOrder": 3}, "Fail", "OutOfOrder"),
+        ({}, "WithinLimits", ""),
         (
-            {},
-            {"verdict": "Inconclusive", "reasons": ["NO_DRAIN: x"]},
-            "Inconclusive",
-            "Inconclusive",
+            {"reasons": ["stay-0: EXPECT: totals.dup_ratio is 0.04, the limit is <= 0.03"]},
+            "Duplicates",
+            "stay-0: EXPECT: totals.dup_ratio is 0.04, the limit is <= 0.03",
         ),
-        ({}, {"verdict": "Fail", "lost": 2, "reasons": ["LOST: x"]}, "Fail", "Lost"),
-        ({"maxLost": 0}, {"lost": None}, "Pass", "WithinLimits"),
+        (
+            {"lost": 2, "reasons": ["stay-1: EXPECT: totals.ooo_first is 3, the limit is <= 2"]},
+            "OutOfOrder",
+            "stay-1: EXPECT: totals.ooo_first is 3, the limit is <= 2",
+        ),
+        (
+            {"reasons": ["stay-0: EXPECT: lost is 1, the limit is <= 0"]},
+            "Lost",
+            "stay-0: EXPECT: lost is 1, the limit is <= 0",
+        ),
+        ({"verdict": "Inconclusive", "reasons": ["NO_DRAIN: x"]}, "Inconclusive", "NO_DRAIN: x"),
+        ({"lost": 2, "reasons": ["LOST: x"]}, "Lost", "LOST: x"),
+        ({"reasons": []}, "Duplicates", "the runs' verdict is Fail"),
     ],
 )
-def test_thresholds_judge_beside_the_runs_verdict(
-    limits: dict[str, Any], changes: dict[str, Any], verdict: str, reason: str
+def test_the_verdict_is_the_one_of_the_pages(
+    changes: dict[str, Any], reason: str, message: str
 ) -> None:
-    seen = replace(SEEN, **ended(figures(**changes)))
-    plan = plan_report(report(thresholds=limits), {}, seen, CONTEXT, NOW)
-    assert plan.status["verdict"] == verdict
-    assert condition(plan, "WithinThresholds")[1] == reason
+    """Also where the report's thresholds were missed: the Job had them."""
+    told = {"outcome": "limit missed", "verdict": "Fail" if changes else "Pass"} | changes
+    seen = replace(SEEN, **ended(figures(**told)))
+    plan = plan_report(report(thresholds={"maxLost": 0}), {}, seen, CONTEXT, NOW)
+    assert (plan.status["verdict"], plan.status["outcome"]) == (told["verdict"], "limit missed")
+    assert condition(plan, "WithinThresholds")[1:] == (reason, message)
+    assert plan.status["reasons"] == told.get("reasons", [])
+
+
+def test_thresholds_go_to_the_job_as_limits_of_its_command_line() -> None:
+    limits = {"maxDuplicateRatio": "0.015", "maxLost": 0, "maxOutOfOrder": 20}
+    (job,) = jobs(plan_report(report(thresholds=limits), {}, SEEN, CONTEXT, NOW))
+    words = job["spec"]["template"]["spec"]["containers"][0]["args"]
+    given = [limit for word, limit in pairwise(words) if word == "--expect"]
+    assert given == ["dup_ratio <= 0.015", "lost <= 0", "ooo_first <= 20"]
+    assert [(each["metric"], each["value"]) for each in parse_limits(given)] == [
+        ("totals.dup_ratio", 0.015),
+        ("totals.lost", 0),
+        ("totals.ooo_first", 20),
+    ]
+
+
+def test_an_answer_ends_the_job_at_the_first_try() -> None:
+    """Of which exit code 1, a missed limit, is one; whatever else happened is tried again."""
+    (job,) = jobs(plan_report(report(), {}, SEEN, CONTEXT, NOW))
+    (rule,) = job["spec"]["podFailurePolicy"]["rules"]
+    assert job["spec"]["backoffLimit"] == 1
+    assert (rule["action"], rule["onExitCodes"]["operator"]) == ("FailJob", "In")
+    assert rule["onExitCodes"]["values"] == [FAIL, USER_ERROR, INCONCLUSIVE]
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def message_of(pod: Object | None) -> str:
 
 
 def run_summary(pod: Object | None) -> dict[str, Any]:
-    """Read what ``failback run`` left.
+    """Read what ``failback experiment run`` left.
 
     Raises:
         SummaryInvalid: There is none, or it is something else.
