@@ -38,5 +38,6 @@ def test_the_query_gives_the_figures_of_the_report(
 ) -> None:
     totals = totals_of_run(tmp_path, monkeypatch)
     run_query("Spark")
-    printed = {int(number) for number in re.findall(r"\b\d+\b", capsys.readouterr().out)}
-    assert {totals["delivered"], totals["distinct"], totals["dup"]} <= printed
+    numbers = re.findall(r"\b\d+(?:\.\d+)?\b", capsys.readouterr().out)
+    wanted = {totals[each] for each in ("delivered", "distinct", "dup", "dup_ratio")}
+    assert wanted <= {float(number) for number in numbers}

@@ -19,7 +19,6 @@ FOLDER = "runs/demo/handover"
 
 def totals_of_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Make a run below ``folder`` whose first half is warm-up; return its report's totals."""
-    monkeypatch.setattr("failback.analytics.report.make_report._html_can_be_made", lambda: False)
     monkeypatch.chdir(folder)
     generate(Plan(rows=2_000, seed=9), Path(FOLDER))
     closed = Path(FOLDER, "closed.json")
@@ -27,15 +26,21 @@ def totals_of_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     document["phases"]["warmup_end_ns"] = document["phases"]["end_ns"] // 2
     closed.write_text(json.dumps(document))
     Path(FOLDER, "manifest.json").unlink(missing_ok=True)
+    return report_totals(monkeypatch)
+
+
+def report_totals(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Report on the run folder, without the page; return the totals."""
+    monkeypatch.setattr("failback.analytics.report.make_report._html_can_be_made", lambda: False)
     (made,) = report_many([Path(FOLDER)], "local")
     found: dict[str, Any] = read_report(made.json)["totals"]
     return found
 
 
 def run_query(section: str) -> None:
-    """Run the first block of the page, which finds the files, and the block of a section."""
+    """Run the first Python of the page, which finds the files, and the block of a section."""
     before = PAGE.read_text().split(f"\n## {section}\n")[0].count("\n")
-    found = list(blocks(PAGE))
+    found = [block for block in blocks(PAGE) if block.language == "python"]
     names: dict[str, Any] = {}
     exec(found[0].text, names)
     exec(next(block for block in found if block.line > before).text, names)

@@ -118,8 +118,8 @@ def test_ctrl_c_is_inconclusive() -> None:
 
 
 def test_a_missing_extra_is_one_line_that_names_it() -> None:
-    line = "this needs the extra spark: pip install 'failback[spark]' (pyspark is missing)"
-    assert missing_extra("pyspark") == line
+    typed = "pip install '.[spark]' -c constraints.txt, in the checkout"
+    assert missing_extra("pyspark") == f"this needs the extra spark: {typed} (pyspark is missing)"
     missing = ModuleNotFoundError("No module named 'pyarrow.parquet'", name="pyarrow.parquet")
     assert explain(missing)[0].startswith("this needs the extra analytics:")
     assert explain(ConfigError("a", "b")) == ("a: b", 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import tarfile
 from pathlib import Path
@@ -157,6 +158,25 @@ def test_everything_that_is_looked_at_says_what_to_do_where_it_is_not_right(tmp_
     away = by_name["Name server 127.0.0.1:1"]
     assert away.found == "cannot reach name server 127.0.0.1:1: connection refused"
     assert {"Python", "Kernels in C", "Java", "Open files", "Memory"} <= set(by_name)
+
+
+def test_what_readme_installs_is_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    absent = {"aiohttp", "kopf", "kubernetes", "pandas", "pyspark"}  # none of them is in `demo`
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in absent else found(name)
+    )
+    places = ["--runs", str(tmp_path), "--root", str(tmp_path)]
+    code = main(["doctor", *places, "--json"])
+    findings = json.loads(capsys.readouterr().out)
+    wrong = [each["check"] for each in findings if each["state"] == MISSING]
+    assert (code, wrong) == (0, [])
+    advice = {each["check"]: each["advice"] for each in findings if each["state"] == OPTIONAL}
+    for extra in ("operator", "spark"):
+        # No package index has failback: whoever takes the name there must not be installed.
+        assert advice[f"Extra {extra}"].startswith(f"pip install '.[{extra}]'")
 
 
 def test_java_is_told_by_its_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,3 +92,13 @@ def test_a_line_is_cut_as_a_shell_cuts_it() -> None:
         ["ls"],
     ]
     parse(["ps"])
+
+
+def test_nothing_is_installed_by_our_name_from_an_index() -> None:
+    """No package index has failback: whoever takes the name there must not be installed."""
+    folders = ("analytics", "broker-image", "chaos", "operator", "charts", "docs")
+    files = [path for each in folders for path in (ROOT / each).rglob("*") if path.is_file()]
+    files += ROOT.glob("*.md")
+    texts = {path: path.read_bytes().decode(errors="replace") for path in files}
+    by_name = re.compile(r"pip3? install [^\n`]*['\" ]failback\b")
+    assert [path for path, text in texts.items() if by_name.search(text)] == []

@@ -136,6 +136,9 @@ def _paths(options: argparse.Namespace) -> int:
         raise ReportInputError("is no run folder; of a lake name the run: --run ID", options.source)
     found = lake_paths(options.source, options.run) if options.run else query_paths(options.source)
     tables = found.tables
+    for file in found.unreadable:
+        print(f"left out, it cannot be read: {file}", file=sys.stderr)
+    code = 1 if found.unreadable else 0
     if options.table:
         if options.table not in tables:
             known = ", ".join(sorted(tables))
@@ -143,11 +146,11 @@ def _paths(options: argparse.Namespace) -> int:
         tables = {options.table: tables[options.table]}
     if options.json:
         print(json.dumps({"run": found.run, "figures_from": found.figures_from, "tables": tables}))
-        return 0
+        return code
     for name, files in tables.items():
         for file in files:
             print(file if options.table else f"{name}\t{file}")
-    return 0
+    return code
 
 
 def _existing(named: str) -> LakeStore:

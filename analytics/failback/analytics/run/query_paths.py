@@ -9,11 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from failback.analytics.errors import ReportInputError
-from failback.analytics.lake.lake import open_lake
-from failback.analytics.run.folder_reading import read_run_folder
-
-_NO_WARM_UP = -(1 << 62)
+from failback.analytics.run.run_source import RunSource, source_at, source_in_lake
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +17,11 @@ class QueryPaths:
     """The files of one run by table."""
 
     run: str
-    figures_from: int | None
-    """Rows of ``deliver`` whose ``bt`` is below are warm-up, in no figure; ``None``: none are."""
+    figures_from: int
+    """Rows of ``deliver`` whose ``bt`` is below are warm-up, in no figure; 0: none are."""
     tables: dict[str, list[str]]
+    unreadable: list[str]
+    """Files that are in no table because they cannot be read, and why."""
 
     def __getitem__(self, table: str) -> list[str]:
         return self.tables[table]
@@ -35,11 +33,8 @@ def query_paths(folder: Path | str) -> QueryPaths:
     Raises:
         ReportInputError: It is no run folder, or its lake cannot be read.
     """
-    run = read_run_folder(Path(folder))
-    found = lake_paths(run.lake, run.run_id)
-    warm = run.warmup_end_ns
-    begin = None if warm <= _NO_WARM_UP else run.zero_mono_ns + warm
-    return QueryPaths(found.run, begin, found.tables)
+    found = source_at(folder)
+    return _paths(found, found.folder.lake)
 
 
 def lake_paths(lake: Path | str, run: str) -> QueryPaths:
@@ -48,14 +43,18 @@ def lake_paths(lake: Path | str, run: str) -> QueryPaths:
     Raises:
         ReportInputError: The lake has no rows of the run, or cannot be read.
     """
-    opened = open_lake(lake, run)
-    if not opened.parts:
-        raise ReportInputError(f"{lake} has no rows of run {run}")
+    return _paths(source_in_lake(lake, run), lake)
+
+
+def _paths(found: RunSource, lake: Path | str) -> QueryPaths:
     # Absolute, because the JVM of a Spark session may have begun in another folder.
     root = str(lake).partition("?")[0].rstrip("/")
     if "://" not in root:
         root = str(Path(root).resolve())
     tables = {
-        table: [f"{root}/{part.name}" for part in parts] for table, parts in opened.parts.items()
+        table: [f"{root}/{part.name}" for part in parts]
+        for table, parts in found.lake.parts.items()
     }
-    return QueryPaths(run, None, tables)
+    run = found.folder
+    begin = max(0, run.zero_mono_ns + run.warmup_end_ns)
+    return QueryPaths(run.run_id, begin, tables, found.lake.unreadable)

@@ -49,6 +49,11 @@ def where_and_why(error: OSError) -> str:
     return f"{error.filename}: {why(error)}" if error.filename else why(error)
 
 
+def install(extra: str) -> str:
+    """Return what installs an extra. The name alone would be asked of a package index."""
+    return f"pip install '.[{extra}]' -c constraints.txt, in the checkout"
+
+
 def _of_system(error: OSError) -> str:
     if type(error).__name__ in ("gaierror", "herror"):
         return "the host name is not known"

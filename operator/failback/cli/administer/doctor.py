@@ -84,9 +84,13 @@ def doctor(
 
 
 def _show(findings: Sequence[Finding]) -> None:
-    from failback.cli.administer.doctor_checks import OK
+    from failback.cli.administer.doctor_checks import OK, OPTIONAL
 
     rows = [(each.check, each.state, each.found, each.advice) for each in findings]
     print_table(("CHECK", "STATE", "FOUND", "WHAT TO DO"), rows)
-    wrong = [each for each in findings if each.state != OK]
-    say("Everything is there." if not wrong else f"{len(wrong)} of {len(rows)} need a look.")
+    states = [each.state for each in findings]
+    wrong = len(states) - states.count(OK) - states.count(OPTIONAL)
+    if wrong:
+        say(f"{wrong} of {len(rows)} need a look.")
+    else:
+        say(f"Everything is there{', but what is optional' if OPTIONAL in states else ''}.")

@@ -20,6 +20,7 @@ from failback.cli.shared.checks import check_folder
 from failback.cli.shared.errors import EXTRAS
 from failback.protocol.errors import ConfigError, FailbackError
 from failback.protocol.words import numbers
+from failback.protocol.words.reasons import install
 
 OK: Final = "ok"
 OPTIONAL: Final = "optional"
@@ -33,6 +34,8 @@ LEAST_DISK: Final = 4 << 30
 FULLEST_DISK: Final = 0.90
 """A broker refuses sends above; 4.9's default of what it may use of a disk."""
 LEAST_MAPS: Final = 65_530
+_ONLY_FOR: Final = {"operator": "Kubernetes", "spark": "Spark reports"}
+"""Extras that local clusters, experiments and reports do without."""
 _DISTRIBUTIONS: Final = {"chaoslib": "chaostoolkit-lib", "ruamel": "ruamel.yaml"}
 
 
@@ -98,8 +101,10 @@ def _extras() -> Iterator[Finding]:
             yield Finding(name, OK, "installed")
             continue
         names = ", ".join(_DISTRIBUTIONS.get(each, each) for each in sorted(absent))
-        needed = OPTIONAL if extra == "spark" else MISSING
-        yield Finding(name, needed, f"not there: {names}", f"pip install 'failback[{extra}]'")
+        only_for = _ONLY_FOR.get(extra)
+        advice = f"{install(extra)}; for {only_for} only" if only_for else install(extra)
+        needed = OPTIONAL if only_for else MISSING
+        yield Finding(name, needed, f"not there: {names}", advice)
 
 
 def _java() -> Finding:

@@ -16,7 +16,7 @@ from failback.protocol.errors import (
     RemotingConnectError,
     RemotingError,
 )
-from failback.protocol.words.reasons import where_and_why
+from failback.protocol.words.reasons import install, where_and_why
 
 PASS: Final = 0
 FAIL: Final = 1
@@ -149,4 +149,4 @@ def missing_extra(module: str) -> str:
     extra = EXTRAS.get(module.partition(".")[0])
     if extra is None:
         return f"the Python module {module} is not installed"
-    return f"this needs the extra {extra}: pip install 'failback[{extra}]' ({module} is missing)"
+    return f"this needs the extra {extra}: {install(extra)} ({module} is missing)"

@@ -27,6 +27,7 @@ from failback.analytics.dashboard.sources.clusters import (
 from failback.kube.errors import ApiError
 from failback.kube.resources import GROUP, VERSION
 from failback.protocol.errors import ConfigError
+from failback.protocol.words.reasons import install
 
 Json = dict[str, Any]
 HTTP_PORT: Final = 8088
@@ -231,4 +232,4 @@ def problem_of(error: Exception) -> str:
 def require_client() -> None:
     """Raise ``ConfigError`` when the Kubernetes client is not installed."""
     if importlib.util.find_spec("kubernetes") is None:
-        raise ConfigError("--kube-namespace", "needs pip install 'failback[serve]'")
+        raise ConfigError("--kube-namespace", f"needs {install('serve')}")

@@ -22,11 +22,12 @@ from failback.analytics.analysis.engines.spark.pods import (
     submitted,
 )
 from failback.analytics.lake.store import LakeStore
+from failback.protocol.words.reasons import install
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-INSTALL_PYSPARK: Final = "--engine spark needs pyspark: pip install 'failback[spark]'"
+INSTALL_PYSPARK: Final = f"--engine spark needs pyspark: {install('spark')}"
 INSTALL_JAVA: Final = "--engine spark needs Java 17: apt-get install openjdk-17-jre-headless"
 
 
