@@ -24,7 +24,7 @@ async def test_finalizers_that_an_uninstall_took_are_put_back(
         pair.create()
         pair.wait_settled()
         for kind, name in things:
-            pair.api.create(resource(kind, name, **CLUSTER))
+            pair.api.create(resource(kind, name, **CLUSTER, deletionPolicy="Delete"))
             pair.api.wait(kind, name, _has_finalizer)
         running.process.kill()
         for kind, name in things:
@@ -39,6 +39,43 @@ async def test_finalizers_that_an_uninstall_took_are_put_back(
 
 def _has_finalizer(item: Object) -> bool:
     return FINALIZER in item["metadata"].get("finalizers", ())
+
+
+def test_a_namespace_goes_though_its_operator_and_its_role_go_first(namespace: Namespace) -> None:
+    """The objects carry the finalizer that an earlier release put on all of them."""
+    api = namespace.api
+    switch = resource("RoleSwitch", "over", **CLUSTER, pair=0, targetMember=1)
+    fault = {"id": "f1", "fault": "kill", "target": {"pair": "orders-0", "role": "master"}}
+    arms, workload = [{"name": "base"}], {"topics": [{"name": "ORDERS"}]}
+    experiment = resource(
+        "ChaosExperiment", "over", **CLUSTER, arms=arms, workload=workload, faults=[fault]
+    )
+    begun = "2026-01-01T00:00:00Z"
+    held = {
+        "RoleSwitch": (switch, {"phase": "Complete"}),
+        "ChaosExperiment": (experiment, {"phase": "Completed", "startedAt": begun}),
+        "Topic": (resource("Topic", "over", **CLUSTER), {}),
+        "SubscriptionGroup": (resource("SubscriptionGroup", "over", **CLUSTER), {}),
+    }
+    namespace.pretend_pods()
+    for kind, (item, status) in held.items():
+        item["metadata"]["finalizers"] = [FINALIZER]
+        api.create(item)
+        if status:
+            api.patch(kind, "over", {"status": status}, subresource="status")
+    running = OperatorProcess(namespace, operator_identity(namespace), **QUICK)
+    try:
+        running.start()
+        api.create(resource("NameServer", "main"))
+        api.create(resource("BrokerCluster", "orders", nameServerRef={"name": "main"}, pairs=1))
+        api.wait("Pod", "orders-0-0-0")
+        for kind in held:
+            api.wait(kind, "over", lambda item: not _has_finalizer(item), seconds=120)
+    finally:
+        running.process.dispose()
+    api.delete("Role", "op")
+    api.delete("Namespace", namespace.name)
+    api.wait_gone("Namespace", namespace.name, seconds=180)
 
 
 async def test_what_was_deleted_meanwhile_is_ended(namespace: Namespace, node: NodeProcess) -> None:

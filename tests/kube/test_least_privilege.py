@@ -286,13 +286,14 @@ def test_an_operator_names_the_rights_that_it_lacks_and_goes_on_when_it_has_them
         api.create(resource("NameServer", "main", replicas=1))
         servers = {"nameServerRef": {"name": "main"}}
         api.create(resource("BrokerCluster", "demo", **servers, slavesPerPair=0))
-        api.create(resource("Topic", "paid", clusterRef={"name": "demo"}))
+        owner = {"clusterRef": {"name": "demo"}}
+        api.create(resource("Topic", "paid", **owner, deletionPolicy="Delete"))
         api.create(json.loads(experiment_text([KILL], namespace)))
         api.wait("NameServer", "main", _says("Ready", "ApplyFailed", " services"), seconds=120)
         unread = f"the labels of namespace {namespace.name} can't be read"
         api.wait("ChaosExperiment", "lab", _says("Injected", "", unread), seconds=120)
         wait_until(lambda: _refused(running, "services"), "the refusals in the metrics", 60)
-        wait_until(lambda: _logged(running, "topics"), "the refused finalizer in the log", 60)
+        wait_until(lambda: _logged(running, "topics"), "the refused finalizer in the log", 120)
         assert api.find("Service", "main-ns") is None
         api.patch("Role", "op", {"rules": given})
         wait_until(lambda: api.find("Service", "main-ns"), "the name server's Service", 240)

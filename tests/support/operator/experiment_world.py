@@ -155,7 +155,7 @@ class World:
             return found
         self.events += [(each.reason, each.message) for each in found.events]
         self.status = json.loads(json.dumps(found.status))
-        self.finished = found.finish
+        self.finished = deleting and found.finalizer is False
         return found
 
     def run(self, *, deleting: bool = False) -> None:

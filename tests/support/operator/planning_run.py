@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from failback.operator.kinds.base import FINALIZER
 from failback.operator.kinds.role_switch import RoleSwitch, RoleSwitchStatus
 from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.observed.observed import ObservedCluster
@@ -120,11 +121,24 @@ class Run:
             self._written()
         world.events += plan.events
         self._act(plan)
-        if plan.finish:
+        self._set_finalizer(name, plan)
+        if "deletionTimestamp" in found["metadata"] and plan.finalizer is False:
             self._write()
             del world.switches[name]
             world.snapshot = None  # the garbage collector takes what the object owns
             self._written()
+
+    def _set_finalizer(self, name: str, plan: Plan) -> None:
+        metadata = self.world.switches[name]["metadata"]
+        wanted = [FINALIZER] if plan.finalizer else []
+        if plan.finalizer is None or metadata.get("finalizers", []) == wanted:
+            return
+        if "deletionTimestamp" in metadata:
+            return  # none may be added then; that one goes says the caller
+        self._write()
+        switch = self.world.switches[name]
+        self.world.switches[name] = {**switch, "metadata": {**metadata, "finalizers": wanted}}
+        self._written()
 
     def _observe(self) -> ObservedCluster:
         if not self.late:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from failback.operator.kubernetes.helm_hooks import without_finalizer
+from failback.operator.kubernetes.finalizers import without_finalizer
 
 
 @pytest.mark.parametrize(

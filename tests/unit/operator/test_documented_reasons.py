@@ -43,9 +43,9 @@ events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlock
     ReportFailed ReportFinished ReportStarted Retained RoleSwitchFailed RoleSwitchFinished
     RoleSwitchRolledBack RoleSwitchStarted RoleSwitchStep ScaledDown ScaledUp SlaveDiverged
     TopicUpdated TwoMastersDetected Updated VolumeResized
-fields: ConfigChanged CopyMax Empty FallenBehind Master ImageChanged Manual OnDelete Planned Retain
-    RuntimeDefault SLAVE SlaveReadOnly TemplateChanged TooFarBehind Unconfined Under1Mi Under256Mi
-    Unverified WaitSync Zero
+fields: ConfigChanged CopyMax Delete Empty FallenBehind Master ImageChanged Manual OnDelete Planned
+    Retain RuntimeDefault SLAVE SlaveReadOnly TemplateChanged TooFarBehind Unconfined Under1Mi
+    Under256Mi Unverified WaitSync Zero
 of RocketMQ: TBW102
 of Kubernetes and Spark: AlreadyExists Background COMPLETED Conflict ControllerResizeError
     CrashLoop ErrImageNeverPull ErrImagePull FAILED FAILING False FileSystemResizePending

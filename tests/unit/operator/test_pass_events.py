@@ -10,6 +10,7 @@ import pytest
 from failback.kube.errors import ApiError
 from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision, Passes
+from failback.operator.kinds.base import FINALIZER
 from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Object
@@ -20,6 +21,14 @@ TOPIC: Object = {
     "kind": "Topic",
     "metadata": {"name": "paid", "namespace": "shop", "uid": "u", "resourceVersion": "1"},
 }
+GOING: Object = {
+    **TOPIC,
+    "metadata": {
+        **TOPIC["metadata"],
+        "deletionTimestamp": "2026-11-26T00:00:00Z",
+        "finalizers": [FINALIZER, "example.com/audit"],
+    },
+}
 DONE = DeletePod("orders-0-0-0", "u1")
 CREATED = Event("TopicCreated", "paid on orders-0")
 
@@ -27,34 +36,49 @@ CREATED = Event("TopicCreated", "paid on orders-0")
 class World:
     """One resource whose plan is given, and an API server that may refuse its status."""
 
-    def __init__(self, *actions: Action, refusal: int = 0, finish: bool = False) -> None:
+    def __init__(
+        self, *actions: Action, refusal: int = 0, leaves: bool = False, holds: bool | None = None
+    ) -> None:
         self.plan = Plan(
-            actions=actions, status={"topicName": "paid"}, events=(CREATED,), finish=finish
+            actions=actions,
+            status={"topicName": "paid"},
+            events=(CREATED,),
+            finalizer=False if leaves else holds,
         )
+        self.topic: Object = GOING if leaves else TOPIC
+        self.finalizers: list[list[str]] = []
+        self.done: list[Action] = []
         self.refusal = refusal
         self.told: list[str] = []
-        store = Store()
-        store.show(dict(TOPIC))
+        self.store = store = Store()
+        store.show(dict(self.topic))
         part: Any = self
         metrics = Metrics(version="0", kopf="0", kubernetes="0")
         self.passes = Passes(part, store, part, part, metrics, {"Topic": part})
 
-    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+    async def decide(self, resource: Object) -> Decision:
         return Decision(self.plan, {})
 
     def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
         """Nothing is remembered."""
 
     async def run(self, resource: Object, actions: tuple[Action, ...], known: object) -> Outcome:
+        self.done += actions
         return Outcome(done=len(actions))
 
     async def patch_status(self, *where: str, **given: object) -> Mapping[str, Any]:
         if self.refusal:
             raise ApiError("patch", "topics/status", self.refusal, "Conflict", "changed")
-        return TOPIC
+        return self.topic
+
+    async def merge(self, kind: str, namespace: str, name: str, patch: Object) -> Object:
+        self.finalizers.append(patch["metadata"]["finalizers"])
+        assert not (self.done and self.plan.finalizer), "put on before the actions"
+        assert self.done or self.plan.finalizer is not False, "taken off after the actions"
+        return self.topic
 
     async def get(self, kind: str, namespace: str, name: str) -> Object:
-        return TOPIC
+        return self.topic
 
     async def post(self, resource: Object, event: Event) -> None:
         self.told.append(event.reason)
@@ -80,11 +104,32 @@ async def test_what_only_the_status_says_waits_for_it(code: int) -> None:
     assert world.told == []
 
 
+async def test_the_finalizer_is_on_before_what_the_end_undoes() -> None:
+    world = World(DONE, holds=True)
+    await world.passes.run("Topic", "shop", "paid")
+    assert world.finalizers == [[FINALIZER]]
+    assert world.done == [DONE]
+
+
+async def test_an_end_that_is_carried_out_is_not_carried_out_again() -> None:
+    world = World(DONE, leaves=True)
+    gone = {**GOING["metadata"], "finalizers": ["example.com/audit"], "resourceVersion": "2"}
+    world.store.show({**GOING, "metadata": gone})
+    await world.passes.run("Topic", "shop", "paid")
+    assert (world.done, world.finalizers) == ([], [])
+
+
+async def test_an_end_that_fails_for_a_minute_is_given_up() -> None:
+    world = World(leaves=True, refusal=500)
+    world.plan = Plan(status={"topicName": "paid"})
+    await world.passes.run("Topic", "shop", "paid")
+    assert world.finalizers == [["example.com/audit"]]
+
+
 async def test_the_end_of_a_resource_is_told_once_it_is_gone() -> None:
-    world = World(DONE, finish=True)
-    passed = await world.passes.run("Topic", "shop", "paid", deleting=True)
-    assert passed is not None
-    assert passed.finish
+    world = World(DONE, leaves=True)
+    await world.passes.run("Topic", "shop", "paid")
+    assert world.finalizers == [["example.com/audit"]]
     assert world.told == [], "until the finalizer goes another operator would tell it again"
     for _ in range(2):
         await world.passes.on_deleted("Topic", TOPIC)

@@ -84,7 +84,7 @@ class NameServerKind:
         context = await self._context(resource)
         return await self._dependencies.observer.refresh_name_server(model, context)
 
-    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+    async def decide(self, resource: Object) -> Decision:
         """Observe and plan."""
         model = NameServer.model_validate(resource)
         context = await self._context(resource)
@@ -140,7 +140,7 @@ class BrokerClusterKind:
         status = resource.get("status", {})
         return await self._dependencies.observer.refresh_cluster(model, context, status)
 
-    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+    async def decide(self, resource: Object) -> Decision:
         """Observe and plan."""
         model = self._model(resource)
         context = await self._context(resource)

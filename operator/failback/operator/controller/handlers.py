@@ -1,10 +1,7 @@
 """kopf: watches and wake-ups. The only module that imports it.
 
 Handlers decide nothing and write nothing: an event wakes the loop of a resource, and the loop's
-pass reads the store. Kinds whose deletion asks for work have a finalizer, which kopf adds and takes
-off, and a daemon, whose task the loop runs in. The others have a plain task and vanish when they
-are deleted. A resource that was deleted while no operator ran gets no daemon from kopf: its end has
-a task of its own.
+pass reads the store. The finalizer is no business of kopf's: a pass puts it on and takes it off.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ import asyncio
 import dataclasses
 import logging
 import os
-import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
@@ -22,7 +18,7 @@ import kopf
 
 from failback.kube.resources import GROUP, RESOURCES
 from failback.operator.controller.loops import Key, Loops
-from failback.operator.kinds.base import FINALIZER
+from failback.operator.kubernetes.finalizers import FINALIZED_KINDS
 from failback.operator.kubernetes.first_lists import FirstLists
 from failback.operator.kubernetes.store import Store, owners_of
 from failback.operator.settings import MANAGER, Settings
@@ -30,7 +26,6 @@ from failback.operator.settings import MANAGER, Settings
 logger = logging.getLogger(__name__)
 
 PLAIN_KINDS: Final = ("NameServer", "BrokerCluster", "ReconsumptionReport")
-FINALIZED_KINDS: Final = ("Topic", "SubscriptionGroup", "RoleSwitch", "ChaosExperiment")
 _CHILDREN: Final[Mapping[str, str]] = {
     "StatefulSet": "app.kubernetes.io/name=failback",
     "Service": "app.kubernetes.io/name=failback",
@@ -46,11 +41,6 @@ WATCHED: Final[Mapping[str, str]] = {
     **_CHILDREN,
 }
 """The same, custom resources among them; empty = all objects."""
-DELETION_SECONDS: Final[Mapping[str, float]] = {"ChaosExperiment": 300.0}
-_DELETION_SECONDS: Final = 60.0
-_END_POLL_SECONDS: Final = 1.0
-_END_WAIT_SECONDS: Final = 2.0
-"""How long the handler of a deletion waits before it lets other events of the resource pass."""
 
 
 class _NoDiffBase(kopf.DiffBaseStorage):
@@ -68,13 +58,11 @@ class _NoDiffBase(kopf.DiffBaseStorage):
 
 
 def configure(settings: kopf.OperatorSettings, *, watch_crds: bool) -> None:
-    """Set kopf up: no log lines as events, our finalizer, watches of labelled children only."""
-    settings.persistence.finalizer = FINALIZER
+    """Set kopf up: no log lines as events, watches of labelled children only."""
     settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
     settings.persistence.diffbase_storage = _NoDiffBase()
     settings.posting.enabled = False
     settings.scanning.disabled = not watch_crds
-    settings.background.cancellation_polling = 5
     settings.networking.request_timeout = 60
     settings.networking.connect_timeout = 5
     settings.queueing.exit_timeout = 1
@@ -122,10 +110,6 @@ class Watches:
         kinds = (*PLAIN_KINDS, *FINALIZED_KINDS, *_CHILDREN)
         self.first_lists = FirstLists((RESOURCES[kind][2] for kind in kinds), settings.namespaces)
         self._loops: Loops | None = None
-        self._with_daemon: set[str] = set()
-        """The uids whose daemon runs, or has carried out the end."""
-        self._ends: dict[str, asyncio.Task[None]] = {}
-        """By uid: the end of a resource that has no daemon."""
         self._register()
 
     def attach(self, loops: Loops) -> None:
@@ -144,7 +128,7 @@ class Watches:
 
     def notice(self, key: Key) -> None:
         """Give a resource a reason to look; start its loop if its first event was missed."""
-        if key[0] in self._acting.intersection(PLAIN_KINDS) and self.exists(key):
+        if key[0] in self._acting and self.exists(key):
             self.loops.ensure(key)
         else:
             self.loops.wake(key)
@@ -210,86 +194,14 @@ class Watches:
         ) -> None:
             if type == "DELETED":
                 self._store.deleted(meta["uid"])
-                self._with_daemon.discard(meta["uid"])
-                self._ends.pop(meta["uid"], None)
                 await self.loops.on_deleted(kind, dict(body))
             key = (kind, meta["namespace"], meta["name"])
-            if kind in self._acting.intersection(PLAIN_KINDS) and type != "DELETED":
+            if kind in self._acting and type != "DELETED":
                 self.loops.ensure(key)
             else:
                 self.loops.wake(key)
             for other in self._touched(key, body):
                 self.loops.wake(other)
-
-        if kind in self._acting.intersection(FINALIZED_KINDS):
-
-            @kopf.daemon(
-                *where,
-                id="loop",
-                registry=self.registry,
-                # kopf looks whether the daemon has ended only when this time is over: with a
-                # backoff of minutes the finalizer would stay as long after an end of seconds.
-                cancellation_polling=_END_POLL_SECONDS,
-            )
-            async def daemon(**given: Any) -> None:
-                key = (kind, str(given["namespace"]), str(given["name"]))
-                await self._run_daemon(key, str(given["uid"]), given["stopped"])
-
-            @kopf.on.delete(*where, id="end", registry=self.registry)
-            async def end(**given: Any) -> None:
-                key = (kind, str(given["namespace"]), str(given["name"]))
-                await self._end_without_daemon(key, str(given["uid"]))
-                # kopf takes the finalizer off once this handler and the daemon have ended.
-
-    def _deletion_seconds(self, kind: str) -> float:
-        return DELETION_SECONDS.get(kind, _DELETION_SECONDS)
-
-    async def _run_daemon(self, key: Key, uid: str, stopped: Any) -> None:
-        """Run a resource's loop; once it is deleted, run passes until its end is carried out."""
-        self._with_daemon.add(uid)
-        watcher = asyncio.create_task(self._wake_when_stopped(key, stopped))
-        is_over = False
-        try:
-            await self.loops.run_inline(key, lambda: bool(stopped))
-            if kopf.DaemonStoppingReason.RESOURCE_DELETED in (stopped.reason or ()):
-                await self._end(key)
-                is_over = True
-        finally:
-            watcher.cancel()
-            if not is_over:
-                self._with_daemon.discard(uid)
-
-    async def _end_without_daemon(self, key: Key, uid: str) -> None:
-        """Carry out the end of a resource whose deletion was asked for before kopf knew it.
-
-        Raises:
-            kopf.TemporaryError: It is not carried out yet; the finalizer has to stay.
-        """
-        if uid in self._with_daemon:
-            return
-        task = self._ends.get(uid)
-        if task is None:
-            task = self._ends[uid] = asyncio.create_task(self._end(key), name="/".join(key))
-        done, _ = await asyncio.wait({task}, timeout=_END_WAIT_SECONDS)
-        if not done:
-            raise kopf.TemporaryError("the deletion is carried out", delay=_END_POLL_SECONDS)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            del self._ends[uid]
-            raise kopf.TemporaryError(f"the deletion failed: {error}", delay=_END_POLL_SECONDS)
-
-    async def _wake_when_stopped(self, key: Key, stopped: Any) -> None:
-        await stopped.wait()
-        self.loops.wake(key)
-
-    async def _end(self, key: Key) -> None:
-        """Carry out what the deletion of a resource asks for, within the time it may take."""
-        deadline = time.monotonic() + self._deletion_seconds(key[0]) - 5
-        while time.monotonic() < deadline:
-            passed = await self.loops.run_once(key, deleting=True)
-            if passed is None or passed.finish:
-                return
-            await asyncio.sleep(min(2.0, passed.wake_after or 1.0))
-        logger.warning("%s %s/%s: given up after its deletion", *key)
 
     def _touched(self, key: Key, body: Mapping[str, Any]) -> list[Key]:
         """Return the resources that an event of another resource wakes."""

@@ -94,10 +94,9 @@ class _JobKind:
 class ExperimentKind(_JobKind):
     """ChaosExperiment."""
 
-    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+    async def decide(self, resource: Object) -> Decision:
         """Observe and plan."""
         model = ChaosExperiment.model_validate(resource)
-        deleting = deleting or "deletionTimestamp" in resource["metadata"]
         status = resource.get("status", {})
         context = self._context(model.namespace)
         observed = await self._observe(model, resource, status)
@@ -108,7 +107,7 @@ class ExperimentKind(_JobKind):
             context,
             self._dependencies.clock(),
             drawn_seed=random.getrandbits(_SEED_BITS),
-            deleting=deleting,
+            deleting="deletionTimestamp" in resource["metadata"],
         )
         return Decision(plan, self._known(resource))
 
@@ -186,7 +185,7 @@ async def _progress(
 class ReportKind(_JobKind):
     """ReconsumptionReport."""
 
-    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+    async def decide(self, resource: Object) -> Decision:
         """Observe and plan."""
         model = ReconsumptionReport.model_validate(resource)
         status = resource.get("status", {})

@@ -94,16 +94,6 @@ class Loops:
             loop.task = asyncio.create_task(self._run(key, loop), name="/".join(key))
         self.wake(key)
 
-    async def run_inline(self, key: Key, stopped: Callable[[], bool]) -> None:
-        """Run the loop of a resource inside the caller's task until it stops."""
-        loop = self._loops.setdefault(key, _Loop())
-        await self._run(key, loop, stopped)
-
-    async def run_once(self, key: Key, *, deleting: bool) -> Passed | None:
-        """Look at the peers of a resource and run one pass over it."""
-        await self._passes.refresh(*key)
-        return await self._passes.run(*key, deleting=deleting)
-
     async def on_deleted(self, kind: str, resource: Object) -> None:
         """Post the events about the end of a resource that is gone."""
         await self._passes.on_deleted(kind, resource)
@@ -121,13 +111,11 @@ class Loops:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run(
-        self, key: Key, loop: _Loop, stopped: Callable[[], bool] = lambda: False
-    ) -> None:
+    async def _run(self, key: Key, loop: _Loop) -> None:
         pause, passed = 0.0, Passed("ok", wake_after=0.0)
         next_pass = time.monotonic()
         try:
-            while not stopped():
+            while True:
                 news = await self._passes.refresh(*key)
                 if news:
                     for other in self._dependents(key):

@@ -46,7 +46,7 @@ class OnCluster(Generic[Model]):
         """Nothing: the loop of the cluster asks its brokers, and wakes this one."""
         return False
 
-    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+    async def decide(self, resource: Object) -> Decision:
         """Plan from what the cluster's brokers and name servers answered last."""
         model = self._model.model_validate(resource)
         namespace = model.namespace
@@ -70,7 +70,7 @@ class OnCluster(Generic[Model]):
             replace(observed, refused=refused),
             cluster,
             now,
-            deleting=deleting or "deletionTimestamp" in resource["metadata"],
+            deleting="deletionTimestamp" in resource["metadata"],
         )
         return Decision(plan, observed.objects)
 

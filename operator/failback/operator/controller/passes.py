@@ -3,11 +3,13 @@
 1. Read the resource from the store; without one there is no pass.
 2. Observe and plan: :meth:`Kind.decide`, the one part that differs between the kinds.
 3. Write ``currentOperation``, where the plan asks for it: a step is in the status before its
-   first side effect, so that the next operator goes on from there.
+   first side effect, so that the next operator goes on from there. Put the finalizer on, where
+   the actions leave something that the end of the resource has to undo.
 4. Carry out the plan's actions, up to the first that fails: :class:`CarryOut`.
 5. Let the kind take note of what was done: :meth:`Kind.after`.
 6. Write the status where it differs, with what could not be carried out.
 7. Post the events, count the pass, return when the next one is due: :class:`Passed`.
+8. Take the finalizer off, where nothing is left to undo.
 
 A pass whose resource or child has changed since step 1 begins again, at most three times.
 """
@@ -33,6 +35,12 @@ from failback.operator.controller.outcome import (
     with_outcome,
 )
 from failback.operator.kubernetes.events import Recorder
+from failback.operator.kubernetes.finalizers import (
+    FINALIZED_KINDS,
+    has_finalizer,
+    with_finalizer,
+    without_finalizer,
+)
 from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Key, Object
@@ -55,8 +63,6 @@ class Passed:
     result: str
     """ok, unchanged, failed or paused."""
     wake_after: float | None = None
-    finish: bool = False
-    """The handler of the deletion may return; kopf then takes the finalizer off."""
     back_off: bool = False
     """The pass is repeated after a growing pause."""
     retry_after: float | None = None
@@ -82,7 +88,7 @@ class Kind(Protocol):
     async def refresh(self, resource: Object) -> bool:
         """Ask peers what is due; tell whether anything turned out new."""
 
-    async def decide(self, resource: Object, *, deleting: bool) -> Decision:
+    async def decide(self, resource: Object) -> Decision:
         """Observe and plan."""
 
     def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
@@ -129,22 +135,22 @@ class Passes:
             logger.exception("%s %s/%s: look at peers failed", kind, namespace, name)
             return True
 
-    async def run(
-        self, kind: str, namespace: str, name: str, *, deleting: bool = False
-    ) -> Passed | None:
+    async def run(self, kind: str, namespace: str, name: str) -> Passed | None:
         """Run one pass; ``None`` when the resource is gone.
 
         Every exception ends here: it is a failed pass, repeated after a pause.
         """
         begun = time.monotonic()
         try:
-            passed = await self._run(kind, namespace, name, deleting)
+            passed = await self._run(kind, namespace, name)
         except ApiError as error:
             logger.warning("%s %s/%s: %s", kind, namespace, name, error)
             passed = Passed("failed", back_off=True, retry_after=error.retry_after)
         except Exception:  # the one boundary of a pass: a bug of one resource stops no other
             logger.exception("%s %s/%s: pass failed", kind, namespace, name)
             passed = Passed("failed", back_off=True)
+        if passed is not None and passed.result == "failed":
+            await self._give_up(kind, namespace, name)
         if passed is not None:
             self._metrics.passed(kind, namespace, name, passed.result, time.monotonic() - begun)
         return passed
@@ -163,27 +169,31 @@ class Passes:
         for event in self._last_events.pop(resource["metadata"]["uid"], ()):
             await self._recorder.post({**resource, "kind": kind}, event)
 
-    async def _run(self, kind: str, namespace: str, name: str, deleting: bool) -> Passed | None:
+    async def _run(self, kind: str, namespace: str, name: str) -> Passed | None:
         for _ in range(_MAX_REPEATS - 1):
-            passed = await self._once(kind, namespace, name, deleting)
+            passed = await self._once(kind, namespace, name)
             if passed is not _AGAIN:
                 return passed
-        return await self._once(kind, namespace, name, deleting, last=True)
+        return await self._once(kind, namespace, name, last=True)
 
     async def _once(
-        self, kind: str, namespace: str, name: str, deleting: bool, *, last: bool = False
+        self, kind: str, namespace: str, name: str, *, last: bool = False
     ) -> Passed | None:
         """Do what the module's docstring lists; ``_AGAIN`` when something changed meanwhile."""
         resource: Object | None = self._store.resource(kind, namespace, name)
         if resource is None:
             return None
+        if _is_leaving(resource) and kind in FINALIZED_KINDS and not has_finalizer(resource):
+            return Passed("ok")  # its end is carried out: somebody else's finalizer holds it
         try:
-            decision = await self._kinds[kind].decide(resource, deleting=deleting)
+            decision = await self._kinds[kind].decide(resource)
         except ValidationError as error:
             return await self._invalid(resource, error)
         plan = decision.plan
         try:
             resource = await self._write_operation(resource, plan)
+            if plan.finalizer and not _is_leaving(resource):
+                resource = await self._patch_finalizer(resource, with_finalizer(resource))
         except ApiError as error:
             if error.code == 404:
                 return None
@@ -230,6 +240,28 @@ class Passes:
         self._store.wrote({"kind": kind, **done})
         return {"kind": kind, "apiVersion": resource["apiVersion"], **done}
 
+    async def _patch_finalizer(self, resource: Object, patch: Object | None) -> Object:
+        if patch is None:
+            return resource
+        metadata, kind = resource["metadata"], resource["kind"]
+        done = await self._kube.merge(kind, metadata["namespace"], metadata["name"], patch)
+        self._store.wrote({"kind": kind, **done})
+        return {"kind": kind, "apiVersion": resource["apiVersion"], **done}
+
+    async def _give_up(self, kind: str, namespace: str, name: str) -> None:
+        """Let a resource go whose end has failed for too long."""
+        resource = self._store.resource(kind, namespace, name)
+        if resource is None or not has_finalizer(resource):
+            return
+        since = from_time(resource["metadata"].get("deletionTimestamp"))
+        if since is None or time.time() - since < FINALIZED_KINDS[kind]:
+            return
+        logger.warning("%s %s/%s: given up after its deletion", kind, namespace, name)
+        try:
+            await self._patch_finalizer(resource, without_finalizer(resource))
+        except ApiError as error:
+            logger.warning("%s %s/%s: %s", kind, namespace, name, error)
+
     async def _finish(self, resource: Object, plan: Plan, outcome: Outcome) -> Passed:
         have = resource.get("status", {})
         wanted = with_outcome(resource, plan, outcome)
@@ -241,7 +273,7 @@ class Passes:
             if plan.actions and outcome.ok:  # posted now: what was done is not planned again
                 await self._post(resource, plan.events)
             if error.code == 404:
-                return Passed("ok", finish=plan.finish)
+                return Passed("ok")
             if error.code == 409:  # another one wrote meanwhile: look again
                 await self._reread(resource)
                 return Passed("failed", wake_after=0.0, back_off=True)
@@ -249,10 +281,13 @@ class Passes:
         self._note_operation(have, wanted)
         failures = (*outcome.events, *failure_events(have, wanted))
         events = (*plan.events, *failures) if outcome.ok else failures
-        if plan.finish and outcome.ok:
+        done = plan.finalizer is False and outcome.ok
+        if done and _is_leaving(resource):
             self._last_events[resource["metadata"]["uid"]] = events
         else:
             await self._post(resource, events)
+        if done:
+            await self._patch_finalizer(resource, without_finalizer(resource))
         if not outcome.ok:
             return Passed("failed", back_off=True, retry_after=_retry_after(outcome))
         changed = bool(patch) or bool(plan.actions)
@@ -260,7 +295,7 @@ class Passes:
         result = "ok" if changed else "unchanged"
         if paused is not None and paused["status"] == "True":
             result = "paused"
-        return Passed(result, wake_after=plan.wake_after, finish=plan.finish)
+        return Passed(result, wake_after=plan.wake_after)
 
     async def _post(self, resource: Object, events: Iterable[Event]) -> None:
         for event in events:
@@ -282,6 +317,10 @@ class Passes:
         turned = difference(resource.get("status", {}), plan.status)
         events = (Event("InvalidSpec", text, warning=True),) if turned else ()
         return await self._finish(resource, replace(plan, events=events), Outcome())
+
+
+def _is_leaving(resource: Object) -> bool:
+    return "deletionTimestamp" in resource["metadata"]
 
 
 def _moved_on(error: Exception | None) -> bool:

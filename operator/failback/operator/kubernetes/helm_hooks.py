@@ -7,13 +7,13 @@ share the operator's connection.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from failback.kube.blocking import BlockingKube
 from failback.kube.errors import ApiError
 from failback.kube.resources import RESOURCES
-from failback.operator.kinds.base import FINALIZER
+from failback.operator.kubernetes.finalizers import without_finalizer
 from failback.protocol.errors import FailbackError
 
 CHAOS_LABEL: Final = "failback.dev/chaos-allowed"
@@ -36,19 +36,6 @@ Say = Callable[[str], None]
 
 class ReleaseError(FailbackError):
     """The hook can't do its work; the message says what to do by hand."""
-
-
-def without_finalizer(resource: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the patch that takes our finalizer off, or ``None`` when it is not there.
-
-    The patch carries the resourceVersion: a finalizer that came meanwhile is not lost.
-    """
-    metadata = resource["metadata"]
-    present = metadata.get("finalizers") or []
-    if FINALIZER not in present:
-        return None
-    kept = [each for each in present if each != FINALIZER]
-    return {"metadata": {"resourceVersion": metadata["resourceVersion"], "finalizers": kept}}
 
 
 def remove_finalizers(api: BlockingKube, namespaces: Sequence[str], say: Say) -> int:

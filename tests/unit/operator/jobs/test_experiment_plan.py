@@ -472,3 +472,19 @@ def test_the_timeline_ends_at_its_limit() -> None:
     world.run()
     assert len(world.status["timeline"]) == 200
     assert world.status["timelineTruncated"] is True
+
+
+def test_a_finalizer_waits_for_a_run_that_has_begun_and_for_its_heal() -> None:
+    world = World(experiment())
+    assert world.step().finalizer is False, "nothing was injected yet"
+    world.run()
+    assert world.plan().finalizer is True, "its Job runs"
+    for job in (STAY, HANDOVER):
+        world.end(job, summary())
+        world.run()
+    assert world.status["phase"] == "Completed"
+    assert world.plan().finalizer is False
+    world.status["conditions"] = [
+        {"type": "Recovered", "status": "False", "reason": "HealFailed", "message": ""}
+    ]
+    assert world.plan().finalizer is True, "somebody has to heal"

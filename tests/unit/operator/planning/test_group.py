@@ -127,16 +127,16 @@ def test_a_deleted_group_goes_from_masters(remove_offsets: bool) -> None:
     going = group(deleted=to_time(NOW), deletionPolicy="Delete", removeOffsets=remove_offsets)
     found = plan(going, pair_with({"billing": AS_WANTED}), deleting=True)
     assert found.actions == (DeleteGroup("billing", address(0, 0), remove_offsets),)
-    assert found.finish
+    assert found.finalizer is False
     assert [event.reason for event in found.events] == ["GroupDeleted"]
 
 
 def test_a_retained_group_stays() -> None:
     found = plan(group(deleted=to_time(NOW)), pair_with({"billing": AS_WANTED}), deleting=True)
-    assert (found.actions, found.finish) == ((), True)
+    assert (found.actions, found.finalizer) == ((), False)
 
 
 def test_a_master_that_does_not_have_the_group_is_not_asked_to_delete_it() -> None:
     going = group(deleted=to_time(NOW), deletionPolicy="Delete")
     found = plan(going, pair_with({}), deleting=True)
-    assert (found.actions, found.finish) == ((), True)
+    assert (found.actions, found.finalizer) == ((), False)

@@ -368,9 +368,20 @@ def deleted(**spec: Any) -> Topic:
     return topic(deleted=to_time(NOW), **spec)
 
 
+def test_a_finalizer_waits_for_what_a_deletion_would_undo_and_for_nothing_else() -> None:
+    asks = {"deletionPolicy": "Delete"}
+    assert plan(topic(**asks), pair_with(stored())).finalizer is True
+    assert plan(topic(), pair_with(stored())).finalizer is False, "Retain undoes nothing"
+    unmanaged = topic(annotations={"failback.dev/managed": "false"}, **asks)
+    assert plan(unmanaged, pair_with(stored())).finalizer is False
+    assert plan_topic(topic(**asks), {}, seen(), None, NOW, deleting=False).finalizer is False
+    broken = topic(**asks, readQueueNums=4, writeQueueNums=8)
+    assert plan(broken, pair_with(stored())).finalizer is None, "what it left is not known"
+
+
 def test_a_retained_topic_stays_when_its_resource_goes() -> None:
     found = plan(deleted(), pair_with(stored()), deleting=True)
-    assert (found.actions, found.finish) == ((), True)
+    assert (found.actions, found.finalizer) == ((), False)
     assert [event.reason for event in found.events] == ["TopicRetained"]
 
 
@@ -380,7 +391,7 @@ def test_a_deleted_topic_goes_from_masters_and_name_servers() -> None:
         DeleteTopic("PAID", (address(0, 0),), NAME_SERVERS, "orders"),
         PutKv(NAME_SERVERS, "ORDER_TOPIC_CONFIG", "PAID", ""),
     )
-    assert found.finish
+    assert found.finalizer is False
     assert [event.reason for event in found.events] == ["TopicDeleted"]
 
 
@@ -398,9 +409,9 @@ def test_deletion_waits_a_minute_for_a_master_and_then_gives_up() -> None:
     observed = seen(member(0, 0, master=True, answers=False))
     going = deleted(deletionPolicy="Delete")
     waits = plan(going, observed, now=NOW + 59, deleting=True)
-    assert (waits.actions, waits.finish) == ((), False)
+    assert (waits.actions, waits.finalizer) == ((), None)
     given_up = plan(going, observed, now=NOW + 61, deleting=True)
-    assert given_up.finish
+    assert given_up.finalizer is False
     assert [(event.reason, event.warning) for event in given_up.events] == [("TopicRetained", True)]
 
 
@@ -418,13 +429,13 @@ def test_a_duplicate_deletes_nothing() -> None:
     found = plan(
         deleted(deletionPolicy="Delete"), observed, cluster=cluster_of(slaves=0), deleting=True
     )
-    assert (found.actions, found.finish) == ((), True)
+    assert (found.actions, found.finalizer) == ((), False)
 
 
 def test_without_a_cluster_there_is_nothing_to_delete() -> None:
     going = deleted(deletionPolicy="Delete")
     found = plan_topic(going, {}, seen(), None, NOW, deleting=True)
-    assert (found.actions, found.finish) == ((), True)
+    assert (found.actions, found.finalizer) == ((), False)
 
 
 def test_neither_of_two_masters_is_written_to() -> None:
@@ -436,4 +447,4 @@ def test_neither_of_two_masters_is_written_to() -> None:
     assert verdict(found, "Synced") == ("Unknown", "UnableToRetrieve")
     gone = topic(deletionPolicy="Delete", deleted=to_time(NOW))
     leaving = plan(gone, seen(*both), deleting=True)
-    assert (leaving.actions, leaving.finish) == ((), False)
+    assert (leaving.actions, leaving.finalizer) == ((), None)

@@ -91,7 +91,13 @@ class _Draft:
         for name in ("activeArm", "activeRepetition", "blockedBy"):
             self.status.pop(name, None)
 
-    def plan(self, wake_after: float | None, *, finish: bool = False) -> Plan:
+    @property
+    def leaves_something(self) -> bool:
+        """Whether a run has begun, or is about to, whose heal is not certain yet."""
+        began = "startedAt" in self.status
+        return began and (self.status.get("phase") not in OVER or _is_unhealed(self.status))
+
+    def plan(self, wake_after: float | None, *, gone: bool = False) -> Plan:
         self.status["conditions"] = merge_conditions(self.before, self.conditions)
         self.status["observedGeneration"] = self.experiment.metadata.generation
         return Plan(
@@ -99,7 +105,7 @@ class _Draft:
             status=self.status,
             events=tuple(self.events),
             wake_after=wake_after,
-            finish=finish,
+            finalizer=self.leaves_something and not gone,
         )
 
 
@@ -123,7 +129,7 @@ def plan_experiment(
     if deleting:
         return _delete(draft, observed, context)
     if status.get("phase") in OVER:
-        return Plan(status=status)
+        return Plan(status=status, finalizer=draft.leaves_something)
     if experiment.spec.abort:
         return _abort(draft, observed, context)
     if "seed" not in status:
@@ -343,7 +349,6 @@ def _stop(draft: _Draft, observed: ObservedExperiment) -> bool:
         if results.end_of(job) is not None and not results.is_leaving(job):
             continue
         stopped = False
-        draft.status.setdefault("startedAt", to_time(draft.now))
         if not results.is_leaving(job):
             uid = str(job["metadata"]["uid"])
             draft.actions.append(Delete(("Job", name), uid, "Foreground"))
@@ -352,6 +357,8 @@ def _stop(draft: _Draft, observed: ObservedExperiment) -> bool:
 
 def _abort(draft: _Draft, observed: ObservedExperiment, context: JobContext) -> Plan:
     began = _began(draft, observed)
+    if began:
+        draft.status.setdefault("startedAt", to_time(draft.now))
     if not draft.says("Injected", "Aborted"):
         draft.event("ExperimentAborted", "asked to stop", warning=True)
     draft.condition("Injected", False, "Aborted", "asked to stop")
@@ -371,25 +378,29 @@ def _abort(draft: _Draft, observed: ObservedExperiment, context: JobContext) -> 
 
 def _delete(draft: _Draft, observed: ObservedExperiment, context: JobContext) -> Plan:
     """Stop and heal what may still be in effect, then let the object go."""
-    recovered = find_condition(draft.before, "Recovered")
     over = draft.before.get("phase") in OVER
-    unhealed = recovered is not None and recovered["status"] == "False"
-    if not _began(draft, observed) or (over and not unhealed):
-        return draft.plan(None, finish=True)
+    if not _began(draft, observed) or (over and not _is_unhealed(draft.before)):
+        return draft.plan(None, gone=True)
+    draft.status.setdefault("startedAt", to_time(draft.now))
     since = from_time(draft.experiment.metadata.deletion_timestamp)
     heal = heal_state(draft.experiment, observed)
     if since is not None and draft.now - since > GIVE_UP_SECONDS:
         draft.event("HealFailed", heal.why or "the heal did not end in time", warning=True)
-        return draft.plan(None, finish=True)
+        return draft.plan(None, gone=True)
     if not _stop(draft, observed):
         draft.condition("Recovered", False, "HealPending", "the run is being stopped")
         return draft.plan(_POLL)
     if heal.over and heal.healed:
-        return draft.plan(None, finish=True)
+        return draft.plan(None, gone=True)
     if heal.over:  # tried once more until the time is over
         draft.actions += _remove(heal)
         return draft.plan(_WAIT)
     return _await_heal(draft, heal, context)
+
+
+def _is_unhealed(status: Mapping[str, Any]) -> bool:
+    recovered = find_condition(status, "Recovered")
+    return recovered is not None and recovered["status"] == "False"
 
 
 def _remove(heal: Heal) -> list[Action]:

@@ -281,11 +281,14 @@ def settle(
     rows: Sequence[Mapping[str, Any]] | None,
     work: Work,
     now: float,
+    *,
+    finalizer: bool | None = None,
 ) -> Plan:
     """Return the plan of a pass from what was found.
 
     Args:
         rows: ``status.pairs``; ``None`` = as it was.
+        finalizer: As :attr:`Plan.finalizer`.
     """
     name_field = "topicName" if item.word == "Topic" else "groupName"
     by_type = {verdict.type: verdict for verdict in verdicts}
@@ -320,7 +323,9 @@ def settle(
         ],
     )
     wake = None if settled else WAITING_SECONDS
-    return Plan(actions=work.actions, status=new, events=events, wake_after=wake)
+    return Plan(
+        actions=work.actions, status=new, events=events, wake_after=wake, finalizer=finalizer
+    )
 
 
 def _paused(item: Item) -> str:
@@ -343,12 +348,12 @@ def plan_deletion(
     """
     spec = item.resource.spec
     if spec.deletion_policy == "Retain":
-        return Plan(status=status, finish=True, events=(_event(item, "Retained"),))
+        return Plan(status=status, finalizer=False, events=(_event(item, "Retained"),))
     if cluster is None or cluster.metadata.deletion_timestamp:
-        return Plan(status=status, finish=True)
+        return Plan(status=status, finalizer=False)
     siblings = observed.topics if item.table == "topics" else observed.groups
     if older_twin(item, siblings) is not None or not item.is_managed:
-        return Plan(status=status, finish=True, events=(_event(item, "Retained"),))
+        return Plan(status=status, finalizer=False, events=(_event(item, "Retained"),))
     pairs = find_pairs(item, cluster, observed)
     known = all(pair.known for pair in pairs)
     gone = known and all(pair.stored is None for pair in pairs)
@@ -356,11 +361,11 @@ def plan_deletion(
     if since is not None and now - since > GIVE_UP_SECONDS and not gone:
         text = f"{item.name} could not be deleted everywhere within {GIVE_UP_SECONDS:.0f} s"
         given_up = Event(f"{item.word}Retained", text, warning=True)
-        return Plan(status=status, finish=True, events=(given_up,))
+        return Plan(status=status, finalizer=False, events=(given_up,))
     if not known:
         return Plan(status=status, wake_after=WAITING_SECONDS)
     actions = remove(pairs)
-    return Plan(actions=actions, status=status, finish=True, events=(_event(item, "Deleted"),))
+    return Plan(actions=actions, status=status, finalizer=False, events=(_event(item, "Deleted"),))
 
 
 def _event(item: Item, what: str) -> Event:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.metadata import items
 from failback.operator.planning.metadata.items import Config, Item, OnPair, Work
 from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.plan.types import Action, Plan
+
+_NOTHING_TO_UNDO: Final = frozenset({"ClusterMissing", "Duplicate"})
+"""Reasons of ``Ready`` for which a deletion takes nothing from any broker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,9 @@ def plan_item(
     refusal = items.early(item, cluster, siblings)
     if refusal is not None or cluster is None:
         found = [refusal] if refusal is not None else []
-        return items.settle(item, status, found, None, Work(), now)
+        nothing = refusal is not None and refusal.reason in _NOTHING_TO_UNDO
+        finalizer = False if nothing else None
+        return items.settle(item, status, found, None, Work(), now, finalizer=finalizer)
     pairs = items.find_pairs(item, cluster, observed)
     work = ways.work(pairs)
     verdicts = [
@@ -63,7 +68,8 @@ def plan_item(
     if item.is_paused or not item.is_managed:
         work = Work()
     rows = [_row(item, pair, ways) for pair in pairs]
-    return items.settle(item, status, verdicts, rows, work, now)
+    undo = item.resource.spec.deletion_policy == "Delete" and item.is_managed
+    return items.settle(item, status, verdicts, rows, work, now, finalizer=undo)
 
 
 def to_write(item: Item, pairs: Sequence[OnPair], refused: Mapping[str, str]) -> list[OnPair]:

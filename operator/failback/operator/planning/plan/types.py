@@ -302,5 +302,6 @@ class Plan:
     events: tuple[Event, ...] = ()
     wake_after: float | None = None
     """Seconds until the next pass although nothing happens; ``None`` = the resync period."""
-    finish: bool = False
-    """Kinds that act on deletion: kopf may take the finalizer off."""
+    finalizer: bool | None = None
+    """Whether the resource is to carry our finalizer: its deletion would leave something to undo.
+    It is put on before the actions and taken off after them; ``None`` = as it is."""

@@ -7,6 +7,7 @@ needs it.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -73,8 +74,9 @@ def plan_role_switch(
         if plan is not None:
             return plan
     if cluster is not None and operation is not None:
-        return _mirrored(switch, status, cluster, operation, now)
-    return _pending(switch, status, observed, cluster, now)
+        plan = _mirrored(switch, status, cluster, operation, now)
+        return dataclasses.replace(plan, finalizer=plan.status["phase"] not in ENDED)
+    return dataclasses.replace(_pending(switch, status, observed, cluster, now), finalizer=False)
 
 
 def _operation(switch: RoleSwitch, cluster: BrokerCluster | None) -> Operation | None:
@@ -91,16 +93,16 @@ def _operation(switch: RoleSwitch, cluster: BrokerCluster | None) -> Operation |
 def _ended(switch: RoleSwitch, status: Mapping[str, Any], now: float, *, deleting: bool) -> Plan:
     """Return the plan of a switch that is over: it goes when its time has come."""
     if deleting:
-        return Plan(status=status, finish=True)
+        return Plan(status=status, finalizer=False)
     ttl = switch.spec.ttl_seconds_after_finished
     finished = from_time(status.get("finishedAt"))
     if ttl is None or finished is None:
-        return Plan(status=status)
+        return Plan(status=status, finalizer=False)
     left = finished + ttl - now
     if left > 0:
-        return Plan(status=status, wake_after=left)
+        return Plan(status=status, wake_after=left, finalizer=False)
     gone: tuple[Action, ...] = (Delete((TYPE, switch.name), switch.metadata.uid),)
-    return Plan(actions=gone, status=status, wake_after=_PENDING_SECONDS)
+    return Plan(actions=gone, status=status, wake_after=_PENDING_SECONDS, finalizer=False)
 
 
 def _deleting(
@@ -112,7 +114,7 @@ def _deleting(
 ) -> Plan | None:
     """Return the plan that lets the object go, or ``None`` while it is still needed."""
     if cluster is None or operation is None or cluster.metadata.deletion_timestamp:
-        return Plan(status=status, finish=True)
+        return Plan(status=status, finalizer=False)
     if operation.step in operation_steps.HELD_BY_OBJECT:
         return None
     if operation.step in operation_steps.UNDOABLE or operation.step == operation_steps.ROLL_BACK:
@@ -120,8 +122,8 @@ def _deleting(
         if since is None or now - since < _GIVE_UP_SECONDS:
             return None
         text = f"{switch.name} is let go at {operation.step}; the cluster undoes the rest"
-        return Plan(status=status, finish=True, events=(Event("RoleSwitchFailed", text, True),))
-    return Plan(status=status, finish=True)
+        return Plan(status=status, finalizer=False, events=(Event("RoleSwitchFailed", text, True),))
+    return Plan(status=status, finalizer=False)
 
 
 # --- while it waits -----------------------------------------------------------------------------
