@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,16 @@ DEMO = ROOT / "examples/demo"
 
 
 def labels_of(text: str) -> list[str]:
-    """``kind.group/name`` of each document, as kubectl writes it."""
+    """``kind.group/name`` of each document, as kubectl writes it: ``pod/name`` without a group."""
     return sorted(
-        f"{each['kind'].lower()}.failback.dev/{each['metadata']['name']}"
+        f"{each['kind'].lower()}{group_of(each)}/{each['metadata']['name']}"
         for each in documents_of(text)
     )
+
+
+def group_of(document: dict[str, Any]) -> str:
+    group = document["apiVersion"].rpartition("/")[0]
+    return f".{group}" if group else ""
 
 
 def applied(out: str) -> list[str]:

@@ -22,7 +22,7 @@ PLAIN = frozenset(
 )
 """Commands that are not ours."""
 KUBECTL = frozenset(
-    {"annotate", "apply", "create", "delete", "describe", "explain", "get", "label", "logs"}
+    {"annotate", "apply", "cp", "create", "delete", "describe", "explain", "get", "label", "logs"}
     | {"patch", "port-forward", "rollout", "wait"}
 )
 HELM = frozenset({"install", "uninstall", "upgrade"})

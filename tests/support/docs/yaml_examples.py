@@ -24,12 +24,12 @@ def documents_of(text: str) -> list[dict[str, Any]]:
 
 @cache
 def blocks_of_pages() -> dict[str, str]:
-    """Fenced YAML of README and docs that holds a resource of ours, by page and line."""
+    """Fenced YAML of README and docs that holds a resource, by page and line."""
     found = {}
     for page in sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]):
         text = page.read_text(encoding="utf-8")
         for block in _BLOCK.finditer(text):
-            if "apiVersion: failback.dev/" in block[2]:
+            if "apiVersion: " in block[2]:
                 line = text.count("\n", 0, block.start()) + 1
                 found[f"{page.relative_to(ROOT)}:{line}"] = block[2]
     return found
