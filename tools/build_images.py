@@ -25,21 +25,27 @@ class BuildError(Exception):
     """What is missing; the message is the one line to show."""
 
 
-def works(builder: str) -> bool:
-    """Tell whether ``builder`` is installed and, for docker, has its daemon."""
+def problem_of(builder: str) -> str:
+    """Return why ``builder`` cannot build: not installed or, of docker, no daemon. Else nothing."""
     if shutil.which(builder) is None:
-        return False
+        return "is not installed"
     question = [builder, "info"] if builder != "buildah" else [builder, "--version"]
-    return subprocess.run(question, capture_output=True, check=False).returncode == 0
+    done = subprocess.run(question, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return ""
+    said = done.stderr.strip().splitlines()
+    return f"does not work: {said[-1]}" if said else f"does not work: {' '.join(question)} failed"
 
 
 def choose(wanted: str | None) -> str:
     """Return the builder to use."""
-    candidates = (wanted,) if wanted else BUILDERS
-    found = next((each for each in candidates if works(each)), None)
-    if found is None:
-        raise BuildError(f"none of these works here: {', '.join(candidates)}")
-    return found
+    problems = {}
+    for builder in (wanted,) if wanted else BUILDERS:
+        problem = problem_of(builder)
+        if not problem:
+            return builder
+        problems[builder] = problem
+    raise BuildError("; ".join(f"{builder} {problem}" for builder, problem in problems.items()))
 
 
 @functools.cache

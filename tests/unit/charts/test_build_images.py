@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from tools.build_images import TARGETS, command, parse, version
+from tools.build_images import TARGETS, command, main, parse, version
 
 from tests.support.processes.child_process import ROOT
 
@@ -57,3 +59,19 @@ def test_the_image_that_serves_the_dashboard_can_ask_kubernetes() -> None:
     stage = (ROOT / "Dockerfile").read_text().partition(" AS analytics-files\n")[2]
     extras = stage.partition("image_files.sh ")[2].splitlines()[0].split(",")
     assert "serve" in extras
+
+
+def test_why_nothing_can_build_is_said_of_each_builder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, said in (("docker", "echo warning >&2; echo no daemon >&2"), ("podman", "true")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{said}\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main([]) == 2
+    assert capsys.readouterr().err == (
+        "images: docker does not work: no daemon; podman does not work: podman info failed; "
+        "buildah is not installed\n"
+    )
+    assert main(["--builder", "buildah"]) == 2
+    assert capsys.readouterr().err == "images: buildah is not installed\n"
