@@ -7,10 +7,10 @@ import csv
 import pyarrow.parquet as pq
 import pytest
 
+from failback.analytics.exporter.report_figures import ReportFigures
 from failback.analytics.report import make_report
 from failback.analytics.report.make_report import ReportPaths, read_report, report
 from failback.analytics.report.measures.point_rows import points_of
-from failback.analytics.report.textfile import render_textfile
 from tests.support.analytics.run_builder import RunBuilder
 
 FAR = (1 << 62) + 7
@@ -80,4 +80,4 @@ def test_the_document_is_read_as_it_was_written(paths: ReportPaths) -> None:
     (drop,) = document["offset_drops"]
     assert (drop["from"], drop["to"]) == (FAR + 2, FAR + 1)
     assert str(FAR + 1) in paths.json.read_text()
-    assert render_textfile([document])
+    ReportFigures().add(document)

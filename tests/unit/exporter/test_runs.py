@@ -49,6 +49,7 @@ def report(folder: Path, **changes: Any) -> None:
         "experiment": "kill",
         "arm": "stay",
         "engine": "local",
+        "system": {"cluster": "demo"},
         "verdict": {"value": "Pass"},
         "queues": [{"group": "g", "topic": "T", "broker": "b"}],
         "groups": [

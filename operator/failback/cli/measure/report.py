@@ -248,9 +248,7 @@ def _open(page: Path | None) -> None:
 
 
 def _write_textfile(path: Path, reports: list[Path]) -> None:
-    """Whole or not there: the collector of metrics may read at any time."""
+    from failback.analytics.exporter.report_figures import write_textfile
     from failback.analytics.report.make_report import read_report
-    from failback.analytics.report.textfile import render_textfile
-    from failback.client.files import replace_file
 
-    replace_file(path, render_textfile([read_report(each) for each in reports]))
+    write_textfile(path, [read_report(each) for each in reports])
