@@ -254,7 +254,6 @@ class Session:
                 fault=fault,
                 seconds=self.scaled(seconds),
                 others_in_effect=any(each.in_effect for each in self.faults().values()),
-                require_label=guard.require_namespace_label,
                 consent=frozenset(guard.consent),
             )
         )

@@ -93,6 +93,13 @@ _row("NameServer", "schema", {"replicas": "2"})
 _row("NameServer", "EN1", {"engine": {"type": "apache"}})
 _row("NameServer", "", {"engine": _APACHE})
 _row("NameServer", "PT1", {"podTemplate": {"env": [{"name": "POD_IP", "value": "x"}]}})
+_SECRET: Final = {"secretKeyRef": {"name": "db", "key": "password"}}
+_row("NameServer", "AC1", {"podTemplate": {"serviceAccountName": "failback-operator"}})
+_row("NameServer", "", {"podTemplate": {"serviceAccountName": "brokers"}})
+_row("NameServer", "PT3", {"podTemplate": {"priorityClassName": "system-node-critical"}})
+_row("NameServer", "", {"podTemplate": {"env": [{"name": "A", "valueFrom": _SECRET}]}})
+_row("NameServer", "schema", {"podTemplate": {"env": [
+    {"name": "A", "valueFrom": {"secretKeyRef": "db"}}]}})  # fmt: skip
 _row("NameServer", "PT2", {"podTemplate": {"labels": {"failback.dev/x": "y"}}})
 _row("NameServer", "PT2", {"podTemplate": {"annotations": {"app.kubernetes.io/x": "y"}}})
 
@@ -143,8 +150,20 @@ _MANY: Final = {f"key{number}": "x" * 1000 for number in range(128)}
 _cluster("", config=_MANY, pairOverrides=[{"index": index, "config": _MANY} for index in range(3)])
 _cluster("BC15", pairOverrides=[{"index": index, "config": _MANY} for index in range(5)])
 _cluster("BC12", networking={"brokerAddress": "external"})
-_cluster("BC12", networking={"externalTemplate": "{pair}.example.org"})
-_cluster("", networking={"brokerAddress": "external", "externalTemplate": "{pair}.example.org"})
+_cluster("BC12", networking={"externalTemplate": "{pair}-{ordinal}.example.org"})
+_OUTSIDE: Final = {"brokerAddress": "external", "externalTemplate": "{pair}-{ordinal}.example.org"}
+_ALL_WORDS: Final = "{cluster}.{pair}-{ordinal}.{namespace}.example.org"
+_cluster("", networking=_OUTSIDE)
+_cluster("", pairs=2, networking={**_OUTSIDE, "externalTemplate": _ALL_WORDS})
+for _template in ("{", "}", "{}", "{podIP}-{pair}", "{cluster:>100000000}-{pair}-{ordinal}",
+                  "{pair!r}", "{pair.real}-{ordinal}", "{{pair}}-{ordinal}", "{pair} {ordinal}",
+                  "{pair}-{ordinal}\nbrokerId=0", "{pair}-{ordinal}:10911"):  # fmt: skip
+    _cluster("schema", pairs=2, networking={**_OUTSIDE, "externalTemplate": _template})
+_cluster("BC16", pairs=2, networking={**_OUTSIDE, "externalTemplate": "{ordinal}.example.org"})
+_cluster("BC16", networking={**_OUTSIDE, "externalTemplate": "{pair}.example.org"})
+_cluster("", slavesPerPair=0, networking={**_OUTSIDE, "externalTemplate": "mq.example.org"})
+_cluster("BC16", slavesPerPair=0, pairOverrides=[{"index": 0, "slavesPerPair": 1}],
+         networking={**_OUTSIDE, "externalTemplate": "mq.example.org"})  # fmt: skip
 _cluster("BC12", old={}, networking={"listenPort": 20911})
 _cluster("BC13", lifecycle={"terminationGracePeriodSeconds": 30, "drainSeconds": 25})
 _cluster("", lifecycle={"terminationGracePeriodSeconds": 30, "drainSeconds": 20})
@@ -165,6 +184,9 @@ _cluster("PT1", podTemplate={"env": [{"name": "FAILBACK_X", "value": "y"}]})
 _cluster("", podTemplate={"env": [{"name": "TZ", "value": "UTC"}], "labels": {"team": "shop"}})
 _cluster("PT2", podTemplate={"labels": {"app.kubernetes.io/name": "y"}})
 _cluster("PT2", podTemplate={"annotations": {"failback.dev/restarted-at": "y"}})
+_cluster("AC1", podTemplate={"serviceAccountName": "my-failback-operator"})
+_cluster("", podTemplate={"serviceAccountName": "failback-operators-friend"})
+_cluster("PT3", podTemplate={"priorityClassName": "system-cluster-critical"})
 _cluster("schema", masterRole="SLAVE")
 _cluster("schema", slavesPerPair=4)
 _cluster("schema", slaveReadEnable="yes")
@@ -250,6 +272,10 @@ _row(_CHAOS, "schema", {"workload": {"topics": [{"name": "T"}, {"name": "T"}]}})
 _row(_CHAOS, "schema", {"workload": {"topics": []}})
 _row(_CHAOS, "schema", {"seed": -1})
 _row(_CHAOS, "", {"seed": 2**63 - 1})
+_row(_CHAOS, "AC1", {"job": {"serviceAccountName": "failback-operator"}})
+_row(_CHAOS, "", {"job": {"serviceAccountName": "failback-chaos"}})
+_row(_CHAOS, "CX6", {"guard": {"requireNamespaceLabel": False}})
+_row(_CHAOS, "", {"guard": {"requireNamespaceLabel": True}})
 _row(_CHAOS, "NM1", name="a.b")
 
 _REPORT: Final = "ReconsumptionReport"
@@ -264,6 +290,19 @@ _row(_REPORT, "schema", {"experimentRef": None, "inputs": {"uri": "http://b/p"}}
 _row(_REPORT, "schema", {"spark": {"master": "yarn"}})
 _row(_REPORT, "schema", {"thresholds": {"maxDuplicateRatio": 0.01}})
 _row(_REPORT, "", {"thresholds": {"maxDuplicateRatio": "0.01", "maxLost": 0}})
+_row(_REPORT, "AC1", {"spark": {"serviceAccountName": "failback-uninstall"}})
+_row(_REPORT, "RR3", {"spark": {"conf": {"spark.kubernetes.driver.pod.name": "x"}}})
+_row(_REPORT, "RR3", {"spark": {"conf": {"spark.jars": "http://example.org/x.jar"}}})
+_row(_REPORT, "RR3", {"spark": {"conf": {"spark.driver.extraJavaOptions": "-javaagent:x"}}})
+_row(_REPORT, "RR3", {"spark": {"conf": {"spark.executorEnv.LD_PRELOAD": "x"}}})
+_row(_REPORT, "RR3", {"spark": {"conf": {"a b": "x"}}})
+_row(_REPORT, "", {"spark": {"conf": {"spark.sql.shuffle.partitions": "64"}}})
+for _uri in ("file://--out=/runs/other", "file:// /x", "file://"):
+    _row(_REPORT, "schema", {"experimentRef": None, "inputs": {"uri": _uri}})
+for _run in ("../../etc", "a/../../etc", "/etc", "--out", "a//b", ""):
+    _row(_REPORT, "schema", {"experimentRef": None, "inputs": {"claimName": "a", "runs": [_run]}})
+_row(_REPORT, "schema", {"artifactUri": "file://--engine"})
+_row(_REPORT, "", {"artifactUri": "/runs/out"})
 _row(_REPORT, "NM1", name="a.b")
 
 CASES: Final[tuple[Case, ...]] = tuple(

@@ -38,7 +38,7 @@ predicates: ClaimsSettled ClusterExists LagAcceptable LagKnown LogEndsKnown Mast
     SlavesAheadStopped SlavesAnswer SnapshotReadable StoreCompatible TargetMostAdvanced TargetReady
 events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlocked DrainFinished
     DrainStarted DriftRepaired DriftSeen ExperimentAborted ExperimentFinished ExperimentRefused
-    ExperimentStarted FaultHealed FaultInjected OffsetTableTooLarge OperationBlocked
+    ExperimentStarted FaultHealed FaultInjected FieldIgnored OffsetTableTooLarge OperationBlocked
     OperationFinished OperationStarted OperationTimedOut PairAdded PairEmpty PairRemoved PodRestart
     ReportFailed ReportFinished ReportStarted Retained RoleSwitchFailed RoleSwitchFinished
     RoleSwitchRolledBack RoleSwitchStarted RoleSwitchStep ScaledDown ScaledUp SlaveDiverged

@@ -99,7 +99,7 @@ def test_two_apache_name_servers_would_share_a_port() -> None:
     ("spec", "sentence"),
     [
         (
-            {"networking": {"brokerAddress": "external", "externalTemplate": "h:{pair}"}},
+            {"networking": {"brokerAddress": "external", "externalTemplate": "{pair}-{ordinal}"}},
             "local: BrokerCluster/demo: spec.networking.brokerAddress: external is not supported by"
             " the local runtime",
         ),

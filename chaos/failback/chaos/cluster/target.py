@@ -57,7 +57,6 @@ class Injection:
     seconds: float = 0.0
     others_in_effect: bool = False
     """Another fault of the run is not healed yet, so the cluster is not what it should be."""
-    require_label: bool = True
     consent: frozenset[str] = frozenset()
 
 

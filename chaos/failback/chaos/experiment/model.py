@@ -193,7 +193,8 @@ class Thresholds(Model):
 
 class Guard(Model):
     max_pairs_down: int = Field(default=1, ge=1)
-    require_namespace_label: bool = True
+    require_namespace_label: bool | None = None
+    """Without effect: a namespace consents by its label, and no experiment for it."""
     consent: tuple[str, ...] = ()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -9,7 +10,12 @@ from typing import Any, Final
 from failback.kube import leases
 from failback.kube.asynchronous import Kube
 from failback.kube.errors import ApiError
-from failback.operator.controller.outcome import NameTaken, NotReadBack, Outcome
+from failback.operator.controller.outcome import (
+    ManifestTooLarge,
+    NameTaken,
+    NotReadBack,
+    Outcome,
+)
 from failback.operator.kubernetes.conflicts import Conflicts
 from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
@@ -35,6 +41,8 @@ from failback.operator.planning.plan.types import (
 from failback.operator.planning.state.decode import is_owned
 
 EVICTION_RETRY_SECONDS: Final = 5.0
+MAX_MANIFEST_BYTES: Final = 1 << 20
+"""What etcd takes at most is 1.5 MiB, with what the API server adds."""
 
 
 class KubernetesWrites:
@@ -111,6 +119,9 @@ class KubernetesWrites:
     ) -> None:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         namespace = resource["metadata"]["namespace"]
+        size = len(json.dumps(manifest, separators=(",", ":"), ensure_ascii=False).encode())
+        if size > MAX_MANIFEST_BYTES:
+            raise ManifestTooLarge((kind, name), size, MAX_MANIFEST_BYTES)
         if (kind, name) not in known and manifest["metadata"].get("ownerReferences"):
             have = await self._kube.get(kind, namespace, name)
             if have is not None and not is_owned(have, resource["metadata"]["uid"]):

@@ -22,6 +22,13 @@ class NameTaken(FailbackError):
         self.key = key
 
 
+class ManifestTooLarge(FailbackError):
+    """An object would be larger than the API server keeps."""
+
+    def __init__(self, key: Key, size: int, limit: int) -> None:
+        super().__init__(f"{key[0]}/{key[1]} would have {size} bytes, at most {limit} are kept")
+
+
 class NotReadBack(FailbackError):
     """A peer acknowledged a change that its next answer does not show."""
 
@@ -56,6 +63,8 @@ def with_outcome(resource: Object, plan: Plan, outcome: Outcome) -> dict[str, An
     error = outcome.error
     if isinstance(error, NameTaken):
         return ready_false(resource, "NameTaken", str(error), wanted)
+    if isinstance(error, ManifestTooLarge):
+        return ready_false(resource, "ManifestTooLarge", str(error), wanted)
     if isinstance(error, ApiError) and error.code in (400, 403, 422):
         return ready_false(resource, "ApplyFailed", _apply_failed(outcome, error), wanted)
     if isinstance(outcome.failed, SetConfig) and isinstance(error, NotReadBack):

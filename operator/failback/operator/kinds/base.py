@@ -159,14 +159,15 @@ class Engine(Model):
     type: Literal["failback", "apache"] = "failback"
     """Failback's own program, or Apache RocketMQ's."""
     image: str | None = Field(default=None, min_length=1, max_length=512)
-    """Image of the container. Unset: the chart's image for this type and version."""
+    """Image of the container, one that the chart allows. Unset: the chart's image for this type and
+    version."""
     version: str | None = Field(default=None, min_length=1, max_length=32)
     """Required for apache (4.9.x or 5.x.y). Unset for failback: the release of the operator that
     made the cluster; a newer operator changes nothing until a version is written here."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """When the node pulls the image."""
     image_pull_secrets: list[Named] = Field(default=[], max_length=8)
-    """Secrets of this namespace with the credentials of the registry."""
+    """Secrets of this namespace with the credentials of the registry, such as the chart allows."""
     rules: Literal["compat", "guarded"] | None = None
     """Unset means compat: exactly RocketMQ 4.9.8, flaws included. guarded adds the
     counter-measures against re-consumption. Only for failback."""
@@ -183,6 +184,19 @@ class Resources(Model):
     """What the container may use at most, by resource name."""
 
 
+class EnvironmentSource(Model):
+    """Where the value of a variable comes from, as in a Pod."""
+
+    field_ref: dict[str, Any] | None = None
+    """A field of the pod."""
+    resource_field_ref: dict[str, Any] | None = None
+    """A resource of the container."""
+    secret_key_ref: dict[str, Any] | None = None
+    """A key of a Secret that the chart allows."""
+    config_map_key_ref: dict[str, Any] | None = None
+    """A key of a ConfigMap that the chart allows."""
+
+
 class EnvironmentVariable(Model):
     """One more variable of the container, after the operator's own."""
 
@@ -190,7 +204,7 @@ class EnvironmentVariable(Model):
     """Name of the variable; the operator's own names are refused."""
     value: str | None = Field(default=None, max_length=4096)
     """Value of the variable."""
-    value_from: dict[str, Any] | None = None
+    value_from: EnvironmentSource | None = None
     """Source of the value, as in a Pod."""
 
 
@@ -210,13 +224,14 @@ class PodTemplate(Model):
     topology_spread_constraints: list[dict[str, Any]] = Field(default=[], max_length=8)
     """Topology spread constraints as in a Pod."""
     priority_class_name: Word | None = None
-    """PriorityClass of the pods."""
+    """PriorityClass of the pods; none of the system's."""
     service_account_name: Word | None = None
-    """ServiceAccount of the pods. They need no rights of their own."""
+    """ServiceAccount of the pods, one that the chart allows. They get no token of it."""
     env: list[EnvironmentVariable] = Field(default=[], max_length=64)
     """Further variables of the container."""
     security_context: dict[str, Any] = {}
-    """Merged over the pod's security context. Weakening it gives a warning."""
+    """Merged over the pod's security context. What Pod Security "restricted" forbids is refused,
+    unless the chart allows it."""
 
 
 class Switch(Model):

@@ -29,6 +29,9 @@ from failback.operator.kinds.base import (
 )
 from failback.operator.kinds.broker_cluster_status import BrokerClusterStatus
 
+EXTERNAL_WORDS: Final = ("cluster", "pair", "ordinal", "namespace")
+"""What ``networking.externalTemplate`` may have filled in."""
+_EXTERNAL_TEMPLATE = rf"^([a-zA-Z0-9.-]|\{{({'|'.join(EXTERNAL_WORDS)})\}})+$"
 _ROCKETMQ_NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
 
@@ -141,8 +144,11 @@ class Networking(Model):
 
     broker_address: Literal["dns", "podIP", "external"] = "dns"
     """dns: the member's stable name. podIP: changes with every pod. external: the template."""
-    external_template: str | None = Field(default=None, min_length=1, max_length=253)
-    """Address for brokerAddress external; {cluster} {pair} {ordinal} {namespace} are filled in."""
+    external_template: str | None = Field(
+        default=None, min_length=1, max_length=253, pattern=_EXTERNAL_TEMPLATE
+    )
+    """Host name for brokerAddress external, another one for each member. {cluster} {pair} {ordinal}
+    {namespace} are filled in; there are no other words."""
     listen_port: int = Field(default=10911, ge=1026, le=65534)
     """Immutable. The fast port is 2 below, the HA port 1 above."""
 

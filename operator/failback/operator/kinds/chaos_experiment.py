@@ -172,8 +172,9 @@ class Guard(Model):
 
     max_pairs_down: int = Field(default=1, ge=1, le=64)
     """How many pairs may be hit at once."""
-    require_namespace_label: bool = True
-    """Whether the namespace must have the label failback.dev/chaos-allowed=true."""
+    require_namespace_label: bool | None = None
+    """Has no effect: the namespace consents by its label failback.dev/chaos-allowed=true, or the
+    chart does. It goes in the next release; false is refused."""
     consent: list[Word] = Field(default=[], max_length=8)
     """Words that permit what is dangerous, such as role-swap."""
 
@@ -208,11 +209,12 @@ class JobSettings(Model):
     """The Job that runs the experiment. Ignored by failback experiment run."""
 
     image: str | None = Field(default=None, min_length=1, max_length=512)
-    """Image of the Job. Unset: the chart's."""
+    """Image of the Job, one that the chart allows. Unset: the chart's."""
     resources: Resources | None = None
     """Requests and limits of the Job. Unset: the chart's."""
     service_account_name: str = Field(default="failback-chaos", min_length=1, max_length=253)
-    """ServiceAccount of the Job; it has the right to inject, the operator has not."""
+    """ServiceAccount of the Job, one that the chart allows. It has the right to inject, the
+    operator has not."""
     run_volume: RunVolume = Field(default_factory=RunVolume)
     """Where run folders are kept."""
 

@@ -18,8 +18,10 @@ from failback.operator.kinds.base import (
 )
 
 _MASTER = r"^(local\[([1-9][0-9]*|\*)\]|k8s://\S+)$"
-_URI = r"^(s3a|hdfs|file)://\S+$"
-RunName = Annotated[str, Field(min_length=1, max_length=512)]
+_URI = r"^(s3a|hdfs|file)://[^\s-]\S*$"
+_ARTIFACT_URI = r"^((s3a|hdfs|file)://|/)[^\s-]\S*$"
+_RUN_NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
+RunName = Annotated[str, Field(min_length=1, max_length=512, pattern=_RUN_NAME)]
 
 
 def _driver_resources() -> Resources:
@@ -34,7 +36,7 @@ class ReportInputs(Model):
     uri: str | None = Field(default=None, max_length=1024, pattern=_URI)
     """Where else they are: s3a://, hdfs:// or file://."""
     runs: list[RunName] = Field(default=[], max_length=64)
-    """Names of run folders. Empty: all."""
+    """Names of run folders below. Empty: all."""
 
 
 class SparkExecutor(Model):
@@ -52,17 +54,18 @@ class Spark(Model):
     mode: Literal["job", "sparkApplication"] = "job"
     """job: a Job with the driver in its pod. sparkApplication: an object for the Spark operator."""
     master: str = Field(default="local[*]", max_length=253, pattern=_MASTER)
-    """local[N], local[*] or k8s://ADDRESS."""
+    """local[N], local[*] or k8s://ADDRESS, one that the chart allows."""
     image: str | None = Field(default=None, min_length=1, max_length=512)
-    """Image of driver and executors. Unset: the chart's."""
+    """Image of driver and executors, one that the chart allows. Unset: the chart's."""
     service_account_name: str = Field(default="failback-spark", min_length=1, max_length=253)
-    """ServiceAccount of the driver."""
+    """ServiceAccount of the driver, one that the chart allows."""
     driver: Resources = Field(default_factory=_driver_resources)
     """Requests and limits of the driver."""
     executor: SparkExecutor = Field(default_factory=SparkExecutor)
     """The executors, where they are pods of their own."""
     conf: dict[str, Word] = Field(default={}, max_length=64)
-    """Further Spark settings."""
+    """Further Spark settings, such as the chart allows. Never spark.kubernetes.*, nor what has
+    Spark load code."""
 
 
 class Definitions(Model):
@@ -91,7 +94,7 @@ class ReportJob(Model):
     """The Job that counts."""
 
     image: str | None = Field(default=None, min_length=1, max_length=512)
-    """Image of the Job for engine local. Unset: the chart's."""
+    """Image of the Job for engine local, one that the chart allows. Unset: the chart's."""
     resources: Resources | None = None
     """Requests and limits of the Job for engine local. Unset: the chart's."""
 
@@ -113,7 +116,7 @@ class ReconsumptionReportSpec(Model):
     """The most that the verdict Pass allows of each run. The runs' pages judge by it too."""
     compare_with: list[Word] = Field(default=[], max_length=8)
     """Other ReconsumptionReports of this namespace to set beside it."""
-    artifact_uri: str | None = Field(default=None, max_length=1024)
+    artifact_uri: str | None = Field(default=None, max_length=1024, pattern=_ARTIFACT_URI)
     """Where pages and tables go. Unset: the run's folder report/."""
     job: ReportJob = Field(default_factory=ReportJob)
     """The Job that counts."""

@@ -84,11 +84,21 @@ def _addresses(
     if networking.broker_address == "podIP":
         return "${POD_IP}", "${POD_IP}"
     if networking.broker_address == "external" and networking.external_template:
-        outside = networking.external_template.format(
-            cluster=cluster.name, pair=pair, ordinal=ordinal, namespace=context.namespace
-        )
-        return outside, own
+        words = {
+            "cluster": cluster.name,
+            "pair": str(pair),
+            "ordinal": str(ordinal),
+            "namespace": context.namespace,
+        }
+        return _filled(networking.external_template, words), own
     return own, own
+
+
+def _filled(template: str, words: Mapping[str, str]) -> str:
+    """Return a template with its words in their places. No str.format: it obeys its input."""
+    for word, value in words.items():
+        template = template.replace(f"{{{word}}}", value)
+    return template
 
 
 def name_server_properties(name_server: NameServer, context: Context) -> dict[str, str]:

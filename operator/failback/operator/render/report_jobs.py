@@ -27,8 +27,9 @@ def report_arguments(report: ReconsumptionReport, runs: Sequence[str], engine: s
     """Return the words behind ``failback`` that count ``runs``."""
     out = report.spec.artifact_uri
     where = ["--out", out.removeprefix("file://")] if out else []
-    words = ["report", *runs, "--engine", engine, *where, *_definition_words(report)]
-    return [*words, *_limit_words(report), "--summary", "/dev/termination-log"]
+    words = ["report", "--engine", engine, *where, *_definition_words(report)]
+    words += _limit_words(report)
+    return [*words, "--summary", "/dev/termination-log", "--", *runs]
 
 
 def _definition_words(report: ReconsumptionReport) -> list[str]:
@@ -61,7 +62,7 @@ def spark_submit_arguments(report: ReconsumptionReport, image: str, claim: str) 
     spark = report.spec.spark
     settings = {"spark.app.name": report_job_name(report.name), **spark.conf}
     if spark.master.startswith("k8s://"):
-        settings = {**_executor_settings(report, image, claim), **settings}
+        settings |= _executor_settings(report, image, claim)
     conf = [word for key in sorted(settings) for word in ("--conf", f"{key}={settings[key]}")]
     return ["--master", spark.master, "--deploy-mode", "client", *conf, "pyspark-shell"]
 

@@ -71,6 +71,14 @@ def _engine_rule(kind: str) -> Rule:
     return Rule("EN1", kind, "spec.engine", text, rule_texts.ENGINE)
 
 
+def _account_rule(kind: str, path: str) -> Rule:
+    text = (
+        "!has(self.serviceAccountName)"
+        f" || !self.serviceAccountName.matches({_literal(rule_texts.OPERATOR_ACCOUNTS)})"
+    )
+    return Rule("AC1", kind, path, text, rule_texts.OPERATOR_ACCOUNT)
+
+
 def _pod_template_rules(kind: str) -> tuple[Rule, ...]:
     variables = (
         "!has(self.env) || self.env.all(e, !e.name.startsWith('FAILBACK_')"
@@ -78,7 +86,10 @@ def _pod_template_rules(kind: str) -> tuple[Rule, ...]:
     )
     prefixes = "self.all(k, !k.startsWith('failback.dev/') && !k.startsWith('app.kubernetes.io/'))"
     at = "spec.podTemplate"
+    priority = "!has(self.priorityClassName) || !self.priorityClassName.startsWith('system-')"
     return (
+        _account_rule(kind, at),
+        Rule("PT3", kind, at, priority, rule_texts.SYSTEM_PRIORITY),
         Rule("PT1", kind, at, variables, rule_texts.RESERVED_VARIABLE),
         Rule("PT2", kind, f"{at}.labels", prefixes, rule_texts.RESERVED_PREFIX),
         Rule("PT2", kind, f"{at}.annotations", prefixes, rule_texts.RESERVED_PREFIX),
@@ -214,6 +225,17 @@ _BROKER_CLUSTER: Final = (
         f" || quantity(p.storageSize).compareTo(quantity('{rule_texts.SMALLEST_STORE}')) >= 0)))",
         rule_texts.STORE_TOO_SMALL,
     ),
+    Rule(
+        "BC16",
+        "BrokerCluster",
+        "spec",
+        "!has(self.networking.externalTemplate)"
+        " || (self.pairs == 1 || self.networking.externalTemplate.contains('{pair}'))"
+        " && (self.slavesPerPair == 0 && (!has(self.pairOverrides)"
+        " || self.pairOverrides.all(p, !has(p.slavesPerPair) || p.slavesPerPair == 0))"
+        " || self.networking.externalTemplate.contains('{ordinal}'))",
+        rule_texts.EACH_ITS_ADDRESS,
+    ),
     Rule("BC15", "BrokerCluster", "spec", _CONFIG_LENGTH, rule_texts.CONFIG_TOO_LARGE),
     _engine_rule("BrokerCluster"),
     *_pod_template_rules("BrokerCluster"),
@@ -346,6 +368,14 @@ _CHAOS_EXPERIMENT: Final = (
         rule_texts.TIME_SCALE,
     ),
     *_config_rules("ChaosExperiment", "spec.arms[].brokerConfig"),
+    _account_rule("ChaosExperiment", "spec.job"),
+    Rule(
+        "CX6",
+        "ChaosExperiment",
+        "spec.guard",
+        "!has(self.requireNamespaceLabel) || self.requireNamespaceLabel",
+        rule_texts.NOT_ITS_OWN_GUARD,
+    ),
 )
 _REPORT: Final = (
     _no_dot("ReconsumptionReport"),
@@ -363,6 +393,14 @@ _REPORT: Final = (
         "spec.inputs",
         "has(self.claimName) != has(self.uri)",
         rule_texts.ONE_INPUT,
+    ),
+    _account_rule("ReconsumptionReport", "spec.spark"),
+    Rule(
+        "RR3",
+        "ReconsumptionReport",
+        "spec.spark.conf",
+        f"self.all(k, !k.matches({_literal(rule_texts.SPARK_NEVER)}))",
+        rule_texts.NO_SPARK_SETTING,
     ),
 )
 RULES: Final[tuple[Rule, ...]] = (

@@ -54,6 +54,15 @@ SMALLEST_STORE: Final = "4Gi"
 MAX_CONFIG_CHARACTERS: Final = 512 * 1024  # so that the object stays far from what etcd takes
 APACHE_VERSION: Final = r"^(4\.9\.[0-9]+|5\.[0-9]+\.[0-9]+)$"
 PROPERTY_KEY: Final = r"^[A-Za-z][A-Za-z0-9]{0,63}$"
+OPERATOR_ACCOUNTS: Final = r"(^|-)failback-(operator|uninstall|allow-chaos)(-|$)"
+SPARK_NEVER: Final = (
+    r"^spark\.(kubernetes|submit|jars|archives|files|plugins|extraListeners|pyspark|master)($|\.)"
+    r"|^spark\.(driver|executor)\.(extra.*|plugins.*|.*[Cc]lass[Pp]ath.*)$"
+    r"|^spark\.executorEnv\."
+    r"|^spark\.sql\.(hive\.|extensions|catalog|warehouse|queryExecutionListeners|streaming\.)"
+    r"|[^A-Za-z0-9._-]"
+)
+"""Keys that choose accounts, images and volumes of pods, or code that Spark loads."""
 NAME_CHARACTERS: Final = r"^[%|a-zA-Z0-9_-]+$"
 
 TOO_LONG_40: Final = "name is longer than 40 characters"
@@ -90,6 +99,15 @@ ONLY_ABORT: Final = "only abort may change, and only to true"
 TARGET: Final = "one of pair and pairSelector; this mode needs a value"
 FAULT_IDS: Final = "fault ids are unique"
 REPORT_INPUT: Final = "exactly one of experimentRef and inputs"
+OPERATOR_ACCOUNT: Final = "the accounts of the operator and its chart are for themselves"
+SYSTEM_PRIORITY: Final = "priority classes of the system are not for brokers"
+NO_SPARK_SETTING: Final = "spark.kubernetes.* and what has Spark load code is not for a report"
+NOT_ITS_OWN_GUARD: Final = (
+    "an experiment can't consent for its namespace: label it failback.dev/chaos-allowed=true"
+)
+EACH_ITS_ADDRESS: Final = (
+    "externalTemplate must give each member another address: {pair} and {ordinal}"
+)
 ONE_INPUT: Final = "exactly one of claimName and uri"
 TIME_SCALE: Final = "timeScale must be from 0.05 to 1.0"
 

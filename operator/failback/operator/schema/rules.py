@@ -29,6 +29,8 @@ from failback.operator.schema import rule_texts
 _PROPERTY_KEY: Final = re.compile(rule_texts.PROPERTY_KEY)
 _APACHE_VERSION: Final = re.compile(rule_texts.APACHE_VERSION)
 _NAME: Final = re.compile(rule_texts.NAME_CHARACTERS)
+_OPERATOR_ACCOUNTS: Final = re.compile(rule_texts.OPERATOR_ACCOUNTS)
+_SPARK_NEVER: Final = re.compile(rule_texts.SPARK_NEVER)
 _DNS_LABEL: Final = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 _SOME: Final = ("fixed", "fixed-percent", "random-max-percent")
 _OneShot = RoleSwitch | ReconsumptionReport | ChaosExperiment
@@ -98,10 +100,31 @@ def _broker_cluster(cluster: BrokerCluster) -> Iterator[Violation]:
     networking = spec.networking
     if (networking.broker_address == "external") == (networking.external_template is None):
         yield Violation("BC12", "spec.networking", rule_texts.EXTERNAL_TEMPLATE)
+    if not _has_an_address_for_each(spec):
+        field = "spec.networking.externalTemplate"
+        yield Violation("BC16", "spec", rule_texts.EACH_ITS_ADDRESS, field)
     if spec.lifecycle.drain_seconds > spec.lifecycle.termination_grace_period_seconds - 10:
         yield Violation(
             "BC13", "spec.lifecycle", rule_texts.DRAIN_TOO_LONG, "spec.lifecycle.drainSeconds"
         )
+
+
+def _has_an_address_for_each(spec: BrokerClusterSpec) -> bool:
+    template = spec.networking.external_template
+    if template is None:
+        return True
+    slaves = max(
+        [spec.slaves_per_pair, *(each.slaves_per_pair or 0 for each in spec.pair_overrides)]
+    )
+    pairs = spec.pairs == 1 or "{pair}" in template
+    return pairs and (slaves == 0 or "{ordinal}" in template)
+
+
+def _account(path: str, name: str | None) -> Iterator[Violation]:
+    if name is not None and _OPERATOR_ACCOUNTS.search(name):
+        field = f"{path}.serviceAccountName"
+        detail = f"{name}: {rule_texts.OPERATOR_ACCOUNT}"
+        yield Violation("AC1", path, rule_texts.OPERATOR_ACCOUNT, field, detail)
 
 
 def _broker_config(path: str, config: Mapping[str, str]) -> Iterator[Violation]:
@@ -166,6 +189,10 @@ def _engine(engine: Engine) -> Iterator[Violation]:
 
 def _pod_template(template: PodTemplate) -> Iterator[Violation]:
     at = "spec.podTemplate"
+    yield from _account(at, template.service_account_name)
+    if (template.priority_class_name or "").startswith("system-"):
+        field = f"{at}.priorityClassName"
+        yield Violation("PT3", at, rule_texts.SYSTEM_PRIORITY, field)
     for position, variable in enumerate(template.env):
         if (
             variable.name.startswith("FAILBACK_")
@@ -307,6 +334,10 @@ def _chaos_experiment(new: ChaosExperiment) -> Iterator[Violation]:
     for position, arm in enumerate(spec.arms):
         yield from _fault_targets(f"spec.arms[{position}].faults", arm.faults)
         yield from _broker_config(f"spec.arms[{position}].brokerConfig", arm.broker_config)
+    yield from _account("spec.job", spec.job.service_account_name)
+    if spec.guard.require_namespace_label is False:
+        field = "spec.guard.requireNamespaceLabel"
+        yield Violation("CX6", "spec.guard", rule_texts.NOT_ITS_OWN_GUARD, field)
 
 
 def _fault_targets(path: str, faults: Iterable[Fault]) -> Iterator[Violation]:
@@ -347,6 +378,11 @@ def _report(new: ReconsumptionReport) -> Iterator[Violation]:
         yield Violation("RR1", "spec", rule_texts.REPORT_INPUT, "spec.experimentRef")
     if spec.inputs is not None and (spec.inputs.claim_name is None) == (spec.inputs.uri is None):
         yield Violation("RR2", "spec.inputs", rule_texts.ONE_INPUT)
+    yield from _account("spec.spark", spec.spark.service_account_name)
+    for key in spec.spark.conf:
+        if _SPARK_NEVER.search(key):
+            path = "spec.spark.conf"
+            yield Violation("RR3", path, rule_texts.NO_SPARK_SETTING, f"{path}.{key}")
 
 
 _Create = Callable[[Any], Iterator[Violation]]

@@ -196,11 +196,18 @@ def test_what_no_waiting_changes_is_refused_by_name() -> None:
     assert world.message("Injected") == "there is no PersistentVolumeClaim mine"
 
 
-def test_the_namespace_label_may_be_waived() -> None:
-    world = World(experiment(guard={"requireNamespaceLabel": False}))
+def test_an_experiment_never_consents_for_its_namespace() -> None:
+    world = World(experiment(guard={"requireNamespaceLabel": True}))
     world.labels = {}
     world.run()
+    assert world.jobs == {}
+    assert (
+        world.message("Injected") == "namespace shop has no label failback.dev/chaos-allowed=true"
+    )
+    world.labels = {"failback.dev/chaos-allowed": "true"}
+    world.run()
     assert STAY in world.jobs
+    assert "FieldIgnored" in [reason for reason, _ in world.events]
 
 
 def test_a_refused_experiment_begins_when_the_guard_gives_way() -> None:

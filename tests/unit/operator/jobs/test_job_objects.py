@@ -166,7 +166,8 @@ def test_a_report_has_no_account_unless_spark_starts_executors() -> None:
     volume = "spark.kubernetes.executor.volumes.persistentVolumeClaim.runs"
     assert f"{volume}.options.claimName=failback-runs" in words
     assert f"{volume}.mount.path=/runs" in words
-    assert container["args"][:4] == ["report", *runs, "--engine", "spark"]
+    assert container["args"][:3] == ["report", "--engine", "spark"]
+    assert container["args"][-1 - len(runs) :] == ["--", *runs]
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_a_spark_application_names_main_file_runs_and_executors() -> None:
     found = spark_application(wanted, ["/runs/a"], "failback-runs", CONTEXT)
     spec = found["spec"]
     assert spec["mainApplicationFile"] == "local:///opt/failback/bin/spark_main.py"
-    assert spec["arguments"][:2] == ["report", "/runs/a"]
+    assert spec["arguments"][-2:] == ["--", "/runs/a"]
     assert (spec["executor"]["instances"], spec["executor"]["memory"]) == (2, "2048m")
 
 

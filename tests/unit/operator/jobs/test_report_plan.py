@@ -105,8 +105,8 @@ def test_the_runs_of_a_finished_experiment_are_counted_in_one_job() -> None:
     assert job["metadata"]["name"] == "fbr-kill"
     (container,) = job["spec"]["template"]["spec"]["containers"]
     assert container["args"] == [
-        *("report", "/runs/kill/stay-000", "/runs/kill/handover-000"),
-        *("--engine", "auto", "--summary", "/dev/termination-log"),
+        *("report", "--engine", "auto", "--summary", "/dev/termination-log"),
+        *("--", "/runs/kill/stay-000", "/runs/kill/handover-000"),
     ]
     assert plan.status["phase"] == "Running"
     assert [each.reason for each in plan.events] == ["ReportStarted"]
@@ -156,7 +156,7 @@ def test_given_inputs_need_no_experiment() -> None:
     seen = ObservedReport(at=NOW, claim={"metadata": {"name": "mine"}})
     (job,) = jobs(plan_report(report(inputs=inputs), {}, seen, CONTEXT, NOW))
     pod = job["spec"]["template"]["spec"]
-    assert pod["containers"][0]["args"][:2] == ["report", "/runs/old/base-000"]
+    assert pod["containers"][0]["args"][-2:] == ["--", "/runs/old/base-000"]
     volume = next(each for each in pod["volumes"] if each["name"] == "runs")
     assert volume["persistentVolumeClaim"] == {"claimName": "mine"}
 
@@ -272,7 +272,7 @@ def test_definitions_are_passed_on_to_the_job() -> None:
     definitions = {"key": "messageId", "window": "15m", "ignoreRetryTopics": True}
     (job,) = jobs(plan_report(report(definitions=definitions), {}, SEEN, CONTEXT, NOW))
     words = job["spec"]["template"]["spec"]["containers"][0]["args"]
-    assert words[-7:-2] == ["--key", "messageId", "--window", "15m", "--ignore-retry-topics"]
+    assert words[3:8] == ["--key", "messageId", "--window", "15m", "--ignore-retry-topics"]
 
 
 def test_an_image_that_cannot_be_pulled_is_named() -> None:

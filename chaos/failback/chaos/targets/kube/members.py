@@ -72,9 +72,10 @@ def _address(
         case "podIP":
             host = (manifest or {}).get("status", {}).get("podIP") or host
         case "external":
-            host = str(networking["externalTemplate"]).format(
-                cluster=name, pair=index, ordinal=ordinal, namespace=namespace
-            )
+            host = str(networking["externalTemplate"])
+            words = {"cluster": name, "pair": index, "ordinal": ordinal, "namespace": namespace}
+            for word, value in words.items():
+                host = host.replace(f"{{{word}}}", str(value))
     return f"{host}:{port}"
 
 

@@ -195,8 +195,7 @@ class KubernetesTarget:
     # --- guards ----------------------------------------------------------------------------------
 
     def refuse_unsafe(self, injection: Injection) -> None:
-        if injection.require_label:
-            guards.require_label(self.api.namespace, self.api.namespace_labels())
+        guards.require_label(self.api.namespace, self.api.namespace_labels())
         if not injection.others_in_effect:
             guards.require_steady_cluster(self._require_cluster())
         if injection.fault == "pause":

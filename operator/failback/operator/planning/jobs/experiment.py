@@ -192,6 +192,9 @@ def _begin(
     if "startedAt" not in draft.before:
         draft.status["startedAt"] = to_time(draft.now)
         draft.event("ExperimentStarted", f"seed {seed}, {len(order(experiment))} runs")
+        if experiment.spec.guard.require_namespace_label is not None:
+            text = "spec.guard.requireNamespaceLabel has no effect: the namespace consents or not"
+            draft.event("FieldIgnored", text, warning=True)
     draft.condition("Injected", None, "Running", f"{arm.name}-{repetition}")
     return draft.plan(_POLL)
 

@@ -48,8 +48,6 @@ def faults_of(experiment: ChaosExperiment, arm: Arm) -> list[Fault]:
 
 
 def _label(experiment: ChaosExperiment, observed: ObservedExperiment) -> Refusal | None:
-    if not experiment.spec.guard.require_namespace_label:
-        return None
     labels = observed.namespace_labels
     namespace = experiment.namespace
     if labels is None:
