@@ -68,6 +68,10 @@ class MessageQueue(msgspec.Struct, frozen=True, order=True, rename="camel", gc=F
     broker_name: str
     queue_id: int
 
+    def __str__(self) -> str:
+        """As logs name it."""
+        return f"{self.topic} {self.broker_name}/{self.queue_id}"
+
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ from tests.support.processes.child_process import ROOT
 
 PLAIN = frozenset(
     {"[", "cat", "cd", "code", "cp", "curl", "df", "docker", "done", "exit", "export", "grep"}
-    | {"jq", "kind", "kubectl", "helm", "ls", "mqadmin", "pip", "python3", "sed", "source", "tee"}
-    | {"xargs"}
+    | {"jq", "kill", "kind", "kubectl", "helm", "ls", "mqadmin", "pip", "python3", "sed", "source"}
+    | {"tee", "wait", "xargs"}
 )
 """Commands that are not ours."""
 KUBECTL = frozenset(
@@ -84,7 +84,7 @@ def check(words: list[str]) -> None:
 def _without_redirection(words: list[str]) -> list[str]:
     for at, word in enumerate(words):
         if word in ("<", ">", ">>"):
-            return words[:at]
+            return words[: at - 1] if words[at - 1 : at] == ["2"] else words[:at]
     return words
 
 

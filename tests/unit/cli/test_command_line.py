@@ -16,7 +16,10 @@ from failback.cli.shared.asking import name_servers, parse_time
 from failback.cli.shared.bundled import bundled
 from failback.cli.shared.errors import Debug, explain, guarded, missing_extra, worst
 from failback.cli.shared.output import print_table
+from failback.protocol.command import RemotingCommand
 from failback.protocol.errors import ConfigError, RemotingConnectError
+from failback.protocol.fastjson import dumps
+from tests.support.net.fake_remoting import FakeBroker, FakeRemoting
 
 
 def run_python(program: str) -> str:
@@ -186,3 +189,36 @@ def test_a_plan_is_json_where_json_was_asked_for(capsys: pytest.CaptureFixture[s
     assert [arm["arm"] for arm in plan["arms"]] == ["stay", "handover"]
     assert [fault["id"] for fault in plan["arms"][1]["faults"]] == ["f1", "f2"]
     assert plan["arms"][1]["at_most_seconds"] > 60
+
+
+def test_rates_of_brokers_are_printed_as_mqadmin_does(capsys: pytest.CaptureFixture[str]) -> None:
+    broker = FakeBroker(boot_ms=1_000)
+    table = {"putTps": "49.4851544536639 48.1 20.0", "getTransferedTps": ""}
+    broker.answers[28] = lambda r: r.response(0, body=dumps({"table": table}))
+    member = {"cluster": "c", "brokerName": "b", "brokerAddrs": {"0": broker.address}}
+    known = {"brokerAddrTable": {"b": member}, "clusterAddrTable": {"c": ["b"]}}
+    namesrv = FakeRemoting({106: lambda r: r.response(0, body=dumps(known))})
+    try:
+        assert main(["admin", "clusterList", "-n", namesrv.address, "--json"]) == 0
+    finally:
+        namesrv.close()
+        broker.close()
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["inTps"], row["outTps"]) == ("49.49", "")
+
+
+def test_a_topic_is_made_on_the_broker_that_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[RemotingCommand] = []
+
+    def made(request: RemotingCommand) -> RemotingCommand:
+        asked.append(request)
+        return request.response(0)
+
+    with FakeRemoting({17: made}) as broker:
+        address = broker.address
+        words = ["admin", "updateTopic", "-t", "probe", "-b", address, "-r", "4", "-w", "2"]
+        assert main(words) == 0
+    assert capsys.readouterr().out == f"topic probe is set on {address}\n"
+    sent = asked[0].ext_fields or {}
+    assert (sent["topic"], sent["readQueueNums"], sent["writeQueueNums"]) == ("probe", "4", "2")
+    assert sent["perm"] == "6"

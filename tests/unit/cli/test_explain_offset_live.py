@@ -146,6 +146,9 @@ def test_a_master_that_is_away_is_named_and_its_slave_answers(
     assert document["unseen"] == [
         "client memory", "master table", "master file", "commits", "earlier values",
     ]  # fmt: skip
+    main(pair.ask())
+    shown = capsys.readouterr().out
+    assert "At risk if consumers restart while the master is down: 0 messages." in shown
 
 
 def test_what_a_member_of_the_group_has_in_memory_is_asked_through_the_broker(

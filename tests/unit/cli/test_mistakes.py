@@ -236,6 +236,7 @@ ASKS_A_CLUSTER = (
     "admin resetOffset -g g -t T --queue 0 --offset 5",
     "admin getBrokerConfig -b broker-a",
     "admin updateBrokerConfig -b broker-a a=b",
+    "admin updateTopic -b broker-a -t T",
     "admin updateSubGroup -b broker-a -g g",
     "explain-offset g T 0 --live",
     "trace --out t1",

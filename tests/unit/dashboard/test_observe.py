@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import pytest
 from failback.analytics.dashboard.sources import observe
 from failback.analytics.dashboard.sources.clusters import MemberRef
 from failback.analytics.dashboard.sources.observe import look_at
+from failback.analytics.live.facts import GroupTopic
 from failback.client.admin.admin import AdminClient
 
 MEMBER = MemberRef("orders-0-0", "orders-0", "127.0.0.1:1")
@@ -84,3 +86,22 @@ async def test_an_address_that_is_none_gives_no_age() -> None:
     member = replace(MEMBER, http="orders-0-0:port")
     seen = await look_at(cast(AdminClient, Broker()), member, None)
     assert (seen.answered, seen.persist_age) == (True, None)
+
+
+async def test_the_file_of_an_apache_master_on_this_machine_is_read(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "consumerOffset.json").write_text(
+        '{"offsetTable":{"orders@billing":{0:4}}}'
+    )
+    broker = Broker()
+    broker.config["storePathRootDir"] = str(tmp_path)
+    admin = cast(AdminClient, broker)
+    seen = await look_at(admin, MEMBER, None)
+    assert seen.file is not None
+    assert seen.file.table == {GroupTopic("billing", "orders"): {0: 4}}
+    assert seen.persist_age is not None
+    elsewhere = replace(MEMBER, address="192.0.2.1:1")
+    assert (await look_at(admin, elsewhere, None)).file is None
+    broker.config["brokerId"] = "1"
+    slave = await look_at(admin, MEMBER, None)
+    assert (slave.file, slave.persist_age) == (None, None)

@@ -169,3 +169,7 @@ def test_pretty_form_is_that_of_the_configuration_files() -> None:
         '\n\t\t"TopicA@g1":{0:5,1:7\n\t\t}\n\t}\n}'
     )
     assert fastjson.dumps({"a": {}, "b": []}, pretty=True) == b'{\n\t"a":{},\n\t"b":[]\n}'
+
+
+def test_a_queue_is_named_in_logs_as_reports_name_it() -> None:
+    assert str(MessageQueue("orders", "broker-a", 3)) == "orders broker-a/3"

@@ -20,7 +20,7 @@ from failback.analytics.exporter.pair_history import History
 from failback.analytics.exporter.runs import RunWatch
 from failback.analytics.exporter.survey import Survey, Surveyor
 from failback.analytics.live.facts import OffsetFile
-from failback.analytics.live.offset_file import read
+from failback.analytics.live.offset_file import of_broker, read
 from failback.analytics.web.web_server import check_address
 from failback.client.remoting.connection import RemotingClient, RemotingSettings
 from failback.client.remoting.port_owner import describe_listen_failure
@@ -92,12 +92,17 @@ class Exporter(Collector):
             survey,
             self._history,
             queue_topics=self.settings.queue_topics,
-            offset_files=self._read_offset_files(),
+            offset_files=self._read_offset_files(survey),
         )
         self.rounds += 1
 
-    def _read_offset_files(self) -> dict[tuple[str, int], OffsetFile]:
-        found = {member: read(path) for member, path in self.settings.offset_files.items()}
+    def _read_offset_files(self, survey: Survey) -> dict[tuple[str, int], OffsetFile]:
+        """Those that were named, and those of masters that run on this machine."""
+        named = self.settings.offset_files
+        found = {member: read(path) for member, path in named.items()}
+        for each in survey.brokers:
+            if each.up and each.is_master and (each.broker, each.broker_id) not in named:
+                found[each.broker, each.broker_id] = of_broker(each.address, each.config)
         return {member: file for member, file in found.items() if file is not None}
 
     def collect(self) -> Iterator[Metric]:

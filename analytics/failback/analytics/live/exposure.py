@@ -7,9 +7,10 @@ nothing more is consumed meanwhile; they begin where the broker that answers tel
     while it is away   the table of the slave that knows least
 
 What a group has done by now is the furthest that any table, file or member knows. Where file or
-table can be read the figure is that less what they hold; where not, it is the group's rate for the
-age of the file or of the copy. Both lack what is consumed and not committed yet: the predictor's
-expectation of it is added for a group whose rate is known.
+table can be read the figure is that less what they hold. Where the file cannot, it is what the
+master's own table lacks, and the group's rate for the age of the file; where a slave's table
+cannot, the rate for the age of its copy. Both lack what is consumed and not committed yet: the
+predictor's expectation of it is added for a group whose rate is known.
 """
 
 from __future__ import annotations
@@ -139,9 +140,8 @@ def _of_group(
     ]
     found = predicted(
         settings,
-        file_behind=float(sums.file)
-        if file is not None
-        else settings.rate * _persist_age(base, master, facts.at),
+        file_behind=sums.file
+        + (0.0 if file is not None else settings.rate * _persist_age(base, master, facts.at)),
         copy_behind=max(copies, default=None),
     )
     own = {key.topic for key in keys if not key.topic.startswith(RETRY_PREFIX)}

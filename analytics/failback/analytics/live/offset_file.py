@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+import socket
 import time
+from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from failback.analytics.live.facts import OffsetFile, table_of
 from failback.protocol.errors import ProtocolError
 from failback.protocol.route import parse_offset_table
+
+
+def of_broker(address: str, config: Mapping[str, str]) -> OffsetFile | None:
+    """The file of a broker that runs on this machine; ``None``: it does not, or hides its store.
+
+    Args:
+        address: HOST:PORT as name servers list it.
+        config: The broker's live settings.
+    """
+    store = config.get("storePathRootDir")
+    return in_store(store) if store and _is_here(address.rpartition(":")[0]) else None
+
+
+@lru_cache(maxsize=1024)
+def _is_here(host: str) -> bool:
+    """Whether an address is one of this machine, whose files can be looked into."""
+    try:
+        family, kind, number, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, number) as probe:
+            probe.bind(address)
+    except OSError:
+        return False
+    return True
 
 
 def in_store(store: str | Path) -> OffsetFile | None:

@@ -161,7 +161,7 @@ class RemoteBrokerOffsetStore(_MemoryTable):
                 )
         except (ClientError, *CALL_ERRORS) as error:
             result = type(error).__name__
-            logger.warning("commit of %s=%d failed: %s", queue, offset, error)
+            logger.warning("commit of %s at %d failed: %s", queue, offset, error)
         sent = result in ("SENT", "OK")
         context.hook.commit(
             context.group,

@@ -70,7 +70,7 @@ _Answer = TypeVar("_Answer")
 def cluster_list(
     namesrv: NamesrvOption = "", root: RootOption = None, json: JsonOption = False
 ) -> None:
-    """List brokers: cluster, name, id, address, version, log end, rates."""
+    """List brokers: cluster, name, id, address, version, log end, messages/s in and out."""
 
     async def question(admin: AdminClient) -> list[dict[str, Any]]:
         rows = []
@@ -84,8 +84,8 @@ def cluster_list(
                     "address": addr,
                     "version": runtime.get("brokerVersionDesc", "no answer"),
                     "logEnd": runtime.get("commitLogMaxOffset", ""),
-                    "inTps": runtime.get("putTps", "").split(" ")[0],
-                    "outTps": runtime.get("getTransferedTps", "").split(" ")[0],
+                    "inTps": _rate(runtime.get("putTps", "")),
+                    "outTps": _rate(runtime.get("getTransferedTps", "")),
                 }
             )
         return rows
@@ -162,6 +162,27 @@ def consumer_progress(
         raise NotThere(f'group "{group}" has no offsets{of_topic} on any broker')
     headers = ("TOPIC", "BROKER", "QUEUE", "BROKER OFFSET", "CONSUMER OFFSET", "LAG", "ANSWERED BY")
     _show(headers, rows, json)
+
+
+@command("updateTopic", "failback admin updateTopic -t failback-probe -b broker-a -r 4 -w 4")
+def update_topic(
+    topic: TopicOption,
+    broker: BrokerOption,
+    read_queues: Annotated[
+        int, typer.Option("--read-queues", "-r", metavar="N", min=1, help="Queues to read from.")
+    ] = 8,
+    write_queues: Annotated[
+        int, typer.Option("--write-queues", "-w", metavar="N", min=1, help="Queues to write to.")
+    ] = 8,
+    namesrv: NamesrvOption = "",
+    root: RootOption = None,
+) -> None:
+    """Create or replace a topic on one broker, to be read and written. Every field is sent."""
+    from failback.protocol.route import TopicConfig
+
+    config = TopicConfig(topic, read_queues, write_queues)
+    _ask_broker(broker, namesrv, root, lambda admin, addr: admin.create_topic(addr, config))
+    say(f"topic {topic} is set on {broker}")
 
 
 @command("updateSubGroup", "failback admin updateSubGroup -g billing -b broker-a --retry-max 3")
@@ -481,6 +502,15 @@ async def _master_of(admin: AdminClient, broker: str) -> str:
 async def _brokers_of(admin: AdminClient, topic: str) -> list[BrokerData]:
     """Return the pairs that have a topic, by name."""
     return sorted((await route_of(admin, topic)).broker_datas, key=lambda each: each.broker_name)
+
+
+def _rate(rates: str) -> str:
+    """Return the first of a broker's averages, of the last ten seconds, as mqadmin prints it."""
+    first = rates.partition(" ")[0]
+    try:
+        return f"{float(first):.2f}"
+    except ValueError:
+        return first
 
 
 async def _or_empty(ask: Callable[[str], Awaitable[dict[str, str]]], addr: str) -> dict[str, str]:

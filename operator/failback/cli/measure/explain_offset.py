@@ -15,7 +15,7 @@ from failback.cli.shared.errors import guarded
 from failback.cli.shared.options import JsonOption, NamesrvOption, RootOption
 from failback.cli.shared.output import print_json, print_table, say
 from failback.cli.shared.run_folders import one_run
-from failback.client.admin.offset_places import ANSWER
+from failback.client.admin.offset_places import ANSWER, MASTER_TABLE
 from failback.protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -247,7 +247,8 @@ def _show(found: dict[str, Any]) -> None:
         say(f"It went down at the {step['place']}, by {step['fell']}: {step['what']}.")
     elif _has_offset(found):
         say("It never went down.")
-    for line in _exposure_lines(found.get("exposure") or {}):
+    is_away = MASTER_TABLE in found["unseen"]
+    for line in _exposure_lines(found.get("exposure") or {}, is_away=is_away):
         say(line)
     if found["unseen"]:
         say(f"Not seen: {', '.join(found['unseen'])}.")
@@ -255,15 +256,15 @@ def _show(found: dict[str, Any]) -> None:
         say(f"Safe offset: {found['safe_offset']}. To set it: {found['command']}")
 
 
-def _exposure_lines(exposure: dict[str, int | None]) -> list[str]:
+def _exposure_lines(exposure: dict[str, int | None], *, is_away: bool) -> list[str]:
     """What a consumer that is started anew would repeat, as far as tables and file show."""
     words = {
         "after_return": "after the master is back",
         "on_slave": "while the master is down",
     }
     known = {name: text for name, text in words.items() if exposure.get(name) is not None}
+    fault = "" if is_away else "the master is killed now and "
     return [
-        f"At risk if the master is killed now and consumers restart {text}:"
-        f" {exposure[name]} messages."
+        f"At risk if {fault}consumers restart {text}: {exposure[name]} messages."
         for name, text in known.items()
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,7 +14,7 @@ from failback.analytics.live.facts import (
     PairFacts,
     group_topic,
 )
-from failback.analytics.live.offset_file import in_store
+from failback.analytics.live.offset_file import of_broker
 from failback.analytics.live.queues import Step as LineageStep
 from failback.analytics.live.queues import lineage
 from failback.cli.shared.asking import route_of
@@ -154,24 +153,11 @@ async def _facts(
 
 async def _file(admin: AdminClient, addr: str) -> OffsetFile | None:
     """What a kill of the master would leave, where its file is on this machine."""
-    if not await asyncio.to_thread(_is_here, addr.rpartition(":")[0]):
-        return None
     try:
-        store = (await admin.broker_config(addr)).get("storePathRootDir")
+        config = await admin.broker_config(addr)
     except FailbackError:
         return None
-    return await asyncio.to_thread(in_store, store) if store else None
-
-
-def _is_here(host: str) -> bool:
-    """Whether an address is one of this machine, whose files can be looked into."""
-    try:
-        family, kind, number, _, address = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind, number) as probe:
-            probe.bind(address)
-    except OSError:
-        return False
-    return True
+    return await asyncio.to_thread(of_broker, addr, config)
 
 
 async def _client(

@@ -137,3 +137,17 @@ def test_a_system_group_is_nobodys() -> None:
 def test_without_an_answering_master_there_is_nothing_to_kill() -> None:
     slave = PairFacts("b", facts_of({}).members[1:], NOW)
     assert exposure(slave, {KEY: 7.0}) == {}
+
+
+def test_what_the_masters_table_lacks_is_at_risk_where_its_file_cannot_be_read() -> None:
+    """A returned master knows less than its slave: the file has no more than its table."""
+    behind = MemberFacts("h:0", 0, True, BOOT_MS, {}, table_of(SLAVE), None, 2.0)
+    ahead = MemberFacts("h:1", 1, True, BOOT_MS, {}, table_of(LATER))
+    facts = PairFacts("b", (behind, ahead), NOW, ENDS, BEGINS, {"g": 1})
+    at_rest = exposure(facts, {KEY: 0.0, RETRY: 0.0})["g"]
+    assert (at_rest.after_return, at_rest.measured) == (50 + 25 + 1, False)
+    level = MemberFacts("h:0", 0, True, BOOT_MS, {}, table_of(LATER), None, 2.0)
+    even = PairFacts("b", (level, ahead), NOW, ENDS, BEGINS, {"g": 1})
+    moving = {KEY: 7.0, RETRY: 0.0}
+    more = exposure(facts, moving)["g"].after_return - exposure(even, moving)["g"].after_return
+    assert more == pytest.approx(50 + 25 + 1), "beside the rate for the age of the file"

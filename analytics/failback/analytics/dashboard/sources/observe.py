@@ -21,7 +21,7 @@ from failback.analytics.live.facts import (
     time_scale_of,
     user_keys,
 )
-from failback.analytics.live.offset_file import in_store
+from failback.analytics.live.offset_file import in_store, of_broker
 from failback.client.admin.admin import AdminClient
 from failback.protocol.errors import FailbackError
 from failback.protocol.message import DLQ_PREFIX, RETRY_PREFIX
@@ -133,7 +133,7 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
     if expected and config.get("brokerName", expected) != expected:
         other = config["brokerName"]
         return _silent(known, member, f"the address now belongs to {other}", began)
-    ages = await asyncio.to_thread(_beside, member)
+    ages = await asyncio.to_thread(_beside, member, config if broker_id == 0 else {})
     return BrokerSeen(
         member=member,
         at=began,
@@ -153,7 +153,7 @@ async def look_at(admin: AdminClient, member: MemberRef, known: BrokerSeen | Non
 
 
 def _silent(known: BrokerSeen | None, member: MemberRef, problem: str, began: float) -> BrokerSeen:
-    file = _read_file(member)
+    file = _read_file(member, known.config if known is not None and known.is_master else {})
     if known is None:
         return BrokerSeen(member, began, problem, member.broker_id, file=file)
     return replace(
@@ -207,7 +207,7 @@ class _Beside(NamedTuple):
     file: OffsetFile | None
 
 
-def _beside(member: MemberRef) -> _Beside:
+def _beside(member: MemberRef, config: Mapping[str, str]) -> _Beside:
     """What the admin protocol does not say: ages from ``/metrics``, the file on the disk."""
     ages: dict[str, float | None] = dict.fromkeys(_AGES)
     if member.http:
@@ -215,7 +215,7 @@ def _beside(member: MemberRef) -> _Beside:
         for name, pattern in _AGES.items():
             found = pattern.search(text)
             ages[name] = _seconds(found[1]) if found else None
-    file = _read_file(member)
+    file = _read_file(member, config)
     persist = ages["persist_age"]
     if persist is None and file is not None:
         persist = file.age_seconds
@@ -245,5 +245,6 @@ def _fetch_metrics(address: str) -> bytes:
         connection.close()
 
 
-def _read_file(member: MemberRef) -> OffsetFile | None:
-    return in_store(member.store) if member.store else None
+def _read_file(member: MemberRef, config: Mapping[str, str]) -> OffsetFile | None:
+    """What a kill would leave: in the store that a runtime names, else of a master on this host."""
+    return in_store(member.store) if member.store else of_broker(member.address, config)
