@@ -132,7 +132,7 @@ def test_where_the_kubernetes_client_is_missing_the_option_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ConfigError, match=r"--kube-namespace: .*failback\[serve\]"):
+    with pytest.raises(ConfigError, match=r"--kube-namespace: .*'\.\[serve\]'"):
         make_app(DashboardSettings(tmp_path, kube_namespaces=("shop",)), [], lambda _: None)
 
 
