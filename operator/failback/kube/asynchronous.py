@@ -16,11 +16,9 @@ from typing import Any, Final, Protocol, TypedDict
 
 import aiohttp
 import msgspec
-from kubernetes.aio import client as kubernetes_client
-from kubernetes.aio import config as kubernetes_config
-from kubernetes.aio.client.exceptions import ApiException
 
 from failback.kube import requests
+from failback.kube.configuration import configuration_of, tls_of
 from failback.kube.errors import ApiError, refusal
 from failback.kube.requests import Request
 from failback.kube.resources import RESOURCES, Object, prefix
@@ -65,9 +63,21 @@ class Kube:
     """The calls an operator makes. Objects are plain JSON data."""
 
     def __init__(
-        self, client: Any, meter: RequestMeter, manager: str, *, timeout_seconds: float = 10.0
+        self,
+        session: aiohttp.ClientSession,
+        configuration: Any,
+        meter: RequestMeter,
+        manager: str,
+        *,
+        timeout_seconds: float = 10.0,
     ) -> None:
-        self._client = client
+        """Make the API server; :func:`connect` does, for a process.
+
+        Args:
+            configuration: Of the library's client: host, proxy and account.
+        """
+        self._session = session
+        self._configuration = configuration
         self._manager = manager
         self._meter = meter
         self._timeout_seconds = timeout_seconds
@@ -229,29 +239,28 @@ class Kube:
         except TimeoutError:
             text = f"no answer within {self._timeout_seconds:g} s"
             raise ApiError(verb, resource, 0, "Timeout", text) from None
-        except (
-            aiohttp.ClientError,
-            OSError,
-            ApiException,
-            ValueError,
-            msgspec.DecodeError,
-        ) as error:
+        except (aiohttp.ClientError, OSError, ValueError, msgspec.DecodeError) as error:
             raise ApiError(verb, resource, 0, "Unreachable", str(error)) from error
         finally:
             self._meter.api_request(verb, resource, code, time.monotonic() - begun)
 
-    async def _answer(self, request: Request) -> Any:
-        headers, path, method = request.headers(self._manager), request.path, request.method
-        await self._client.update_params_for_auth(
-            headers, [], ["BearerToken"], path, method, request.body
-        )
+    async def _answer(self, request: Request) -> aiohttp.ClientResponse:
+        configuration, headers = self._configuration, request.headers(self._manager)
         async with asyncio.timeout(self._timeout_seconds):
-            return await self._client.rest_client.request(
-                method,
-                request.url(self._client.configuration.host),
+            # In a thread: a token is read from a file, or is what a program of the user's prints.
+            token = await asyncio.to_thread(
+                configuration.get_api_key_with_prefix, "BearerToken", alias="authorization"
+            )
+            if token:
+                headers["Authorization"] = token
+            return await self._session.request(
+                request.method,
+                request.url(configuration.host),
                 headers=headers,
-                body=request.body,
-                _request_timeout=aiohttp.ClientTimeout(total=self._timeout_seconds),
+                data=None if request.body is None else json.dumps(request.body),
+                proxy=configuration.proxy,
+                proxy_headers=configuration.proxy_headers,
+                server_hostname=configuration.tls_server_name,
             )
 
 
@@ -264,15 +273,10 @@ async def connect(
     Args:
         manager: The field manager of what is applied.
     """
-    configuration = kubernetes_client.Configuration()
-    try:
-        kubernetes_config.load_incluster_config(  # type: ignore[no-untyped-call]
-            client_configuration=configuration
-        )
-    except kubernetes_config.ConfigException:
-        await kubernetes_config.load_kube_config(  # type: ignore[no-untyped-call]
-            client_configuration=configuration
-        )
-    configuration.connection_pool_maxsize = _CONNECTIONS
-    async with kubernetes_client.ApiClient(configuration) as client:
-        yield Kube(client, meter, manager, timeout_seconds=timeout_seconds)
+    configuration = configuration_of()
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=tls_of(configuration)),
+        timeout=aiohttp.ClientTimeout(total=timeout_seconds),
+    )
+    async with session:
+        yield Kube(session, configuration, meter, manager, timeout_seconds=timeout_seconds)

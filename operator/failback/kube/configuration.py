@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,3 +34,21 @@ def configuration_of(kubeconfig: str | None = None) -> Any:
     except (ConfigException, OSError) as error:
         raise ApiError("find", "the API server", 0, "NotConfigured", str(error)) from error
     return found
+
+
+def tls_of(configuration: Any) -> ssl.SSLContext:
+    """Return the TLS context that a client's configuration asks for.
+
+    Raises:
+        ApiError: A certificate or key that it names cannot be read.
+    """
+    try:
+        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+        if configuration.cert_file:
+            context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
+    except OSError as error:
+        raise ApiError("find", "the API server", 0, "NotConfigured", str(error)) from error
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context

@@ -127,13 +127,13 @@ def explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, BrokerError):
         said = error.remark.strip().partition("\n")[0] or f"code {error.code}"
         return f"{error.addr} refused: {said}", FAIL
+    if getattr(error, "reason", "") == "NotConfigured":  # an ApiError of failback.kube
+        return "no Kubernetes API server: no kubeconfig names one, and this is no pod", USER_ERROR
     if isinstance(error, FailbackError):
         return str(error), _CODES.get(type(error).__name__, FAIL)
     if isinstance(error, OSError) and (error.errno or error.filename):
         code = USER_ERROR if isinstance(error, _OF_A_PATH) and error.filename else INCONCLUSIVE
         return where_and_why(error), code
-    if type(error).__name__ == "ConfigException" and "kube" in type(error).__module__:
-        return "no Kubernetes API server: no kubeconfig names one, and this is no pod", USER_ERROR
     text = f"{type(error).__name__}: {_shortened(str(error))}"
     return f"internal error: {text} (failback --debug shows where)", INCONCLUSIVE
 

@@ -135,7 +135,7 @@ DEFINITIONS: Final[dict[str, Definition]] = {
             Column("Fault", ".spec.faults[0].fault"),
             Column("Phase", ".status.phase"),
             Column("Arm", ".status.activeArm"),
-            Column("Verdict", ".status.verdict"),
+            Column("Runs", ".status.runs[*].verdict", wide=True),
             _AGE,
         ),
         selectable=(".spec.clusterRef.name",),

@@ -161,13 +161,12 @@ class ReleaseLease:
 
 
 @dataclass(frozen=True, slots=True)
-class MarkClaim:
-    """Write on a claim whose log it has: role, epoch and the log's end."""
+class PatchSpec:
+    """Record the master member of a pair in ``spec.pairOverrides[]``; only that."""
 
-    claim: str
-    uid: str
-    labels: Mapping[str, str]
-    annotations: Mapping[str, str]
+    pair: int
+    master_member: int
+    expected: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +204,7 @@ Action = (
     | CommitOffsets
     | TakeLease
     | ReleaseLease
-    | MarkClaim
+    | PatchSpec
     | PatchMetadata
     | SaveSnapshot
 )
