@@ -24,11 +24,10 @@ ALLOWED = {
     "brokerclusters/status",
     "events",
     "nameservers/status",
-    "persistentvolumeclaims",
     "subscriptiongroups/status",
     "topics/status",
 }
-"""What the first pass may write: what it sees and says, and whose log claims have."""
+"""What the first pass may write: what it sees and says."""
 
 
 @pytest.fixture

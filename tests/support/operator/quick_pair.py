@@ -27,7 +27,7 @@ QUICK: Final = {
 }
 """Variables of an operator that looks often, and is patient with brokers of a busy machine: of an
 order whose answer it did not wait for, it posts no event."""
-_WAIT_SCALE: Final = 0.15
+WAIT_SCALE: Final = 0.15
 _CONDITIONS: Final = (
     "Ready",
     "ConfigApplied",
@@ -45,7 +45,7 @@ def hasty_operator(namespace: Namespace, *, server: str = "") -> Iterator[Operat
         server: Another URL than the API server's, such as a proxy's.
     """
     identity = operator_identity(namespace, server=server)
-    found = witnessed_operator(namespace, identity, _WAIT_SCALE, 0, **QUICK)
+    found = witnessed_operator(namespace, identity, WAIT_SCALE, 0, **QUICK)
     try:
         found.start()
         found.wait_until_ready()
