@@ -3,7 +3,7 @@
 - apiGroups: [failback.dev]
   resources: [nameservers, reconsumptionreports]
   verbs: [get, list, watch]
-# patch: finalizers; of brokerclusters pairOverrides[].masterMember and spent annotations
+# patch: finalizers; of brokerclusters spent annotations
 - apiGroups: [failback.dev]
   resources: [brokerclusters, topics, subscriptiongroups, roleswitches, chaosexperiments]
   verbs: [get, list, watch, patch]

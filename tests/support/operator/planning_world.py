@@ -222,12 +222,11 @@ class World(Machines):
         if have is not None and have["spec"]["holderIdentity"] == action.holder:
             del self.leases[action.name]
 
-    def _patch_spec(self, action: types.PatchSpec) -> None:
-        overrides = {item["index"]: item for item in self.document["spec"].get("pairOverrides", ())}
-        have = overrides.get(action.pair, {"index": action.pair})
-        assert have.get("masterMember", 0) == action.expected
-        overrides[action.pair] = {**have, "masterMember": action.master_member}
-        self.edit(pairOverrides=list(overrides.values()))
+    def _mark_claim(self, action: types.MarkClaim) -> None:
+        claim = self.claims.get(action.claim)
+        if claim is None or claim.uid != action.uid:
+            raise Refused(f"{action.claim} is another one")
+        claim.marks = {**claim.marks, **action.labels, **action.annotations}
 
     def _save(self, action: types.SaveSnapshot) -> None:
         metadata = self.document["metadata"]
@@ -267,7 +266,7 @@ class World(Machines):
         types.PatchMetadata: _patch_metadata,
         types.DeleteTopic: _forget,
         types.LabelPod: _label,
-        types.PatchSpec: _patch_spec,
+        types.MarkClaim: _mark_claim,
         types.SaveSnapshot: _save,
         types.CommitOffsets: _commit,
     }

@@ -6,6 +6,7 @@ Tables are replaced, never changed in place, so that an observation stays what i
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections import Counter
@@ -15,6 +16,7 @@ from typing import Any
 from failback.operator.kinds.base import parse_quantity
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Broker, Claim, Key, Pod, Route
+from failback.operator.planning.state.decode import decode_claim
 from failback.operator.render.shape import Member
 
 START = 1_750_000_000.0
@@ -45,6 +47,8 @@ class SimClaim:
     store: Store
     needs_restart: bool = False
     deleted: bool = False
+    marks: dict[str, str] = field(default_factory=dict)
+    """Labels and annotations of our prefix."""
 
 
 @dataclass
@@ -379,10 +383,13 @@ class Machines:
         )
 
     def _claim(self, name: str, claim: SimClaim) -> Claim:
-        return Claim(
-            name=f"data-{name}-0",
-            uid=claim.uid,
+        marks = {"labels": claim.marks, "annotations": claim.marks}
+        metadata = {"name": f"data-{name}-0", "uid": claim.uid, **marks}
+        marked = decode_claim({"metadata": metadata})
+        return dataclasses.replace(
+            marked,
             phase="Bound",
+            empty=False,
             requested=claim.requested,
             capacity=claim.capacity,
             resizing=claim.requested != claim.capacity and not claim.needs_restart,

@@ -90,8 +90,8 @@ class SwitchWorld(World):
 
     @property
     def recorded(self) -> int:
-        """The master member that the spec names."""
-        return self.cluster.pair(0).master_member
+        """The master member that the claims name."""
+        return self.state().master_member(0)
 
     @property
     def shown_permission(self) -> int | None:

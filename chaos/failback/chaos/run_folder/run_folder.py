@@ -123,7 +123,11 @@ class RunFolder:
     def require_unfinished(self) -> None:
         """Raise ``ConfigError`` when a finished run lies here: nothing may change it."""
         if self.is_closed():
-            raise ConfigError("run_dir", f"{self.path} holds a finished run; choose another folder")
+            raise ConfigError(
+                "run_dir",
+                f"{self.path} holds a finished run; "
+                "give the experiment another name, or choose another folder",
+            )
 
     def require_free(self) -> None:
         """Refuse a folder of another run before anything is written to it; there may be none.

@@ -238,6 +238,8 @@ def _conclude(outcomes: Sequence[RunOutcome], report_engine: str | None, json: b
             # The runs stand whatever the report says; their own codes must not be lost.
             line, code = explain(error)
             fail(f"report: {line}; the runs are complete, try: failback report RUN")
+            if len(outcomes) == 1:
+                _leave_summary(outcomes[0], [], worst([*codes, code]), no_report=line)
             raise typer.Exit(worst([*codes, code])) from None
         codes += [each.exit_code for each in done]
         rows = [{**row_of(each.json), "html": str(each.html or "")} for each in done]
@@ -261,8 +263,15 @@ def _own_address() -> str:
     return os.environ.get("POD_IP", "0.0.0.0")
 
 
-def _leave_summary(outcome: RunOutcome, rows: Sequence[dict[str, Any]], code: int) -> None:
-    """Leave the run's summary as the container's termination message, where there is one."""
+def _leave_summary(
+    outcome: RunOutcome, rows: Sequence[dict[str, Any]], code: int, *, no_report: str = ""
+) -> None:
+    """Leave the run's summary as the container's termination message, where there is one.
+
+    Args:
+        rows: The report on the run; empty where none was wanted.
+        no_report: Why one that was wanted could not be made.
+    """
     from json import loads
 
     from failback.chaos.run.summary import TRIMMABLE, reasons_of, summarize
@@ -272,6 +281,9 @@ def _leave_summary(outcome: RunOutcome, rows: Sequence[dict[str, Any]], code: in
     if rows:
         verdict, uri = rows[0]["verdict"], Path(rows[0]["html"]).absolute().parent.as_uri()
         reasons = [f"{each['code']}: {each['detail']}" for each in rows[0]["reasons"]]
+    if no_report:
+        verdict = "Inconclusive" if verdict == "Pass" else verdict
+        reasons = [f"NO_REPORT: {no_report}", *reasons]
     evidence = Path(outcome.run_dir, "evidence.jsonl")
     lines = evidence.read_text(encoding="utf-8").splitlines() if evidence.exists() else []
     document = summarize(

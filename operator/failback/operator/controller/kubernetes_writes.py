@@ -10,12 +10,7 @@ from typing import Any, Final
 from failback.kube import leases
 from failback.kube.asynchronous import Kube
 from failback.kube.errors import ApiError
-from failback.operator.controller.outcome import (
-    ManifestTooLarge,
-    NameTaken,
-    NotReadBack,
-    Outcome,
-)
+from failback.operator.controller.outcome import ManifestTooLarge, NameTaken, Outcome
 from failback.operator.kubernetes.conflicts import Conflicts
 from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
@@ -30,8 +25,8 @@ from failback.operator.planning.plan.types import (
     Event,
     Evict,
     LabelPod,
+    MarkClaim,
     PatchMetadata,
-    PatchSpec,
     ReleaseLease,
     ResizeClaim,
     SaveSnapshot,
@@ -96,8 +91,8 @@ class KubernetesWrites:
                     "spec": {"resources": {"requests": {"storage": action.size}}},
                 }
                 await self._kube.merge("PersistentVolumeClaim", namespace, action.claim, body)
-            case PatchSpec():
-                await self._patch_spec(resource, action)
+            case MarkClaim():
+                await self._mark_claim(namespace, action)
             case PatchMetadata():
                 marks = dict.fromkeys(action.remove_annotations)
                 body = {"metadata": {"annotations": marks}}
@@ -176,31 +171,17 @@ class KubernetesWrites:
             if error.code not in (404, 409):
                 raise
 
-    async def _patch_spec(self, resource: Object, action: PatchSpec) -> None:
-        """Record the master member of a pair, if it still is what it was."""
-        metadata = resource["metadata"]
-        where = (resource["kind"], metadata["namespace"], metadata["name"])
-        have = await self._kube.get(*where)
-        if have is None:
-            return
-        overrides = have["spec"].get("pairOverrides") or []
-        found = [index for index, item in enumerate(overrides) if item["index"] == action.pair]
-        member = overrides[found[0]].get("masterMember", 0) if found else 0
-        if member == action.master_member:
-            return
-        if member != action.expected:
-            text = f"masterMember of pair {action.pair} is {member}, expected {action.expected}"
-            raise NotReadBack(text)
-        version = have["metadata"]["resourceVersion"]
-        check = {"op": "test", "path": "/metadata/resourceVersion", "value": version}
-        if found:
-            path = f"/spec/pairOverrides/{found[0]}/masterMember"
-            change: Object = {"op": "add", "path": path, "value": action.master_member}
-        else:
-            entry = {"index": action.pair, "masterMember": action.master_member}
-            path = "/spec/pairOverrides/-" if overrides else "/spec/pairOverrides"
-            change = {"op": "add", "path": path, "value": entry if overrides else [entry]}
-        self._store.wrote(await self._kube.json_patch(*where, [dict(check), dict(change)]))
+    async def _mark_claim(self, namespace: str, action: MarkClaim) -> None:
+        body = {
+            "metadata": {
+                "uid": action.uid,
+                "labels": dict(action.labels),
+                "annotations": dict(action.annotations),
+            }
+        }
+        kind = "PersistentVolumeClaim"
+        done = await self._kube.merge(kind, namespace, action.claim, body)
+        self._store.wrote({**done, "kind": kind})
 
     async def _save_snapshot(self, resource: Object, action: SaveSnapshot) -> None:
         metadata = resource["metadata"]

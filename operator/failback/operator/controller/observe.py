@@ -32,6 +32,7 @@ from failback.operator.planning.operations.switching import snapshot as snapshot
 from failback.operator.planning.state.decode import decode_claim, decode_pod, is_owned, member_of
 from failback.operator.render import common
 from failback.operator.render.common import HTTP_PORT
+from failback.operator.render.config import claim_name
 from failback.operator.render.context import Context
 from failback.operator.render.nameserver import addresses, statefulset_name
 from failback.operator.render.shape import Member
@@ -291,8 +292,8 @@ class Observer:
         """Return everything a pass over a cluster sees; asks brokers nothing."""
         memory = self.memory(cluster.namespace, cluster.name)
         children = self._store.children(cluster.namespace, cluster.kind, cluster.name)
-        members = self.members(cluster)
-        targets = self.targets(cluster, members, context)
+        members = await self._with_claims(cluster, self.members(cluster))
+        targets = self.targets(cluster, self.members(cluster), context)
         views = {
             member: replace(
                 view,
@@ -334,6 +335,29 @@ class Observer:
             other_operators=other_operators,
             version_shown=shown,
         )
+
+    async def _with_claims(
+        self, cluster: BrokerCluster, members: Mapping[Member, MemberView]
+    ) -> Mapping[Member, MemberView]:
+        """Return the members with the claims that lie under their names, whoever made those.
+
+        The watch shows claims by their labels; a claim that was kept or brought from elsewhere
+        need not have them. Asked only about members that have no StatefulSet, or no claim yet.
+        """
+        if cluster.spec.storage.type != "persistent":
+            return members
+        found = dict(members)
+        for pair in range(cluster.spec.pairs):
+            for ordinal in cluster.pair(pair).ordinals:
+                view = members.get((pair, ordinal)) or MemberView(pair, ordinal)
+                if view.statefulset is not None and view.claim is not None:
+                    continue
+                name = claim_name(cluster, pair, ordinal)
+                item = await self._kube.get("PersistentVolumeClaim", cluster.namespace, name)
+                claim = None if item is None else decode_claim(item)
+                if claim != view.claim:
+                    found[pair, ordinal] = replace(view, claim=claim)
+        return found
 
     def _routes(self, servers: Sequence[str], memory: ClusterMemory) -> tuple[Route, ...]:
         return tuple(
@@ -430,7 +454,7 @@ def _decoded(children: Sequence[Object], uid: str) -> dict[Member, MemberView]:
             pod = decode_pod(item)
             if "pod" not in part or part["pod"].deleting:
                 part["pod"] = pod
-        elif kind == "PersistentVolumeClaim":
+        elif kind == "PersistentVolumeClaim" and _is_named_after_its_labels(item):
             part["claim"] = decode_claim(item)
         elif is_owned(item, uid):
             key = {"StatefulSet": "statefulset", "ConfigMap": "config_map"}.get(kind)
@@ -439,6 +463,12 @@ def _decoded(children: Sequence[Object], uid: str) -> dict[Member, MemberView]:
     return {
         member: MemberView(member[0], member[1], **part) for member, part in sorted(parts.items())
     }
+
+
+def _is_named_after_its_labels(claim: Object) -> bool:
+    """Tell whether a claim is the one that a member uses, and no copy of it."""
+    owner, metadata = decode_claim(claim).owner, claim["metadata"]
+    return bool(metadata["name"] == f"data-{'-'.join(owner)}-0")
 
 
 def _targets(

@@ -100,9 +100,9 @@ class PairOverride(Model):
     """As spec.storage.size."""
     node_selector: dict[str, str] = Field(default={}, max_length=32)
     """Labels that a node of this pair must have, over those of spec.podTemplate."""
-    master_member: int = Field(default=0, ge=0, le=3)
-    """The ordinal that holds brokerId 0. Written by a RoleSwitch; an edit by hand is reported
-    and not acted on."""
+    master_member: int | None = Field(default=None, ge=0, le=3)
+    """The member of a new pair that holds brokerId 0 first; unset: member 0. After that the
+    status and the claims say who is master; a later edit is a warning and changes nothing."""
 
 
 class UpdateStrategy(Model):
@@ -258,7 +258,8 @@ class Pair:
         self.index = index
         self.broker_name = cluster.broker_name(index)
         self.slaves = _given(override.slaves_per_pair, spec.slaves_per_pair)
-        self.master_member = override.master_member
+        self.first_master = override.master_member
+        self.master_member = _given(override.master_member, 0)
         self.master_role = _given(override.master_role, spec.master_role)
         self.slave_read_enable = _given(override.slave_read_enable, spec.slave_read_enable)
         self.master_flush: str = _given(override.flush_disk_type, spec.flush_disk_type)

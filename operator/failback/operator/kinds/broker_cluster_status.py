@@ -98,7 +98,14 @@ class PairStatus(Status):
     master: str | None = Field(default=None, max_length=253)
     """The member that is registered as master, or empty."""
     master_member: int | None = Field(default=None, ge=0, le=3)
-    """The ordinal that holds brokerId 0."""
+    """The ordinal that holds brokerId 0; absent while it cannot be told (MasterUnclear)."""
+    first_master: int | None = Field(default=None, ge=0, le=3)
+    """What masterMember of the spec said when the pair was first seen: a later edit is a
+    warning."""
+    master_claim: str | None = Field(default=None, max_length=64)
+    """uid of the master's volume claim."""
+    epoch: int | None = Field(default=None, ge=0)
+    """How often the pair has had another master, from 1; the same is on its claims."""
     writable: bool | None = None
     """Whether the pair takes messages."""
     members: list[MemberStatus] = Field(

@@ -21,6 +21,14 @@ INIT: Final = ["failback-init", "--", "failback"]
 RELEASE: Final = "failback.dev/release"
 """Annotation of a StatefulSet: the release of Failback whose defaults it has."""
 ROLE_LABEL: Final = "failback.dev/role"
+"""Label of a pod: what its broker says that it is; of a claim: what its member was last."""
+EPOCH: Final = "failback.dev/master-epoch"
+LOG_ID: Final = "failback.dev/log-id"
+LOG_END: Final = "failback.dev/log-end"
+MARKED_UID: Final = "failback.dev/claim-uid"
+"""Annotations of a claim, see ``planning.state.mastership``."""
+ORDER: Final = "failback.dev/open-member"
+"""Annotation of a cluster: the claim that opens where its master cannot be told."""
 
 
 def engine_version(engine: Engine, context: Context) -> str:

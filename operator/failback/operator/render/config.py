@@ -32,6 +32,11 @@ def pod_name(cluster: BrokerCluster, pair: int, ordinal: int) -> str:
     return f"{member_name(cluster, pair, ordinal)}-0"
 
 
+def claim_name(cluster: BrokerCluster, pair: int, ordinal: int) -> str:
+    """Return the name of a member's PersistentVolumeClaim, as its StatefulSet makes it."""
+    return f"data-{pod_name(cluster, pair, ordinal)}"
+
+
 def broker_properties(
     cluster: BrokerCluster,
     pair: Pair,

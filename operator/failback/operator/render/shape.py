@@ -13,6 +13,8 @@ from failback.operator.kinds.base import Engine
 from failback.operator.kinds.broker_cluster import BrokerCluster, Pair
 
 _OF_ANY_ENGINE = ("image_pull_policy", "image_pull_secrets")
+MOST_MEMBERS = 4
+"""Of one pair."""
 Member = tuple[int, int]
 """Pair index and ordinal of a broker."""
 

@@ -135,7 +135,7 @@ DEFINITIONS: Final[dict[str, Definition]] = {
             Column("Fault", ".spec.faults[0].fault"),
             Column("Phase", ".status.phase"),
             Column("Arm", ".status.activeArm"),
-            Column("Runs", ".status.runs[*].verdict", wide=True),
+            Column("Verdict", ".status.verdict"),
             _AGE,
         ),
         selectable=(".spec.clusterRef.name",),

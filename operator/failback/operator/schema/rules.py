@@ -161,7 +161,7 @@ def _pair_overrides(spec: BrokerClusterSpec) -> Iterator[Violation]:
         slaves = spec.slaves_per_pair
         if override.slaves_per_pair is not None:
             slaves = override.slaves_per_pair
-        if override.master_member > slaves:
+        if override.master_member is not None and override.master_member > slaves:
             own = override.slaves_per_pair is not None
             rule, at = ("BC10", path) if own else ("BC11", "spec")
             problem = f"{rule_texts.NO_SUCH_MEMBER}: the pair has members 0 to {slaves}"

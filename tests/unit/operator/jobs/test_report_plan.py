@@ -21,7 +21,7 @@ from failback.operator.schema.decoding import decode
 NOW = 1_700_000_000.0
 CONTEXT = JobContext("shop", "0.1.0")
 CLAIM = {"metadata": {"name": "failback-runs"}}
-EXPERIMENT = {
+EXPERIMENT: dict[str, Any] = {
     "metadata": {"name": "kill"},
     "spec": {},
     "status": {
@@ -29,9 +29,13 @@ EXPERIMENT = {
         "runs": [
             {"arm": "stay", "repetition": 0, "run": "a"},
             {"arm": "handover", "repetition": 0, "run": "b"},
-            {"arm": "stay", "repetition": 1},
         ],
     },
+}
+ABSENT: dict[str, Any] = {"arm": "stay", "repetition": 1}
+ONE_ABSENT: dict[str, Any] = {
+    **EXPERIMENT,
+    "status": {"phase": "Completed", "runs": [*EXPERIMENT["status"]["runs"], ABSENT]},
 }
 SEEN = ObservedReport(at=NOW, experiment=EXPERIMENT, claim=CLAIM)
 
@@ -100,7 +104,7 @@ def figures(**changes: Any) -> dict[str, Any]:
 
 
 def test_the_runs_of_a_finished_experiment_are_counted_in_one_job() -> None:
-    plan = plan_report(report(), {}, SEEN, CONTEXT, NOW)
+    plan = plan_report(report(), {}, replace(SEEN, experiment=ONE_ABSENT), CONTEXT, NOW)
     (job,) = jobs(plan)
     assert job["metadata"]["name"] == "fbr-kill"
     (container,) = job["spec"]["template"]["spec"]["containers"]
@@ -209,6 +213,29 @@ def test_the_verdict_is_the_one_of_the_pages(
     assert (plan.status["verdict"], plan.status["outcome"]) == (told["verdict"], "limit missed")
     assert condition(plan, "WithinThresholds")[1:] == (reason, message)
     assert plan.status["reasons"] == told.get("reasons", [])
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "message"),
+    [
+        ({}, "Inconclusive", "stay-1 left no run and is not counted"),
+        ({"verdict": "Fail", "lost": 1, "reasons": ["LOST: x"]}, "Fail", "LOST: x"),
+    ],
+)
+def test_a_run_that_left_nothing_is_named_and_takes_the_pass_away(
+    said: dict[str, Any], verdict: str, message: str
+) -> None:
+    seen = replace(SEEN, experiment=ONE_ABSENT, **ended(figures(**said)))
+    plan = plan_report(report(), {"phase": "Running"}, seen, CONTEXT, NOW)
+    assert (plan.status["phase"], plan.status["verdict"]) == ("Done", verdict)
+    assert condition(plan, "WithinThresholds")[2] == message
+    assert plan.status["reasons"][-1] == "stay-1 left no run and is not counted"
+    stopped = {**EXPERIMENT, "status": {**EXPERIMENT["status"], "phase": "Aborted"}}
+    aborted = plan_report(report(), {}, replace(seen, experiment=stopped), CONTEXT, NOW).status
+    assert aborted["verdict"] == verdict
+    assert aborted["reasons"][-1] == "experiment kill is Aborted: not every run was made"
+    given = report(experimentRef=None, inputs={"claimName": "mine", "runs": ["old"]})
+    assert plan_report(given, {}, seen, CONTEXT, NOW).status["reasons"] == said.get("reasons", [])
 
 
 def test_thresholds_go_to_the_job_as_limits_of_its_command_line() -> None:

@@ -352,7 +352,7 @@ def test_reconciling_names_the_operation_and_what_it_waits_for() -> None:
         ({}, {"pause_reconcilation": "true"}, "UnknownAnnotation"),
         ({}, {"hold_member": "orders-0-1"}, "MemberHeld"),
         ({"pairOverrides": [{"index": 5}]}, {}, "OverrideForMissingPair"),
-        ({"pairOverrides": [{"index": 0, "masterMember": 1}]}, {}, "MasterMemberDiffers"),
+        ({"pairOverrides": [{"index": 0, "masterMember": 1}]}, {}, "MasterMemberEdited"),
         ({"slaveReadEnable": True, "slavesPerPair": 0}, {}, "SlaveReadWithoutSlaves"),
         ({"config": {"fileReservedTimes": "48"}}, {}, "UnknownConfigKey"),
         ({"metrics": {"podMonitor": {"enabled": True}}}, {}, "PodMonitorCrdMissing"),

@@ -32,7 +32,7 @@ from failback.operator.planning.plan.encoding import (
     names,
     operation_to_status,
 )
-from failback.operator.planning.plan.memory import Memory
+from failback.operator.planning.plan.memory import Desired, Memory
 from failback.operator.planning.plan.types import (
     Action,
     Advance,
@@ -43,6 +43,7 @@ from failback.operator.planning.plan.types import (
     Plan,
     SetPodCondition,
 )
+from failback.operator.planning.state.claim_marks import claim_marks
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render import common
 from failback.operator.render.broker import REGISTERED_GATE
@@ -91,6 +92,7 @@ def plan_cluster(
         shape,
         lambda: by_key(render_cluster(cluster, addresses, rendered_in, shape=shape)),
     )
+    desired = _without_unclear(state, desired)
     if fixed := refused_changes(observed, desired):
         return _only_status(state, context, "InvalidSpec", "; ".join(fixed[:3]))
     taken = sorted(key for key in desired if key in observed.foreign)
@@ -105,7 +107,9 @@ def plan_cluster(
     applied = [item for item in children if not _picks_a_master(item, observed, contested)]
     advance = _operate(state, desired, held=bool(contested))
     view = ClusterView(state, shape, desired, drift, advance.operation)
-    actions = (*applied, *advance.actions, *_pod_marks(view))
+    begun = advance.operation if _begins(state.running, advance.operation) else None
+    marks = claim_marks(state, desired, () if begun is None else (begun.pair,))
+    actions = (*marks, *applied, *advance.actions, *_pod_marks(view))
     # The pass in which an operation ends does not know yet whether another pair needs one.
     idle = state.running is None and advance.operation is None
     settled = idle and not actions and not contested
@@ -205,6 +209,27 @@ def _pod_marks(view: ClusterView) -> tuple[Action, ...]:
             if pod.gate != listed:
                 found.append(SetPodCondition(pod.name, pod.uid, REGISTERED_GATE, listed))
     return tuple(found)
+
+
+def _without_unclear(state: ClusterState, desired: Desired) -> Desired:
+    """Leave out what would open a pair whose master cannot be told.
+
+    Its members that exist are stopped, and keep the files that they have.
+    """
+    if not state.unclear:
+        return desired
+    stands = {key for key in state.observed.objects if key[0] != "ConfigMap"}
+    unclear = {str(pair) for pair in state.unclear}
+    return {
+        key: item
+        for key, item in desired.items()
+        if key in stands
+        or item["metadata"].get("labels", {}).get("failback.dev/pair") not in unclear
+    }
+
+
+def _begins(before: Operation | None, after: Operation | None) -> bool:
+    return after is not None and (before is None or before.id != after.id)
 
 
 def _operation_events(running: Operation | None, advance: Advance) -> tuple[Event, ...]:

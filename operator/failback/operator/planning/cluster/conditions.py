@@ -22,7 +22,7 @@ _ADDRESS_KEYS: Final = frozenset(
     {"brokerIP1", "brokerIP2", "storePathRootDir", "storePathCommitLog"}
 )
 _BEFORE_READY: Final = frozenset(
-    {"Creating", "NameServerMissing", "NameTaken", "InvalidSpec", "Suspended"}
+    {"Creating", "NameServerMissing", "NameTaken", "InvalidSpec", "Suspended", "MasterUnclear"}
 )
 
 
@@ -39,6 +39,7 @@ class Verdict:
 def ready(view: ClusterView) -> Verdict:
     """Every pair has a writable master registered as id 0, and all members are ready."""
     for reason, message in (
+        _unclear(view),
         _platform_problem(view),
         _creating(view),
         _down(view),
@@ -48,6 +49,11 @@ def ready(view: ClusterView) -> Verdict:
         if reason:
             return Verdict("Ready", False, reason, message)
     return Verdict("Ready", True, "AllReady", "every pair has a writable master")
+
+
+def _unclear(view: ClusterView) -> tuple[str, str]:
+    found = [view.state.mastership(pair).unclear for pair in sorted(view.state.unclear)]
+    return ("MasterUnclear", " | ".join(found)) if found else ("", "")
 
 
 def _platform_problem(view: ClusterView) -> tuple[str, str]:

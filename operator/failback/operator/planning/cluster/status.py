@@ -68,15 +68,25 @@ def _pair(view: ClusterView, index: int) -> dict[str, Any]:
     if view.shape.pairs > MAX_DETAILED_PAIRS:
         members = [item for item in members if not _as_wanted(item)]
     registered = master is not None and view.is_registered(master)
-    return {
+    known = view.state.mastership(index)
+    found: dict[str, Any] = {
         "name": view.cluster.broker_name(index),
         "index": index,
         "phase": _phase(view, index),
         "master": view.member_name(master) if master is not None and registered else "",
-        "masterMember": master.ordinal if master is not None else 0,
         "writable": view.is_writable(index),
         "members": members,
     }
+    before = view.previous_pair(index)
+    found["firstMaster"] = before.get("firstMaster", view.cluster.pair(index).master_member)
+    if known.unclear:
+        # What it had while its master was known tells a changed mark from a changed claim.
+        return found | {key: before[key] for key in ("masterClaim",) if key in before}
+    found["masterMember"] = master.ordinal if master is not None else 0
+    if known.epoch:
+        found["epoch"] = known.epoch
+    claim = view.observed.member(index, found["masterMember"]).claim
+    return found if claim is None else {**found, "masterClaim": claim.uid}
 
 
 def _phase(view: ClusterView, index: int) -> str:

@@ -114,14 +114,16 @@ class ClusterView:
         wanted = self.desired.get(("StatefulSet", self.member_name(member)), {})
         return bool(wanted.get("spec", {}).get("replicas", 1) == 0)
 
+    def previous_pair(self, index: int) -> Mapping[str, Any]:
+        """Return what the status said of a pair before this pass."""
+        return self.state.row(index)
+
     def previous_member(self, member: MemberView) -> Mapping[str, Any]:
         """Return what the status said of a member before this pass."""
-        for pair in self.previous.get("pairs") or ():
-            if pair.get("index") == member.pair:
-                for item in pair.get("members") or ():
-                    if item.get("ordinal") == member.ordinal:
-                        found: Mapping[str, Any] = item
-                        return found
+        for item in self.previous_pair(member.pair).get("members") or ():
+            if item.get("ordinal") == member.ordinal:
+                found: Mapping[str, Any] = item
+                return found
         return {}
 
     def lag(self, member: MemberView) -> str:

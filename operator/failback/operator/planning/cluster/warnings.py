@@ -24,6 +24,7 @@ KNOWN_ANNOTATIONS: Final = frozenset(
         "force-resync-member",
         "node-fenced",
         "hold-member",
+        "open-member",
         "accept-quirk",
         "managed",
         "kopf-managed",
@@ -98,10 +99,10 @@ def _annotations_and_overrides(view: ClusterView) -> Iterator[tuple[str, str]]:
 
 def _roles(view: ClusterView) -> Iterator[tuple[str, str]]:
     for pair in range(view.cluster.spec.pairs):
-        wanted, held = view.cluster.pair(pair).master_member, view.shape.masters.get(pair)
-        if held is not None and held != wanted:
-            text = f"pair {pair} says {wanted}, member {held} is master: use a RoleSwitch"
-            yield "MasterMemberDiffers", text
+        wish, first = view.cluster.pair(pair).first_master, view.previous_pair(pair)
+        if wish is not None and wish != first.get("firstMaster", wish):
+            text = f"pair {pair} was begun with {first['firstMaster']}, {wish} changes nothing"
+            yield "MasterMemberEdited", f"masterMember of {text}: a RoleSwitch changes the master"
     if view.shape.read_forced:
         pairs = names(view.cluster.broker_name(pair) for pair in sorted(view.shape.read_forced))
         yield "SlaveReadForced", f"slaves of {pairs} serve reads although the spec says no"

@@ -10,6 +10,7 @@ from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.planning.jobs import results
 from failback.operator.planning.jobs.experiment import OVER
 from failback.operator.planning.jobs.observed_jobs import ObservedReport
+from failback.operator.planning.jobs.runs import MAX_REASONS
 from failback.operator.planning.observed.observed import Object
 from failback.operator.planning.plan.encoding import condition, from_time, merge_conditions, to_time
 from failback.operator.planning.plan.types import Action, Apply, Event, Plan
@@ -67,7 +68,8 @@ def plan_report(
     draft = {**status, "phase": "Running", "startedAt": to_time(now)}
     draft.pop("blockedBy", None)
     verdicts = [_Verdict("Complete", False, "Waiting", "the Job has not ended")]
-    started = Event("ReportStarted", f"{len(found.runs)} runs, engine {report.spec.engine}")
+    runs = f"{len(found.runs)} run{'s' if len(found.runs) > 1 else ''}"
+    started = Event("ReportStarted", f"{runs}, engine {report.spec.engine}")
     return _plan(report, status, draft, verdicts, context, now, actions, [started], _POLL)
 
 
@@ -110,6 +112,21 @@ def _from_experiment(report: ReconsumptionReport, observed: ObservedReport) -> _
         return _Input(reason="InputMissing", message=f"experiment {name} left no run", final=True)
     volume = (experiment["spec"].get("job") or {}).get("runVolume") or {}
     return _Input(tuple(runs), str(volume.get("claimName") or ""))
+
+
+def _absent(report: ReconsumptionReport, observed: ObservedReport) -> list[str]:
+    """Name the runs of the experiment that left nothing to count, or were never made."""
+    if report.spec.experiment_ref is None or observed.experiment is None:
+        return []
+    name, status = report.spec.experiment_ref.name, observed.experiment.get("status") or {}
+    said = [
+        f"{each['arm']}-{each['repetition']} left no run and is not counted"
+        for each in status.get("runs") or ()
+        if not each.get("run")
+    ]
+    if status.get("phase") == "Completed":
+        return said
+    return [*said, f"experiment {name} is {status.get('phase')}: not every run was made"]
 
 
 def claim_of(report: ReconsumptionReport, experiment: Object | None, context: JobContext) -> str:
@@ -177,7 +194,7 @@ def _follow(
         reason = "SummaryInvalid" if end.succeeded else "JobFailed"
         message = str(error) if end.succeeded else f"{end.why}; {error}"
         return _fail(report, status, reason, message, context, now)
-    return _done(report, status, summary, context, now)
+    return _done(report, status, summary, observed, context, now)
 
 
 def _follow_application(
@@ -199,19 +216,22 @@ def _follow_application(
             return _fail(report, status, reason, message, context, now)
         verdicts = [_Verdict("Complete", False, "Waiting", state)]
         return _plan(report, status, {**status}, verdicts, context, now, [], [], _WAIT)
-    return _done(report, status, summary, context, now)
+    return _done(report, status, summary, observed, context, now)
 
 
 def _done(
     report: ReconsumptionReport,
     status: Mapping[str, Any],
     summary: Mapping[str, Any],
+    observed: ObservedReport,
     context: JobContext,
     now: float,
 ) -> Plan:
     figures = {name: summary[name] for name in FIGURES if summary.get(name) is not None}
-    verdict, reason, message = judge(summary)
+    absent = _absent(report, observed)
+    verdict, reason, message = judge(summary, absent)
     draft = {**status, **figures, "phase": "Done", "finishedAt": to_time(now), "verdict": verdict}
+    draft["reasons"] = [*(summary.get("reasons") or ()), *absent][:MAX_REASONS]
     draft.pop("blockedBy", None)
     verdicts = [
         _Verdict("Complete", True, "Counted", "the figures are in the status"),
@@ -240,12 +260,17 @@ def _fail(
 # --- judging --------------------------------------------------------------------------------------
 
 
-def judge(summary: Mapping[str, Any]) -> tuple[str, str, str]:
+def judge(summary: Mapping[str, Any], absent: Sequence[str] = ()) -> tuple[str, str, str]:
     """Return verdict, reason and message of the condition WithinThresholds.
 
     The thresholds went to the Job as limits of each run, so the summary has judged by them.
+
+    Args:
+        absent: What is said of runs that could not be counted: then Pass is nobody's to say.
     """
     verdict = str(summary["verdict"])
+    if verdict == "Pass" and absent:
+        return "Inconclusive", "Inconclusive", absent[0]
     if verdict == "Pass":
         return "Pass", "WithinLimits", ""
     said = summary.get("reasons") or [f"the runs' verdict is {verdict}"]

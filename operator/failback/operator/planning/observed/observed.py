@@ -58,6 +58,8 @@ class Pod:
     tail_bytes: int | None = None
     """Of a diverged member: bytes of its log from the first that the master's log lacks or has
     differently (``ownEnd`` minus ``differsAt``, or minus ``masterEnd``, of that verdict)."""
+    own_end: int | None = None
+    """``ownEnd`` of that verdict: where the member's log ends, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,22 @@ class Claim:
     """Condition ``FileSystemResizePending``."""
     storage_class: str = ""
     message: str = ""
+    deleting: bool = False
+    empty: bool = False
+    """No volume is bound to it, nor is one to be made from anything that has data."""
+    owner: tuple[str, str, str] = ("", "", "")
+    """Labels with the cluster, pair and member that it is of."""
+    role: str = ""
+    """``master`` or ``slave``: what its member was when it was marked last."""
+    epoch: int | None = None
+    """Of a master its own, of a slave that of the last master whose log it had; 0 = of none.
+    ``None`` = the claim is not marked."""
+    log_id: str = ""
+    """Which pair's epochs these are: uid of the cluster that began them, and the pair."""
+    log_end: int | None = None
+    """Where the commit log ended when the claim was marked last, in bytes."""
+    marked_uid: str = ""
+    """uid of the claim that was marked: another one is a copy of it."""
 
 
 @dataclass(frozen=True, slots=True)

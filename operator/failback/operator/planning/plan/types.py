@@ -161,12 +161,13 @@ class ReleaseLease:
 
 
 @dataclass(frozen=True, slots=True)
-class PatchSpec:
-    """Record the master member of a pair in ``spec.pairOverrides[]``; only that."""
+class MarkClaim:
+    """Write on a claim whose log it has: role, epoch and the log's end."""
 
-    pair: int
-    master_member: int
-    expected: int
+    claim: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +205,7 @@ Action = (
     | CommitOffsets
     | TakeLease
     | ReleaseLease
-    | PatchSpec
+    | MarkClaim
     | PatchMetadata
     | SaveSnapshot
 )

@@ -18,13 +18,13 @@ from failback.operator.planning.observed.observed import Key, MemberView, Object
 from failback.operator.planning.plan.encoding import operation_from_status
 from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state import instants
+from failback.operator.planning.state.mastership import Mastership, mastership, says_master
 from failback.operator.planning.state.running_engine import arm_engine, held_engine, running_arm
 from failback.operator.render.config import member_name
-from failback.operator.render.shape import Member, Shape
+from failback.operator.render.shape import MOST_MEMBERS, Member, Shape
 
 FAILOVER_SECONDS: Final = 30.0
 """How long a master must be gone before reads of its slaves are forced."""
-_SLAVE: Final = "SLAVE"
 
 
 @dataclass(frozen=True)
@@ -90,32 +90,39 @@ class ClusterState:
     @functools.cached_property
     def masters(self) -> Mapping[int, int]:
         """Pair → ordinal that is master, of every pair that is wanted or has a member."""
+        return {pair: found.member for pair, found in self.masterships.items()}
+
+    @functools.cached_property
+    def masterships(self) -> Mapping[int, Mastership]:
+        """Pair → who is its master, of every pair that is wanted or has a member."""
         count = max([self.cluster.spec.pairs, *(pair + 1 for pair in self.pairs)])
-        return {pair: self._master_member(pair) for pair in range(count)}
+        return {pair: self._mastership(pair) for pair in range(count)}
 
     def master_member(self, pair: int) -> int:
-        """Return the ordinal that is master: the one whose ConfigMap says so.
-
-        Where none or several do, the status decides, then the spec (a cluster made anew over kept
-        claims).
-        """
+        """Return the ordinal that is master, as :meth:`mastership` says."""
         found = self.masters.get(pair)
-        return self._master_member(pair) if found is None else found
+        return self.mastership(pair).member if found is None else found
 
-    def _master_member(self, pair: int) -> int:
-        said = [
-            ordinal
-            for ordinal in self.ordinals.get(pair, ())
-            if _says_master(self.observed.member(pair, ordinal).config_map)
+    def mastership(self, pair: int) -> Mastership:
+        """Return who is master of a pair; the newest epoch on its claims says so."""
+        found = self.masterships.get(pair)
+        return self._mastership(pair) if found is None else found
+
+    def _mastership(self, pair: int) -> Mastership:
+        views = [
+            view for (index, _), view in sorted(self.observed.members.items()) if index == pair
         ]
-        if len(said) == 1:
-            return said[0]
-        rows = self.status.get("pairs") or ()
-        recorded = [row.get("masterMember") for row in rows if row.get("index") == pair]
-        remembered = recorded[0] if recorded else None
-        if isinstance(remembered, int) and (not said or remembered in said):
-            return remembered
-        return self.cluster.pair(pair).master_member
+        return mastership(self.cluster, pair, views, self.row(pair))
+
+    def row(self, pair: int) -> Mapping[str, Any]:
+        """Return what the status says of a pair; empty when it does not know it."""
+        rows = [row for row in self.status.get("pairs") or () if row.get("index") == pair]
+        return rows[0] if rows else {}
+
+    @functools.cached_property
+    def unclear(self) -> frozenset[int]:
+        """The pairs of which nobody may open, because it cannot be told who was master."""
+        return frozenset(pair for pair, found in self.masterships.items() if found.unclear)
 
     def master(self, pair: int) -> MemberView:
         """Return the master of a pair."""
@@ -155,6 +162,9 @@ class ClusterState:
             pairs=len(self.masters),
             slaves=spare,
             masters=dict(self.masters),
+            stopped=frozenset(
+                (pair, each) for pair in self.unclear for each in range(MOST_MEMBERS)
+            ),
             closed=frozenset(pair for pair in self.masters if self._is_closed(pair)),
             read_forced=frozenset(pair for pair in self.pairs if self._reads_are_forced(pair)),
             overlay=dict(self.arm.get("brokerConfig") or {}) if self.arm else {},
@@ -213,20 +223,15 @@ class ClusterState:
         )
 
 
-def _says_master(config_map: Object | None) -> bool:
-    found = facts.properties(config_map)
-    return bool(found) and found.get("brokerRole", _SLAVE) != _SLAVE
-
-
 def master_of(desired: Mapping[Key, Object], cluster: BrokerCluster, pair: int) -> int:
     """Return the master member of a pair among rendered objects.
 
     Raises:
         LookupError: The pair is not rendered.
     """
-    for ordinal in range(4):
+    for ordinal in range(MOST_MEMBERS):
         rendered = desired.get(("ConfigMap", member_name(cluster, pair, ordinal)))
-        if rendered is not None and _says_master(rendered):
+        if rendered is not None and says_master(rendered):
             return ordinal
     raise LookupError(f"pair {pair} is not rendered")
 

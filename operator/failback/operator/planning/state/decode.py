@@ -11,6 +11,7 @@ from failback.operator.engines.catalogue import config_keys
 from failback.operator.planning.observed.observed import Claim, Object, Pod
 from failback.operator.planning.plan.encoding import from_time
 from failback.operator.render.broker import REGISTERED_GATE
+from failback.operator.render.common import EPOCH, LOG_END, LOG_ID, MARKED_UID, ROLE_LABEL
 
 _IMAGE_REASONS: Final = frozenset(
     {
@@ -59,6 +60,7 @@ def decode_pod(item: Object) -> Pod:
         prefix=str(verdict.get("prefix", "")),
         prefix_message=_words(verdict),
         tail_bytes=_tail_bytes(verdict),
+        own_end=verdict["ownEnd"] if isinstance(verdict.get("ownEnd"), int) else None,
     )
 
 
@@ -196,6 +198,8 @@ def decode_claim(item: Object) -> Claim:
         if entry.get("type") in ("ControllerResizeError", "NodeResizeError")
     ]
     words = [str(entry.get("message", "")) for entry in failed]
+    labels, marks = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    source = any(spec.get(key) for key in ("volumeName", "dataSource", "dataSourceRef"))
     return Claim(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -206,7 +210,24 @@ def decode_claim(item: Object) -> Claim:
         needs_restart=pending.get("status") == "True",
         storage_class=spec.get("storageClassName") or "",
         message="; ".join(filter(None, words)),
+        deleting="deletionTimestamp" in metadata,
+        empty=status.get("phase", "Pending") == "Pending" and not source,
+        owner=(
+            labels.get("failback.dev/cluster", ""),
+            labels.get("failback.dev/pair", ""),
+            labels.get("failback.dev/member", ""),
+        ),
+        role=labels.get(ROLE_LABEL, ""),
+        epoch=_number(marks.get(EPOCH)),
+        log_id=marks.get(LOG_ID, ""),
+        log_end=_number(marks.get(LOG_END)),
+        marked_uid=marks.get(MARKED_UID, ""),
     )
+
+
+def _number(text: str | None) -> int | None:
+    """Return a number that is written down; a text that is none says nothing."""
+    return int(text) if text is not None and text.isdecimal() and text.isascii() else None
 
 
 def member_of(item: Object) -> tuple[int, int] | None:

@@ -23,8 +23,9 @@ from failback.operator.planning.operations.switching.pair import (
     remember,
     waiting,
 )
-from failback.operator.planning.plan.types import Action, CommitOffsets, Evict, LabelPod, PatchSpec
+from failback.operator.planning.plan.types import Action, CommitOffsets, Evict, LabelPod
 from failback.operator.planning.state import predicates
+from failback.operator.planning.state.claim_marks import new_master
 from failback.operator.render.common import ROLE_LABEL
 from failback.operator.render.config import member_name
 
@@ -81,14 +82,13 @@ def _why_not_stopped(view: PairView) -> str:
 
 
 def start_new_master(view: PairView) -> Outcome:
-    """Give the target the role: record it, write both files, restart the target's pod."""
-    wanted, data = view.data["to"], view.data
-    recorded = view.cluster.pair(view.pair).master_member
+    """Give the target the role: mark its claim, write both files, restart the target's pod."""
+    data = view.data
     if "recorded" not in data:
-        if recorded == wanted:
+        marks = new_master(view.state, view.pair, data["from"], data["to"])
+        if marks is None:
             return remember(recorded=True, podUid=view.new.pod.uid if view.new.pod else "")
-        patch = PatchSpec(view.pair, wanted, recorded)
-        return doing(patch)
+        return doing(*marks)
     if not _roles_are_written(view):
         return UNDERWAY
     if _is_master(view):

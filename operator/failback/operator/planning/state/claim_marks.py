@@ -1,0 +1,140 @@
+"""What the claims of a cluster are to remember: whose log they hold. Pure.
+
+Role and epoch are written when they change, before anything else of the pass: the epoch of a master
+is on its claim before it opens. The log's end is written with them, when an operation of the pair
+begins, when a member is stopped on purpose, and when a member that stays out says where its log
+ends. A cluster at rest writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import Claim, Key, MemberView, Object
+from failback.operator.planning.plan.types import MarkClaim
+from failback.operator.planning.state.cluster_state import ClusterState
+from failback.operator.planning.state.mastership import MASTER, SLAVE, Mastership
+from failback.operator.render.broker import member_selector
+from failback.operator.render.common import EPOCH, LOG_END, LOG_ID, MARKED_UID, ROLE_LABEL
+from failback.operator.render.config import member_name
+
+_PREFIX_OF_MASTER: Final = frozenset({"", "Verified", "Empty", "Master"})
+"""Verdicts of a member whose log was not found to differ from its master's."""
+
+
+def claim_marks(
+    state: ClusterState, desired: Mapping[Key, Object], opened: Collection[int | None]
+) -> tuple[MarkClaim, ...]:
+    """Return what is to be written on claims now.
+
+    Args:
+        desired: Objects rendered for this pass.
+        opened: Pairs whose operation begins in this pass; ``None`` = all of them.
+    """
+    found = []
+    for pair, known in sorted(state.masterships.items()):
+        if known.unclear or not known.epoch or state.is_contested(pair):
+            continue
+        master = state.observed.member(pair, known.member)
+        asked = None in opened or pair in opened
+        for view in _members(state, pair):
+            if view.claim is None or view.claim.deleting:
+                continue
+            stops = asked or _is_about_to_stop(state, view, desired)
+            mark = _mark(state, known, master, view, view.claim, stops=stops)
+            if mark is not None:
+                found.append(mark)
+    return tuple(found)
+
+
+def new_master(state: ClusterState, pair: int, old: int, new: int) -> tuple[MarkClaim, ...] | None:
+    """Return what a change of master writes before the new one opens; ``None`` = nothing more.
+
+    The new master's claim comes first: with it alone written, it is master.
+    """
+    known, view = state.mastership(pair), state.observed.member(pair, new)
+    if not known.epoch or view.claim is None or known.member == new:
+        return None
+    found = [_write(state, known, view, view.claim, MASTER, known.epoch + 1, _end(view))]
+    before = state.observed.member(pair, old)
+    if before.claim is not None and not before.claim.deleting:
+        end = before.claim.log_end if _end(before) is None else _end(before)
+        epoch = before.claim.epoch or 0
+        found.append(_write(state, known, before, before.claim, SLAVE, epoch, end))
+    return tuple(found)
+
+
+def _members(state: ClusterState, pair: int) -> Iterator[MemberView]:
+    return (view for (index, _), view in sorted(state.observed.members.items()) if index == pair)
+
+
+def _is_about_to_stop(state: ClusterState, view: MemberView, desired: Mapping[Key, Object]) -> bool:
+    key = ("StatefulSet", member_name(state.cluster, view.pair, view.ordinal))
+    wanted = desired.get(key, {}).get("spec", {}).get("replicas")
+    have = (view.statefulset or {}).get("spec", {}).get("replicas")
+    return bool(wanted == 0 and have == 1)
+
+
+def _mark(
+    state: ClusterState,
+    known: Mastership,
+    master: MemberView,
+    view: MemberView,
+    claim: Claim,
+    *,
+    stops: bool,
+) -> MarkClaim | None:
+    """Return what a member's claim is to remember, or ``None`` when it does."""
+    role, epoch = SLAVE, min(claim.epoch or 0, known.epoch)
+    if view.ordinal == known.member:
+        role, epoch = MASTER, known.epoch
+    elif _follows(master, view):
+        epoch = known.epoch
+    wanted = (role, epoch, known.log_id, claim.uid, tuple(_labels(state, view).values()))
+    have = (claim.role, claim.epoch, claim.log_id, claim.marked_uid, claim.owner)
+    end = _end(view)
+    if role == SLAVE and epoch == known.epoch and end is not None:
+        # Read later than its master's end: what it has beyond came from there meanwhile.
+        end = min(end, _end(master) or end)
+    out = view.pod is not None and view.pod.own_end is not None and not view.is_ready
+    if wanted == have and (end is None or end == claim.log_end or not (stops or out)):
+        return None
+    return _write(state, known, view, claim, role, epoch, claim.log_end if end is None else end)
+
+
+def _follows(master: MemberView, view: MemberView) -> bool:
+    """Tell whether a slave is known to have its master's log, or a beginning of it."""
+    lag = facts.lag_bytes(master.broker, view.broker)
+    if not view.is_ready or lag is None or facts.says_master(view.broker) is not False:
+        return False
+    return facts.says_master(master.broker) is True and (
+        view.pod is None or view.pod.prefix in _PREFIX_OF_MASTER
+    )
+
+
+def _end(view: MemberView) -> int | None:
+    """Return where a member's log ends, as its process or the check before it says."""
+    if view.broker is not None and view.broker.end is not None:
+        return view.broker.end
+    return view.pod.own_end if view.pod is not None and not view.is_ready else None
+
+
+def _labels(state: ClusterState, view: MemberView) -> dict[str, str]:
+    return member_selector(state.cluster, view.pair, view.ordinal)
+
+
+def _write(
+    state: ClusterState,
+    known: Mastership,
+    view: MemberView,
+    claim: Claim,
+    role: str,
+    epoch: int,
+    end: int | None,
+) -> MarkClaim:
+    annotations = {EPOCH: str(epoch), LOG_ID: known.log_id, MARKED_UID: claim.uid}
+    if end is not None:
+        annotations[LOG_END] = str(end)
+    return MarkClaim(claim.name, claim.uid, {**_labels(state, view), ROLE_LABEL: role}, annotations)

@@ -1,0 +1,76 @@
+"""What would be lost with a member's volume: its log beside its master's, byte by byte. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from failback.operator.planning.observed.observed import MemberView
+
+
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """What only one member has, as far as it is known."""
+
+    own: int | None
+    """Where the member's log ends, in bytes; ``None`` = not known."""
+    master: int | None
+    """Where its master's log ends."""
+    tail: int | None
+    """Bytes from the first that the master's log lacks or has differently, where that is known."""
+    newer: bool
+    """The member has the log of a later master than its present one."""
+
+    @property
+    def bytes(self) -> int | None:
+        """How many bytes are given up when the volume is wiped; ``None`` = not known."""
+        if self.own is None or self.master is None:
+            return self.tail
+        if self.newer:
+            return self.own
+        longer = max(0, self.own - self.master)
+        return longer if self.tail is None else max(self.tail, longer)
+
+    @property
+    def is_longer(self) -> bool:
+        """The member's log is the longer or the newer one, or that is not known."""
+        if self.own is None or self.master is None:
+            return True
+        return self.newer or self.own > self.master
+
+    @property
+    def words(self) -> str:
+        """What only the member has, for a message."""
+        end = "is not known" if self.own is None else f"is at {self.own}"
+        other = "not known" if self.master is None else f"at {self.master}"
+        lost = "an unknown part" if self.bytes is None else f"{self.bytes} bytes"
+        newer = " and belongs to a later master" if self.newer else ""
+        return f"the end of its log {end}{newer}, its master's {other}: only it has {lost}"
+
+    def order(self, uid: str) -> str:
+        """Return the value of the annotation that gives this up."""
+        if self.bytes is None:
+            return f"{uid}:all"
+        return f"{uid}:{self.bytes}" if self.bytes else uid
+
+    def is_covered(self, named: str) -> bool:
+        """Tell whether an order that names so many bytes gives all of this up."""
+        if self.bytes is None or named == "all":
+            return named == "all"
+        return (int(named) if named.isdecimal() else 0) >= self.bytes
+
+
+def given_up(master: MemberView, view: MemberView) -> GivenUp:
+    """Compare a member's log with its master's."""
+    mine, theirs = view.claim, master.claim
+    tail = view.pod.tail_bytes if view.pod is not None and not view.is_ready else None
+    newer = bool(mine and theirs and (mine.epoch or 0) > (theirs.epoch or 0))
+    return GivenUp(_end(view), _end(master), tail, newer)
+
+
+def _end(view: MemberView) -> int | None:
+    """Return where a member's log ends: its process says so, the check before it, its claim."""
+    if view.broker is not None and view.broker.end is not None:
+        return view.broker.end
+    if view.pod is not None and view.pod.own_end is not None and not view.is_ready:
+        return view.pod.own_end
+    return view.claim.log_end if view.claim is not None else None

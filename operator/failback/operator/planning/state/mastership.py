@@ -1,0 +1,230 @@
+"""Who is master of a pair, and which change of master that was: read from its claims. Pure.
+
+Every claim says whose log lies on it: the role that its member had, and the *epoch*, which every
+change of master raises. A claim outlives the cluster, so that a cluster made anew over kept,
+restored or foreign claims opens the member that was master last. Where that cannot be told nobody
+opens, until a person names the claim. Claims that say nothing are those of a new pair, or of
+release 0.1.0: then the members' files, the status and ``masterMember`` say who is master.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import Claim, MemberView, Object
+from failback.operator.render.common import ORDER
+
+MASTER, SLAVE = "master", "slave"
+_NO_MASTER: Final = "SLAVE"
+
+
+@dataclass(frozen=True, slots=True)
+class Mastership:
+    """Who is master of one pair."""
+
+    member: int
+    """Ordinal. Of an unclear pair it is the first master that the spec names, and says nothing."""
+    epoch: int = 0
+    """Of this master; 0 = nothing remembers it, because the storage is ephemeral."""
+    log_id: str = ""
+    """Which pair's epochs these are."""
+    unclear: str = ""
+    """Why nobody may open, and what to do; empty = the master is known."""
+
+
+def says_master(config_map: Object | None) -> bool:
+    """Tell whether a member's file gives it the master's role."""
+    found = facts.properties(config_map)
+    return bool(found) and found.get("brokerRole", _NO_MASTER) != _NO_MASTER
+
+
+def mastership(
+    cluster: BrokerCluster, pair: int, views: Sequence[MemberView], row: Mapping[str, Any]
+) -> Mastership:
+    """Return who is master of a pair.
+
+    Args:
+        views: All that is known of members of the pair, bare claims among them.
+        row: What the status says of the pair.
+    """
+    case = _Case(cluster, pair, views, row)
+    if cluster.spec.storage.type != "persistent":
+        return Mastership(case.first if case.told is None else case.told)
+    return case.of_new_claims() if not case.followed else case.of_claims()
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What there is to tell who is master of a pair."""
+
+    cluster: BrokerCluster
+    pair: int
+    views: Sequence[MemberView]
+    row: Mapping[str, Any]
+
+    # --- what is known ---
+
+    @functools.cached_property
+    def claims(self) -> Mapping[int, Claim]:
+        """Ordinal → claim that has a volume.
+
+        One that is to be deleted stays as long as a pod of the living pair has it.
+        """
+        found = {view.ordinal: view.claim for view in self.views}
+        return {
+            ordinal: claim
+            for ordinal, claim in found.items()
+            if claim is not None and not claim.empty and (self.lives or not claim.deleting)
+        }
+
+    @functools.cached_property
+    def followed(self) -> Mapping[int, Claim]:
+        """Ordinal → claim of a member that was master, or that had its master's log."""
+        return {ordinal: claim for ordinal, claim in self.claims.items() if claim.epoch}
+
+    @functools.cached_property
+    def top(self) -> int:
+        """The newest epoch; 0 = none."""
+        return max((claim.epoch or 0 for claim in self.claims.values()), default=0)
+
+    @functools.cached_property
+    def files(self) -> tuple[int, ...]:
+        """The members whose files say that they are master."""
+        return tuple(view.ordinal for view in self.views if says_master(view.config_map))
+
+    @property
+    def lives(self) -> bool:
+        """The cluster has made members of this pair: it decided before."""
+        return any(
+            view.statefulset is not None or view.config_map is not None for view in self.views
+        )
+
+    @property
+    def first(self) -> int:
+        return self.cluster.pair(self.pair).master_member
+
+    @functools.cached_property
+    def told(self) -> int | None:
+        """The member whose file says so; where none or several do, the one in the status."""
+        if len(self.files) == 1:
+            return self.files[0]
+        recorded = self.row.get("masterMember")
+        if isinstance(recorded, int) and (not self.files or recorded in self.files):
+            return recorded
+        return None
+
+    def view(self, ordinal: int) -> MemberView:
+        return next(view for view in self.views if view.ordinal == ordinal)
+
+    @property
+    def new_log_id(self) -> str:
+        return f"{self.cluster.metadata.uid}-{self.pair}"
+
+    # --- claims that say nothing: a new pair, or release 0.1.0 ---
+
+    def of_new_claims(self) -> Mastership:
+        recorded = self.row.get("epoch")
+        epoch = recorded if isinstance(recorded, int) and recorded > 0 else 1
+        if self.lives:
+            member = self.first if self.told is None else self.told
+            return Mastership(member, epoch, self.new_log_id)
+        if not self.claims:
+            return Mastership(
+                self.first if self.told is None else self.told, epoch, self.new_log_id
+            )
+        wish = self.cluster.pair(self.pair).first_master
+        for member in (self.told, wish, *(self.claims if len(self.claims) == 1 else ())):
+            if member in self.claims and member in self.cluster.pair(self.pair).ordinals:
+                return Mastership(member, epoch, self.new_log_id)
+        return self._ordered() or self._unclear("its claims do not say who was master")
+
+    # --- claims that say whose log they hold ---
+
+    def of_claims(self) -> Mastership:
+        contradiction = self._contradiction()
+        if contradiction is None:
+            member = self._newest[0]
+            serving = self._serving_other_than(member)
+            if serving is None:
+                return Mastership(member, self.top, self.followed[member].log_id)
+            return Mastership(serving, self.top + 1, self.followed[member].log_id)
+        kept = self._untouched_master()
+        if kept is not None:
+            alone = set(self._newest) <= {kept}
+            return Mastership(kept, self.top if alone else self.top + 1, self.new_log_id)
+        return self._ordered() or self._unclear(contradiction)
+
+    @functools.cached_property
+    def _newest(self) -> tuple[int, ...]:
+        """The members that were master in the newest epoch."""
+        return tuple(
+            ordinal
+            for ordinal, claim in self.followed.items()
+            if claim.epoch == self.top and claim.role == MASTER
+        )
+
+    def _contradiction(self) -> str | None:
+        """Say why the claims do not tell who was master last, or ``None``."""
+        if len({claim.log_id for claim in self.followed.values()}) > 1:
+            return "its claims are of different pairs"
+        if not self._newest:
+            return f"the claim of the master of epoch {self.top} is missing"
+        if len(self._newest) > 1:
+            return f"several claims are of the master of epoch {self.top}"
+        if self.lives:
+            return None
+        if self._newest[0] not in self.cluster.pair(self.pair).ordinals:
+            return f"the spec has no member {self._newest[0]}, which was master last"
+        unknown = [claim.name for claim in self.claims.values() if claim.epoch is None]
+        return f"{unknown[0]} does not say whose log it has" if unknown else None
+
+    def _serving_other_than(self, member: int) -> int | None:
+        """Return another member that serves as master now: no mark of a claim stops it."""
+        if len(self.files) != 1 or self.files[0] == member:
+            return None
+        view = self.view(self.files[0])
+        serves = view.is_ready and facts.says_master(view.broker) is True
+        return view.ordinal if serves and view.claim is not None else None
+
+    def _untouched_master(self) -> int | None:
+        """Return the master of a living pair whose claim is still the one it had.
+
+        Only the marks were changed, by somebody else.
+        """
+        if len(self.files) != 1 or self.files[0] not in self.claims:
+            return None
+        own = self.claims[self.files[0]]
+        return self.files[0] if self.row.get("masterClaim") == own.uid else None
+
+    # --- what a person decides ---
+
+    def _ordered(self) -> Mastership | None:
+        """Return what the annotation orders; its number makes it count once."""
+        orders = self.cluster.metadata.annotations.get(ORDER, "").replace(" ", "").split(",")
+        for ordinal, claim in self.claims.items():
+            wanted = ordinal in self.cluster.pair(self.pair).ordinals
+            if wanted and f"{claim.uid}@{self.top + 1}" in orders:
+                return Mastership(ordinal, self.top + 1, claim.log_id or self.new_log_id)
+        return None
+
+    def _unclear(self, why: str) -> Mastership:
+        found = "; ".join(
+            f"{claim.uid}@{self.top + 1} is {claim.name}{_described(claim)}"
+            for _, claim in sorted(self.claims.items())
+        )
+        name = self.cluster.broker_name(self.pair)
+        text = f"{name}: {why}; {ORDER}=... opens the one that you name: {found}"
+        return Mastership(self.first, unclear=text)
+
+
+def _described(claim: Claim) -> str:
+    """Say what a claim remembers, for a person who has to choose."""
+    if claim.epoch is None:
+        return ""
+    end = "" if claim.log_end is None else f", to {claim.log_end}"
+    return f" ({claim.role} of {claim.epoch}{end})"
