@@ -57,6 +57,7 @@ SPARK: Rights = {
     ("", kind): {"get", "list", "watch", "create", "delete", "deletecollection"}
     for kind in ("pods", "configmaps", "services", "persistentvolumeclaims")
 }
+LEASE = "failback-operator"
 LOOKS: Rights = {("failback.dev", kind): {"list"} for kind in ("nameservers", "brokerclusters")}
 NAMESPACES_ALL: Rights = {
     ("", "namespaces"): {"get", "list", "watch"},
@@ -104,6 +105,9 @@ def rights(found: list[Object], kind: str, name: str, namespace: str | None = No
     collected: Rights = {}
     for rule in role["rules"]:
         if "resourceNames" in rule:
+            if rule["resources"] == ["leases"]:
+                assert (rule["resourceNames"], rule["verbs"]) == ([LEASE], ["get", "update"])
+                continue
             assert rule["resources"] == ["namespaces"]
             assert (rule["resourceNames"], rule["verbs"]) == ([namespace], ["get"])
             continue
@@ -147,10 +151,15 @@ def test_a_namespaced_operator_has_these_rights_and_no_others(mode: str, tmp_pat
     found = objects(render(tmp_path, *MODES[mode]))
     for namespace in ["failback"] if mode == "default" else ["shop", "stock"]:
         assert rights(found, "Role", "failback-operator", namespace) == OPERATOR
-        assert rights(found, "Role", "failback-chaos", namespace) == CHAOS
         assert rights(found, "Role", "failback-spark", namespace) == SPARK
+        if mode != "default":
+            assert rights(found, "Role", "failback-chaos", namespace) == CHAOS
     if mode == "default":
-        assert not [each for each in found if each["kind"].startswith("ClusterRole")]
+        assert "failback-chaos" not in {each["metadata"]["name"] for each in found}
+        everywhere = {
+            each["metadata"]["name"] for each in found if each["kind"].startswith("ClusterRole")
+        }
+        assert everywhere == {f"failback-{part}-failback" for part in ("view", "edit", "admin")}
 
 
 def test_an_operator_of_the_cluster_has_the_same_rights_everywhere(tmp_path: Path) -> None:
@@ -174,6 +183,67 @@ def test_an_operator_of_the_cluster_has_the_same_rights_everywhere(tmp_path: Pat
     assert not [word for word in words if word.startswith("--namespace")]
 
 
+def test_an_operator_of_the_cluster_makes_jobs_only_where_something_needs_them(
+    tmp_path: Path,
+) -> None:
+    found = objects(render(tmp_path, *MODES["cluster"], "spark.enabled=false"))
+    name = "failback-operator-failback"
+    looks = {**OPERATOR, ("batch", "jobs"): {"get", "list", "watch"}}
+    assert rights(found, "ClusterRole", name) == {**looks, **NAMESPACES_ALL}
+
+
+def test_people_get_rights_over_the_kinds_with_the_clusters_own_roles(tmp_path: Path) -> None:
+    found = objects(render(tmp_path))
+    roles = {
+        part: one(found, "ClusterRole", f"failback-{part}-failback", None)
+        for part in ("view", "edit", "admin")
+    }
+    joined = {
+        part: {
+            label.rpartition("aggregate-to-")[2]
+            for label in role["metadata"]["labels"]
+            if "aggregate-to-" in label
+        }
+        for part, role in roles.items()
+    }
+    assert joined == {
+        "view": {"view", "edit", "admin"},
+        "edit": {"edit", "admin"},
+        "admin": {"admin"},
+    }
+    (looks,), (writes,), (injects,) = (role["rules"] for role in roles.values())
+    assert (set(looks["resources"]), looks["verbs"]) == (set(KINDS), ["get", "list", "watch"])
+    assert set(writes["resources"]) == set(KINDS) - {"chaosexperiments"}
+    assert injects["resources"] == ["chaosexperiments"]
+    assert not any("/" in each for role in roles.values() for each in role["rules"][0]["resources"])
+
+
+def test_each_port_of_each_pod_has_its_policy(tmp_path: Path) -> None:
+    found = objects(render(tmp_path, *MODES["everything"]))
+    policies = {
+        each["metadata"]["name"]: each["spec"] for each in found if each["kind"] == "NetworkPolicy"
+    }
+    assert set(policies) == {
+        f"failback-{part}" for part in ("brokers", "nameservers", "jobs", "operator", "dashboard")
+    }
+    rules = {
+        port["port"]: rule.get("from")
+        for rule in policies["failback-brokers"]["ingress"]
+        for port in rule["ports"]
+    }
+    broker = {"app.kubernetes.io/name": "failback", "app.kubernetes.io/component": "broker"}
+    assert rules["ha"] == [{"podSelector": {"matchLabels": broker}}]
+    shop = {"namespaceSelector": {"matchLabels": {"team": "shop"}}}
+    assert shop in rules["remoting"]
+    assert rules["ha"][0] in rules["fast"]
+    assert shop not in rules["http"]
+    open_to_all = objects(render(tmp_path))
+    (spec,) = [
+        each["spec"] for each in open_to_all if each["metadata"]["name"] == "failback-brokers"
+    ]
+    assert [rule.get("from") is None for rule in spec["ingress"]] == [True, False, True]
+
+
 def uninstall_words(found: list[Object]) -> list[str]:
     """Return the arguments of the Job that frees resources of their finalizers."""
     (job,) = [
@@ -191,7 +261,7 @@ def test_an_operator_of_two_namespaces_has_what_it_needs_in_each(tmp_path: Path)
     assert variables["FAILBACK_LEADER_ELECTION"] == "true"
     assert variables["FAILBACK_WATCH_CRDS"] == "true"
     assert variables["FAILBACK_WATCH_NAMESPACES"] == "shop,stock"
-    leases = {("coordination.k8s.io", "leases"): {"get", "create", "update"}}
+    leases = {("coordination.k8s.io", "leases"): {"create"}}
     assert rights(found, "Role", "failback-operator-leader", "failback") == leases
     leader = one(found, "RoleBinding", "failback-operator-leader")
     assert subjects_of(leader) == [("failback-operator", "failback")]

@@ -86,7 +86,7 @@ def test_the_server_accepts_every_object(
 
 
 def test_install_upgrade_rollback_and_uninstall(namespace: Namespace) -> None:
-    flags = settings(NO_PODS)
+    flags = settings((*NO_PODS, "chaos.enabled=true"))
     namespace.helm("install", "failback", str(CHART), "--wait", *flags)
     deployment = namespace.api.get("Deployment", "failback-operator")
     assert deployment["spec"]["strategy"] == {"type": "Recreate"}

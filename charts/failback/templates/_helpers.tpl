@@ -35,6 +35,13 @@ app.kubernetes.io/component: operator
 {{ printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) }}
 {{- end }}
 
+{{/* Secrets of registries that resources may name, as {"names": [...]}. */}}
+{{- define "failback.pullSecrets" -}}
+{{- $names := (.Values.allow).pullSecrets | default list -}}
+{{- range .Values.image.pullSecrets }}{{ $names = append $names .name }}{{ end -}}
+{{ dict "names" ($names | uniq) | toJson }}
+{{- end }}
+
 {{/* An image for custom resources: with the chart's version where no tag or digest is given. */}}
 {{- define "failback.taggedImage" -}}
 {{- if or (contains "@" .image) (contains ":" (splitList "/" .image | last)) -}}

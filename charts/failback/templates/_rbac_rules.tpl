@@ -46,7 +46,7 @@
   verbs: [get, create, update, delete]
 - apiGroups: [batch]
   resources: [jobs]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [get, list, watch{{ if or .Values.chaos.enabled .Values.spark.enabled }}, create, patch, delete{{ end }}]
 {{- if .Values.podMonitors.enabled }}
 - apiGroups: [monitoring.coreos.com]
   resources: [podmonitors]

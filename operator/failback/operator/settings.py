@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import version as package_version
 from typing import Final
 
+from failback.operator.kinds.permits import Permits, read_permits
 from failback.protocol.errors import FailbackError
 
 MANAGER: Final = "failback-operator"
@@ -62,6 +63,8 @@ class Settings:
     """Multiplies the periods at which brokers and name servers are asked."""
     images: Mapping[str, str] = field(default_factory=dict)
     """Images that resources get when they name none, by engine or purpose."""
+    permits: Permits = field(default_factory=Permits)
+    """What resources may name."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """All variables with our prefix: planners of jobs find their own there."""
 
@@ -94,6 +97,7 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         spark_operator=_switch(own, "FAILBACK_SPARK_OPERATOR"),
         poll_scale=_number(own, "FAILBACK_POLL_SCALE", 1.0),
         images={purpose: own[name] for purpose, name in IMAGE_VARIABLES.items() if own.get(name)},
+        permits=read_permits(own),
         environment=own,
     )
 

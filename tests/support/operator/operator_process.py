@@ -37,7 +37,7 @@ def chart_rules(
         str(CHART),
         "--show-only",
         "templates/rbac.yaml",
-        *(part for word in settings for part in ("--set", word)),
+        *(part for word in ("chaos.enabled=true", *settings) for part in ("--set", word)),
     ).out
     for document in YAML(typ="safe", pure=True).load_all(shown):
         if document and (document["kind"], document["metadata"]["name"]) == ("Role", account):

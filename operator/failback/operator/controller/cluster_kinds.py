@@ -52,6 +52,7 @@ class Dependencies:
                     namespace, settings.version, domain=settings.domain, pod_monitors=monitors
                 ),
                 images=dict(settings.images),
+                permits=settings.permits,
             )
             self.contexts[namespace, monitors] = found
         return found

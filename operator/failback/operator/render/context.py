@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from failback.operator.kinds.permits import Permits
+
 Object = dict[str, Any]
 """One Kubernetes object, as JSON data."""
 
@@ -45,6 +47,8 @@ class Context:
     images: Mapping[str, str] = field(default_factory=dict)
     """Engine, ``namesrv`` or ``tools`` → image that resources get when they name none; one
     without a tag gets the version."""
+    permits: Permits | None = None
+    """What resources may name; ``None`` = anything, where it has no effect."""
 
     def image(self, engine: str, version: str) -> str:
         """Return the image an engine runs from when the resource names none."""

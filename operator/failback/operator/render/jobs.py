@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from failback.operator.kinds.base import Resource, Resources
+from failback.operator.kinds.permits import Permits, read_permits
 from failback.operator.render import common
 from failback.operator.render.context import KUBERNETES_HOME, KUBERNETES_RUN_DIR, Object
 
@@ -37,6 +38,8 @@ class JobContext:
     runs_size: str = "20Gi"
     runs_storage_class: str = ""
     """Empty: the cluster's default."""
+    permits: Permits | None = None
+    """What resources may name; ``None`` = anything."""
 
     @classmethod
     def of_environment(
@@ -52,6 +55,7 @@ class JobContext:
             runs_claim=environment.get("FAILBACK_RUNS_CLAIM") or "failback-runs",
             runs_size=environment.get("FAILBACK_RUNS_SIZE") or "20Gi",
             runs_storage_class=environment.get("FAILBACK_RUNS_STORAGE_CLASS", ""),
+            permits=read_permits(environment),
         )
 
 

@@ -49,7 +49,7 @@ from failback.operator.render import common
 from failback.operator.render.broker import REGISTERED_GATE
 from failback.operator.render.context import Context
 from failback.operator.render.objects import render_cluster
-from failback.operator.schema.rules import violations
+from failback.operator.schema.permitted import broken
 
 _OF_MEMBERS: Final = frozenset({"ConfigMap", "StatefulSet"})
 _SOON: Final = 0.05
@@ -76,9 +76,9 @@ def plan_cluster(
     """
     memory = Memory() if memory is None else memory
     state = _state(cluster, status, observed, now)
-    broken = violations(cluster)
-    if broken:
-        text = "; ".join(f"{item.rule} {item.path}: {item.message}" for item in broken[:3])
+    refused = broken(cluster, context.permits)
+    if refused:
+        text = "; ".join(f"{item.rule} {item.path}: {item.message}" for item in refused[:3])
         return _only_status(state, context, "InvalidSpec", text)
     addresses = _name_servers(observed)
     if addresses is None:

@@ -43,6 +43,7 @@ from failback.operator.render.experiment_jobs import (
     run_job_name,
 )
 from failback.operator.render.jobs import JobContext, run_claim
+from failback.operator.schema.permitted import broken
 
 OVER: Final = frozenset({"Completed", "Aborted", "Failed"})
 GIVE_UP_SECONDS: Final = GRACE_SECONDS + HEAL_SECONDS
@@ -163,7 +164,7 @@ def _begin(
         draft.condition("Injected", False, "ApplyingArm", f"arm {arm.name}: {lacking}")
         draft.status["blockedBy"] = ["ApplyingArm"]
         return draft.plan(_POLL)
-    refused = guards.refusal(experiment, arm, observed) or _claim_refusal(
+    refused = guards.refusal(experiment, arm, observed, context.permits) or _claim_refusal(
         experiment, observed, context
     )
     if refused is not None:
@@ -321,10 +322,21 @@ def _complete(draft: _Draft) -> Plan:
 
 def _await_heal(draft: _Draft, heal: Heal, context: JobContext) -> Plan:
     if heal.job is None:
-        draft.actions.append(Apply(heal_job(draft.experiment, context)))
+        draft.actions.append(Apply(_heal(draft.experiment, context)))
     draft.condition("Recovered", False, "HealPending", "the heal Job has not ended")
     draft.status["blockedBy"] = ["HealPending"]
     return draft.plan(_POLL)
+
+
+def _heal(experiment: ChaosExperiment, context: JobContext) -> Mapping[str, Any]:
+    """Return the Job that heals; the chart's own, where the one asked for is not allowed."""
+    permits = context.permits
+    if permits is not None and broken(experiment, permits):
+        ours = {"image": None, "service_account_name": permits.experiment_accounts[0]}
+        own = experiment.spec.job.model_copy(update=ours)
+        spec = experiment.spec.model_copy(update={"job": own})
+        experiment = experiment.model_copy(update={"spec": spec})
+    return heal_job(experiment, context)
 
 
 def _heal_failed(draft: _Draft, heal: Heal, result: Mapping[str, Any] | None) -> Plan:

@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from failback.operator.kinds.chaos_experiment import Arm, ChaosExperiment, Fault
+from failback.operator.kinds.permits import Permits
 from failback.operator.planning.jobs.observed_jobs import ObservedExperiment
 from failback.operator.planning.observed.observed import Object
 from failback.operator.planning.plan.encoding import find_condition, from_time
+from failback.operator.schema.permitted import broken
 
 LABEL: Final = "failback.dev/chaos-allowed"
 RUN_DIR: Final = "failback.dev/run-dir"
@@ -25,8 +27,22 @@ class Refusal(NamedTuple):
     message: str
 
 
-def refusal(experiment: ChaosExperiment, arm: Arm, observed: ObservedExperiment) -> Refusal | None:
-    """Return why no Job may be made now, or ``None``."""
+def refusal(
+    experiment: ChaosExperiment,
+    arm: Arm,
+    observed: ObservedExperiment,
+    permits: Permits | None = None,
+) -> Refusal | None:
+    """Return why no Job may be made now, or ``None``.
+
+    Args:
+        permits: What the chart lets resources name; ``None`` = anything.
+    """
+    refused = broken(experiment, permits)
+    if refused:
+        return Refusal("InvalidSpec", "; ".join(map(str, refused[:3])))
+    if permits is not None and not permits.experiments:
+        return Refusal("NotAllowed", "experiments are off: chaos.enabled of the chart")
     name = experiment.spec.cluster_ref.name
     cluster = observed.cluster
     if cluster is None:

@@ -16,6 +16,7 @@ from failback.operator.planning.plan.encoding import condition, from_time, merge
 from failback.operator.planning.plan.types import Action, Apply, Event, Plan
 from failback.operator.render.jobs import RUNS, JobContext, run_folder
 from failback.operator.render.report_jobs import report_job, spark_application
+from failback.operator.schema.permitted import broken
 
 FINISHED: Final = frozenset({"Done", "Failed"})
 PATIENCE_SECONDS: Final = 24 * 3600.0
@@ -77,6 +78,9 @@ def plan_report(
 
 
 def _input(report: ReconsumptionReport, observed: ObservedReport, context: JobContext) -> _Input:
+    refused = broken(report, context.permits)
+    if refused:
+        return _Input(reason="InvalidSpec", message="; ".join(map(str, refused[:3])))
     if _needs_spark_operator(report) and "SparkApplication" not in observed.served_kinds:
         text = "the API server serves no SparkApplication"
         return _Input(reason="SparkOperatorMissing", message=text)

@@ -33,7 +33,7 @@ from failback.operator.planning.plan.types import Event, Plan
 from failback.operator.render.context import Context
 from failback.operator.render.nameserver import addresses, statefulset_name
 from failback.operator.render.objects import render_name_server
-from failback.operator.schema.rules import violations
+from failback.operator.schema.permitted import broken
 
 SHRINK_SECONDS: Final = 240.0
 """Two polls of the brokers for name servers (120 s each)."""
@@ -57,9 +57,9 @@ def plan_name_server(
     now: float,
 ) -> Plan:
     """Return what brings the name servers towards their spec, and the status to write."""
-    broken = violations(name_server)
-    if broken:
-        text = "; ".join(f"{item.rule} {item.path}: {item.message}" for item in broken[:3])
+    refused = broken(name_server, context.permits)
+    if refused:
+        text = "; ".join(f"{item.rule} {item.path}: {item.message}" for item in refused[:3])
         return _refused(name_server, status, context, now, "InvalidSpec", text)
     replicas = _replicas(name_server, status, observed, now)
     current = _with_replicas(name_server, replicas.pods)

@@ -1,0 +1,114 @@
+"""What resources may name: images, accounts, Secrets and more, by lists of the chart.
+
+Who may write a resource has no other right by that. So whatever a pod would get that its author
+could not have is on a list, and by default a list has what is the chart's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+OWN_IMAGES: Final = ("failback/broker", "failback/chaos", "failback/analytics", "apache/rocketmq")
+SPARK_SETTINGS: Final = (
+    "spark.default.parallelism",
+    "spark.driver.memoryOverhead*",
+    "spark.executor.memoryOverhead*",
+    "spark.hadoop.fs.s3a.*",
+    "spark.memory.*",
+    "spark.network.timeout",
+    "spark.reducer.*",
+    "spark.shuffle.*",
+    "spark.speculation*",
+    "spark.sql.adaptive.*",
+    "spark.sql.files.*",
+    "spark.sql.shuffle.*",
+    "spark.task.*",
+)
+SPARK_MASTERS: Final = (
+    "local*",
+    "k8s://https://kubernetes.default.svc",
+    "k8s://https://kubernetes.default.svc:443",
+)
+_ANYTHING: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Permits:
+    """The lists. An entry that ends in ``*`` allows what begins with the rest."""
+
+    images: tuple[str, ...] = OWN_IMAGES
+    """Repositories, with any tag or digest; one that ends in ``/`` allows all below."""
+    pod_accounts: tuple[str, ...] = ()
+    """ServiceAccounts of brokers and name servers."""
+    experiment_accounts: tuple[str, ...] = ("failback-chaos",)
+    report_accounts: tuple[str, ...] = ("failback-spark",)
+    secrets: tuple[str, ...] = ()
+    """Secrets that variables may be read from."""
+    config_maps: tuple[str, ...] = ()
+    """ConfigMaps that variables may be read from."""
+    pull_secrets: tuple[str, ...] = ()
+    spark_settings: tuple[str, ...] = SPARK_SETTINGS
+    spark_masters: tuple[str, ...] = SPARK_MASTERS
+    name_servers: tuple[str, ...] = ()
+    """``host:port`` of name servers outside the namespace that orders may go to."""
+    weak_security: bool = False
+    """Whether a pod may be less than Pod Security `restricted`."""
+    own_account: str = "failback-operator"
+    """The operator's, which nobody may name."""
+    experiments: bool = True
+    """Whether the chart has experiments at all."""
+
+
+def read_permits(environment: Mapping[str, str]) -> Permits:
+    """Return the lists of the operator's environment; what is unset has its default."""
+
+    def words(name: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        text = environment.get(name)
+        return default if text is None else tuple(filter(None, text.replace(" ", "").split(",")))
+
+    more = words("FAILBACK_ALLOWED_ACCOUNTS")
+    given = [text for key, text in environment.items() if key.startswith("FAILBACK_IMAGE_")]
+    chaos = environment.get("FAILBACK_CHAOS_ACCOUNT") or "failback-chaos"
+    spark = environment.get("FAILBACK_SPARK_ACCOUNT") or "failback-spark"
+    return Permits(
+        images=(*OWN_IMAGES, *map(repository, given), *words("FAILBACK_ALLOWED_IMAGES")),
+        pod_accounts=more,
+        experiment_accounts=(chaos, "failback-chaos", *more),
+        report_accounts=(spark, "failback-spark", *more),
+        secrets=words("FAILBACK_ALLOWED_SECRETS"),
+        config_maps=words("FAILBACK_ALLOWED_CONFIG_MAPS"),
+        pull_secrets=words("FAILBACK_ALLOWED_PULL_SECRETS"),
+        spark_settings=(*SPARK_SETTINGS, *words("FAILBACK_ALLOWED_SPARK_SETTINGS")),
+        spark_masters=(*SPARK_MASTERS, *words("FAILBACK_ALLOWED_SPARK_MASTERS")),
+        name_servers=words("FAILBACK_ALLOWED_NAME_SERVERS"),
+        weak_security=environment.get("FAILBACK_ALLOW_WEAK_SECURITY", "").lower() == "true",
+        own_account=environment.get("FAILBACK_SERVICE_ACCOUNT") or "failback-operator",
+        experiments=environment.get("FAILBACK_EXPERIMENTS", "true").lower() == "true",
+    )
+
+
+def repository(image: str) -> str:
+    """Return an image without its tag and digest."""
+    image = image.partition("@")[0]
+    host, slash, name = image.rpartition("/")
+    return f"{host}{slash}{name.partition(':')[0]}"
+
+
+def is_image_allowed(image: str, allowed: tuple[str, ...]) -> bool:
+    """Tell whether an image is of one of these repositories, or below one that ends in ``/``."""
+    return any(
+        each == _ANYTHING
+        or image == each
+        or repository(image) == each
+        or (each.endswith("/") and image.startswith(each))
+        for each in allowed
+    )
+
+
+def is_named(name: str, allowed: tuple[str, ...]) -> bool:
+    """Tell whether one of the entries names ``name``."""
+    return any(
+        name == each or (each.endswith("*") and name.startswith(each[:-1])) for each in allowed
+    )
