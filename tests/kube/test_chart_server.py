@@ -147,7 +147,7 @@ def test_uninstall_frees_every_resource_of_its_finalizer(
 
 
 def test_the_chaos_label_comes_only_when_asked_for(namespace: Namespace, node: NodeProcess) -> None:
-    flags = settings(NO_PODS)
+    flags = settings((*NO_PODS, "chaos.enabled=true"))
     namespace.helm("install", "failback", str(CHART), "--wait", *flags)
     assert "failback.dev/chaos-allowed" not in labels_of(namespace)
     asked = [*flags, "--set", "chaos.labelNamespace=true"]
