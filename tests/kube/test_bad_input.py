@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -149,6 +149,51 @@ def test_a_value_that_only_the_catalogue_knows_to_be_wrong_makes_nothing(quiet: 
     wait_for_event(quiet, "InvalidSpec")
     assert wait_for_event(quiet, "ConfigRejected")["message"] == words
     assert quiet.api.list("StatefulSet", labels="failback.dev/cluster=soon") == []
+
+
+def test_a_cluster_is_kept_by_its_last_valid_spec(quiet: Namespace) -> None:
+    api = quiet.api
+    cluster(quiet, "steady")
+    api.wait("Pod", "steady-0-0-0", is_true("Ready"))
+    api.wait("ConfigMap", "steady-last-valid-spec")
+    broken = {"spec": {"config": {"fileReservedTime": "soon"}}}
+    api.patch("BrokerCluster", "steady", broken)
+    words = told(quiet, "steady", "Ready", "InvalidSpec")
+    assert told(quiet, "steady", "Stalled", "InvalidSpec") == words
+    found = api.get("BrokerCluster", "steady")
+    observed = found["status"].get("observedGeneration", found["metadata"]["generation"])
+    assert observed == found["metadata"]["generation"], "kstatus looks no further otherwise"
+    for kind in ("StatefulSet", "Service"):
+        name = {"StatefulSet": "steady-0-0", "Service": "steady-brokers"}[kind]
+        before = uid_of(api.get(kind, name))
+        api.delete(kind, name)
+        api.wait(kind, name, _is_not(before), seconds=60)
+    file = api.get("ConfigMap", "steady-0-0")["data"]["broker.conf"]
+    assert "fileReservedTime" not in file
+    api.patch("BrokerCluster", "steady", {"spec": {"config": {"fileReservedTime": "12"}}})
+    api.wait("ConfigMap", "steady-0-0", lambda item: "Time=12\n" in item["data"]["broker.conf"])
+    api.wait("BrokerCluster", "steady", lambda item: not is_true("Stalled")(item))
+
+
+def uid_of(item: Object) -> str:
+    return str(item["metadata"]["uid"])
+
+
+def _is_not(uid: str) -> Callable[[Object], bool]:
+    return lambda item: uid_of(item) != uid
+
+
+def test_the_younger_of_two_clusters_of_one_broker_name_waits(quiet: Namespace) -> None:
+    cluster(quiet, "first")
+    quiet.api.wait("Pod", "first-0-0-0", is_true("Ready"))
+    cluster(quiet, "second", brokerNamePrefix="first")
+    words = told(quiet, "second", "Ready", "NameTaken")
+    assert words.startswith(f"BrokerCluster {quiet.name}/first is older")
+    assert told(quiet, "second", "Stalled", "NameTaken") == words
+    for kind in ("StatefulSet", "Service", "ConfigMap", "Pod"):
+        assert quiet.api.list(kind, labels="failback.dev/cluster=second") == []
+    quiet.api.delete("BrokerCluster", "first")
+    quiet.api.wait("StatefulSet", "second-0-0", seconds=60)
 
 
 def test_a_key_that_no_broker_knows_is_rendered_and_told(quiet: Namespace) -> None:

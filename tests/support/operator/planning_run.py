@@ -15,11 +15,11 @@ from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.plan.encoding import difference, operation_from_status
 from failback.operator.planning.plan.memory import Memory
-from failback.operator.planning.plan.types import Plan, SetConfig
+from failback.operator.planning.plan.types import Action, Plan, SetConfig
 from failback.operator.planning.role_switch.switch_object import plan_role_switch
 from failback.operator.render.context import Context, kubernetes_context
 from tests.support.operator.merge_patch import merged
-from tests.support.operator.planning_world import Refused, World
+from tests.support.operator.planning_world import Refused, World, notes_the_spec
 
 CONTEXT = kubernetes_context("shop", "0.1.0")
 MAX_PASSES = 3000
@@ -129,6 +129,8 @@ class Run:
             self._written()
 
     def _set_finalizer(self, name: str, plan: Plan) -> None:
+        if name not in self.world.switches:  # its time had come
+            return
         metadata = self.world.switches[name]["metadata"]
         wanted = [FINALIZER] if plan.finalizer else []
         if plan.finalizer is None or metadata.get("finalizers", []) == wanted:
@@ -228,6 +230,11 @@ def _pause(plan: Plan, same: bool) -> float:
 def _operation(status: Mapping[str, Any]) -> dict[str, Any]:
     found = status.get("currentOperation")
     return {} if found is None else {"currentOperation": found}
+
+
+def changes(plan: Plan) -> tuple[Action, ...]:
+    """Return the actions of a plan, without the note of the spec that it carries out."""
+    return tuple(item for item in plan.actions if not notes_the_spec(item))
 
 
 def disruptions(plan: Plan) -> int:

@@ -20,8 +20,8 @@ OTHER_WORDS = """
 kinds: ConfigMap Group Job PersistentVolumeClaim PodDisruptionBudget PodMonitor SparkApplication
     StatefulSet Topic
 conditions: ConfigApplied Injected MetadataSynced Paused Ready Reconciling Recovered
-    ReplicationHealthy RolesConsistent ScalingDown SteadyStateRestored SuccessCriteriaMet Warning
-    WithinThresholds PodScheduled
+    ReplicationHealthy RolesConsistent ScalingDown Stalled SteadyStateRestored SuccessCriteriaMet
+    Warning WithinThresholds PodScheduled
 phases: Completed Degraded Done Failed Finished Injecting Pass Recovering Suspended Switching
     SteadyState Fail Updating
 operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers DeleteMembers
@@ -31,11 +31,12 @@ operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers Delet
     Unregister Verify VolumeResize WaitEmpty WaitReady WaitRegistered WaitReplicated WaitResized
     WipeClaim
 predicates: ClaimsSettled ClusterExists LagAcceptable LagKnown LogEndsKnown MasterAnswers
-    MasterReady MasterUnregistered MemberAnswers MetadataEqual MinReadySeconds NameServersReachable
-    NoChaosRunning NoOtherMemberDown NoOtherOperation NoOtherPairDisrupted NotPaused OffsetsFresh
-    OffsetsKnown OldMasterDown OldMasterFenced OldMasterGone OldMasterReady OldMasterRejoined
-    PDBAllows PairHasInSyncSlave PrefixVerified RequestKnown RouteClosed RouteOpen SingleMaster
-    SlavesAheadStopped SlavesAnswer SnapshotReadable StoreCompatible TargetMostAdvanced TargetReady
+    MasterReady MasterUnregistered MemberAnswers MetadataEqual MinReadySeconds NamesFree
+    NameServersReachable NoChaosRunning NoOtherMemberDown NoOtherOperation NoOtherPairDisrupted
+    NotPaused OffsetsFresh OffsetsKnown OldMasterDown OldMasterFenced OldMasterGone OldMasterReady
+    OldMasterRejoined PDBAllows PairHasInSyncSlave PrefixVerified RequestKnown RouteClosed
+    RouteOpen SingleMaster SlavesAheadStopped SlavesAnswer SnapshotReadable StoreCompatible
+    TargetMostAdvanced TargetReady
 events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlocked DrainFinished
     DrainStarted DriftRepaired DriftSeen ExperimentAborted ExperimentFinished ExperimentRefused
     ExperimentStarted FaultHealed FaultInjected FieldIgnored OffsetTableTooLarge OperationBlocked

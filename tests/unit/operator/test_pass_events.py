@@ -48,6 +48,8 @@ class World:
         self.topic: Object = GOING if leaves else TOPIC
         self.finalizers: list[list[str]] = []
         self.done: list[Action] = []
+        self.statuses: list[Mapping[str, Any]] = []
+        self.bug: Exception | None = None
         self.refusal = refusal
         self.told: list[str] = []
         self.store = store = Store()
@@ -57,6 +59,8 @@ class World:
         self.passes = Passes(part, store, part, part, metrics, {"Topic": part})
 
     async def decide(self, resource: Object) -> Decision:
+        if self.bug is not None:
+            raise self.bug
         return Decision(self.plan, {})
 
     def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
@@ -66,7 +70,8 @@ class World:
         self.done += actions
         return Outcome(done=len(actions))
 
-    async def patch_status(self, *where: str, **given: object) -> Mapping[str, Any]:
+    async def patch_status(self, *where: Any, **given: object) -> Mapping[str, Any]:
+        self.statuses.append(where[3])
         if self.refusal:
             raise ApiError("patch", "topics/status", self.refusal, "Conflict", "changed")
         return self.topic
@@ -102,6 +107,21 @@ async def test_what_only_the_status_says_waits_for_it(code: int) -> None:
     world = World(refusal=code)
     await world.passes.run("Topic", "shop", "paid")
     assert world.told == []
+
+
+async def test_a_pass_that_dies_is_told_and_stops_only_its_resource() -> None:
+    world = World(DONE)
+    world.bug = KeyError("mode")
+    passed = await world.passes.run("Topic", "shop", "paid")
+    assert passed is not None
+    assert passed.back_off
+    assert world.told == ["PassFailed"]
+    stalled = world.statuses[0]["conditions"][0]
+    assert (stalled["type"], stalled["status"], stalled["message"]) == (
+        "Stalled",
+        "True",
+        "KeyError: 'mode'",
+    )
 
 
 async def test_the_finalizer_is_on_before_what_the_end_undoes() -> None:

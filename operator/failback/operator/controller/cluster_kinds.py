@@ -117,6 +117,8 @@ class BrokerClusterKind:
         self._observed: dict[tuple[str, str], ObservedCluster] = {}
         self._memories: dict[tuple[str, str], Memory] = {}
         self._models: dict[tuple[str, str], tuple[str, BrokerCluster]] = {}
+        self._refused: dict[tuple[str, str], str] = {}
+        """Why the stored spec of a cluster can't be read."""
         self._deadlines: dict[tuple[str, str], Deadlines] = {}
         self._figures: dict[tuple[str, str], PairFigures] = {}
 
@@ -126,8 +128,9 @@ class BrokerClusterKind:
         where, version = (metadata["namespace"], metadata["name"]), metadata["resourceVersion"]
         known = self._models.get(where)
         if known is None or known[0] != version:
-            known = (version, BrokerCluster.model_validate(resource))
-            self._models[where] = known
+            model, refused = self._dependencies.observer.decoded(resource)
+            self._models[where] = known = (version, model)
+            self._refused[where] = refused
         return known[1]
 
     async def _context(self, resource: Object) -> Context:
@@ -152,7 +155,8 @@ class BrokerClusterKind:
         deadlines = self._deadlines.setdefault(where, Deadlines())
         now, ahead = self._dependencies.clock(), self._dependencies.ahead()
         status = deadlines.kept(stored, ahead)
-        plan = plan_cluster(model, status, observed, context, now, memory)
+        refused = self._refused.get(where, "")
+        plan = plan_cluster(model, status, observed, context, now, memory, refused)
         deadlines.note(stored, plan.status, ahead)
         return Decision(plan, observed.objects)
 
@@ -197,6 +201,7 @@ class BrokerClusterKind:
     def forget(self, namespace: str, name: str) -> None:
         """Drop what is remembered."""
         self._models.pop((namespace, name), None)
+        self._refused.pop((namespace, name), None)
         self._memories.pop((namespace, name), None)
         self._deadlines.pop((namespace, name), None)
         self._figures.pop((namespace, name), None)

@@ -210,6 +210,9 @@ class Watches:
         cluster = (body.get("spec") or {}).get("clusterRef", {}).get("name")
         if cluster and kind in ("RoleSwitch", "ChaosExperiment", "Topic"):
             found.append(("BrokerCluster", namespace, cluster))
+        if kind == "BrokerCluster":  # one of them may wait for the other to go
+            rivals = self._store.of_broker_names({**body})
+            found += [(kind, *where_of(item)) for item in rivals]
         return found
 
     def _register_store(self, kind: str) -> None:
@@ -230,6 +233,11 @@ class Watches:
                 self._store.deleted(body["metadata"]["uid"])
             for namespace, owner, name in owners_of(body):
                 self.loops.wake((owner, namespace, name))
+
+
+def where_of(item: Mapping[str, Any]) -> tuple[str, str]:
+    """Return namespace and name of an object."""
+    return item["metadata"]["namespace"], item["metadata"]["name"]
 
 
 async def watch(watches: Watches, settings: Settings, stop: asyncio.Event) -> None:

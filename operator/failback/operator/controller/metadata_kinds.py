@@ -10,7 +10,6 @@ from failback.operator.controller.cluster_kinds import Dependencies
 from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision
 from failback.operator.kinds.base import Resource
-from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.role_switch import RoleSwitch
 from failback.operator.kinds.subscription_group import SubscriptionGroup
 from failback.operator.kinds.topic import Topic
@@ -58,7 +57,7 @@ class OnCluster(Generic[Model]):
             status = resource.get("status", {})
             return Decision(Plan(status=status, wake_after=_UNASKED_SECONDS), {})
         if item is not None:
-            cluster = BrokerCluster.model_validate(item)
+            cluster, _ = self._dependencies.observer.decoded(item)
             served = await self._dependencies.observer.served_kinds()
             context = self._dependencies.context(namespace, served)
             status = item.get("status", {})

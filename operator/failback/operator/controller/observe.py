@@ -8,13 +8,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from failback.kube.asynchronous import Kube
 from failback.operator.brokers.peers import Peers, Target
 from failback.operator.brokers.route_history import RouteHistory
 from failback.operator.engines.catalogue import quirk
+from failback.operator.kinds.base import schema_words
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
 from failback.operator.kubernetes.store import Store
+from failback.operator.planning.cluster import last_valid
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import (
     Broker,
@@ -28,6 +32,7 @@ from failback.operator.planning.observed.observed import (
     Route,
 )
 from failback.operator.planning.observed.other_operators import OtherOperator
+from failback.operator.planning.observed.rivals import older_rival
 from failback.operator.planning.operations.switching import snapshot as snapshots
 from failback.operator.planning.state.decode import decode_claim, decode_pod, is_owned, member_of
 from failback.operator.render import common
@@ -131,6 +136,28 @@ class Observer:
 
     # --- a BrokerCluster ----------------------------------------------------------------------
 
+    def decoded(self, item: Object) -> tuple[BrokerCluster, str]:
+        """Return a stored cluster, and what is wrong with its spec if it can't be read.
+
+        Raises:
+            ValidationError: It can't be read, and no last valid spec of it is known.
+        """
+        try:
+            return BrokerCluster.model_validate(item), ""
+        except ValidationError as error:
+            kept = self._last_valid_spec(item)
+            if kept is None:
+                raise
+            spec = {**kept, "suspend": item["spec"].get("suspend") is True}
+            return BrokerCluster.model_validate({**item, "spec": spec}), schema_words(error)
+
+    def _last_valid_spec(self, item: Object) -> Mapping[str, Any] | None:
+        metadata = item["metadata"]
+        key = last_valid.key_of(metadata["name"])
+        children = self._store.children(metadata["namespace"], "BrokerCluster", metadata["name"])
+        owned = _owned(children, metadata["uid"])
+        return last_valid.stored_spec(owned.get(key))
+
     def name_servers(self, cluster: BrokerCluster, context: Context) -> list[str] | None:
         """Return the addresses a cluster registers at; ``None`` without its NameServer."""
         reference = cluster.spec.name_server_ref
@@ -142,7 +169,19 @@ class Observer:
         listed = item.get("status", {}).get("addresses")
         if listed:
             return list(listed)
-        return addresses(NameServer.model_validate(item), context)
+        try:
+            return addresses(NameServer.model_validate(item), context)
+        except ValidationError:  # its own status says so; this cluster goes by what it was told
+            return None
+
+    def _rival(self, cluster: BrokerCluster, servers: Sequence[str]) -> str:
+        own = self._store.resource(cluster.kind, cluster.namespace, cluster.name)
+        others = self._store.of_broker_names(own) if own is not None else []
+        return older_rival(own, others, servers, self._published) if own and others else ""
+
+    def _published(self, namespace: str, name_server: str) -> Sequence[str]:
+        found = self._store.resource("NameServer", namespace, name_server) or {}
+        return list(found.get("status", {}).get("addresses") or ())
 
     def members(self, cluster: BrokerCluster) -> dict[Member, MemberView]:
         """Return the members of a cluster as the watches show them, brokers left out."""
@@ -312,6 +351,7 @@ class Observer:
             at=self._clock(),
             objects=_owned([*children, *monitors], cluster.metadata.uid),
             foreign=await self._foreign(cluster.namespace, cluster.metadata.uid, memory.foreign),
+            rival=self._rival(cluster, servers or []),
             members=views,
             name_servers=servers,
             routes=self._routes(servers or [], memory),

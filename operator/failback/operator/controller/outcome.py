@@ -10,6 +10,7 @@ from typing import Any
 from failback.kube.errors import ApiError
 from failback.operator.planning.observed.observed import Key, Object
 from failback.operator.planning.plan.encoding import condition, find_condition, merge_conditions
+from failback.operator.planning.plan.stalled import with_stalled
 from failback.operator.planning.plan.types import Action, Apply, Event, Plan, SetConfig
 from failback.protocol.errors import FailbackError
 
@@ -54,6 +55,28 @@ class Outcome:
 
 def with_outcome(resource: Object, plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """Return the status to write, with what could not be carried out."""
+    wanted = _with_failure(resource, plan, outcome)
+    return with_stalled(
+        resource.get("status", {}),
+        wanted,
+        now=time.time(),
+        generation=resource["metadata"].get("generation", 1),
+    )
+
+
+def after_exception(resource: Object, failure: str) -> dict[str, Any]:
+    """Return the status of a resource whose pass an exception ended."""
+    status = resource.get("status", {})
+    return with_stalled(
+        status,
+        status,
+        now=time.time(),
+        generation=resource["metadata"].get("generation", 1),
+        failure=failure,
+    )
+
+
+def _with_failure(resource: Object, plan: Plan, outcome: Outcome) -> dict[str, Any]:
     wanted = dict(plan.status)
     if outcome.ok:
         return wanted

@@ -30,10 +30,12 @@ from failback.operator.controller.carry_out import CarryOut
 from failback.operator.controller.outcome import (
     NameTaken,
     Outcome,
+    after_exception,
     failure_events,
     ready_false,
     with_outcome,
 )
+from failback.operator.kinds.base import schema_words
 from failback.operator.kubernetes.events import Recorder
 from failback.operator.kubernetes.finalizers import (
     FINALIZED_KINDS,
@@ -54,6 +56,8 @@ from failback.operator.planning.plan.types import Event, Plan
 logger = logging.getLogger(__name__)
 
 _MAX_REPEATS: Final = 3
+_REFUSALS: Final = (400, 403, 422)
+"""Codes of the API server that time alone does not change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +150,31 @@ class Passes:
         except ApiError as error:
             logger.warning("%s %s/%s: %s", kind, namespace, name, error)
             passed = Passed("failed", back_off=True, retry_after=error.retry_after)
-        except Exception:  # the one boundary of a pass: a bug of one resource stops no other
+            if error.code in _REFUSALS:
+                await self._tell(kind, namespace, name, str(error))
+        except Exception as error:  # the one boundary of a pass: a bug of one stops no other
             logger.exception("%s %s/%s: pass failed", kind, namespace, name)
             passed = Passed("failed", back_off=True)
+            await self._tell(kind, namespace, name, f"{type(error).__name__}: {error}")
         if passed is not None and passed.result == "failed":
             await self._give_up(kind, namespace, name)
         if passed is not None:
             self._metrics.passed(kind, namespace, name, passed.result, time.monotonic() - begun)
         return passed
+
+    async def _tell(self, kind: str, namespace: str, name: str, failure: str) -> None:
+        """Say in the status, and by an event, that a pass ended before its end."""
+        resource = self._store.resource(kind, namespace, name)
+        if resource is None:
+            return
+        resource = {"kind": kind, **resource}
+        have = resource.get("status", {})
+        try:
+            if patch := difference(have, after_exception(resource, failure)):
+                await self._patch(resource, patch)
+        except ApiError as error:
+            logger.warning("%s %s/%s: %s", kind, namespace, name, error)
+        await self._recorder.post(resource, Event("PassFailed", failure, warning=True))
 
     def forget(self, kind: str, namespace: str, name: str) -> None:
         """Drop everything about a resource that is gone."""
@@ -310,9 +331,7 @@ class Passes:
 
     async def _invalid(self, resource: Object, error: ValidationError) -> Passed:
         """Say what is wrong with an object that the schema of this release refuses."""
-        first = error.errors(include_url=False)[0]
-        path = ".".join(str(part) for part in first["loc"] if part != "[key]")
-        text = f"schema {path}: {first['msg']}"
+        text = schema_words(error)
         plan = Plan(status=ready_false(resource, "InvalidSpec", text))
         turned = difference(resource.get("status", {}), plan.status)
         events = (Event("InvalidSpec", text, warning=True),) if turned else ()

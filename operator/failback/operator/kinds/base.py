@@ -11,7 +11,14 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 
 API_VERSION: Final = "failback.dev/v1alpha1"
@@ -301,7 +308,8 @@ class CommonStatus(Status):
     """What every kind reports."""
 
     observed_generation: int | None = Field(default=None, ge=0)
-    """The metadata.generation that was carried out and read back completely."""
+    """The metadata.generation that was carried out and read back completely; with Stalled=True
+    the one that can't be."""
     operator_version: str | None = Field(default=None, max_length=64)
     """Version of the operator that wrote this."""
     conditions: Conditions
@@ -333,3 +341,10 @@ class Resource(Model):
     def label(self) -> str:
         """``Kind/name``, as messages name an object."""
         return f"{self.kind}/{self.metadata.name}"
+
+
+def schema_words(error: ValidationError) -> str:
+    """Return what is wrong with an object that the schema of this release refuses."""
+    first = error.errors(include_url=False)[0]
+    path = ".".join(str(part) for part in first["loc"] if part != "[key]")
+    return f"schema {path}: {first['msg']}"

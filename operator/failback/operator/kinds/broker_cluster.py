@@ -222,7 +222,7 @@ class BrokerCluster(Resource):
     """Pairs of brokers, their roles, configuration and storage.
 
     Conditions: Ready, ConfigApplied, RolesConsistent, ReplicationHealthy, MetadataSynced,
-    ScalingDown, Reconciling, Paused, Warning.
+    ScalingDown, Reconciling, Stalled, Paused, Warning.
     """
 
     status_model: ClassVar[type[Status]] = BrokerClusterStatus

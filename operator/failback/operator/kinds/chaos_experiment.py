@@ -363,7 +363,7 @@ class ChaosExperiment(Resource):
     """One fault plan with its workload, run once per arm and repetition.
 
     Conditions: Injected (every fault was proved), Recovered (everything is healed),
-    SteadyStateRestored, Paused, Warning.
+    SteadyStateRestored, Stalled, Paused, Warning.
     """
 
     status_model: ClassVar[type[Status]] = ChaosExperimentStatus

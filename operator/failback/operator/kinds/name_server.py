@@ -66,7 +66,7 @@ class NameServerStatus(CommonStatus):
 class NameServer(Resource):
     """N stateless name servers with stable addresses.
 
-    Conditions: Ready, Reconciling, Paused, Warning.
+    Conditions: Ready, Reconciling, Stalled, Paused, Warning.
     """
 
     status_model: ClassVar[type[Status]] = NameServerStatus

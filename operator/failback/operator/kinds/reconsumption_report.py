@@ -189,7 +189,7 @@ class ReconsumptionReportStatus(CommonStatus):
 class ReconsumptionReport(Resource):
     """One analysis of run folders: how many messages came again, and why.
 
-    Conditions: Complete (the figures are here), WithinThresholds (the verdict is Pass).
+    Conditions: Complete (the figures are here), WithinThresholds (the verdict is Pass), Stalled.
     """
 
     status_model: ClassVar[type[Status]] = ReconsumptionReportStatus

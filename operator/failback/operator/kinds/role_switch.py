@@ -81,7 +81,7 @@ class RoleSwitchStatus(CommonStatus):
 class RoleSwitch(Resource):
     """One swap of master and slave in one pair, carried out once.
 
-    Conditions: Complete, Failed, Safe (False says why messages may be lost or come again).
+    Conditions: Complete, Failed, Stalled, Safe (False says why messages may be lost or come again).
     """
 
     status_model: ClassVar[type[Status]] = RoleSwitchStatus

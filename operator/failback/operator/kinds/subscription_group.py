@@ -84,7 +84,7 @@ class SubscriptionGroupStatus(CommonStatus):
 class SubscriptionGroup(Resource):
     """One consumer group of a cluster.
 
-    Conditions: Ready, Synced (masters and slaves have it as wanted), Paused, Warning.
+    Conditions: Ready, Synced (masters and slaves have it as wanted), Stalled, Paused, Warning.
     """
 
     status_model: ClassVar[type[Status]] = SubscriptionGroupStatus

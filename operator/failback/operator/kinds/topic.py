@@ -75,7 +75,7 @@ class TopicStatus(CommonStatus):
 class Topic(Resource):
     """One topic on all or some pairs of a cluster.
 
-    Conditions: Ready, Synced (masters and slaves have it as wanted), Paused, Warning.
+    Conditions: Ready, Synced (masters and slaves have it as wanted), Stalled, Paused, Warning.
     """
 
     status_model: ClassVar[type[Status]] = TopicStatus

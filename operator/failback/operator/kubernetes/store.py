@@ -47,6 +47,8 @@ class Store:
         self._owned: defaultdict[OwnerKey, dict[str, Object]] = defaultdict(dict)
         self._on_cluster: defaultdict[ObjectKey, dict[str, Object]] = defaultdict(dict)
         """Kind, namespace and cluster → the custom resources whose ``clusterRef`` names it."""
+        self._brokers: defaultdict[str, dict[str, Object]] = defaultdict(dict)
+        """Prefix of broker names → the BrokerClusters whose brokers are named so."""
         self._written: dict[ObjectKey, tuple[Object, float]] = {}
         self._written_of: defaultdict[OwnerKey, set[ObjectKey]] = defaultdict(set)
         self._gone: dict[str, float] = {}
@@ -75,6 +77,8 @@ class Store:
         cluster = _cluster_of(item)
         if cluster is not None:
             self._on_cluster[cluster][uid] = item
+        if item["kind"] == "BrokerCluster":
+            self._brokers[_broker_names(item)][uid] = item
 
     def deleted(self, uid: str) -> None:
         """Forget an object whose deletion the watch showed."""
@@ -95,6 +99,8 @@ class Store:
         cluster = _cluster_of(item)
         if cluster is not None:
             _discard(self._on_cluster, cluster, uid)
+        if item["kind"] == "BrokerCluster":
+            _discard(self._brokers, _broker_names(item), uid)
 
     def wrote(self, item: Object) -> None:
         """Remember what a write returned until the watch shows it: a pass reads its writes."""
@@ -215,6 +221,11 @@ class Store:
         found = _by_key(self._on_cluster.get((kind, namespace, cluster), {}).values())
         return [found[key] for key in sorted(found)]
 
+    def of_broker_names(self, cluster: Object) -> list[Object]:
+        """Return the other BrokerClusters, of any namespace, whose brokers have the same names."""
+        same = self._brokers.get(_broker_names(cluster), {})
+        return [same[uid] for uid in sorted(same) if uid != cluster["metadata"]["uid"]]
+
 
 def owners_of(item: Mapping[str, Any]) -> list[OwnerKey]:
     """Return the custom resources that a child is labelled with."""
@@ -263,6 +274,11 @@ def _cluster_of(item: Mapping[str, Any]) -> ObjectKey | None:
     if not isinstance(reference, Mapping) or not reference.get("name"):
         return None
     return item["kind"], item["metadata"]["namespace"], reference["name"]
+
+
+def _broker_names(cluster: Mapping[str, Any]) -> str:
+    prefix = (cluster.get("spec") or {}).get("brokerNamePrefix")
+    return str(prefix or cluster["metadata"]["name"])
 
 
 def _by_key(items: Iterable[Object]) -> dict[ObjectKey, Object]:

@@ -13,7 +13,7 @@ from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.observed.observed import ObservedCluster
 from failback.operator.planning.plan.encoding import find_condition
 from failback.operator.planning.plan.types import Apply, LabelPod, Plan
-from tests.support.operator.planning_run import CONTEXT, Run, steady
+from tests.support.operator.planning_run import CONTEXT, Run, changes, steady
 from tests.support.operator.planning_world import World
 
 
@@ -31,7 +31,7 @@ def reason(found: Plan, kind: str = "Ready") -> str:
 def applied(found: Plan) -> set[tuple[str, str]]:
     return {
         (item.manifest["kind"], item.manifest["metadata"]["name"])
-        for item in found.actions
+        for item in changes(found)
         if isinstance(item, Apply)
     }
 
@@ -187,7 +187,7 @@ def test_an_operation_stands_in_the_status_before_it_acts() -> None:
     world.edit(slaveReadEnable=True)
     opened = plan(world)
     assert opened.status["currentOperation"]["type"] == "LiveConfig"
-    assert not any(isinstance(item, Apply) for item in opened.actions)
+    assert not any(isinstance(item, Apply) for item in changes(opened))
     assert [item.reason for item in opened.events] == ["OperationStarted"]
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning import operations
-from failback.operator.planning.cluster import conditions, warnings
+from failback.operator.planning.cluster import conditions, last_valid, warnings
 from failback.operator.planning.cluster import status as cluster_status
 from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.engine_release import cluster_context
@@ -23,7 +23,7 @@ from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
 from failback.operator.planning.operations.step_context import StepContext
-from failback.operator.planning.plan.children import by_key, plan_children
+from failback.operator.planning.plan.children import by_key, key_of, plan_children
 from failback.operator.planning.plan.encoding import (
     condition,
     find_condition,
@@ -45,13 +45,20 @@ from failback.operator.planning.plan.types import (
 )
 from failback.operator.planning.state.claim_marks import claim_marks
 from failback.operator.planning.state.cluster_state import ClusterState
+from failback.operator.planning.state.decode import member_of
 from failback.operator.render import common
 from failback.operator.render.broker import REGISTERED_GATE
 from failback.operator.render.context import Context
 from failback.operator.render.objects import render_cluster
 from failback.operator.schema.permitted import broken
+from failback.operator.schema.rules import Violation
 
 _OF_MEMBERS: Final = frozenset({"ConfigMap", "StatefulSet"})
+_COMPARED: Final = frozenset(
+    {"ConfigApplied", "RolesConsistent", "ReplicationHealthy", "MetadataSynced", "ScalingDown"}
+    | {"Reconciling"}
+)
+"""Conditions that compare the cluster with what is wanted of it."""
 _SOON: Final = 0.05
 """Seconds until the pass after one that opened or moved an operation."""
 _WAITING: Final = 15.0
@@ -68,24 +75,74 @@ def plan_cluster(
     context: Context,
     now: float,
     memory: Memory | None = None,
+    refused: str = "",
 ) -> Plan:
     """Return what brings the cluster towards its spec, and the status to write.
 
     Args:
         memory: Results of earlier passes; the plan is the same without it.
+        refused: Why the stored spec can't even be read; ``cluster`` then has the last valid one.
     """
     memory = Memory() if memory is None else memory
-    state = _state(cluster, status, observed, now)
-    refused = broken(cluster, context.permits)
-    if refused:
-        text = "; ".join(f"{item.rule} {item.path}: {item.message}" for item in refused[:3])
-        return _only_status(state, context, "InvalidSpec", text)
+    given = _Given(cluster, status, observed, context, now, memory)
+    text = refused or "; ".join(_words(item) for item in broken(cluster, context.permits)[:3])
+    return _by_last_valid(given, text) if text else _by_its_spec(given)
+
+
+def _words(found: Violation) -> str:
+    return f"{found.rule} {found.path}: {found.message}"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Given:
+    """The arguments of :func:`plan_cluster`."""
+
+    cluster: BrokerCluster
+    status: Mapping[str, Any]
+    observed: ObservedCluster
+    context: Context
+    now: float
+    memory: Memory
+
+    @property
+    def state(self) -> ClusterState:
+        """The state of the pass; an operation of a type this release lacks is given up."""
+        state = ClusterState.of(self.cluster, self.status, self.observed, self.now)
+        known = state.running is None or state.running.type in operations.OPERATIONS
+        return state if known else dataclasses.replace(state, running=None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Why the spec is not carried out, as ``Ready`` says it."""
+
+    reason: str
+    message: str
+
+
+def _by_last_valid(given: _Given, text: str) -> Plan:
+    """Keep the cluster by the last spec that could be carried out; without one do nothing."""
+    kept = last_valid.kept(given.cluster, given.observed.objects, given.memory)
+    refusal = _Refusal("InvalidSpec", text)
+    if kept is None or broken(kept, given.context.permits):
+        return _only_status(given.state, given.context, refusal)
+    return _by_its_spec(dataclasses.replace(given, cluster=kept), refusal)
+
+
+def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
+    """Return what brings the cluster towards its spec.
+
+    Args:
+        refusal: Why it is that of earlier.
+    """
+    cluster, observed, context = given.cluster, given.observed, given.context
+    state = given.state
     addresses = _name_servers(observed)
     if addresses is None:
-        return _only_status(state, context, "NameServerMissing", _missing(cluster))
+        return _only_status(state, context, _Refusal("NameServerMissing", _missing(cluster)))
     shape = shape_of(state)
     rendered_in = cluster_context(cluster, observed, shape, context)
-    desired = memory.render(
+    desired = given.memory.render(
         cluster,
         addresses,
         rendered_in,
@@ -93,44 +150,76 @@ def plan_cluster(
         lambda: by_key(render_cluster(cluster, addresses, rendered_in, shape=shape)),
     )
     desired = _without_unclear(state, desired)
-    if fixed := refused_changes(observed, desired):
-        return _only_status(state, context, "InvalidSpec", "; ".join(fixed[:3]))
-    taken = sorted(key for key in desired if key in observed.foreign)
-    if taken:
-        text = names(f"{kind}/{name} belongs to somebody else" for kind, name in taken)
-        return _only_status(state, context, "NameTaken", text)
-    children, drift = plan_children(desired.values(), observed.objects, memory)
+    fixed = refused_changes(observed, desired)
+    if fixed and refusal is None:
+        return _by_last_valid(given, "; ".join(fixed[:3]))
+    refusal = refusal or _taken(desired, observed)
+    note = last_valid.key_of(cluster.name)
+    if refusal is None and observed.name_servers is not None and desired:
+        desired = {**desired, note: last_valid.note(cluster, rendered_in, given.memory)}
+    children, drift = plan_children(desired.values(), observed.objects, given.memory, note)
     if state.is_paused:
         view = ClusterView(state, shape, desired, {}, state.running)
-        return Plan(status=_status(view, context, rendered_in, paused=True, settled=False))
+        return Plan(status=_status(view, context, rendered_in, refusal, settled=False))
     contested = [pair for pair in range(shape.pairs) if state.is_contested(pair)]
     applied = [item for item in children if not _picks_a_master(item, observed, contested)]
-    advance = _operate(state, desired, held=bool(contested))
+    if refusal is not None and refusal.reason == "NameTaken":
+        applied = [item for item in applied if _heals(item, observed)]
+        keys = [key_of(item.manifest) for item in applied if isinstance(item, Apply)]
+        drift = {key: drift[key] for key in keys if key in drift}
+    held = "SingleMaster" if contested else _hold(refusal)
+    advance = _operate(state, desired, held=held)
     view = ClusterView(state, shape, desired, drift, advance.operation)
     begun = advance.operation if _begins(state.running, advance.operation) else None
     marks = claim_marks(state, desired, () if begun is None else (begun.pair,))
     actions = (*marks, *applied, *advance.actions, *_pod_marks(view))
+    if held == "NamesFree" and not _has_members(observed):
+        actions = ()
     # The pass in which an operation ends does not know yet whether another pair needs one.
     idle = state.running is None and advance.operation is None
-    settled = idle and not actions and not contested
-    new = _status(view, context, rendered_in, paused=False, settled=settled)
+    settled = idle and not actions and not contested and refusal is None
+    new = _status(view, context, rendered_in, refusal, settled=settled)
     more = not advance.counts and _remembers_more(advance, state.running)
+    events = (*advance.events, *_operation_events(state.running, advance), *_events(view, new))
     return Plan(
         actions=actions,
         status=new,
         operation_first=bool(actions) and more,
-        events=(*advance.events, *_operation_events(state.running, advance), *_events(view, new)),
+        events=(*events, *_refusal_events(view.previous, refusal)),
         wake_after=_wake_after(view, advance, new),
     )
 
 
-def _state(
-    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster, now: float
-) -> ClusterState:
-    """Return the state of the pass; an operation of a type this release lacks is given up."""
-    state = ClusterState.of(cluster, status, observed, now)
-    known = state.running is None or state.running.type in operations.OPERATIONS
-    return state if known else dataclasses.replace(state, running=None)
+def _taken(desired: Mapping[Key, Object], observed: ObservedCluster) -> _Refusal | None:
+    """Return whose name this cluster would take, or ``None``."""
+    if observed.rival:
+        return _Refusal("NameTaken", observed.rival)
+    taken = sorted(key for key in desired if key in observed.foreign)
+    if not taken:
+        return None
+    text = names(f"{kind}/{name} belongs to somebody else" for kind, name in taken)
+    return _Refusal("NameTaken", text)
+
+
+def _hold(refusal: _Refusal | None) -> str:
+    """Return what operations wait for while a name is somebody else's."""
+    return "NamesFree" if refusal is not None and refusal.reason == "NameTaken" else ""
+
+
+def _has_members(observed: ObservedCluster) -> bool:
+    return any(view.exists for view in observed.members.values())
+
+
+def _heals(action: Action, observed: ObservedCluster) -> bool:
+    """Tell whether an action keeps what is there: nothing new is made beside somebody else's."""
+    if not isinstance(action, Apply):
+        return True
+    if key_of(action.manifest) in observed.foreign:
+        return False
+    pair = action.manifest["metadata"].get("labels", {}).get("failback.dev/pair")
+    here = {str(view.pair) for view in observed.members.values() if view.exists}
+    member = member_of(action.manifest)
+    return pair is None or (pair in here and (member is None or observed.member(*member).exists))
 
 
 def _remembers_more(advance: Advance, running: Operation | None) -> bool:
@@ -162,16 +251,16 @@ def _name_servers(observed: ObservedCluster) -> list[str] | None:
     return None
 
 
-def _operate(state: ClusterState, desired: Mapping[Key, Object], *, held: bool) -> Advance:
+def _operate(state: ClusterState, desired: Mapping[Key, Object], *, held: str) -> Advance:
     """Advance the running operation, or open the one whose cause comes first.
 
     Args:
-        held: A pair has two masters. Which of them is right is not for us to say, so that nothing
-            goes on; a RoleSwitch waits in its own way.
+        held: What all operations wait for, empty for nothing; a RoleSwitch waits in its own way.
+            A pair with two masters is such: which of them is right is not for us to say.
     """
     chosen = operations.choose(state)
     if held and chosen is not None and chosen.type != operations.role_switch.TYPE:
-        return Advance(chosen.blocked("SingleMaster"))
+        return Advance(chosen.blocked(held))
     if chosen is None or chosen != state.running:
         return Advance(chosen, wake_after=_SOON)
     return operations.advance(StepContext(state, desired, chosen))
@@ -247,9 +336,11 @@ def _operation_events(running: Operation | None, advance: Advance) -> tuple[Even
     return tuple(found)
 
 
-def _verdicts(view: ClusterView, version: str) -> list[Verdict]:
+def _verdicts(view: ClusterView, version: str, refusal: _Refusal | None) -> list[Verdict]:
     ready = conditions.ready(view)
-    if view.observed.name_servers is None:
+    if refusal is not None:
+        ready = Verdict("Ready", False, refusal.reason, refusal.message)
+    elif view.observed.name_servers is None:
         ready = Verdict("Ready", False, "NameServerMissing", _missing(view.cluster))
     return [
         ready,
@@ -264,16 +355,22 @@ def _verdicts(view: ClusterView, version: str) -> list[Verdict]:
 
 
 def _status(
-    view: ClusterView, context: Context, rendered_in: Context, *, paused: bool, settled: bool
+    view: ClusterView,
+    context: Context,
+    rendered_in: Context,
+    refusal: _Refusal | None,
+    *,
+    settled: bool,
 ) -> dict[str, Any]:
     """Return the whole status; fields that are not ours to say stay as they were.
 
     Args:
         context: Of this operator.
         rendered_in: The same with the release that the cluster's members run.
+        refusal: Why the cluster's own spec is not carried out.
     """
     version = common.engine_version(view.cluster.spec.engine, rendered_in)
-    verdicts = [*_verdicts(view, version), _paused(paused)]
+    verdicts = [*_verdicts(view, version, refusal), _paused(view.state.is_paused)]
     found = {
         **view.previous,
         "operatorVersion": view.observed.version_shown or context.version,
@@ -316,21 +413,31 @@ def _conditions(state: ClusterState, verdicts: list[Verdict]) -> list[dict[str, 
     return merge_conditions(state.status, found)
 
 
-def _only_status(state: ClusterState, context: Context, reason: str, message: str) -> Plan:
-    """Return a plan that says why nothing is done; the children stay as they are."""
+def _only_status(state: ClusterState, context: Context, refusal: _Refusal) -> Plan:
+    """Return a plan that says why nothing is done; the children stay as they are.
+
+    Without a spec nothing can be compared with what is there: other conditions are not known.
+    """
     previous = state.status
-    verdicts = [Verdict("Ready", False, reason, message), _paused(state.is_paused)]
+    said = [item["type"] for item in previous.get("conditions") or ()]
+    unknown = [Verdict(kind, None, refusal.reason) for kind in said if kind in _COMPARED]
+    ready = Verdict("Ready", False, refusal.reason, refusal.message)
+    verdicts = [ready, *unknown, _paused(state.is_paused)]
     found = {
         **previous,
         "operatorVersion": previous.get("operatorVersion") or context.version,
         "conditions": _conditions(state, verdicts),
     }
-    events: tuple[Event, ...] = ()
-    if _turned(previous, "Ready", reason):
-        events = (Event(reason, message, warning=True),)
-        if reason == "InvalidSpec" and ".config" in message:
-            events = (*events, Event("ConfigRejected", message, warning=True))
-    return Plan(status=found, events=events)
+    return Plan(status=found, events=_refusal_events(previous, refusal))
+
+
+def _refusal_events(previous: Mapping[str, Any], refusal: _Refusal | None) -> tuple[Event, ...]:
+    if refusal is None or not _turned(previous, "Ready", refusal.reason):
+        return ()
+    events = [Event(refusal.reason, refusal.message, warning=True)]
+    if refusal.reason == "InvalidSpec" and ".config" in refusal.message:
+        events.append(Event("ConfigRejected", refusal.message, warning=True))
+    return tuple(events)
 
 
 def _turned(previous: Mapping[str, Any], kind: str, reason: str) -> bool:

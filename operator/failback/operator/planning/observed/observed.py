@@ -182,6 +182,8 @@ class ObservedCluster:
     """Children that carry our owner reference: StatefulSets, ConfigMaps, Services, budgets."""
     foreign: frozenset[Key] = frozenset()
     """Objects of names we need that belong to another owner."""
+    rival: str = ""
+    """Why an older BrokerCluster has this one's broker names; empty when none has."""
     members: Mapping[Member, MemberView] = field(default_factory=dict)
     """Members that have any object, wanted or not."""
     name_servers: Sequence[str] | None = None

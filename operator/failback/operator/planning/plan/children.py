@@ -117,17 +117,25 @@ def _contains(have: Any, want: Any, quantity: bool = False) -> bool:
 
 
 def plan_children(
-    desired: Iterable[Object], objects: Mapping[Key, Object], memory: Memory | None = None
+    desired: Iterable[Object],
+    objects: Mapping[Key, Object],
+    memory: Memory | None = None,
+    last: Key | None = None,
 ) -> tuple[tuple[Action, ...], dict[Key, str]]:
     """Return what brings the children towards ``desired``, and why, by object.
 
     Members' objects are never deleted here: that is the business of an operation.
+
+    Args:
+        last: What is applied after all others.
     """
     memory = Memory() if memory is None else memory
     actions: list[Action] = []
     reasons: dict[Key, str] = {}
     wanted = by_key(desired)
-    for key, manifest in sorted(wanted.items(), key=lambda item: _small_first(item[0])):
+    for key, manifest in sorted(
+        wanted.items(), key=lambda item: (item[0] == last, _small_first(item[0]))
+    ):
         have = objects.get(key)
         if have is not None and memory.is_equal(key, manifest, have):
             continue

@@ -32,6 +32,10 @@ class Memory:
     """Results of earlier passes over one cluster."""
 
     rendered: tuple[BrokerCluster, tuple[str, ...], Shape, Context, Desired] | None = None
+    last_valid: tuple[BrokerCluster, Object, BrokerCluster] | None = None
+    """The cluster, the object that holds its last valid spec, and the cluster as that wants it."""
+    note: tuple[BrokerCluster, dict[str, Any]] | None = None
+    """The cluster, and the object that is to hold its spec."""
     equal: dict[Key, Compared] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
     """Where equal parts of rendered objects are kept once, those of other clusters too."""

@@ -1,0 +1,68 @@
+"""The condition ``Stalled``: nothing goes on until a person changes something. Pure.
+
+It is what ``kstatus``, and with it Flux and others, take for a failure. They look first whether
+the status has observed the newest generation, and then at ``Reconciling``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from failback.operator.planning.plan.encoding import condition, find_condition, merge_conditions
+
+KIND: Final = "Stalled"
+_FOR_GOOD: Final = frozenset(
+    {"InvalidSpec", "NameTaken", "Duplicate", "Rejected", "ApplyFailed", "ManifestTooLarge"}
+    | {"MasterUnclear"}
+)
+"""Reasons of ``Ready=False`` that end by a change of the resource, or of what stands in its way."""
+
+
+def with_stalled(
+    before: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    *,
+    now: float,
+    generation: int,
+    failure: str = "",
+) -> dict[str, Any]:
+    """Return the wanted status with the condition, where it has one to tell of.
+
+    Args:
+        before: The status as stored.
+        failure: What ended the pass, if something did.
+    """
+    found = dict(wanted)
+    reason, message = ("PassFailed", failure) if failure else _cause(found)
+    if not reason and find_condition(before, KIND) is None:
+        return found
+    stalled = bool(reason)
+    news: dict[str, tuple[bool | None, str, str]] = {KIND: (stalled, reason or "None", message)}
+    if stalled:
+        if "observedGeneration" in found:
+            found["observedGeneration"] = generation
+        if find_condition(found, "Reconciling") is not None:
+            news["Reconciling"] = (False, reason, "")
+    if failure and find_condition(found, "Ready") is not None:
+        news["Ready"] = (None, reason, "the last pass ended before it could tell")
+    made = [
+        condition(before, kind, *verdict, now=now, generation=generation)
+        for kind, verdict in news.items()
+    ]
+    found["conditions"] = merge_conditions(found, made)
+    return found
+
+
+def _cause(status: Mapping[str, Any]) -> tuple[str, str]:
+    """Return reason and message of what nobody but a person ends; empty when there is nothing."""
+    ready = find_condition(status, "Ready")
+    if ready is not None and ready["status"] == "False" and ready["reason"] in _FOR_GOOD:
+        return ready["reason"], ready["message"]
+    failed = find_condition(status, "Failed")
+    if failed is not None and failed["status"] == "True":
+        return failed["reason"], failed["message"]
+    if status.get("phase") == "Failed":
+        complete = find_condition(status, "Complete") or find_condition(status, "Injected") or {}
+        return str(complete.get("reason") or "Failed"), str(complete.get("message") or "")
+    return "", ""
