@@ -13,6 +13,8 @@ from typing import Final
 
 from failback.cli.app import app
 from failback.cli.help_tree import Documented, commands
+from failback.cli.kubectl.__main__ import NAME
+from failback.cli.kubectl.__main__ import app as plugin
 from failback.protocol.words.help_page import Row, Section
 
 PAGE: Final = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
@@ -23,7 +25,8 @@ Made by `python tools/cli_page.py`.
 
 `failback COMMAND -h` shows what stands here. `failback --install-completion` adds completion to
 your shell. Answers go to stdout, notes and errors to stderr; `--json` prints answers for programs.
-Below 60 columns help is one column. `NO_COLOR` switches colours off.
+Below 60 columns help is one column. `NO_COLOR` switches colours off. The plugin of kubectl,
+[kubectl failback](#kubectl-failback), is at the end.
 
 Where a command asks a cluster, `--namesrv` is `HOST:PORT;HOST:PORT`. Without it `$NAMESRV_ADDR`
 counts, and without that the local cluster that `failback up` started.
@@ -66,7 +69,7 @@ def render() -> str:
     parts = [_HEAD, "## Commands\n"]
     groups = [each for each in root.page.sections if each.title != "Options"]
     parts += [_overview(each) for each in groups]
-    parts += [_chapter(each) for each in others]
+    parts += [_chapter(each) for each in (*others, *commands(plugin, NAME))]
     return "\n".join(parts)
 
 

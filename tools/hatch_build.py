@@ -19,6 +19,8 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 TOOLS = Path(__file__).resolve().parent
 EXAMPLES = TOOLS.parent / "examples" / "faults"
 """What `failback experiment list` shows beside the demo."""
+CONDITIONS = TOOLS.parent / "docs" / "reference" / "conditions.md"
+"""What `kubectl failback why` explains reasons with."""
 WHERE = "failback/broker"
 """Where the kernels are imported from, in a wheel."""
 
@@ -33,6 +35,8 @@ class BuildHook(BuildHookInterface[Any]):
             return
         if EXAMPLES.is_dir():  # an image's build brings only what it needs
             build_data["force_include"][str(EXAMPLES)] = "failback/cli/data/faults"
+        if CONDITIONS.is_file():
+            build_data["force_include"][str(CONDITIONS)] = "failback/cli/data/conditions.md"
         self._fetch_script()
         if os.environ.get("FAILBACK_KERNELS") != "off":
             self._compile(build_data)

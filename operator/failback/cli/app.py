@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -14,16 +13,9 @@ from failback.cli.experiment import demo, experiments, faults, old_run, runs
 from failback.cli.local import cluster
 from failback.cli.measure import explain_offset, predict, report, trace
 from failback.cli.servers import collect, dashboard, exporter, long_running, operator
-from failback.cli.shared.commands import (
-    ADMINISTER,
-    SERVERS,
-    Group,
-    UsageError,
-    help_command,
-    is_bare_group,
-    usage_problem,
-)
-from failback.cli.shared.errors import PASS, USER_ERROR, Debug, fail
+from failback.cli.shared.commands import ADMINISTER, SERVERS, Group
+from failback.cli.shared.errors import Debug
+from failback.cli.shared.run_app import run_app
 
 app = typer.Typer(
     name="failback",
@@ -82,20 +74,4 @@ app.add_typer(tools.app, name="tools", hidden=True)
 
 def run_command_line(argv: Sequence[str]) -> int:
     """Run one command line; return its exit code."""
-    try:
-        code = app(args=list(argv), prog_name="failback", standalone_mode=False)
-    except UsageError as error:
-        if is_bare_group(error):
-            print(error)
-            return PASS
-        fail(usage_problem(error))
-        print(f"see: {help_command(error)}", file=sys.stderr)
-        return USER_ERROR
-    except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # of a help that `head` cut off
-            return PASS
-        if end.code is None or isinstance(end.code, int):
-            return end.code or 0
-        print(end.code, file=sys.stderr)
-        return 1
-    return code if isinstance(code, int) else PASS
+    return run_app(app, "failback", argv)

@@ -20,16 +20,20 @@ class Documented(NamedTuple):
     page: Page
 
 
-def commands(app: typer.Typer) -> Iterator[Documented]:
-    """Yield the root and every command below it that is not hidden, in the order of the help."""
+def commands(app: typer.Typer, name: str = "failback") -> Iterator[Documented]:
+    """Yield the root and every command below it that is not hidden, in the order of the help.
+
+    Args:
+        name: What people type for the app.
+    """
     root: Any = typer.main.get_command(app)
-    with root.make_context("failback", [], resilient_parsing=True) as context:
+    with root.make_context(name, [], resilient_parsing=True) as context:
         yield from _below(root, context)
 
 
 def _below(command: Any, context: Any) -> Iterator[Documented]:
     path = context.command_path
-    parser = parser_of(path.split()[1:])
+    parser = parser_of(path.split()[1:]) if path.startswith("failback ") else None
     if parser is not None:
         yield from _of_parser(path, parser)
         return

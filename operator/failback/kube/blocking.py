@@ -36,11 +36,12 @@ class BlockingKube:
         cls,
         kubeconfig: str | None = None,
         *,
+        context: str | None = None,
         timeout_seconds: float = REQUEST_SECONDS,
         retries: bool = True,
     ) -> BlockingKube:
         """Return the API server of this process; see :func:`configuration_of`."""
-        configuration = configuration_of(kubeconfig)
+        configuration = configuration_of(kubeconfig, context)
         if not retries:
             configuration.retries = False
         return cls(configuration, timeout_seconds=timeout_seconds)

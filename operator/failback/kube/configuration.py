@@ -6,32 +6,37 @@ import ssl
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from kubernetes import client, config
 from kubernetes.config.config_exception import ConfigException
 
 from failback.kube.errors import ApiError
 
-TOKEN_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+TOKEN_FILE: Final = _ACCOUNT / "token"
 _config: Any = config  # has no types
+_UNREADABLE: Final = (ConfigException, OSError, ValueError, yaml.YAMLError)
+"""What a file raises that is missing, is no YAML, or lacks what is looked for."""
 
 
-def configuration_of(kubeconfig: str | None = None) -> Any:
+def configuration_of(kubeconfig: str | None = None, context: str | None = None) -> Any:
     """Return the client's configuration.
 
     Args:
         kubeconfig: A file to use in any case; ``None`` = the pod's account inside a cluster, else
             the user's own file.
+        context: A context of that file; ``None`` = its current one.
 
     Raises:
         ApiError: There is neither.
     """
     found: Any = client.Configuration()
     try:
-        if kubeconfig is None and TOKEN_FILE.exists():
+        if _is_of_a_pod(kubeconfig, context):
             _config.load_incluster_config(client_configuration=found)
         else:
-            _config.load_kube_config(kubeconfig, client_configuration=found)
-    except (ConfigException, OSError) as error:
+            _config.load_kube_config(kubeconfig, context, client_configuration=found)
+    except _UNREADABLE as error:
         raise ApiError("find", "the API server", 0, "NotConfigured", str(error)) from error
     return found
 
@@ -52,3 +57,24 @@ def tls_of(configuration: Any) -> ssl.SSLContext:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     return context
+
+
+def namespace_of(kubeconfig: str | None = None, context: str | None = None) -> str:
+    """Return the namespace that kubectl would use; arguments as of :func:`configuration_of`.
+
+    Raises:
+        ApiError: There is no file, or no such context in it.
+    """
+    try:
+        if _is_of_a_pod(kubeconfig, context):
+            return (_ACCOUNT / "namespace").read_text(encoding="utf-8").strip()
+        contexts, current = _config.list_kube_config_contexts(kubeconfig)
+    except _UNREADABLE as error:
+        raise ApiError("find", "the API server", 0, "NotConfigured", str(error)) from error
+    wanted = context or current["name"]
+    found = next((each for each in contexts if each["name"] == wanted), current)
+    return str(found["context"].get("namespace") or "default")
+
+
+def _is_of_a_pod(kubeconfig: str | None, context: str | None) -> bool:
+    return kubeconfig is None and context is None and TOKEN_FILE.exists()

@@ -27,6 +27,14 @@ _FILES: Final = {
     "lake/table=send/run=r1/a.parquet": b"",
     "folder/note.txt": b"no run",
     "broken/run.json": b"{\n",
+    "kubeconfig": b"""\
+apiVersion: v1
+kind: Config
+current-context: away
+clusters: [{name: away, cluster: {server: "http://127.0.0.1:1"}}]
+users: [{name: me, user: {token: none}}]
+contexts: [{name: away, context: {cluster: away, user: me}}]
+""",
     "broker.conf": b"brokerName=b\nlistenPrt=1\n",
     "bad.yaml": b"""\
 ---

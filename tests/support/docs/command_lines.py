@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from failback.cli.app import app
+from failback.cli.kubectl.__main__ import app as plugin
 from failback.cli.light_commands import parser_of
 from tests.support.processes.child_process import ROOT
 
@@ -73,12 +74,19 @@ def check(words: list[str]) -> None:
         case "python" | "python3" if words[1:2] == ["-m"]:
             if find_spec(words[2]) is None:
                 raise Wrong(f"no module {words[2]}")
+        case "kubectl" if words[1:2] == ["failback"]:
+            _check_plugin(words[2:])
         case "kubectl" if not KUBECTL & set(words):
             raise Wrong(f"kubectl does not know {words[1]}")
         case "helm" if words[1] not in HELM:
             raise Wrong(f"helm does not know {words[1]}")
         case _ if name not in PLAIN | {"python"}:
             raise Wrong(f"no page should need {name}")
+
+
+def _check_plugin(words: list[str]) -> None:
+    """Raise ``Wrong`` unless the plugin has the command and takes its words."""
+    _parse(typer.main.get_command(plugin), "kubectl failback", words)
 
 
 def _without_redirection(words: list[str]) -> list[str]:
@@ -127,9 +135,11 @@ def parse(words: list[str]) -> None:
             if not (isinstance(error, SystemExit) and not error.code):
                 raise Wrong(f"failback {' '.join(words)}: {error}") from None
         return
-    command = _root()
-    if words in (["--version"], ["--help"]):
-        return
+    if words not in (["--version"], ["--help"]):
+        _parse(_root(), "failback", words)
+
+
+def _parse(command: Any, name: str, words: list[str]) -> None:
     while (children := getattr(command, "commands", None)) is not None:
         if not words:
             raise Wrong("a group is no command")
@@ -139,7 +149,7 @@ def parse(words: list[str]) -> None:
             raise Wrong(f"no command {words[0]}")
         command, words = children[words[0]], words[1:]
     try:
-        command.make_context("failback", list(words))
+        command.make_context(name, list(words))
     except typer.Exit:
         return
     except _USAGE_ERROR as error:

@@ -12,10 +12,11 @@ import typer
 from failback.cli.__main__ import main
 from failback.cli.app import app
 from failback.cli.help_tree import commands
+from failback.cli.kubectl import __main__ as plugin
 from failback.cli.shared.commands import page_of
 from failback.protocol.words.help_page import NARROW, Page, Row, Section, option_text
 
-PAGES = {each.name: each.page for each in commands(app)}
+PAGES = {each.name: each.page for each in (*commands(app), *commands(plugin.app, plugin.NAME))}
 
 
 class Option(NamedTuple):

@@ -16,6 +16,7 @@ import typer
 
 from failback.cli.__main__ import main
 from failback.cli.app import app
+from failback.cli.kubectl import __main__ as plugin
 from failback.cli.light_commands import parser_of
 from failback.client.command_line import CommandParser
 from tests.support.cli.mistakes import (
@@ -48,8 +49,9 @@ def run(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]
 
 
 def run_whole(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    is_plugin = words[:2] == plugin.NAME.split()
     try:
-        code = main(words)
+        code = plugin.main(words[2:]) if is_plugin else main(words)
     except SystemExit as end:  # argparse ends by itself
         code = int(end.code or 0)
     shown = capsys.readouterr()
@@ -134,13 +136,14 @@ class Typed(NamedTuple):
 
 
 def numbers() -> Iterator[Typed]:
-    root: Any = typer.main.get_command(app)
-    with root.make_context("failback", [], resilient_parsing=True) as context:
-        yield from _below(root, context)
+    for each, name in ((app, "failback"), (plugin.app, plugin.NAME)):
+        root: Any = typer.main.get_command(each)
+        with root.make_context(name, [], resilient_parsing=True) as context:
+            yield from _below(root, context)
 
 
 def _below(command: Any, context: Any) -> Iterator[Typed]:
-    path = tuple(context.command_path.split()[1:])
+    path = tuple(context.command_path.removeprefix("failback ").split())
     parser = parser_of(path)
     if parser is not None:
         yield from _of_parser(path, parser)
@@ -171,7 +174,8 @@ def test_an_option_that_takes_a_number_says_so(
     code, said = run([*typed.words, typed.option, "many"], capsys)
     assert code == 2
     assert said.splitlines()[0] == f'error: {typed.option}: {typed.says}, got "many"'
-    assert said.splitlines()[1:] == [f"see: failback {' '.join(typed.words)} --help"]
+    name = "" if typed.words[0] == "kubectl" else "failback "
+    assert said.splitlines()[1:] == [f"see: {name}{' '.join(typed.words)} --help"]
 
 
 TAKES_A_FILE = (

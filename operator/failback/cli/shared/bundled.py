@@ -1,4 +1,4 @@
-"""Files that come with the command: the demo's cluster and experiment, and the examples."""
+"""Files that come with the command: the demo's cluster and experiment, examples, a page."""
 
 from __future__ import annotations
 
@@ -43,6 +43,18 @@ def _examples() -> Path | None:
     installed = bundled("faults")
     checkout = Path(__file__).parents[4] / "examples" / "faults"
     return next((each for each in (installed, checkout) if (each / _CLUSTER).is_file()), None)
+
+
+def conditions_page() -> str:
+    """Return the page that explains every reason of a condition; empty where it is not installed.
+
+    Images hold no pages.
+    """
+    checkout = Path(__file__).parents[4] / "docs" / "reference" / "conditions.md"
+    for path in (bundled("conditions.md"), checkout):
+        if path.is_file():
+            return path.read_text(encoding="utf-8")
+    return ""
 
 
 def _read(name: str, path: Path, cluster: Path) -> BundledExperiment:

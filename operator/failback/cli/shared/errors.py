@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 from collections.abc import Callable, Iterable
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import typer
 
@@ -59,6 +60,9 @@ _CODES: Final = {
     "Aborted": INCONCLUSIVE,
     "RunFolderError": USER_ERROR,
 }
+_OF_THE_API_SERVER: Final = {400: USER_ERROR, 403: REFUSED, 404: FAIL, 409: FAIL, 422: USER_ERROR}
+"""HTTP status → exit code; any other leaves what was asked unanswered."""
+_ERRNO: Final = re.compile(r"\[Errno -?\d+\] ")
 _OF_A_PATH: Final = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
 _LONGEST: Final = 300
 _WORST_FIRST: Final = (NOT_HEALED, USER_ERROR, REFUSED, FAIL, INCONCLUSIVE, PASS)
@@ -120,6 +124,8 @@ def explain(error: Exception) -> tuple[str, int]:
     exit_code = getattr(error, "exit_code", None)
     if isinstance(exit_code, int):
         return str(error), exit_code
+    if type(error).__name__ == "ApiError":
+        return _of_the_api_server(error)
     if isinstance(error, RemotingConnectError):
         return f"cannot reach {error.addr}: {error.why}", INCONCLUSIVE
     if isinstance(error, RemotingError):
@@ -136,6 +142,17 @@ def explain(error: Exception) -> tuple[str, int]:
         return where_and_why(error), code
     text = f"{type(error).__name__}: {_shortened(str(error))}"
     return f"internal error: {text} (failback --debug shows where)", INCONCLUSIVE
+
+
+def _of_the_api_server(error: Any) -> tuple[str, int]:
+    """Return what the API server said when it refused, or that it did not answer."""
+    if error.reason == "NotConfigured":
+        return f"no Kubernetes API server: {_shortened(error.message)}", USER_ERROR
+    if not error.code:
+        why = _shortened(_ERRNO.split(error.message)[-1])
+        return f"cannot reach the API server: {why[:1].lower()}{why[1:]}", INCONCLUSIVE
+    said = _shortened(error.message or error.reason)
+    return f"the API server refused: {said}", _OF_THE_API_SERVER.get(error.code, INCONCLUSIVE)
 
 
 def _shortened(text: str) -> str:

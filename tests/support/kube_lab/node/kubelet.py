@@ -1,8 +1,9 @@
-"""What the API server asks a kubelet for: ``pods/log`` and ``pods/exec``.
+"""What the API server asks a kubelet for: ``pods/log``, ``pods/exec``, ``pods/portforward``.
 
 Exec speaks ``v4.channel.k8s.io`` and ``v5.channel.k8s.io`` over WebSocket: the first byte of a
 message is its channel, and v5 can close one. The node declares that it understands WebSocket, so
 that the API server hands every WebSocket client through instead of translating to SPDY.
+A forwarded port has two channels, data and errors; each begins with the port's number.
 """
 
 from __future__ import annotations
@@ -27,25 +28,31 @@ logger = logging.getLogger(__name__)
 PORT: Final = 10250
 DECLARED: Final = "ExtendWebSocketsToKubelet"
 _STDIN, _STDOUT, _STDERR, _ERROR, _CLOSE = 0, 1, 2, 3, 255
+_DATA, _REFUSED = 0, 1
+"""Channels of a forwarded port."""
 _PROTOCOLS: Final = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _CHUNK_BYTES: Final = 64 * 1024
 _FOLLOW_SECONDS: Final = 0.1
 
 Find = Callable[[str, str, str], Container]
 """Namespace, pod and container → the container; raises LookupError."""
+AddressOf = Callable[[str, str], str]
+"""Namespace and pod → the pod's address; raises LookupError."""
 
 
 class Kubelet:
     """HTTPS server at the node's address, with the certificate of the API server."""
 
-    def __init__(self, find: Find, certificate: Path, key: Path) -> None:
+    def __init__(self, find: Find, address_of: AddressOf, certificate: Path, key: Path) -> None:
         self._find = find
+        self._address_of = address_of
         self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._tls.load_cert_chain(certificate, key)
         application = web.Application()
         target = "/{namespace}/{pod}/{container}"
         application.router.add_get(f"/containerLogs{target}", self._logs)
         application.router.add_get(f"/exec{target}", self._exec)
+        application.router.add_get("/portForward/{namespace}/{pod}", self._forward)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1)
 
     async def start(self, address: str) -> None:
@@ -144,6 +151,44 @@ class Kubelet:
             incoming.cancel()
             with suppress(asyncio.CancelledError):
                 await incoming
+
+    # --- port-forward ----------------------------------------------------------------------------
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        named = request.match_info
+        try:
+            address = self._address_of(named["namespace"], named["pod"])
+        except LookupError as error:
+            raise web.HTTPNotFound(text=str(error)) from None
+        (port,) = map(int, request.query.getall("port"))
+        socket = web.WebSocketResponse(protocols=_PROTOCOLS[1:])
+        await socket.prepare(request)
+        for channel in (_DATA, _REFUSED):
+            await socket.send_bytes(bytes([channel]) + port.to_bytes(2, "little"))
+        try:
+            reader, writer = await asyncio.open_connection(address, port)
+        except OSError as error:
+            await socket.send_bytes(bytes([_REFUSED]) + str(error).encode())
+            await socket.close()
+            return socket
+        outgoing = asyncio.create_task(_drain_and_close(socket, reader))
+        try:
+            async for message in socket:
+                if message.type is aiohttp.WSMsgType.BINARY and message.data[0] == _DATA:
+                    writer.write(message.data[1:])
+                    await writer.drain()
+        except ConnectionError as error:
+            logger.info("port-forward: the pod went away: %s", error)
+        finally:
+            writer.close()
+            await asyncio.wait({outgoing})
+        return socket
+
+
+async def _drain_and_close(socket: web.WebSocketResponse, stream: asyncio.StreamReader) -> None:
+    with suppress(ConnectionError, aiohttp.ClientError):
+        await _drain(socket, stream, _DATA)
+        await socket.close()
 
 
 def exit_status(code: int) -> Object:

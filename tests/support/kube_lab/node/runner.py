@@ -41,7 +41,9 @@ class Node:
         self._pods: dict[str, PodRunner] = {}
         self._ends: set[asyncio.Task[None]] = set()
         self._claims = Claims(self.client, folder / "claims")
-        self._kubelet = Kubelet(self.find, pki / "apiserver.crt", pki / "apiserver.key")
+        self._kubelet = Kubelet(
+            self.find, self.address_of, pki / "apiserver.crt", pki / "apiserver.key"
+        )
         self._stages = images.read(root / "Dockerfile")
         self._labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
         self._unbound: dict[str, Object] = {}
@@ -59,6 +61,12 @@ class Node:
         for runner in self._pods.values():
             if (runner.namespace, runner.name) == (namespace, pod):
                 return runner.container(container)
+        raise LookupError(f"pod {namespace}/{pod} does not run on {self.name}")
+
+    def address_of(self, namespace: str, pod: str) -> str:
+        for runner in self._pods.values():
+            if (runner.namespace, runner.name) == (namespace, pod):
+                return runner.address
         raise LookupError(f"pod {namespace}/{pod} does not run on {self.name}")
 
     # --- life ------------------------------------------------------------------------------------

@@ -1,0 +1,52 @@
+"""Entry point of ``kubectl-failback``, which kubectl starts for ``kubectl failback``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+
+from failback.cli.kubectl import exposure, hold, report, status, switch, why
+from failback.cli.shared.commands import Group
+from failback.cli.shared.errors import Debug
+from failback.cli.shared.run_app import run_app
+
+NAME: Final = "kubectl failback"
+app = typer.Typer(
+    name=NAME,
+    cls=Group,
+    help="Look after Failback's resources on Kubernetes: what is, why, and what to do.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="\n".join(
+        (
+            f"{NAME} status orders            pairs, members, operations, conditions",
+            f"{NAME} why orders               why it is not Ready, and what to do",
+            f"{NAME} switch orders 0 1        member 1 of pair 0 becomes master",
+            f"{NAME} exposure orders          what a kill now would repeat",
+        )
+    ),
+)
+
+
+@app.callback()
+def root(debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False) -> None:
+    """Look after Failback's resources on Kubernetes."""
+    Debug.on = debug
+
+
+for module in (status, why, switch, hold, exposure, report):
+    module.register(app)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line; return its exit code."""
+    return run_app(app, NAME, list(sys.argv[1:] if argv is None else argv))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

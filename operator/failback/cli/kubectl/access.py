@@ -1,0 +1,154 @@
+"""The API server as kubectl's own options name it, and our resources there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from failback.cli.shared.asking import NotThere
+from failback.protocol.errors import ConfigError
+from failback.protocol.words.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from failback.kube.blocking import BlockingKube
+
+Object = dict[str, Any]
+NamespaceOption = Annotated[
+    str,
+    typer.Option(
+        "--namespace", "-n", metavar="NAMESPACE", help="Namespace (default: the context's)."
+    ),
+]
+ContextOption = Annotated[
+    str,
+    typer.Option(
+        "--context", metavar="NAME", help="Context of the kubeconfig (default: its current one)."
+    ),
+]
+KubeconfigOption = Annotated[
+    str,
+    typer.Option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="Kubeconfig (default: $KUBECONFIG, else ~/.kube/config).",
+    ),
+]
+ClusterArgument = Annotated[
+    str, typer.Argument(metavar="CLUSTER", help="Name of the BrokerCluster.")
+]
+KINDS: Final = (
+    *("BrokerCluster", "NameServer", "Topic", "SubscriptionGroup", "RoleSwitch"),
+    *("ChaosExperiment", "ReconsumptionReport"),
+)
+_NAMES: Final = {
+    **{kind.lower(): kind for kind in KINDS},
+    "fbc": "BrokerCluster",
+    "fns": "NameServer",
+    "fbt": "Topic",
+    "fbg": "SubscriptionGroup",
+    "fbs": "RoleSwitch",
+    "fbx": "ChaosExperiment",
+    "fbr": "ReconsumptionReport",
+}
+"""What people type for a kind, as for kubectl."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One namespace of one API server, as one account sees it."""
+
+    kube: BlockingKube
+    namespace: str
+
+    def need(self, kind: str, name: str) -> Object:
+        """Return an object.
+
+        Raises:
+            NotThere: There is none; names what is near.
+        """
+        found = self.kube.get(kind, self.namespace, name)
+        if found is not None:
+            return found
+        names = [str(each["metadata"]["name"]) for each in self.list_all(kind)]
+        near = did_you_mean(name, names) or (f"; there is: {', '.join(names)}" if names else "")
+        raise NotThere(f'no {kind} "{name}" in namespace {self.namespace}{near}')
+
+    def list_all(self, kind: str) -> list[Object]:
+        """Return all objects of a kind."""
+        return self.kube.list_all(kind, self.namespace)
+
+
+@contextmanager
+def access(namespace: str, context: str, kubeconfig: str) -> Iterator[Access]:
+    """Open the API server that the options name.
+
+    Raises:
+        ApiError: No kubeconfig names one, or the context is not in it.
+    """
+    from failback.kube.blocking import BlockingKube
+    from failback.kube.configuration import namespace_of
+
+    file, chosen = kubeconfig or None, context or None
+    where = namespace or namespace_of(file, chosen)
+    kube = BlockingKube.connect(file, context=chosen, retries=False)
+    try:
+        yield Access(kube, where)
+    finally:
+        kube.close()
+
+
+def kind_of(word: str) -> str:
+    """Return the kind that a word means: its name, plural, short name, with a group or not.
+
+    Raises:
+        ConfigError: It means none of ours.
+    """
+    plain = word.lower().partition(".")[0]
+    singular = f"{plain.removesuffix('es')}" if plain.endswith("switches") else plain
+    for each in (plain, singular, plain.removesuffix("s")):
+        if each in _NAMES:
+            return _NAMES[each]
+    near = did_you_mean(plain, _NAMES)
+    raise ConfigError("NAME", f'"{word}" is none of our kinds{near}')
+
+
+def pair_at(cluster: Mapping[str, Any], word: str) -> Mapping[str, Any]:
+    """Return the pair in a cluster's status that an index or a broker name means.
+
+    Raises:
+        ConfigError: There is none; names those that are there.
+    """
+    pairs = (cluster.get("status") or {}).get("pairs") or []
+    for pair in pairs:
+        if word in (str(pair["index"]), pair["name"]):
+            return dict(pair)
+    known = ", ".join(f"{pair['index']} ({pair['name']})" for pair in pairs) or "none yet"
+    raise ConfigError("PAIR", f'no pair "{word}"; the cluster has: {known}')
+
+
+def member_at(cluster: Mapping[str, Any], pair: Mapping[str, Any], word: str) -> int:
+    """Return the ordinal that a number, a member's or a pod's name means.
+
+    Raises:
+        ConfigError: There is none; names those that are there.
+    """
+    known = {}
+    for member in pair.get("members") or []:
+        ordinal = int(member["ordinal"])
+        name = member_name(cluster, pair, ordinal)
+        known[ordinal] = name
+        if word in (str(ordinal), name, f"{name}-0"):
+            return ordinal
+    if not known and word.isdecimal():  # a status leaves the members of large clusters out
+        return int(word)
+    names = ", ".join(f"{number} ({name})" for number, name in known.items())
+    raise ConfigError("MEMBER", f'no member "{word}"; the pair has: {names}')
+
+
+def member_name(cluster: Mapping[str, Any], pair: Mapping[str, Any], ordinal: int) -> str:
+    """Return the name of a member, which is its StatefulSet's: ``orders-0-1``."""
+    return f"{cluster['metadata']['name']}-{pair['index']}-{ordinal}"

@@ -1,0 +1,118 @@
+"""``kubectl failback hold``: keep members down, or let them come back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from failback.chaos.targets.kube.members import HOLD_ANNOTATION, held_members, with_hold
+from failback.cli.kubectl.access import (
+    Access,
+    ClusterArgument,
+    ContextOption,
+    KubeconfigOption,
+    NamespaceOption,
+    access,
+    member_name,
+)
+from failback.cli.shared.commands import add
+from failback.cli.shared.errors import guarded
+from failback.cli.shared.options import JsonOption
+from failback.cli.shared.output import note, print_json, say
+from failback.protocol.errors import ConfigError
+from failback.protocol.words.spelling import did_you_mean
+
+_TRIES: Final = 10
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the plugin."""
+    add(
+        app,
+        hold,
+        "hold",
+        examples=(
+            "kubectl failback hold orders orders-0-1             keep it down",
+            "kubectl failback hold orders orders-0-1 --release   let it come back",
+            "kubectl failback hold orders                        who is held",
+        ),
+    )
+
+
+@guarded
+def hold(
+    cluster: ClusterArgument,
+    member: Annotated[
+        str, typer.Argument(metavar="MEMBER", help="Name of the member, such as orders-0-1.")
+    ] = "",
+    release: Annotated[bool, typer.Option("--release", help="Let it come back.")] = False,
+    namespace: NamespaceOption = "",
+    context: ContextOption = "",
+    kubeconfig: KubeconfigOption = "",
+    json: JsonOption = False,
+) -> None:
+    """Keep a member of a cluster down until it is released, or show who is held."""
+    if release and not member:
+        raise ConfigError("MEMBER", "is missing: who is released?")
+    with access(namespace, context, kubeconfig) as api:
+        item = api.need("BrokerCluster", cluster)
+        if member:
+            name = _checked(item, member)
+            item = _set(api, item, name, on=not release)
+            if not release:
+                _warn_of_master(item, name)
+    held = held_members(item)
+    if json:
+        print_json({"cluster": cluster, "held": held})
+    else:
+        say(f"{cluster}: held: {', '.join(held) or 'nobody'}")
+
+
+def _checked(item: Mapping[str, Any], word: str) -> str:
+    """Return the member's name that a member's or its pod's name means."""
+    known = [name for name, _ in _members(item)]
+    held = held_members(item)  # a member that has left the status can still be released
+    for name in (word, word.removesuffix("-0")):
+        if name in known or name in held:
+            return name
+    if not known:
+        return word
+    near = did_you_mean(word, known) or f"; it has: {', '.join(known)}"
+    raise ConfigError("MEMBER", f'no member "{word}"{near}')
+
+
+def _members(item: Mapping[str, Any]) -> list[tuple[str, bool]]:
+    """Return every member's name, and whether it is its pair's master."""
+    return [
+        (
+            member_name(item, pair, int(each["ordinal"])),
+            each["ordinal"] == pair.get("masterMember"),
+        )
+        for pair in (item.get("status") or {}).get("pairs") or ()
+        for each in pair.get("members") or ()
+    ]
+
+
+def _set(api: Access, item: dict[str, Any], member: str, *, on: bool) -> dict[str, Any]:
+    """Write the annotation; somebody else may write it at the same time."""
+    from failback.kube.errors import ApiError
+
+    name = str(item["metadata"]["name"])
+    for _ in range(_TRIES):
+        value = with_hold(item, member, on=on)
+        version = item["metadata"]["resourceVersion"]
+        patch = {"metadata": {"annotations": {HOLD_ANNOTATION: value}, "resourceVersion": version}}
+        try:
+            return api.kube.merge("BrokerCluster", api.namespace, name, patch)
+        except ApiError as error:
+            if error.code != 409:
+                raise
+        item = api.need("BrokerCluster", name)
+    raise ConfigError("CLUSTER", f"{name} is written by others all the time; try again")
+
+
+def _warn_of_master(item: Mapping[str, Any], member: str) -> None:
+    if dict(_members(item)).get(member):
+        note(f"{member} is its pair's master: the pair takes no messages until it is released")

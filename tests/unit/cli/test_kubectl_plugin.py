@@ -1,0 +1,159 @@
+"""What the kubectl plugin says of conditions, and how it takes pages out of a pod's log."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from failback.cli.kubectl import artifacts
+from failback.cli.kubectl.access import kind_of, member_at, pair_at
+from failback.cli.kubectl.conditions import advice, is_well, unwell, waits
+from failback.cli.kubectl.status import operation_lines
+from failback.cli.kubectl.why import lines
+from failback.protocol.errors import ConfigError
+from tests.unit.operator.test_documented_reasons import documented_reasons
+
+
+def condition(kind: str, value: str, reason: str = "Any") -> dict[str, str]:
+    return {"type": kind, "status": value, "reason": reason}
+
+
+def test_every_documented_reason_has_its_advice() -> None:
+    found = documented_reasons()
+    assert len(found) > 100
+    for reason in found:
+        told = advice("Ready", reason)
+        assert told is not None, reason
+        assert told.means
+        assert told.do
+        assert "](" not in told.means + told.do
+        assert "`" not in told.means + told.do
+
+
+def test_a_reason_of_several_conditions_has_the_advice_of_the_one_asked_about() -> None:
+    beginnings = {
+        ("RolesConsistent", "TwoMasters"): "two processes act as master",
+        ("ReplicationHealthy", "Diverged"): "the slave's log is not its master's",
+        ("Safe", "Diverged"): "the new master may lack the end",
+    }
+    for (kind, reason), begin in beginnings.items():
+        told = advice(kind, reason)
+        assert told is not None
+        assert told.means.startswith(begin)
+    assert advice("Ready", "NoSuchReason") is None
+
+
+def test_what_is_not_well_is_told_ready_first() -> None:
+    given = [
+        *(condition("Paused", "False"), condition("Warning", "True"), condition("Synced", "True")),
+        *(condition("Synced", "Unknown"), condition("Ready", "False"), condition("Failed", "True")),
+    ]
+    found = [(each["type"], each["status"]) for each in unwell(given)]
+    assert found == [
+        ("Ready", "False"),
+        ("Warning", "True"),
+        ("Synced", "Unknown"),
+        ("Failed", "True"),
+    ]
+    assert is_well(condition("Stalled", "False"))
+
+
+@pytest.mark.parametrize(
+    ("predicate", "words"),
+    [
+        ("LagAcceptable", "lag acceptable"),
+        ("PDBAllows", "PDB allows"),
+        ("NoOtherOperation", "no other operation"),
+        ("odd", "odd"),
+        ("", ""),
+    ],
+)
+def test_a_predicate_is_told_in_words(predicate: str, words: str) -> None:
+    assert waits(predicate) == words
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("fbc", "BrokerCluster"),
+        ("brokercluster", "BrokerCluster"),
+        ("BrokerClusters.failback.dev", "BrokerCluster"),
+        ("roleswitches", "RoleSwitch"),
+        ("Topics", "Topic"),
+        ("fbr", "ReconsumptionReport"),
+    ],
+)
+def test_a_kind_is_named_as_for_kubectl(word: str, kind: str) -> None:
+    assert kind_of(word) == kind
+    with pytest.raises(ConfigError, match=r'"brokerclutser" is none.*"brokercluster"'):
+        kind_of("brokerclutser")
+
+
+CLUSTER: dict[str, Any] = {
+    "metadata": {"name": "orders"},
+    "status": {
+        "pairs": [
+            {"name": "shop-0", "index": 0, "members": [{"ordinal": 0}, {"ordinal": 2}]},
+            {"name": "shop-1", "index": 1},
+        ]
+    },
+}
+
+
+def test_pairs_and_members_are_named_by_number_or_name() -> None:
+    pair = pair_at(CLUSTER, "shop-0")
+    assert pair == pair_at(CLUSTER, "0")
+    assert [member_at(CLUSTER, pair, word) for word in ("2", "orders-0-2", "orders-0-2-0")] == [
+        2
+    ] * 3
+    with pytest.raises(ConfigError, match=r'no member "1"; the pair has: 0 .orders-0-0., 2'):
+        member_at(CLUSTER, pair, "1")
+    assert member_at(CLUSTER, pair_at(CLUSTER, "1"), "3") == 3
+    with pytest.raises(ConfigError, match=r'no pair "7"; the cluster has: 0 .shop-0., 1'):
+        pair_at(CLUSTER, "7")
+
+
+def test_what_runs_and_what_waits_is_a_line_each() -> None:
+    found = {
+        "operations": [
+            {"type": "Roll", "pair": 1, "step": "DrainMaster", "blockedBy": ["RouteClosed"]},
+            {"type": "ScaleUp"},
+        ],
+        "waiting": [{"kind": "RoleSwitch", "name": "s", "phase": "Pending", "blockedBy": []}],
+        "pendingRestarts": [{"member": "orders-0-1", "reasons": ["ImageChanged"]}],
+    }
+    assert operation_lines(found) == [
+        "Runs: Roll of pair 1, at DrainMaster; waits for: route closed (RouteClosed)",
+        "Runs: ScaleUp",
+        "Pending: RoleSwitch/s",
+        "Waits for a restart: orders-0-1 (ImageChanged)",
+    ]
+
+
+def test_a_resource_that_nobody_looks_at_is_said_to_be_so() -> None:
+    found = {"kind": "Topic", "name": "paid", "phase": None, "seen": False}
+    (line,) = lines(found)
+    assert line.startswith("Topic/paid: no operator has looked at it yet")
+
+
+def test_pages_come_out_of_a_log_as_they_went_in(tmp_path: Path) -> None:
+    pages = {"base-000/report/report.html": bytes(range(256)) * 50, "report.html": "é\n".encode()}
+    for name, content in pages.items():
+        path = tmp_path / "volume" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    (tmp_path / "volume" / "report.json").write_text("{}")
+    where = str(tmp_path / "volume")
+    said = subprocess.run(
+        ["sh", "-c", artifacts._SCRIPT, "sh", where], capture_output=True, text=True, check=True
+    ).stdout
+    found = artifacts.parse(said)
+    assert {path.removeprefix(f"{where}/"): page for path, page in found.items()} == pages
+    written = [artifacts._write(tmp_path / "out", where, *each) for each in found.items()]
+    assert [path.read_bytes() for path in written] == list(found.values())
+    outside = artifacts._write(tmp_path / "out", where, "/etc/../../x.html", b"")
+    assert outside.resolve().is_relative_to(tmp_path / "out")
+    assert artifacts.parse("find: no such file\n") == {}
