@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from failback.analytics.dashboard.sources.clusters import ClusterRef, MemberRef, PairRef
+from failback.analytics.dashboard.sources.clusters import PairRef
 from failback.analytics.dashboard.sources.observe import BrokerSeen
 from failback.analytics.dashboard.views.fleet import cluster_document, pairs_of
 from failback.analytics.dashboard.views.offset_health import (
@@ -17,35 +17,9 @@ from failback.analytics.dashboard.views.offset_health import (
     rows_about,
     warnings,
 )
-from failback.analytics.live.facts import GroupTopic, OffsetFile, Queues
+from failback.analytics.live.facts import GroupTopic, OffsetFile
 from failback.analytics.live.queues import overwrite_countdown
-
-KEY = GroupTopic("billing", "orders")
-MASTER = MemberRef("demo-0-0-0", "demo-0", "127.0.0.2:10911", 0, "Ready")
-SLAVE = MemberRef("demo-0-1-0", "demo-0", "127.0.0.3:10911", 1, "Ready")
-CLUSTER = ClusterRef(
-    "demo.demo", "demo", "local", "/root", "failback", ("127.0.0.1:9876",),
-    (PairRef("demo-0", (MASTER, SLAVE)),),
-)  # fmt: skip
-NOW = 1_800_000_000.0
-
-
-def seen(
-    member: MemberRef, offset: int, *, file: int | None = None, up: float = 1000.0,
-    problem: str = "", **config: str,
-) -> BrokerSeen:  # fmt: skip
-    def table(value: int) -> dict[GroupTopic, Queues]:
-        return {KEY: {0: value}, GroupTopic("billing", "%RETRY%billing"): {0: 9}}
-
-    return BrokerSeen(
-        member, NOW, problem, member.broker_id, round((NOW - up) * 1000), 5000, config,
-        table(offset), None if file is None else OffsetFile("file", table(file), 2.0),
-        ends={"orders": {0: 400}}, persist_age=2.0, sync_age=3.0,
-    )  # fmt: skip
-
-
-def world(master: BrokerSeen, slave: BrokerSeen) -> dict[str, BrokerSeen]:
-    return {each.member.address: each for each in (master, slave)}
+from tests.support.dashboard.pairs import CLUSTER, KEY, MASTER, NOW, SLAVE, seen, world
 
 
 def test_equal_tables_need_nobody() -> None:

@@ -13,12 +13,15 @@ from fastapi import FastAPI
 from failback.analytics.dashboard.serve import make_app
 from failback.analytics.dashboard.settings import DashboardSettings
 from failback.analytics.dashboard.sources.live_run import LiveRun
+from failback.analytics.dashboard.sources.observe import BrokerSeen
 from failback.analytics.dashboard.sources.runs import RunIndex
+from failback.analytics.dashboard.views.offset_health import ClientMemory
 from failback.analytics.web.tokens import digest_of, new_token
 from failback.chaos.run_folder.run_folder import RunFolder
 from tests.support.analytics.sample_report import sample_report
 from tests.support.dashboard.asgi import ask
 from tests.support.dashboard.dashboard_lab import MESSAGE, OTHER_RUN, RUN, write_run
+from tests.support.dashboard.pairs import CLUSTER, MASTER, NOW, SLAVE, seen, world
 
 
 def app_of(path: Path, **settings: Any) -> FastAPI:
@@ -78,6 +81,52 @@ def test_what_a_reader_may_not_do_is_not_offered(tmp_path: Path) -> None:
         status, body = ask(app, "/runs/r", accept="text/html", token=token)
         assert (status, "Abort this run" in body) == (200, scope == "operate")
     mine.release()
+
+
+def test_a_run_with_scaled_timers_says_so_and_is_named_as_in_its_report(tmp_path: Path) -> None:
+    for name, scale in ((RUN, 0.1), (OTHER_RUN, 1.0)):
+        write_run(tmp_path / name, name, "handover")
+        file = tmp_path / name / "report" / "report.json"
+        report = json.loads(file.read_text()) | {"repetition": 2}
+        report["source"]["time_scale"] = scale
+        file.write_text(json.dumps(report))
+    app = app_of(tmp_path)
+    poller = app.state.shared.poller
+    poller.state = replace(poller.state, runs=tuple(RunIndex(tmp_path).scan()))
+    scaled, real = (page(app, f"/runs/{name}") for name in (RUN, OTHER_RUN))
+    assert "on a real cluster this takes 10 times as long" in scaled
+    assert "Timers ran at" not in real
+    assert ", arm handover, repetition 3</h1>" in scaled
+
+
+def lineage_page(tmp_path: Path, master: BrokerSeen, slave: BrokerSeen, client: int) -> str:
+    """The page of queue 0, with what a member has in memory."""
+
+    async def memory_of(*_: object) -> ClientMemory:
+        return {("demo-0", "orders", 0): (client, "c1")}
+
+    app = app_of(tmp_path)
+    poller = app.state.shared.poller
+    found = world(master, slave)
+    poller.state = replace(poller.state, at=NOW, clusters=(CLUSTER,), seen=found)
+    poller.history.note(NOW, poller.state.cluster_documents())
+    poller.memory_of = memory_of
+    return page(app, "/offsets/demo.demo/demo-0/billing/orders/0")
+
+
+def test_nothing_is_to_do_while_members_only_have_not_committed_yet(tmp_path: Path) -> None:
+    body = lineage_page(tmp_path, seen(MASTER, 300, file=250), seen(SLAVE, 280), 310)
+    assert "Nothing: the master's memory has what members committed; 10 more are done" in body
+    assert '<ol class="lineage">' in body, "no alarm"
+    assert "<details><summary>If members end before they commit</summary>" in body
+    assert "--offset 310" in body
+
+
+def test_a_master_that_is_behind_its_slave_is_an_alarm_with_a_command(tmp_path: Path) -> None:
+    body = lineage_page(tmp_path, seen(MASTER, 250, file=250, up=3), seen(SLAVE, 300), 300)
+    assert '<ol class="lineage wrong">' in body
+    assert "<p>Store the safe offset on the master while no member of the group is online" in body
+    assert "<details>" not in body
 
 
 ODD_REPORTS: list[dict[str, Any]] = [

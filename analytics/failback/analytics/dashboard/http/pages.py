@@ -35,7 +35,7 @@ from failback.analytics.dashboard.views.predicting import answer, form, presets
 from failback.analytics.dashboard.views.run_blocks import blocks_of, queue_of, staircase_of
 from failback.analytics.dashboard.views.stories import messages_of
 from failback.analytics.live.facts import GroupTopic
-from failback.analytics.report.page.answers import answer_tiles
+from failback.analytics.report.page.answers import answer_tiles, banner, heading
 from failback.analytics.report.page.tables.again import reset_hint
 from failback.protocol.errors import ConfigError, FailbackError
 
@@ -189,6 +189,8 @@ def _run_pages(app: FastAPI) -> None:
                 request, who, "run.html.j2",
                 run=document,
                 report=report,
+                heading=heading(report),
+                banner=banner(report),
                 tiles=[(value, label) for value, label, _ in answer_tiles(report)],
                 blocks=blocks_of(report, points, drawn, link("runs", run)),
                 others=others[:10],
