@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -41,13 +42,18 @@ async def test_a_diverged_slave_stays_out_and_is_wiped_once(
         cluster = pair.api.wait("BrokerCluster", "orders", is_diverged, seconds=120)
         told = condition_of(cluster, "ReplicationHealthy")["message"]
         uid = pair.api.get("PersistentVolumeClaim", CLAIM)["metadata"]["uid"]
-        assert told.endswith(f"; {ASK}={uid} wipes its volume")
+        advice = re.search(rf"; {ASK}=({uid}:(\d+)) wipes its volume and gives up \2 bytes", told)
+        assert advice, told
+        order = advice[1]
         assert told in pair.wait_event("SlaveDiverged", "orders")
         assert pair.verify_exit(1) == 3
         assert await pair.registered() == {0: pair.address(0)}, "it never attached"
         assert LAST not in log.read_bytes(), "its claim is kept as it is"
 
         pair.annotate(force_resync_member=uid)
+        refused = pair.api.wait("BrokerCluster", "orders", is_refused, seconds=60)
+        assert f"{ASK}={order} gives that up" in condition_of(refused, "Warning")["message"]
+        pair.annotate(force_resync_member=order)
         pair.api.wait(
             "PersistentVolumeClaim", CLAIM, lambda item: item["metadata"]["uid"] != uid, seconds=120
         )
@@ -57,7 +63,7 @@ async def test_a_diverged_slave_stays_out_and_is_wiped_once(
 
         pod = pair.api.get("Pod", SLAVE)["metadata"]["uid"]
         pair.annotate(force_resync_member=None)
-        pair.annotate(force_resync_member=uid)
+        pair.annotate(force_resync_member=order)
         await asyncio.sleep(7)  # a pass of every resource lies within
         assert pair.api.get("Pod", SLAVE)["metadata"]["uid"] == pod
         assert pair.api.get("PersistentVolumeClaim", CLAIM)["metadata"]["uid"] == again
@@ -65,6 +71,10 @@ async def test_a_diverged_slave_stays_out_and_is_wiped_once(
 
 def is_diverged(item: Object) -> bool:
     return bool(condition_of(item, "ReplicationHealthy").get("reason") == "Diverged")
+
+
+def is_refused(item: Object) -> bool:
+    return "ResyncRefused" in str(condition_of(item, "Warning").get("message"))
 
 
 async def replicated(folder: Path) -> Path:

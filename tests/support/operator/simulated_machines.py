@@ -416,9 +416,19 @@ class Machines:
             image=pod.image,
             role=pod.role,
             prefix=pod.prefix,
-            tail_bytes=77 if pod.prefix == "Diverged" else None,
+            tail_bytes=self._tail(pod),
+            own_end=pod.store.end if self._tail(pod) is not None else None,
             problem="ImagePullError" if pod.image in self.broken_images else "",
         )
+
+    def _tail(self, pod: SimPod) -> int | None:
+        """Return what the check of a member's log says that its master's lacks."""
+        if pod.prefix == "Diverged":
+            return 77
+        master = self.master(pod.member[0])
+        if pod.prefix != "SlaveAhead" or master is None:
+            return None
+        return max(0, pod.store.end - master.store.end)
 
     def _broker(self, member: Member, pod: SimPod) -> Broker:
         if not pod.up or member in self.silent:

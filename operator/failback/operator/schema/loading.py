@@ -39,6 +39,7 @@ ANNOTATIONS: Final = frozenset(
     {
         "failback.dev/accept-quirk",
         "failback.dev/force-resync-member",
+        "failback.dev/open-member",
         "failback.dev/hold-member",
         "failback.dev/managed",
         "failback.dev/node-fenced",

@@ -22,6 +22,7 @@ from failback.operator.planning.cluster.shaping import shape_of
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
+from failback.operator.planning.operations.evidence import has_evidence
 from failback.operator.planning.operations.step_context import StepContext
 from failback.operator.planning.plan.children import by_key, key_of, plan_children
 from failback.operator.planning.plan.encoding import (
@@ -106,9 +107,12 @@ class _Given:
 
     @property
     def state(self) -> ClusterState:
-        """The state of the pass; an operation of a type this release lacks is given up."""
+        """The state of the pass without an operation that this release lacks or can't believe."""
         state = ClusterState.of(self.cluster, self.status, self.observed, self.now)
-        known = state.running is None or state.running.type in operations.OPERATIONS
+        running = state.running
+        known = running is None or (
+            running.type in operations.OPERATIONS and has_evidence(state, running)
+        )
         return state if known else dataclasses.replace(state, running=None)
 
 
@@ -171,7 +175,8 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
     advance = _operate(state, desired, held=held)
     view = ClusterView(state, shape, desired, drift, advance.operation)
     begun = advance.operation if _begins(state.running, advance.operation) else None
-    marks = claim_marks(state, desired, () if begun is None else (begun.pair,))
+    asked = () if begun is None else (begun.pair,)
+    marks = () if held == "NamesFree" else claim_marks(state, desired, asked)
     actions = (*marks, *applied, *advance.actions, *_pod_marks(view))
     if held == "NamesFree" and not _has_members(observed):
         actions = ()

@@ -17,6 +17,8 @@ from failback.operator.planning.operations import scale_down
 from failback.operator.planning.plan.encoding import find_condition, names
 from failback.operator.planning.state import live_keys
 from failback.operator.planning.state.decode import MAY_START
+from failback.operator.planning.state.log_ends import given_up
+from failback.operator.render.common import ORDER
 
 _ADDRESS_KEYS: Final = frozenset(
     {"brokerIP1", "brokerIP2", "storePathRootDir", "storePathCommitLog"}
@@ -304,7 +306,15 @@ def _prefix_message(view: ClusterView, member: MemberView) -> str:
     text = f"{view.member_name(member)}: {member.pod.prefix_message or member.pod.prefix}"
     if member.claim is None:
         return text
-    return f"{text}; failback.dev/force-resync-member={member.claim.uid} wipes its volume"
+    known = view.state.mastership(member.pair)
+    lost = given_up(view.observed.member(member.pair, known.member), member)
+    if lost.is_longer:
+        return (
+            f"{text}; {lost.words}; {ORDER}={member.claim.uid}@{known.epoch + 1} serves it instead"
+        )
+    order = f"failback.dev/force-resync-member={lost.order(member.claim.uid)}"
+    only = f" and gives up {lost.bytes} bytes that only it has" if lost.bytes else ""
+    return f"{text}; {order} wipes its volume{only}"
 
 
 def metadata_synced(view: ClusterView) -> Verdict:

@@ -35,6 +35,21 @@ def _properties_of(text: str) -> Mapping[str, str]:
     return {key: value for key, equals, value in pairs if equals}
 
 
+def is_stopped(member: MemberView) -> bool:
+    """Tell whether a member has no pod, and gets none."""
+    if member.pod is not None:
+        return False
+    found = member.statefulset
+    return found is None or (found["spec"].get("replicas", 1) == 0 and controller_has_seen(found))
+
+
+def controller_has_seen(statefulset: Object) -> bool:
+    """Tell whether the controller acts on these replicas: it may still be making a pod."""
+    status = statefulset.get("status") or {}
+    seen = status.get("observedGeneration", 0) >= statefulset["metadata"].get("generation", 0)
+    return bool(seen and not status.get("replicas", 0))
+
+
 def announced_addresses(member: MemberView) -> frozenset[str]:
     """Return the addresses under which a member of ours registers: by its answer, by its file."""
     sources = [properties(member.config_map)]

@@ -3,7 +3,8 @@
 A person asks for it with the uid of the claim, which is gone after the first time, so that the
 annotation never fires twice. A log that has parted starts nothing by itself: the condition
 ``ReplicationHealthy`` (cluster/conditions.py) says ``Diverged`` and names the annotation. Never
-for the master, nor while the master does not serve.
+for the master, nor while the master does not serve. What only the slave has is given up only by an
+order that names how many bytes that is: ``UID:BYTES``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from failback.operator.planning.plan.types import (
     operation_id,
 )
 from failback.operator.planning.state.cluster_state import ClusterState
+from failback.operator.planning.state.log_ends import given_up
 from failback.operator.render.shape import Shape
 
 TYPE: Final = "Resync"
@@ -66,11 +68,26 @@ def refusal(state: ClusterState) -> str | None:
         return f"{label} is the master of its pair"
     if not master.is_ready:
         return f"{label} may hold the pair's only copy: the master does not serve"
+    lost = given_up(master, view)
+    if not lost.is_covered(_order(state.cluster)[1]):
+        wanted = lost.order(_uid(state.cluster))
+        return f"{label}: {lost.words}; {ANNOTATION}={wanted} gives that up"
     return None
 
 
+def _order(cluster: BrokerCluster) -> tuple[str, str]:
+    """Return the uid that the annotation names, and the bytes that it gives up."""
+    uid, _, named = cluster.metadata.annotations.get(ANNOTATION, "").strip().partition(":")
+    return uid, named
+
+
 def _uid(cluster: BrokerCluster) -> str:
-    return cluster.metadata.annotations.get(ANNOTATION, "").strip()
+    return _order(cluster)[0]
+
+
+def is_asked_for(state: ClusterState, uid: str) -> bool:
+    """Tell whether the annotation names this volume."""
+    return uid == _uid(state.cluster)
 
 
 def _named(state: ClusterState) -> MemberView | None:
@@ -126,6 +143,8 @@ def _stop(step: StepContext) -> Advance:
         return step.go("StartMember")
     if step.operation.member == step.master or not step.master_view.is_ready:
         return step.stay("MasterReady")
+    if refusal(step.state) is not None:
+        return step.go("StartMember")
     return step.stay(*blocked) if blocked else step.go("WipeClaim")
 
 
@@ -135,6 +154,8 @@ def _wipe(step: StepContext) -> Advance:
         label = member_label(step.cluster, (step.pair, view.ordinal))
         moved = step.go("StartMember")
         return dataclasses.replace(moved, events=(Event("PodRestart", f"Resync: {label}"),))
+    if _named(step.state) is None or refusal(step.state) is not None:
+        return step.go("StartMember")  # taken back, or its log has turned out to be the longer one
     if step.cluster.spec.storage.type == "ephemeral":
         pod = view.pod
         gone = pod is None or pod.deleting

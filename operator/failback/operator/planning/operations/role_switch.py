@@ -72,7 +72,9 @@ HELD_BY_OBJECT: Final = frozenset(PLANNED[PLANNED.index("StopOldMaster") : 9])
 """Steps during which the RoleSwitch object must not go: its snapshot is still needed."""
 _STOPPED: Final = frozenset(PLANNED[PLANNED.index("StopOldMaster") : 9])
 _CLOSED: Final = frozenset(PLANNED[2:8])
-_SWITCHED: Final = frozenset(PLANNED[7:])
+SWITCHED: Final = frozenset(PLANNED[7:])
+"""Steps after the change of master."""
+STEPS: Final = frozenset({*PLANNED, ROLL_BACK, FINISHED})
 _SOON: Final = 0.0
 _PREFLIGHT_SECONDS: Final = 180.0
 """How long a switch that was opened waits at its first step. An operator that began meanwhile does
@@ -96,7 +98,7 @@ def cause(state: ClusterState) -> Operation | None:
 def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
     """Return the shape at the operation's step: who is master, who is stopped, what is closed."""
     pair, step, data = operation.pair or 0, operation.step, operation.data
-    switched = step in _SWITCHED or (step == "StartNewMaster" and "recorded" in data)
+    switched = step in SWITCHED or (step == "StartNewMaster" and "recorded" in data)
     masters = dict(shape.masters)
     if step != FINISHED and step != PLANNED[0]:
         masters[pair] = data["to"] if switched else data["from"]

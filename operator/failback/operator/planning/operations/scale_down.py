@@ -29,6 +29,8 @@ from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 TYPE: Final = "ScaleDown"
+STOPPING: Final = frozenset({"Unregister", "DeleteMembers"})
+"""Steps that stop members, or delete them."""
 ABANDONABLE: Final = False
 
 SKIP: Final = "failback.dev/skip-scaledown-check"
@@ -113,15 +115,19 @@ def _stopped(shape: Shape, operation: Operation, pair: int) -> set[tuple[int, in
 
 def advance(step: StepContext) -> Advance:
     """Return what the ScaleDown wants of this pass."""
-    if _is_taken_back(step):
+    if not is_wanted(step.state, step.operation):
         return Advance(None, events=(Event("DrainFinished", f"{step.broker_name}, taken back"),))
     return _STEPS[step.operation.step](step)
 
 
-def _is_taken_back(step: StepContext) -> bool:
-    if step.data.get("leaves"):
-        return not step.state.is_leaving(step.pair)
-    return not all(step.state.is_leaving(step.pair, o) for o in step.data["slaves"])
+def is_wanted(state: ClusterState, operation: Operation) -> bool:
+    """Tell whether the spec has no place for what an operation takes away."""
+    pair, slaves = operation.pair, operation.data.get("slaves")
+    if pair is None:
+        return False
+    if operation.data.get("leaves"):
+        return state.is_leaving(pair)
+    return bool(slaves) and all(state.is_leaving(pair, ordinal) for ordinal in slaves or ())
 
 
 def _drain(step: StepContext) -> Advance:

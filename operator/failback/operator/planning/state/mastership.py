@@ -146,7 +146,9 @@ class _Case:
     # --- claims that say whose log they hold ---
 
     def of_claims(self) -> Mastership:
-        contradiction = self._contradiction()
+        contradiction, ordered = self._contradiction(), self._ordered()
+        if ordered is not None and (contradiction or ordered.member != self._newest[0]):
+            return self._once_all_are_stopped(ordered)
         if contradiction is None:
             member = self._newest[0]
             serving = self._serving_other_than(member)
@@ -157,7 +159,7 @@ class _Case:
         if kept is not None:
             alone = set(self._newest) <= {kept}
             return Mastership(kept, self.top if alone else self.top + 1, self.new_log_id)
-        return self._ordered() or self._unclear(contradiction)
+        return self._unclear(contradiction)
 
     @functools.cached_property
     def _newest(self) -> tuple[int, ...]:
@@ -211,6 +213,14 @@ class _Case:
             if wanted and f"{claim.uid}@{self.top + 1}" in orders:
                 return Mastership(ordinal, self.top + 1, claim.log_id or self.new_log_id)
         return None
+
+    def _once_all_are_stopped(self, ordered: Mastership) -> Mastership:
+        """Return what was ordered, as soon as no member of the pair runs or is about to."""
+        if all(facts.is_stopped(view) for view in self.views):
+            return ordered
+        claim = self.claims[ordered.member].name
+        text = f"{claim} opens as ordered when no member of the pair runs any more"
+        return Mastership(self.first, unclear=f"{self.cluster.broker_name(self.pair)}: {text}")
 
     def _unclear(self, why: str) -> Mastership:
         found = "; ".join(

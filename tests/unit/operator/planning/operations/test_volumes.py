@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from failback.operator.planning.operations import resync
 from failback.operator.planning.plan.types import (
     Delete,
@@ -112,10 +114,15 @@ def diverged(**spec: Any) -> World:
     return world
 
 
+def order(world: World) -> None:
+    """Give up what only the slave has, by its number of bytes."""
+    world.annotate(force_resync_member=f"{world.claims['data-orders-0-1-0'].uid}:500")
+
+
 def test_the_annotation_wipes_one_volume_and_the_slave_comes_back() -> None:
     world = diverged()
     uid = world.claims["data-orders-0-1-0"].uid
-    world.annotate(force_resync_member=uid)
+    order(world)
     run = Run(world).until_steady()
     assert run.steps == [
         "Resync/StopMember",
@@ -128,9 +135,65 @@ def test_the_annotation_wipes_one_volume_and_the_slave_comes_back() -> None:
     assert world.leases == {}
 
 
+@pytest.mark.parametrize("named", ["", ":0", ":499", ":many", ":-500"])
+def test_a_longer_log_is_given_up_only_by_its_number_of_bytes(named: str) -> None:
+    world = diverged()
+    uid = world.claims["data-orders-0-1-0"].uid
+    world.annotate(force_resync_member=f"{uid}{named}")
+    Run(world).for_passes(20)
+    assert world.claims["data-orders-0-1-0"].uid == uid
+    ends = "the end of its log is at 500, its master's at 0: only it has 500 bytes"
+    told = f"orders-0-1: {ends}; failback.dev/force-resync-member={uid}:500 gives that up"
+    assert resync.refusal(world.state()) == told
+    assert f"ResyncRefused: {told}" in warning(world)
+
+
+def test_what_is_advised_for_a_longer_log_does_not_destroy_it() -> None:
+    world = diverged()
+    uid = world.claims["data-orders-0-1-0"].uid
+    advised = next(
+        item["message"]
+        for item in world.status["conditions"]
+        if item["type"] == "ReplicationHealthy"
+    )
+    assert "force-resync" not in advised
+    assert "only it has 500 bytes" in advised
+    name, _, value = advised.rpartition("failback.dev/")[2].partition("=")
+    world.annotate(**{name.replace("-", "_"): value.split()[0]})
+    Run(world).until_steady()
+    assert world.running(0, 1).is_master
+    assert world.running(0, 1).store.end == 500
+    assert world.claims["data-orders-0-1-0"].uid == uid
+
+
+def test_a_log_whose_end_nobody_knows_is_not_wiped_for_nothing() -> None:
+    world = steady()
+    world.broken.add((0, 1))
+    world.take_pod(0, 1)
+    Run(world).for_passes(5)
+    world.claims["data-orders-0-1-0"].marks.pop("failback.dev/log-end")
+    uid = world.claims["data-orders-0-1-0"].uid
+    world.annotate(force_resync_member=uid)
+    Run(world).for_passes(10)
+    assert f"{uid}:all gives that up" in str(resync.refusal(world.state()))
+    world.annotate(force_resync_member=f"{uid}:all")
+    assert resync.refusal(world.state()) is None
+
+
+def test_an_order_that_is_taken_back_before_the_wiping_wipes_nothing() -> None:
+    world = diverged()
+    uid = world.claims["data-orders-0-1-0"].uid
+    order(world)
+    run = Run(world)
+    run.until(lambda: run.at_step("Resync/WipeClaim"))
+    del world.annotations["failback.dev/force-resync-member"]
+    run.for_passes(20)
+    assert world.claims["data-orders-0-1-0"].uid == uid
+
+
 def test_the_same_annotation_never_fires_twice() -> None:
     world = diverged()
-    world.annotate(force_resync_member=world.claims["data-orders-0-1-0"].uid)
+    order(world)
     Run(world).until_steady()
     world.log.clear()
     Run(world).for_passes(20)
@@ -139,7 +202,7 @@ def test_the_same_annotation_never_fires_twice() -> None:
 
 def test_the_lease_surrounds_the_wiping() -> None:
     world = diverged()
-    world.annotate(force_resync_member=world.claims["data-orders-0-1-0"].uid)
+    order(world)
     Run(world).until_steady()
     kinds = [
         type(action).__name__
@@ -154,7 +217,7 @@ def test_the_lease_surrounds_the_wiping() -> None:
 def test_a_lease_of_somebody_else_is_waited_for() -> None:
     world = diverged()
     world.carry_out(TakeLease("failback-orders-0", "somebody", 10_000_000))
-    world.annotate(force_resync_member=world.claims["data-orders-0-1-0"].uid)
+    order(world)
     Run(world).for_passes(30)
     assert world.status["currentOperation"]["blockedBy"] == ["LeaseHeld"]
     assert not [action for action in world.log if isinstance(action, Delete)]
@@ -193,7 +256,7 @@ def test_an_ephemeral_member_is_wiped_by_deleting_its_pod() -> None:
 def test_nothing_is_wiped_while_an_experiment_injects() -> None:
     world = diverged()
     world.experiments = [{"metadata": {"name": "x"}, "spec": {}, "status": {"phase": "Injecting"}}]
-    world.annotate(force_resync_member=world.claims["data-orders-0-1-0"].uid)
+    order(world)
     Run(world).for_passes(20)
     assert world.status["currentOperation"]["blockedBy"] == ["NoChaosRunning"]
     assert not [action for action in world.log if isinstance(action, Delete)]

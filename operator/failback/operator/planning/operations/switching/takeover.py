@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import MemberView, Object
+from failback.operator.planning.observed.observed import MemberView
 from failback.operator.planning.operations.switching import snapshot
 from failback.operator.planning.operations.switching.handover import release
 from failback.operator.planning.operations.switching.pair import (
@@ -53,16 +53,7 @@ def _is_stopped(view: PairView, member: MemberView) -> bool:
     found = member.statefulset
     if found is None or found["spec"].get("replicas", 1) != 0:
         return False
-    if member.pod is not None:
-        return _is_fenced(view, member)
-    return _controller_has_seen(found)
-
-
-def _controller_has_seen(statefulset: Object) -> bool:
-    """Tell whether the controller acts on these replicas: it may still be making a pod."""
-    status = statefulset.get("status") or {}
-    seen = status.get("observedGeneration", 0) >= statefulset["metadata"].get("generation", 0)
-    return bool(seen and not status.get("replicas", 0))
+    return facts.is_stopped(member) if member.pod is None else _is_fenced(view, member)
 
 
 def _is_fenced(view: PairView, member: MemberView) -> bool:
