@@ -19,8 +19,6 @@ from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import condition_of, operator
 
 CLAIM = "kept-runs"
-QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For a JVM that lives for seconds."""
 FIGURES = (
     *("produced", "delivered", "distinct", "duplicates", "duplicateRatio", "maxRedelivery"),
     *("lost", "outOfOrder", "rewoundOffsets", "rtoSeconds", "byCause", "perGroup", "perPair"),
@@ -146,7 +144,7 @@ def test_spark_and_the_process_itself_count_and_judge_the_same(
                 engine,
                 inputs={"claimName": CLAIM, "runs": ["old/base-000"]},
                 engine=engine,
-                spark={"mode": "job", "master": "local[*]", "conf": QUICK},
+                spark={"mode": "job", "master": "local[*]"},
                 thresholds={"maxDuplicateRatio": "0.001"},
                 artifactUri=f"file:///runs/{engine}",
             )
