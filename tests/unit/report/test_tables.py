@@ -13,6 +13,7 @@ import pytest
 from failback.analytics.report.measures import loss
 from failback.analytics.report.page.html import page_tables
 from failback.analytics.report.page.report_figures import report_figures
+from failback.analytics.report.page.tables import again
 from failback.analytics.report.page.tables.over_time import file_tables
 from failback.analytics.report.page.tables.registry import (
     Table,
@@ -114,6 +115,17 @@ def test_every_cell_of_the_page_is_text_and_every_term_is_explained() -> None:
         assert all(isinstance(cell, str) for row in table.cells() for cell in row), name
         assert {column.term for column in table.columns} - {""} <= set(TERMS), name
         assert [at for at in table.numeric if at >= width] == []
+
+
+def test_offsets_that_went_down_are_told_in_words_and_kept_in_files_as_they_were() -> None:
+    report = sample_report()
+    (drop,) = report["offset_drops"]
+    report["offset_drops"] = [drop | {"source": each} for each in ("code43", "file", "bak")]
+    table = again.offset_drops(report)
+    cells = [dict(zip(table.headings, row, strict=True)) for row in table.cells()]
+    assert [each["where"] for each in cells] == ["memory", "file", "backup file"]
+    assert {each["what happened"] for each in cells} == {drop["label"].lower()}
+    assert to_arrow(table).column("source").to_pylist() == ["code43", "file", "bak"]
 
 
 def test_pages_that_terms_name_are_there() -> None:

@@ -178,7 +178,16 @@ def rollbacks(report: Report) -> Table:
     return Table("rollbacks", columns, rows, empty)
 
 
+_PLACES: Final = {"code43": "memory", "file": "file", "bak": "backup file"}
+"""Where a broker's offsets were read, in words; code 43 asks for its memory."""
+
+
 def offset_drops(report: Report) -> Table:
-    columns = alike("addr bid:i source group topic qid:i at_s:f from:i to:i label")
+    columns = [
+        both("addr", "broker"), both("bid:i", "broker id"),
+        both("source", "where", text=lambda row: _PLACES.get(row["source"], row["source"])),
+        *alike("group topic"), both("qid:i", "queue"), *alike("at_s:f from:i to:i"),
+        both("label", "what happened", text=lambda row: row["label"].lower().replace("_", " ")),
+    ]  # fmt: skip
     rows = [{**row, "at_s": seconds(row["t_ns"])} for row in report.get("offset_drops", [])]
     return Table("offset_drops", columns, rows, "No stored offset went down.")
