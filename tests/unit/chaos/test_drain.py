@@ -47,6 +47,8 @@ def test_a_stuck_handler_is_named(session: Session) -> None:
     supervisor: Any = session.supervisor
     supervisor.handlers = 2
     assert attempt(session) == (False, "billing: 2 messages in handlers")
+    supervisor.handlers = 1
+    assert attempt(session) == (False, "billing: 1 message in handlers")
 
 
 def test_a_queue_with_messages_left_is_named(session: Session, broker: FakeBroker) -> None:
@@ -73,13 +75,13 @@ def test_a_growing_queue_is_never_drained(session: Session, broker: FakeBroker) 
 
 def test_a_pending_retry_is_named(session: Session, broker: FakeBroker) -> None:
     broker.queues["%RETRY%billing"] = {0: (0, 1)}
-    assert "1 messages left in %RETRY%billing queue 0" in attempt(session)[1]
+    assert "1 message left in %RETRY%billing queue 0" in attempt(session)[1]
 
 
 def test_a_delayed_message_is_named(session: Session, broker: FakeBroker) -> None:
     broker.queues["SCHEDULE_TOPIC_XXXX"] = {2: (0, 4)}
     broker.delays = {3: 1}
-    assert "3 messages wait for delay level 3" in attempt(session)[1]
+    assert "3 messages waiting for delay level 3" in attempt(session)[1]
 
 
 def test_producers_that_do_not_stop_are_named(session: Session) -> None:

@@ -17,6 +17,7 @@ from failback.chaos.workload.process import CONSUMER
 from failback.protocol import calls
 from failback.protocol.codes import SCHEDULE_TOPIC, ResponseCode
 from failback.protocol.errors import FailbackError
+from failback.protocol.words.numbers import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def what_is_open(session: Session) -> Iterator[str]:
     for group in session.group_topics():
         unfinished = session.load.unfinished(group)
         if unfinished:
-            yield f"{group}: {unfinished} messages in handlers"
+            yield f"{group}: {counted(unfinished, 'message')} in handlers"
     masters = session.masters()
     if not masters:
         yield "no master is known"
@@ -96,7 +97,7 @@ def _open_at(session: Session, master: Member) -> Iterator[str]:
                     lag = highest - max(lowest, committed.get(queue, 0))
                     if lag > 0:
                         yield (
-                            f"{group}: {lag} messages left in {name} queue {queue} "
+                            f"{group}: {counted(lag, 'message')} left in {name} queue {queue} "
                             f"of {master.broker_name}"
                         )
         yield from _delayed(connection, master)
@@ -113,7 +114,7 @@ def _open_at_members(
             lag = highest - max(lowest, int(offsets.get(str(queue), 0)))
             if lag > 0:
                 yield (
-                    f"{process.name}: {lag} messages left in {topic} queue {queue} "
+                    f"{process.name}: {counted(lag, 'message')} left in {topic} queue {queue} "
                     f"of {master.broker_name}"
                 )
 
@@ -129,4 +130,5 @@ def _delayed(connection: WireConnection, master: Member) -> Iterator[str]:
         # Queue n of the schedule topic holds delay level n + 1.
         waiting = highest - max(lowest, served.get(queue + 1, 0))
         if waiting > 0:
-            yield f"{waiting} messages wait for delay level {queue + 1} of {master.broker_name}"
+            found = counted(waiting, "message")
+            yield f"{found} waiting for delay level {queue + 1} of {master.broker_name}"
