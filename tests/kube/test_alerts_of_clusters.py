@@ -140,7 +140,7 @@ async def test_a_slave_with_another_log_is_told(lab: Lab, node: NodeProcess) -> 
     lab.pair.api.delete("Pod", lab.pair.pod(SLAVE))
     lab.fires("FailbackSlaveDiverged")
     uid = lab.pair.api.get("PersistentVolumeClaim", claim)["metadata"]["uid"]
-    lab.pair.annotate(force_resync_member=uid)
+    lab.pair.annotate(force_resync_member=f"{uid}:{1024 * 1024}")
     lab.ends("FailbackSlaveDiverged")
 
 

@@ -45,7 +45,7 @@ async def test_what_only_the_old_master_had_is_reported_and_wiped_once(
         assert await pair.registered() == {0: pair.address(1)}, "it never attached"
         logs = node.claim_folder(namespace.name, CLAIM) / "commitlog"
         assert any(LAST in file.read_bytes() for file in logs.glob("0*")), "its claim is kept"
-        await it_is_wiped_once(pair, node)
+        await it_is_wiped_once(pair, node, tail)
 
 
 async def make_a_tail(pair: QuickPair) -> int:
@@ -98,8 +98,8 @@ async def send(pair: QuickPair, body: bytes, count: int) -> None:
                 await asyncio.sleep(0.2)
 
 
-async def it_is_wiped_once(pair: QuickPair, node: NodeProcess) -> None:
-    """Have the volume wiped; then ask again with the uid of the volume that is gone."""
+async def it_is_wiped_once(pair: QuickPair, node: NodeProcess, tail: int) -> None:
+    """Have the volume wiped for the bytes it gives up; then ask again with the uid that is gone."""
     uid = pair.api.get("PersistentVolumeClaim", CLAIM)["metadata"]["uid"]
     cluster = pair.api.wait(
         "BrokerCluster",
@@ -109,7 +109,8 @@ async def it_is_wiped_once(pair: QuickPair, node: NodeProcess) -> None:
     )
     told = condition_of(cluster, "ReplicationHealthy")
     assert told["reason"] in ("Diverged", "SlaveAhead")
-    pair.annotate(force_resync_member=uid)
+    assert "force-resync" not in told["message"], "the longer log is not the one to wipe"
+    pair.annotate(force_resync_member=f"{uid}:{tail}")
     pair.api.wait(
         "PersistentVolumeClaim", CLAIM, lambda item: item["metadata"]["uid"] != uid, seconds=120
     )
@@ -123,7 +124,7 @@ async def it_is_wiped_once(pair: QuickPair, node: NodeProcess) -> None:
 
     pod = pair.api.get("Pod", pair.pod(0))["metadata"]["uid"]
     pair.annotate(force_resync_member=None)
-    pair.annotate(force_resync_member=uid)
+    pair.annotate(force_resync_member=f"{uid}:{tail}")
     await asyncio.sleep(7)  # a pass of every resource lies within
     assert pair.api.get("Pod", pair.pod(0))["metadata"]["uid"] == pod
     assert pair.api.get("PersistentVolumeClaim", CLAIM)["metadata"]["uid"] == again

@@ -8,6 +8,7 @@ status.json     status of every custom resource
 ports.json      the port block of every StatefulSet, kept for ever
 deaths.jsonl    one wait status per death of a child
 pods/POD/home   what the pod sees; claims/CLAIM outlives it; logs/POD.log its output
+claims/CLAIM/mark.json  whose log lies there: role, and epoch of the master
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ from failback.operator.local.addresses import (
 from failback.operator.local.commands import Apache, find_apache
 from failback.operator.local.control import CommandError, ControlServer
 from failback.operator.local.down import end_leftovers
+from failback.operator.local.masters import Masters, mark, masters_of, with_masters
 from failback.operator.local.metadata import (
     PairAddresses,
     create_metadata,
@@ -62,6 +63,7 @@ class LocalRuntime:
         self.pods: dict[str, Pod] = {}
         self._log = log or (lambda line: None)
         self._items: tuple[Resource, ...] = ()
+        self._masters: Masters = {}
         self._desired: list[Object] = []
         self._applied: dict[Key, Object] = {}
         self._apache: Apache | None = None
@@ -83,17 +85,19 @@ class LocalRuntime:
         """
         self.root.create()
         refuse_what_cannot_run(items)
-        self._items = tuple(items)
+        self._masters = masters_of(items, self.root)
+        documents = [item.model_dump(by_alias=True, exclude_unset=True) for item in items]
+        items = self._items = with_masters(items, self._masters, self._log)
         self._apache = _find_apache(items)
         namespace = items[0].namespace
         ports = allocate(self.root, _statefulset_names(items))
         self._context = local_context(namespace, self.root, ports, version("failback"))
         self._desired = list(render(items, self._context))
         refuse_unsupported(self._desired, self.root)
-        documents = [item.model_dump(by_alias=True, exclude_unset=True) for item in items]
         for line in end_leftovers(self.root):
             self._log(line)
         check_blocks(ports)
+        mark(self._items, self._masters, self.root)
         write_json(self.root.resources_file, documents)
         self._deaths = _read_deaths(self.root)
 
@@ -151,6 +155,7 @@ class LocalRuntime:
                 else:
                     await self._apply(action.key, action.manifest)
             if step.done and not self._all_ready.is_set():
+                mark(self._items, self._masters, self.root, slaves_follow=True)
                 await self._create_metadata()
                 self._all_ready.set()
                 self._record()

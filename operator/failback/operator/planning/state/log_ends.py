@@ -54,7 +54,7 @@ class GivenUp:
 
     def is_covered(self, named: str) -> bool:
         """Tell whether an order that names so many bytes gives all of this up."""
-        if self.bytes is None or named == "all":
+        if self.bytes is None:
             return named == "all"
         return (int(named) if named.isdecimal() else 0) >= self.bytes
 
