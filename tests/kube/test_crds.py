@@ -88,12 +88,12 @@ def test_columns_show_spec_and_status(namespace: Namespace) -> None:
     namespace.api.patch("BrokerCluster", "sample", {"status": status}, subresource="status")
     header, row = namespace.kubectl("get", "fbc", "-o", "wide").out.strip().splitlines()
     assert header.split() == [
-        "NAME", "READY", "PAIRS", "READY-PAIRS", "ROLE", "FLUSH", "SLAVEREAD", "ENGINE",
-        "OPERATION", "STEP", "AGE",
+        "NAME", "READY", "REASON", "PAIRS", "READY-PAIRS", "MASTERS", "OPERATION", "STEP",
+        "ROLE", "FLUSH", "SLAVEREAD", "ENGINE", "AGE",
     ]  # fmt: skip
     assert row.split()[:-1] == [
-        "sample", "False", "2", "1", "ASYNC_MASTER", "ASYNC_FLUSH", "false", "failback",
-        "Roll", "Evict",
+        "sample", "False", "SlaveDown", "2", "1", "sample-0-0,-", "Roll", "Evict",
+        "ASYNC_MASTER", "ASYNC_FLUSH", "false", "failback",
     ]  # fmt: skip
 
 

@@ -215,3 +215,14 @@ SYSTEM_TOPICS: Final = frozenset(
     }
 )
 """Topics of the brokers' own, which no user's resource or figure is about."""
+
+SYSTEM_GROUPS: Final = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+"""Groups that every broker has from its start (SubscriptionGroupManager, 4.9.8)."""

@@ -49,7 +49,6 @@ class RealPair(SwitchWorld):
         self.first = free_port_block(2 + 2 * _PORTS)
         self.name_server = f"{_HOST}:{self.first}"
         config = {
-            "failbackHttpPort": "0",
             "failbackTimeScale": str(SCALE),
             "mappedFileSizeCommitLog": str(4 * 1024 * 1024),
         }
@@ -128,7 +127,7 @@ class RealPair(SwitchWorld):
             pod.statefulset,
             failback_command("broker", "-c", str(conf)),
             home,
-            environment=failback_environment(),
+            environment={**failback_environment(), "FAILBACK_HTTP_PORT": "0"},
         )
         process.start()
         self._processes[pod.member] = process

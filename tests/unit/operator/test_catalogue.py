@@ -99,11 +99,14 @@ def test_every_managed_key_is_in_the_catalogue() -> None:
     assert set(config_keys()) >= MANAGED_BROKER_KEYS
 
 
+_TYPES = ("bool", "int", "float", "string", "list", "hours", "delays")
+
+
 @pytest.mark.parametrize("row", config_keys().values(), ids=lambda row: row.name)
 def test_every_row_is_well_formed(row: object) -> None:
     key = config_keys()[row.name]  # type: ignore[attr-defined]
     assert key.change in ("live", "roll", "switch", "immutable", "refused")
-    assert key.type in ("bool", "int", "float", "string", "list") or key.type.startswith("enum:")
+    assert key.type in _TYPES or key.type.startswith("enum:")
     assert key.order in ("slaves", "slaves-unless-false", "master")
     assert key.engine in (None, "failback", "apache")
     assert key.source
@@ -126,6 +129,11 @@ def test_every_row_is_well_formed(row: object) -> None:
         ("flushDiskType", "SYNC_FLUSH", None),
         ("flushDiskType", "SYNC", 'must be ASYNC_FLUSH or SYNC_FLUSH, got "SYNC"'),
         ("messageDelayLevel", "1s 5s", None),
+        ("messageDelayLevel", "1s 5s x", 'must be times such as 1s 5s 10m 2h, got "1s 5s x"'),
+        ("messageDelayLevel", "0s", 'must be times such as 1s 5s 10m 2h, got "0s"'),
+        ("deleteWhen", "04;16", None),
+        ("deleteWhen", "25", 'must be hours of the day such as 04;16, got "25"'),
+        ("deleteWhen", "4,16", 'must be hours of the day such as 04;16, got "4,16"'),
     ],
 )
 def test_values_are_checked_by_the_key_s_type(key: str, value: str, problem: str | None) -> None:

@@ -36,19 +36,29 @@ def judge(conflicts: Conflicts, manager: str = "somebody", name: str = "orders-0
 
 def test_the_first_conflict_is_forced_and_told_with_manager_and_field() -> None:
     found = judge(Conflicts(clock=Clock()))
-    assert found == Judgement("somebody", (".spec.maxUnavailable",), force=True, tell=True)
+    assert found == Judgement("somebody", (".spec.maxUnavailable",), wait=0.0, tell=True)
 
 
-def test_repeated_conflicts_wait_from_one_minute_to_an_hour() -> None:
+def test_a_second_edit_is_undone_as_the_first_one_was() -> None:
+    clock = Clock()
+    conflicts = Conflicts(clock=clock)
+    for second in (0.0, 10.0, 20.0):
+        clock.now = second
+        assert judge(conflicts).wait == 0.0
+
+
+def test_a_manager_that_writes_back_at_once_is_forced_every_ten_seconds() -> None:
     clock = Clock()
     conflicts = Conflicts(clock=clock)
     forced: list[float] = []
-    while len(forced) < 9:
-        if judge(conflicts).force:
+    while len(forced) < 10:
+        if not judge(conflicts).wait:
             forced.append(clock.now)
         clock.now += 1
     pauses = [later - earlier for earlier, later in itertools.pairwise(forced)]
-    assert pauses == [MINUTE * each for each in (1, 1, 2, 4, 8, 16, 32, 60)]
+    assert pauses == [1.0] * 4 + [10.0] * 5
+    clock.now += MINUTE
+    assert judge(conflicts).wait == 0.0
 
 
 def test_the_same_manager_is_told_of_once_an_hour() -> None:
@@ -64,7 +74,8 @@ def test_the_same_manager_is_told_of_once_an_hour() -> None:
 
 def test_another_manager_or_object_is_another_dispute() -> None:
     conflicts = Conflicts(clock=Clock())
-    judge(conflicts)
-    assert not judge(conflicts).force
-    assert judge(conflicts, manager="another").force
-    assert judge(conflicts, name="orders-1").force
+    for _ in range(5):
+        judge(conflicts)
+    assert judge(conflicts).wait
+    assert not judge(conflicts, manager="another").wait
+    assert not judge(conflicts, name="orders-1").wait

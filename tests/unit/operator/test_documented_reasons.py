@@ -22,8 +22,8 @@ kinds: ConfigMap Group Job PersistentVolumeClaim PodDisruptionBudget PodMonitor 
 conditions: ConfigApplied Injected MetadataSynced Paused Ready Reconciling Recovered
     ReplicationHealthy RolesConsistent ScalingDown Stalled SteadyStateRestored SuccessCriteriaMet
     Warning WithinThresholds PodScheduled
-phases: Completed Degraded Done Failed Finished Injecting Pass Recovering Suspended Switching
-    SteadyState Fail Updating
+phases: Completed Preparing Degraded Done Failed Finished Injecting Pass Recovering Suspended
+    Switching SteadyState Fail Updating
 operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers DeleteMembers
     DrainMaster DrainPair DrainWrites EvictMember LiveConfig OpenWrites RoleSwitch
     RecreateStatefulSet RejoinOldMaster Replicate ResizeClaims Resync Roll RollBack ScaleDown
@@ -47,7 +47,7 @@ events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlock
 fields: ConfigChanged CopyMax Delete Empty FallenBehind Master ImageChanged Manual OnDelete Planned
     Retain RuntimeDefault SLAVE SlaveReadOnly TemplateChanged TooFarBehind Unconfined Under1Mi
     Under256Mi Unverified WaitSync Zero
-of RocketMQ: TBW102
+of RocketMQ and kubelet: TBW102 OOMKilled
 of Kubernetes and Spark: AlreadyExists Background COMPLETED Conflict ControllerResizeError
     CrashLoop ErrImageNeverPull ErrImagePull FAILED FAILING False FileSystemResizePending
     Foreground INVALIDATING ImageInspectError ImagePullBackOff InvalidImageName NodeResizeError

@@ -67,6 +67,21 @@ POD = "spec.template.spec"
             f"{POD}.topologySpreadConstraints",
         ),
         (
+            {
+                "antiAffinity": {"mode": "required"},
+                "podTemplate": {
+                    "affinity": {
+                        "podAntiAffinity": {
+                            "preferredDuringSchedulingIgnoredDuringExecution": [
+                                {"weight": 10, "podAffinityTerm": {"topologyKey": "zone"}}
+                            ]
+                        }
+                    }
+                },
+            },
+            f"{POD}.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution",
+        ),
+        (
             {"antiAffinity": {"mode": "required"}},
             f"{POD}.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution",
         ),

@@ -10,6 +10,7 @@ from typing import Final
 
 from failback.broker.config.config import BrokerConfig
 from failback.broker.metadata.json_config import load_json_config, persist_json_config
+from failback.protocol.codes import SYSTEM_GROUPS
 from failback.protocol.route import (
     DataVersion,
     SubscriptionGroupConfig,
@@ -20,16 +21,6 @@ logger = logging.getLogger(__name__)
 
 INTERNAL_PREFIX: Final = "CID_RMQ_SYS_"
 """Groups of the system itself: created even while auto-creation is off (MixAll 4.9.8)."""
-
-SYSTEM_GROUPS: Final = (
-    "TOOLS_CONSUMER",
-    "FILTERSRV_CONSUMER",
-    "SELF_TEST_C_GROUP",
-    "CID_ONS-HTTP-PROXY",
-    "CID_ONSAPI_PULL",
-    "CID_ONSAPI_PERMISSION",
-    "CID_ONSAPI_OWNER",
-)
 
 
 def _now_ms() -> int:

@@ -131,7 +131,8 @@ class KubernetesWrites:
             if verdict.tell:
                 text = f"{verdict.manager} set {names(verdict.fields)} of {kind}/{name}"
                 outcome.events.append(Event("FieldManagerConflict", text, warning=True))
-            if not verdict.force:
+            if verdict.wait:
+                outcome.look_again_after = verdict.wait
                 return
             done = await self._kube.apply(manifest, force=True)
         self._store.wrote({"kind": kind, **done})

@@ -46,6 +46,8 @@ class Outcome:
     """Broker address → why it refused a topic or group for good."""
     blocked_by: tuple[str, ...] = ()
     retry_after: float | None = None
+    look_again_after: float | None = None
+    """Seconds until something that was put off is due."""
 
     @property
     def ok(self) -> bool:

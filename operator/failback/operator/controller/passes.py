@@ -316,7 +316,8 @@ class Passes:
         result = "ok" if changed else "unchanged"
         if paused is not None and paused["status"] == "True":
             result = "paused"
-        return Passed(result, wake_after=plan.wake_after)
+        due = [each for each in (plan.wake_after, outcome.look_again_after) if each is not None]
+        return Passed(result, wake_after=min(due, default=None))
 
     async def _post(self, resource: Object, events: Iterable[Event]) -> None:
         for event in events:

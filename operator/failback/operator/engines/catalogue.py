@@ -35,6 +35,8 @@ UNKNOWN_CLASS: Final = "roll"
 SLAVES_FIRST: Final = "slaves"
 SLAVES_UNLESS_FALSE: Final = "slaves-unless-false"
 _INTEGER = re.compile(r"^[+-]?[0-9]+\Z")
+_HOURS: Final = re.compile(r"^([01]?[0-9]|2[0-3])(;([01]?[0-9]|2[0-3]))*\Z")
+_DELAYS: Final = re.compile(r"^[1-9][0-9]{0,8}[smhd]( [1-9][0-9]{0,8}[smhd])*\Z")
 _TRUE_OR_FALSE: Final = ("true", "false")
 
 
@@ -44,7 +46,8 @@ class ConfigKey:
 
     name: str
     type: str
-    """``int``, ``float``, ``bool``, ``string``, ``list`` or ``enum:A,B``."""
+    """``int``, ``float``, ``bool``, ``string``, ``list``, ``enum:A,B``, ``hours`` (of the day, by
+    semicolons) or ``delays`` (numbers with s, m, h or d, by blanks)."""
     change: str
     """``live``, ``roll``, ``immutable``, ``switch`` or ``refused``."""
     engine: str | None
@@ -67,6 +70,10 @@ class ConfigKey:
             return f'must be "true" or "false", got "{value}"'
         if self.type == "float" and not _is_positive_number(value):
             return f'must be a number above 0, got "{value}"'
+        if self.type == "hours" and not _HOURS.match(value):
+            return f'must be hours of the day such as 04;16, got "{value}"'
+        if self.type == "delays" and not _DELAYS.match(value):
+            return f'must be times such as 1s 5s 10m 2h, got "{value}"'
         if self.type.startswith("enum:"):
             allowed = self.type.removeprefix("enum:").split(",")
             if value not in allowed:

@@ -126,6 +126,10 @@ class BrokerClusterStatus(CommonStatus):
     """Pairs that exist."""
     ready_pairs: int | None = Field(default=None, ge=0)
     """Pairs whose members are all ready."""
+    masters: str | None = Field(default=None, max_length=4096)
+    """The member that is registered as master of each pair, pair by pair; - for none."""
+    leftover_claims: list[str] = Field(default=[], max_length=64)
+    """Volumes of pairs and slaves that left by scaling: kept until somebody deletes them."""
     selector: str | None = Field(default=None, max_length=512)
     """Label selector of the pods, for the scale subresource."""
     current_operation: CurrentOperation | None = None

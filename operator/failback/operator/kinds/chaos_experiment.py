@@ -334,7 +334,8 @@ class ChaosExperimentStatus(CommonStatus):
     """How far the experiment is."""
 
     phase: str | None = Field(default=None, max_length=32)
-    """Pending, SteadyState, Injecting, Recovering, Draining, Completed, Aborted or Failed."""
+    """Pending until the first run begins; of each run Preparing, SteadyState, Injecting,
+    Recovering, Draining; at the end Completed, Aborted or Failed."""
     active_arm: str | None = Field(default=None, max_length=40)
     """The arm that is laid over the cluster now."""
     active_repetition: int | None = Field(default=None, ge=0)

@@ -1,17 +1,22 @@
-"""Peace with other field managers: when a conflict is forced, told, or left alone for a while."""
+"""Peace with other field managers: what they change of ours is undone, and told now and then."""
 
 from __future__ import annotations
 
 import re
 import time
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from failback.kube.errors import ApiError
 
-_FIRST_PAUSE: Final = 60.0
-_LONGEST_PAUSE: Final = 3600.0
+_QUIET_SECONDS: Final = 3600.0
+"""The same manager of the same object is told of so seldom."""
+_BURST: Final = 5
+_BURST_SECONDS: Final = 60.0
+_PAUSE: Final = 10.0
+"""A manager that writes back at once, five times in a minute, is written over so seldom."""
 _NAMED: Final = re.compile(r'conflict with "([^"]*)"')
 
 
@@ -19,8 +24,7 @@ _NAMED: Final = re.compile(r'conflict with "([^"]*)"')
 class _Dispute:
     """What is remembered of one other manager at one object."""
 
-    count: int = 0
-    forced_at: float = 0.0
+    forced: deque[float] = field(default_factory=lambda: deque(maxlen=_BURST))
     told_at: float | None = None
 
 
@@ -30,12 +34,13 @@ class Judgement:
 
     manager: str
     fields: tuple[str, ...]
-    force: bool
+    wait: float
+    """Seconds until it is to be forced; 0 = now."""
     tell: bool
 
 
 class Conflicts:
-    """The first conflict with a manager is forced; repeated ones wait 1, 2, 4 ... 60 minutes."""
+    """Every conflict is forced; a manager that never gives way is forced every ten seconds."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -51,16 +56,13 @@ class Conflicts:
                 break
         fields = tuple(str(cause.get("field", "")) for cause in error.causes)
         now = self._clock()
-        key = (kind, namespace, name, manager)
-        dispute = self._disputes.setdefault(key, _Dispute())
-        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** max(0, dispute.count - 2))
-        if dispute.count and now - dispute.forced_at > 2 * _LONGEST_PAUSE:
-            dispute.count = 0
-        force = dispute.count < 1 or now - dispute.forced_at >= pause
-        tell = dispute.told_at is None or now - dispute.told_at >= _LONGEST_PAUSE
-        if force:
-            dispute.count += 1
-            dispute.forced_at = now
+        dispute = self._disputes.setdefault((kind, namespace, name, manager), _Dispute())
+        times = dispute.forced
+        fights = len(times) == _BURST and now - times[0] < _BURST_SECONDS
+        wait = max(0.0, times[-1] + _PAUSE - now) if fights else 0.0
+        if not wait:
+            times.append(now)
+        tell = dispute.told_at is None or now - dispute.told_at >= _QUIET_SECONDS
         if tell:
             dispute.told_at = now
-        return Judgement(manager, fields, force, tell)
+        return Judgement(manager, fields, wait, tell)

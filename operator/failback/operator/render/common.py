@@ -211,7 +211,7 @@ def placement(
         }
     elif mode == "required":
         affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    affinity |= template.affinity or {}
+    affinity = _joined(affinity, template.affinity or {})
     wishes: dict[str, Any] = {
         "affinity": affinity,
         "tolerations": template.tolerations,
@@ -220,6 +220,15 @@ def placement(
         "serviceAccountName": template.service_account_name,
     }
     return copy.deepcopy({key: value for key, value in wishes.items() if value})
+
+
+def _joined(ours: Object, theirs: Object) -> Object:
+    """Return both affinities: terms of the same list stand beside each other, ours first."""
+    found: dict[str, Any] = {**ours, **theirs}
+    for key in ours.keys() & theirs.keys():
+        one, other = ours[key], theirs[key]
+        found[key] = [*one, *other] if isinstance(one, list) else _joined(one, other or {})
+    return found
 
 
 def resources_of(resources: Resources) -> Object:

@@ -58,7 +58,7 @@ def _config_rules(kind: str, path: str) -> tuple[Rule, ...]:
 def _properties() -> str:
     return (
         f"self.all(k, k.matches({_literal(rule_texts.PROPERTY_KEY)})"
-        " && !self[k].contains('\\n') && !self[k].contains('\\r'))"
+        f" && self[k].matches({_literal(rule_texts.PROPERTY_VALUE)}))"
     )
 
 
@@ -309,6 +309,14 @@ _GROUP: Final = (
         "spec",
         f"!has(self.groupName) || self.groupName.matches({_literal(rule_texts.NAME_CHARACTERS)})",
         rule_texts.NO_GROUP_NAME,
+    ),
+    Rule(
+        "SG3",
+        "SubscriptionGroup",
+        "spec",
+        f"!has(self.groupName) || !(self.groupName in {_words(rule_texts.SYSTEM_GROUPS)}"
+        f" || self.groupName.startsWith('{rule_texts.SYSTEM_GROUP_PREFIX}'))",
+        rule_texts.SYSTEM_GROUP,
     ),
     Rule(
         "SG2",

@@ -37,8 +37,11 @@ class Column:
     wide: bool = False
 
 
-def _condition(kind: str) -> str:
-    return f'.status.conditions[?(@.type=="{kind}")].status'
+def _condition(kind: str, field: str = "status") -> str:
+    return f'.status.conditions[?(@.type=="{kind}")].{field}'
+
+
+_REASON: Final = Column("Reason", _condition("Ready", "reason"))
 
 
 _AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
@@ -59,6 +62,7 @@ DEFINITIONS: Final[dict[str, Definition]] = {
         "fns",
         (
             Column("Ready", _condition("Ready")),
+            _REASON,
             Column("Replicas", ".spec.replicas", "integer"),
             Column("Addresses", ".status.addresses", wide=True),
             _AGE,
@@ -73,14 +77,16 @@ DEFINITIONS: Final[dict[str, Definition]] = {
         "fbc",
         (
             Column("Ready", _condition("Ready")),
+            _REASON,
             Column("Pairs", ".spec.pairs", "integer"),
             Column("Ready-Pairs", ".status.readyPairs", "integer"),
-            Column("Role", ".spec.masterRole"),
-            Column("Flush", ".spec.flushDiskType"),
-            Column("SlaveRead", ".spec.slaveReadEnable", "boolean"),
+            Column("Masters", ".status.masters"),
+            Column("Operation", ".status.currentOperation.type"),
+            Column("Step", ".status.currentOperation.step"),
+            Column("Role", ".spec.masterRole", wide=True),
+            Column("Flush", ".spec.flushDiskType", wide=True),
+            Column("SlaveRead", ".spec.slaveReadEnable", "boolean", wide=True),
             Column("Engine", ".spec.engine.type", wide=True),
-            Column("Operation", ".status.currentOperation.type", wide=True),
-            Column("Step", ".status.currentOperation.step", wide=True),
             _AGE,
         ),
         scale={
@@ -93,6 +99,7 @@ DEFINITIONS: Final[dict[str, Definition]] = {
         "fbt",
         (
             Column("Ready", _condition("Ready")),
+            _REASON,
             Column("Synced", _condition("Synced")),
             Column("Cluster", ".spec.clusterRef.name"),
             Column("Topic", ".status.topicName"),
@@ -107,6 +114,7 @@ DEFINITIONS: Final[dict[str, Definition]] = {
         "fbg",
         (
             Column("Ready", _condition("Ready")),
+            _REASON,
             Column("Synced", _condition("Synced")),
             Column("Cluster", ".spec.clusterRef.name"),
             Column("Group", ".status.groupName"),
@@ -143,6 +151,7 @@ DEFINITIONS: Final[dict[str, Definition]] = {
     "ReconsumptionReport": Definition(
         "fbr",
         (
+            Column("Phase", ".status.phase"),
             Column("Verdict", ".status.verdict"),
             Column("Outcome", ".status.outcome"),
             Column("Dup-Ratio", ".status.duplicateRatio"),

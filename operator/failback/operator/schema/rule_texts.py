@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from failback.protocol.codes import SYSTEM_GROUPS as SYSTEM_GROUPS
 from failback.protocol.codes import SYSTEM_TOPICS as SYSTEM_TOPICS
 
 MANAGED_BROKER_KEYS: Final = frozenset(
@@ -33,6 +34,8 @@ MANAGED_BROKER_KEYS: Final = frozenset(
         "enableDLegerCommitLog",
         "enableControllerMode",
         "aclEnable",
+        "failbackHttpPort",
+        "failbackBindAddress",
     }
 )
 MANAGED_NAMESRV_KEYS: Final = frozenset(
@@ -63,6 +66,8 @@ SPARK_NEVER: Final = (
     r"|[^A-Za-z0-9._-]"
 )
 """Keys that choose accounts, images and volumes of pods, or code that Spark loads."""
+PROPERTY_VALUE: Final = r"^[^\\\x00-\x1f]*$"
+r"""A reader of properties takes \ for the begin of an escape, at the end of a line too."""
 NAME_CHARACTERS: Final = r"^[%|a-zA-Z0-9_-]+$"
 
 TOO_LONG_40: Final = "name is longer than 40 characters"
@@ -92,6 +97,8 @@ CLUSTER_REF_FIXED: Final = "clusterRef is immutable"
 NO_TOPIC_NAME: Final = "not a topic name"
 SYSTEM_TOPIC: Final = "is a system topic"
 NO_GROUP_NAME: Final = "not a group name"
+SYSTEM_GROUP: Final = "is a system group"
+SYSTEM_GROUP_PREFIX: Final = "CID_RMQ_SYS_"
 GROUP_TOO_LONG: Final = "%RETRY% + group must fit 127 characters"
 OFFSETS_KEPT: Final = "removeOffsets needs deletionPolicy Delete"
 ONE_SHOT: Final = "one-shot objects are immutable: delete and create"

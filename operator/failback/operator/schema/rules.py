@@ -27,6 +27,7 @@ from failback.operator.kinds.topic import Topic
 from failback.operator.schema import rule_texts
 
 _PROPERTY_KEY: Final = re.compile(rule_texts.PROPERTY_KEY)
+_PROPERTY_VALUE: Final = re.compile(rule_texts.PROPERTY_VALUE)
 _APACHE_VERSION: Final = re.compile(rule_texts.APACHE_VERSION)
 _NAME: Final = re.compile(rule_texts.NAME_CHARACTERS)
 _OPERATOR_ACCOUNTS: Final = re.compile(rule_texts.OPERATOR_ACCOUNTS)
@@ -148,7 +149,7 @@ def _config_characters(spec: BrokerClusterSpec) -> int:
 
 
 def _is_property(key: str, value: str) -> bool:
-    return bool(_PROPERTY_KEY.match(key)) and not {"\n", "\r"} & set(key + value)
+    return bool(_PROPERTY_KEY.fullmatch(key) and _PROPERTY_VALUE.fullmatch(value))
 
 
 def _pair_overrides(spec: BrokerClusterSpec) -> Iterator[Violation]:
@@ -293,6 +294,10 @@ def _group(new: SubscriptionGroup) -> Iterator[Violation]:
     if spec.group_name is not None and not _NAME.match(spec.group_name):
         detail = f'{rule_texts.NO_GROUP_NAME}: "{spec.group_name}"'
         yield Violation("SG3", "spec", rule_texts.NO_GROUP_NAME, "spec.groupName", detail)
+    name = spec.group_name or ""
+    if name in rule_texts.SYSTEM_GROUPS or name.startswith(rule_texts.SYSTEM_GROUP_PREFIX):
+        detail = f"{name} {rule_texts.SYSTEM_GROUP}"
+        yield Violation("SG3", "spec", rule_texts.SYSTEM_GROUP, "spec.groupName", detail)
     if spec.remove_offsets and spec.deletion_policy != "Delete":
         yield Violation("SG2", "spec", rule_texts.OFFSETS_KEPT, "spec.removeOffsets")
 

@@ -495,3 +495,24 @@ def test_a_finalizer_waits_for_a_run_that_has_begun_and_for_its_heal() -> None:
         {"type": "Recovered", "status": "False", "reason": "HealFailed", "message": ""}
     ]
     assert world.plan().finalizer is True, "somebody has to heal"
+
+
+def test_a_phase_never_goes_back_to_pending() -> None:
+    world = World(experiment())
+    world.step()
+    assert world.status["phase"] == "Pending", "nothing has begun"
+    world.run()
+    world.progress = {"phase": "Pending", "resolvedTargets": summary()["targets"]}
+    world.run()
+    seen = [world.status["phase"]]
+    for phase in ("SteadyState", "Injecting", "Recovering", "Draining"):
+        world.progress = {"phase": phase}
+        world.run()
+        seen.append(world.status["phase"])
+    world.progress = None
+    world.end(STAY, summary())
+    seen.append(world.step().status["phase"])
+    world.run()
+    seen.append(world.status["phase"])
+    order = ["Preparing", "SteadyState", "Injecting", "Recovering", "Draining"]
+    assert seen == [*order, "Preparing", "Preparing"]

@@ -6,6 +6,8 @@ import copy
 import dataclasses
 from typing import Any
 
+import pytest
+
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.observed.observed import ObservedCluster, Route
@@ -122,13 +124,33 @@ def test_two_masters_are_both_named_and_neither_is_written_to() -> None:
     assert {type(item) for item in changes(found)} <= {LabelPod}
 
 
-def test_a_key_that_no_broker_knows_is_rendered_and_rolled_out() -> None:
+def test_a_key_that_no_broker_knows_restarts_nothing_until_it_is_accepted() -> None:
     world = steady()
-    world.edit(config={"fileReservedTimes": "48"})
-    run = Run(world)
-    run.until(lambda: run.at_step("Roll/EvictMember"))
-    file = world.objects["ConfigMap", "orders-0-0"]["data"]["broker.conf"]
-    assert "fileReservedTimes=48" in file.splitlines()
+    world.edit(config={"fileReservedTimes": "48", "fileReservedTime": "36"})
+    run = Run(world).until_steady()
+    lines = world.objects["ConfigMap", "orders-0-0"]["data"]["broker.conf"].splitlines()
+    assert "fileReservedTime=36" in lines, "what is known is applied"
+    assert "fileReservedTimes=48" not in lines
+    found = plan(world)
+    text = "not applied: fileReservedTimes; failback.dev/accept-unknown-key names what is to be"
+    assert said(found, "ConfigApplied") == ("False", "UnknownKey", text)
+    world.annotate(accept_unknown_key="other, fileReservedTimes")
+    run.until_steady()
+    lines = world.objects["ConfigMap", "orders-0-0"]["data"]["broker.conf"].splitlines()
+    assert "fileReservedTimes=48" in lines
+    world.annotations.clear()
+    run.until_steady()
+    lines = world.objects["ConfigMap", "orders-0-0"]["data"]["broker.conf"].splitlines()
+    assert "fileReservedTimes=48" in lines, "what is in force is not taken back"
+
+
+@pytest.mark.parametrize("key", ["flushDiskTyp", "brokerConfgPath"])
+def test_a_slip_opens_no_operation(key: str) -> None:
+    world = steady()
+    world.edit(config={key: "SYNC_FLUSH"})
+    found = plan(world)
+    assert "currentOperation" not in found.status
+    assert changes(found) == ()
 
 
 def test_a_claim_without_a_volume_holds_up_its_own_pair_only() -> None:

@@ -269,3 +269,30 @@ def test_many_pairs_list_only_members_that_are_not_as_wanted() -> None:
     found = plan(world)
     listed = [pair["name"] for pair in found.status["pairs"] if pair["members"]]
     assert listed == ["orders-3"]
+
+
+def test_a_cluster_tells_of_its_birth_once() -> None:
+    world = World(pairs=2)
+    Run(world).until_steady()
+    told = [(item.reason, item.message) for item in world.events if not item.warning]
+    assert told[0] == ("Created", "2 pairs")
+    assert ("Ready", "every pair has a writable master") in told
+    world.events.clear()
+    world.edit(flushDiskType="SYNC_FLUSH")
+    Run(world).until_steady()
+    assert {"Created", "Ready"}.isdisjoint(item.reason for item in world.events)
+
+
+def test_claims_that_scaling_left_are_listed_until_they_are_wanted_again() -> None:
+    world = steady(slavesPerPair=1)
+    assert "leftoverClaims" not in world.status
+    world.edit(slavesPerPair=0)
+    Run(world).until_steady()
+    assert world.status["leftoverClaims"] == ["data-orders-0-1-0"]
+    world.edit(slavesPerPair=1)
+    Run(world).until_steady()
+    assert "leftoverClaims" not in world.status
+
+
+def test_the_masters_stand_in_a_row() -> None:
+    assert steady(pairs=2).status["masters"] == "orders-0-0,orders-1-0"

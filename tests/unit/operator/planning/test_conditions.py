@@ -17,7 +17,7 @@ from failback.operator.planning.observed.observed import Broker, ObservedCluster
 from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.objects import render_cluster
-from tests.support.operator.planning_run import CONTEXT, steady
+from tests.support.operator.planning_run import CONTEXT, Run, steady
 from tests.support.operator.planning_world import World
 
 Condition = Callable[[ClusterView], Verdict]
@@ -175,7 +175,11 @@ def test_a_silent_broker_makes_the_configuration_unknown() -> None:
 
 
 def test_an_unknown_key_can_not_be_verified_by_its_echo() -> None:
-    found = conditions.config_applied(view(steady(config={"fileReservedTimes": "48"})))
+    world = steady()
+    world.annotate(accept_unknown_key="fileReservedTimes")
+    world.edit(config={"fileReservedTimes": "48"})
+    Run(world).until_steady()
+    found = conditions.config_applied(view(world))
     assert (found.value, found.reason) == (None, "UnknownKey")
 
 

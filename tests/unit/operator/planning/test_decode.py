@@ -69,6 +69,25 @@ def test_a_crash_loop_has_the_exit_code_and_the_last_five_lines() -> None:
     assert told == "x" * 200 + " | " + "y" * 53, "the first 256 characters"
 
 
+@pytest.mark.parametrize(
+    ("code", "reason", "hint"),
+    [
+        (137, "Error", "SIGKILL, by a person, the kubelet or the kernel"),
+        (137, "OOMKilled", "out of memory: see resources.limits.memory"),
+        (143, "Error", "SIGTERM, by a person or the kubelet"),
+    ],
+)
+def test_a_killed_broker_is_told_without_its_log_lines(code: int, reason: str, hint: str) -> None:
+    log = (
+        "2026-11-25 22:25:10,247 INFO failback.broker.ha: slave 10.0.0.7:40123 connected\n"
+        '{"time": "2026-11-25T22:25:10.300Z", "level": "INFO"}\n'
+    )
+    ended = {"terminated": {"exitCode": code, "reason": reason, "message": log}}
+    found = decode_pod(pod(containerStatuses=[container(state=ended)]))
+    assert found.message.startswith(f"broker ended with exit code {code} ({hint}")
+    assert found.message.endswith(")"), "no line of a log, no time, no address"
+
+
 def test_the_exit_code_of_a_refused_store_comes_with_a_hint() -> None:
     ended = {"terminated": {"exitCode": 253}}
     found = decode_pod(pod(containerStatuses=[container(state=ended)]))

@@ -150,7 +150,7 @@ def test_the_younger_of_two_clusters_of_one_broker_name_makes_nothing() -> None:
     found = plan(world, world.cluster, rival=RIVAL)
     assert found.actions == ()
     assert said(found, "Ready") == ("False", "NameTaken")
-    assert [item.reason for item in found.events] == ["NameTaken"]
+    assert [item.reason for item in found.events] == ["Created", "NameTaken"]
 
 
 def test_what_a_cluster_has_is_healed_though_a_name_is_taken() -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning import operations
-from failback.operator.planning.cluster import conditions, last_valid, warnings
+from failback.operator.planning.cluster import conditions, last_valid, unknown_keys, warnings
 from failback.operator.planning.cluster import status as cluster_status
 from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.engine_release import cluster_context
@@ -146,12 +146,16 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
         return _only_status(state, context, _Refusal("NameServerMissing", _missing(cluster)))
     shape = shape_of(state)
     rendered_in = cluster_context(cluster, observed, shape, context)
+    unknown = unknown_keys.left_out(
+        cluster, observed, common.engine_version(cluster.spec.engine, rendered_in)
+    )
+    applied_spec = unknown_keys.without(cluster, unknown, given.memory)
     desired = given.memory.render(
-        cluster,
+        applied_spec,
         addresses,
         rendered_in,
         shape,
-        lambda: by_key(render_cluster(cluster, addresses, rendered_in, shape=shape)),
+        lambda: by_key(render_cluster(applied_spec, addresses, rendered_in, shape=shape)),
     )
     desired = _without_unclear(state, desired)
     fixed = refused_changes(observed, desired)
@@ -163,7 +167,7 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
         desired = {**desired, note: last_valid.note(cluster, rendered_in, given.memory)}
     children, drift = plan_children(desired.values(), observed.objects, given.memory, note)
     if state.is_paused:
-        view = ClusterView(state, shape, desired, {}, state.running)
+        view = ClusterView(state, shape, desired, {}, state.running, unknown)
         return Plan(status=_status(view, context, rendered_in, refusal, settled=False))
     contested = [pair for pair in range(shape.pairs) if state.is_contested(pair)]
     applied = [item for item in children if not _picks_a_master(item, observed, contested)]
@@ -173,7 +177,7 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
         drift = {key: drift[key] for key in keys if key in drift}
     held = "SingleMaster" if contested else _hold(refusal)
     advance = _operate(state, desired, held=held)
-    view = ClusterView(state, shape, desired, drift, advance.operation)
+    view = ClusterView(state, shape, desired, drift, advance.operation, unknown)
     begun = advance.operation if _begins(state.running, advance.operation) else None
     asked = () if begun is None else (begun.pair,)
     marks = () if held == "NamesFree" else claim_marks(state, desired, asked)
@@ -375,6 +379,7 @@ def _status(
         refusal: Why the cluster's own spec is not carried out.
     """
     version = common.engine_version(view.cluster.spec.engine, rendered_in)
+    pairs = cluster_status.pairs(view)
     verdicts = [*_verdicts(view, version, refusal), _paused(view.state.is_paused)]
     found = {
         **view.previous,
@@ -383,10 +388,14 @@ def _status(
         "readyPairs": cluster_status.ready_pairs(view),
         "selector": cluster_status.selector(view),
         "pendingRestarts": cluster_status.pending_restarts(view),
-        "pairs": cluster_status.pairs(view),
+        "pairs": pairs,
+        "masters": ",".join(pair["master"] or "-" for pair in pairs),
     }
     if settled:
         found["observedGeneration"] = view.cluster.metadata.generation
+    found.pop("leftoverClaims", None)
+    if leftover := cluster_status.leftover_claims(view):
+        found["leftoverClaims"] = leftover
     found.pop("currentOperation", None)
     if view.operation is not None:
         found["currentOperation"] = operation_to_status(view.operation)
@@ -465,6 +474,7 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
         now = find_condition(new, kind)
         if now and now["reason"] == reason and _turned(view.previous, kind, reason):
             found.append(Event(event, now["message"], warning=True))
+    found += conditions.birth_events(view.previous, new, f"{view.shape.pairs} pairs")
     refused = refused_change(new)
     if refused is not None and refused != refused_change(view.previous):
         found.append(Event(CHANGE_REFUSED, refused, warning=True))

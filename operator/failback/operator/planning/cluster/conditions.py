@@ -5,16 +5,18 @@ Messages hold no time, age or counter: a steady cluster's status does not change
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from failback.operator.engines.catalogue import config_keys, same_value
+from failback.operator.planning.cluster.unknown_keys import ACCEPT
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
 from failback.operator.planning.operations import scale_down
 from failback.operator.planning.plan.encoding import find_condition, names
+from failback.operator.planning.plan.types import Event
 from failback.operator.planning.state import live_keys
 from failback.operator.planning.state.decode import MAY_START
 from failback.operator.planning.state.log_ends import given_up
@@ -36,6 +38,25 @@ class Verdict:
     value: bool | None
     reason: str
     message: str = ""
+
+
+def birth_events(
+    previous: Mapping[str, Any], new: Mapping[str, Any], what: str
+) -> tuple[Event, ...]:
+    """Return the events of a resource that is seen first, or ready for the first time.
+
+    Args:
+        what: There is of it, such as ``2 pairs``.
+    """
+    found: list[Event] = []
+    if not previous.get("conditions"):
+        found.append(Event("Created", what))
+    now = find_condition(new, "Ready")
+    if "observedGeneration" not in previous and now is not None and now["status"] == "True":
+        before = find_condition(previous, "Ready")
+        if before is None or before["status"] != "True":
+            found.append(Event("Ready", now["message"]))
+    return tuple(found)
 
 
 def ready(view: ClusterView) -> Verdict:
@@ -179,6 +200,9 @@ def config_applied(view: ClusterView) -> Verdict:
         return Verdict(kind, False, "PendingRestart", f"needs a restart: {names(waiting)}")
     if silent:
         return Verdict(kind, None, "UnableToRetrieve", f"no answer of {names(silent)}")
+    if view.unknown:
+        text = f"not applied: {names(sorted(view.unknown))}; {ACCEPT} names what is to be"
+        return Verdict(kind, False, "UnknownKey", text)
     if unknown:
         return Verdict(kind, None, "UnknownKey", f"can't be verified: {names(sorted(unknown))}")
     return Verdict(kind, True, "Verified", "every member answers with what is wanted")

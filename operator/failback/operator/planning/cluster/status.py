@@ -62,6 +62,17 @@ def ready_pairs(view: ClusterView) -> int:
     )
 
 
+def leftover_claims(view: ClusterView) -> list[str]:
+    """Return the claims of members that are neither wanted nor there."""
+    wanted = {(member.pair, member.ordinal) for member in view.members}
+    found = [
+        member.claim.name
+        for at, member in sorted(view.observed.members.items())
+        if member.claim is not None and not member.exists and at not in wanted
+    ]
+    return found[:_MAX_PENDING]
+
+
 def _pair(view: ClusterView, index: int) -> dict[str, Any]:
     master = view.master(index)
     members = [_member(view, member) for member in view.pair_members(index)]

@@ -28,6 +28,8 @@ class ClusterView:
     """Children that this pass applies, and why."""
     operation: Operation | None = None
     """The operation after this pass."""
+    unknown: frozenset[str] = frozenset()
+    """Keys of the spec's ``config`` that the engine does not know and that are not applied."""
 
     @property
     def cluster(self) -> BrokerCluster:

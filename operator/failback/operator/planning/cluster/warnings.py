@@ -26,6 +26,7 @@ KNOWN_ANNOTATIONS: Final = frozenset(
         "hold-member",
         "open-member",
         "accept-quirk",
+        "accept-unknown-key",
         "managed",
         "kopf-managed",
         "last-handled-configuration",

@@ -51,7 +51,15 @@ GIVE_UP_SECONDS: Final = GRACE_SECONDS + HEAL_SECONDS
 _AT_ONCE: Final = 0.1
 _POLL: Final = 2.0
 _WAIT: Final = 5.0
-_STAGES: Final = ("Pending", "SteadyState", "Injecting", "Recovering", "Draining")
+_PREPARING: Final = "Preparing"
+_STAGES: Final[Mapping[str, str]] = {
+    "Pending": _PREPARING,
+    "SteadyState": "SteadyState",
+    "Injecting": "Injecting",
+    "Recovering": "Recovering",
+    "Draining": "Draining",
+}
+"""What a run says of itself → the phase of the experiment."""
 
 
 @dataclass(slots=True)
@@ -190,6 +198,7 @@ def _begin(
         draft.actions.append(Apply(settings))
     draft.actions.append(Apply(experiment_job(experiment, arm.name, repetition, context)))
     draft.status.pop("blockedBy", None)
+    draft.status["phase"] = _PREPARING
     if "startedAt" not in draft.before:
         draft.status["startedAt"] = to_time(draft.now)
         draft.event("ExperimentStarted", f"seed {seed}, {len(order(experiment))} runs")
@@ -252,7 +261,7 @@ def _show_progress(
             draft.condition("Injected", None, "Running", run)
         return draft.plan(_POLL)
     if progress.get("phase") in _STAGES:
-        draft.status["phase"] = progress["phase"]
+        draft.status["phase"] = _STAGES[progress["phase"]]
     draft.status["resolvedTargets"] = targets_of(
         draft.before.get("resolvedTargets") or (), progress.get("resolvedTargets") or ()
     )
@@ -303,7 +312,7 @@ def _record(
         draft.status["verdict"] = worst(draft.status["runs"])
         draft.end("Failed")
         return draft.plan(None)
-    draft.status["phase"] = "Pending"
+    draft.status["phase"] = _PREPARING
     return draft.plan(_AT_ONCE)
 
 

@@ -238,12 +238,24 @@ def _done(
     draft["reasons"] = [*(summary.get("reasons") or ()), *absent][:MAX_REASONS]
     draft.pop("blockedBy", None)
     verdicts = [
-        _Verdict("Complete", True, "Counted", "the figures are in the status"),
+        _Verdict("Complete", True, "Counted", _where_the_pages_are(report, summary, observed)),
         _Verdict("WithinThresholds", verdict == "Pass", reason, message),
     ]
     text = f"{verdict}: {summary['duplicates']} duplicates of {summary.get('distinct')} messages"
     event = Event("ReportFinished", text, warning=verdict == "Fail")
     return _plan(report, status, draft, verdicts, context, now, [], [event], None)
+
+
+def _where_the_pages_are(
+    report: ReconsumptionReport, summary: Mapping[str, Any], observed: ObservedReport
+) -> str:
+    """Say where report.html lies: the status has the figures only."""
+    place = str(summary.get("artifactUri") or "").removeprefix("file://")
+    claim = str((observed.claim or {}).get("metadata", {}).get("name") or "")
+    if not place or not claim:
+        return "the figures are in the status"
+    text = f"the figures are in the status, report.html is in {place} of the claim {claim}"
+    return f"{text}: kubectl failback report {report.name}, or kubectl cp from a pod that mounts it"
 
 
 def _fail(

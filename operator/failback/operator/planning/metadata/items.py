@@ -154,15 +154,19 @@ def _table(item: Item, broker: Broker | None) -> Mapping[str, Config] | None:
 def older_twin(item: Item, others: Sequence[Object]) -> str | None:
     """Return the name of an older resource that stands for the same item, or ``None``."""
     own = (item.resource.metadata.creation_timestamp or "", item.resource.name)
-    found = [
+    older = [name for created, name in twins(item, others) if (created, name) < own]
+    return min(older) if older else None
+
+
+def twins(item: Item, others: Sequence[Object]) -> list[tuple[str, str]]:
+    """Return creation time and name of the resources that stand for the same item, and stay."""
+    return [
         (other["metadata"].get("creationTimestamp") or "", str(other["metadata"]["name"]))
         for other in others
         if other["metadata"].get("uid") != item.resource.metadata.uid
         and not other["metadata"].get("deletionTimestamp")
         and item.names_of(other) == item.name
     ]
-    older = [name for created, name in found if (created, name) < own]
-    return min(older) if older else None
 
 
 # --- conditions ---------------------------------------------------------------------------------
@@ -352,7 +356,7 @@ def plan_deletion(
     if cluster is None or cluster.metadata.deletion_timestamp:
         return Plan(status=status, finalizer=False)
     siblings = observed.topics if item.table == "topics" else observed.groups
-    if older_twin(item, siblings) is not None or not item.is_managed:
+    if twins(item, siblings) or not item.is_managed:
         return Plan(status=status, finalizer=False, events=(_event(item, "Retained"),))
     pairs = find_pairs(item, cluster, observed)
     known = all(pair.known for pair in pairs)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.name_server import NameServer, NameServerSpec
-from failback.operator.planning.cluster.conditions import Verdict
+from failback.operator.planning.cluster.conditions import Verdict, birth_events
 from failback.operator.planning.cluster.engine_release import name_server_context
 from failback.operator.planning.cluster.warnings import (
     another_operator,
@@ -98,7 +98,10 @@ def plan_name_server(
     return Plan(
         actions=actions,
         status=found,
-        events=_events(status, published, replicas, observed),
+        events=(
+            *birth_events(status, found, f"{name_server.spec.replicas} name servers"),
+            *_events(status, published, replicas, observed),
+        ),
         wake_after=_WAITING if replicas.shrinking or not ready.value else None,
     )
 

@@ -36,6 +36,8 @@ class Memory:
     """The cluster, the object that holds its last valid spec, and the cluster as that wants it."""
     note: tuple[BrokerCluster, dict[str, Any]] | None = None
     """The cluster, and the object that is to hold its spec."""
+    applied: tuple[BrokerCluster, frozenset[str], BrokerCluster] | None = None
+    """The cluster, the keys that are left out of it, and the cluster without them."""
     equal: dict[Key, Compared] = field(default_factory=dict)
     shared: Shared = field(default_factory=Shared)
     """Where equal parts of rendered objects are kept once, those of other clusters too."""

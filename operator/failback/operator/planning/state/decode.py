@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -25,6 +26,12 @@ _IMAGE_REASONS: Final = frozenset(
 )
 _STORE_EXIT: Final = 253  # System.exit(-3), which 4.9.8 uses for a store it can't load
 MAX_WORDS: Final = 256
+_LOG_LINE: Final = re.compile(r"^\S{0,40}\d\d:\d\d:\d\d|^\d{4}-\d\d-\d\d[ T]|^\{")
+"""A line of a log begins with its time, or is JSON. It says what was done, not why it ended."""
+_SIGNALS: Final[Mapping[int, str]] = {
+    137: "SIGKILL, by a person, the kubelet or the kernel; see kubectl logs --previous",
+    143: "SIGTERM, by a person or the kubelet",
+}
 _LAST_LINES: Final = 5
 MAY_START: Final = frozenset({"Verified", "Unverified", "Master", "Empty"})
 """Verdicts of the check of a member's log that let its broker start."""
@@ -119,12 +126,23 @@ def _failure(entry: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 def _last_words(entry: Mapping[str, Any], ended: Mapping[str, Any]) -> str:
     code = int(ended.get("exitCode", 0))
-    lines = str(ended.get("message") or "").strip().splitlines()[-_LAST_LINES:]
+    said = str(ended.get("message") or "").strip().splitlines()
+    lines = [line for line in said if not _LOG_LINE.match(line)][-_LAST_LINES:]
     words = " | ".join(lines)[:MAX_WORDS]
-    text = f"{entry.get('name', 'container')} ended with exit code {code}"
-    if code == _STORE_EXIT:
-        text += f" ({_store_hint()})"
+    name = entry.get("name", "container")
+    text = f"{name} ended with exit code {code}"
+    if hint := _hint(code, str(ended.get("reason") or "")):
+        text += f" ({hint})"
     return f"{text}: {words}" if words else text
+
+
+def _hint(code: int, reason: str) -> str:
+    """Return what an exit code means, where it says more than that something failed."""
+    if code == _STORE_EXIT:
+        return _store_hint()
+    if reason == "OOMKilled":
+        return "out of memory: see resources.limits.memory"
+    return _SIGNALS.get(code, "")
 
 
 @functools.cache
