@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from failback.kube.resources import GROUP
 from failback.operator.planning.plan.sharing import Shared
 
 Object = dict[str, Any]
@@ -27,6 +28,7 @@ _OWNER_BY_COMPONENT: Final[Mapping[str, str]] = {
     "chaos": "ChaosExperiment",
     "report": "ReconsumptionReport",
 }
+_OWNERS_OF_PODS: Final = ("StatefulSet", "Job")
 _POD_SPEC: Final = ("nodeName", "readinessGates")
 _CONTAINER: Final = ("name", "image", "args", "livenessProbe")
 _TRUST_SECONDS: Final = 3.0
@@ -254,9 +256,20 @@ def plain(body: Mapping[str, Any]) -> Object:
     found["metadata"] = {
         key: value for key, value in body["metadata"].items() if key != "managedFields"
     }
+    if _is_somebody_elses(found):
+        return {key: found[key] for key in ("apiVersion", "kind", "metadata") if key in found}
     if found["kind"] == "Pod" and "spec" in found:
         found["spec"] = _read_of_pod(found["spec"])
     return found
+
+
+def _is_somebody_elses(item: Mapping[str, Any]) -> bool:
+    """Tell whether an object only bears our labels: then nobody reads what it holds."""
+    owners = item["metadata"].get("ownerReferences") or ()
+    if item["kind"] == "ConfigMap":
+        return not any(str(each.get("apiVersion", "")).startswith(f"{GROUP}/") for each in owners)
+    controllers = [each.get("kind") for each in owners if each.get("controller")]
+    return item["kind"] == "Pod" and any(kind not in _OWNERS_OF_PODS for kind in controllers)
 
 
 def _read_of_pod(spec: Mapping[str, Any]) -> Object:
