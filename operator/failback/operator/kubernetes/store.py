@@ -6,11 +6,13 @@ version that is held already replaces nothing, so what is derived from it stays 
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from failback.kube import shallow_json
 from failback.kube.resources import GROUP
 from failback.operator.planning.plan.sharing import Shared
 
@@ -70,7 +72,7 @@ class Store:
             if version_of(item) <= version_of(have):
                 return
             self._drop(have)
-        item = self._shared.take(plain(item))
+        item = self._kept(item)
         self._shown[item["kind"]][uid] = item
         self._named[_key(item)][uid] = item
         for owner in owners_of(item):
@@ -81,6 +83,13 @@ class Store:
             self._on_cluster[cluster][uid] = item
         if item["kind"] == "BrokerCluster":
             self._brokers[_broker_names(item)][uid] = item
+
+    def _kept(self, item: Object) -> Object:
+        try:
+            return self._shared.take(plain(item))  # type: ignore[no-any-return]
+        except RecursionError:  # deeper than any schema of ours wants it
+            text = json.dumps(plain(item)).encode()
+            return self._shared.take(shallow_json.loads(shallow_json.cut(text)))  # type: ignore[no-any-return]
 
     def deleted(self, uid: str) -> None:
         """Forget an object whose deletion the watch showed."""
@@ -106,7 +115,7 @@ class Store:
 
     def wrote(self, item: Object) -> None:
         """Remember what a write returned until the watch shows it: a pass reads its writes."""
-        kept, key = self._shared.take(plain(item)), _key(item)
+        kept, key = self._kept(item), _key(item)
         self._written[key] = (kept, time.monotonic())
         for owner in owners_of(kept):
             self._written_of[owner].add(key)
