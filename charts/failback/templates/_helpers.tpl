@@ -1,13 +1,44 @@
+{{- define "failback.name" -}}
+{{ .Values.nameOverride | default .Chart.Name | trunc 30 | trimSuffix "-" }}
+{{- end }}
+
+{{/* What names of this release begin with: its own name, unless that says failback already. */}}
+{{- define "failback.fullname" -}}
+{{- $name := include "failback.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name -}}
+{{ .Release.Name | trunc 40 | trimSuffix "-" }}
+{{- else -}}
+{{ printf "%s-%s" (.Release.Name | trunc (int (sub 39 (len $name))) | trimSuffix "-") $name }}
+{{- end -}}
+{{- end }}
+
+{{/* The name of a part of this release, of (list root part). */}}
+{{- define "failback.part" -}}
+{{ include "failback.fullname" (first .) }}-{{ last . }}
+{{- end }}
+
+{{/* The account of a part, of (list root part). */}}
+{{- define "failback.account" -}}
+{{- $values := ternary (first .).Values (index (first .).Values (last .)) (eq (last .) "operator") -}}
+{{ $values.serviceAccount.name | default (include "failback.part" .) }}
+{{- end }}
+
 {{- define "failback.labels" -}}
-app.kubernetes.io/name: failback-operator
+app.kubernetes.io/name: {{ include "failback.name" . }}-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: failback
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
 {{- end }}
 
 {{- define "failback.selector" -}}
-app.kubernetes.io/name: failback-operator
+app.kubernetes.io/name: {{ include "failback.name" . }}-operator
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: operator
 {{- end }}
@@ -93,7 +124,7 @@ volumes:
 {{- define "failback.hookContainer" -}}
 image: {{ include "failback.image" . }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
-command: [failback-init, "--", failback]
+command: {{ .command | default (list "failback-init" "--" "failback") | toJson }}
 securityContext:
   {{- include "failback.containerSecurity" . | nindent 2 }}
 env:

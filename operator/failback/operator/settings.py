@@ -46,6 +46,8 @@ class Settings:
     api_timeout_seconds: float = 10.0
     leader_election: bool = False
     lease_namespace: str = "default"
+    lease_name: str = MANAGER
+    """Operators that share this Lease take turns; those of two releases do not."""
     identity: str = ""
     """Who this process is, in the Lease."""
     http_host: str = "0.0.0.0"
@@ -87,6 +89,7 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         api_timeout_seconds=_number(own, "FAILBACK_API_TIMEOUT_SECONDS", 10.0),
         leader_election=_switch(own, "FAILBACK_LEADER_ELECTION"),
         lease_namespace=own.get("FAILBACK_NAMESPACE") or given.get("POD_NAMESPACE") or "default",
+        lease_name=own.get("FAILBACK_LEASE_NAME") or MANAGER,
         identity=given.get("POD_NAME") or f"{given.get('HOSTNAME', 'operator')}-{os.getpid()}",
         http_host=own.get("FAILBACK_HTTP_HOST") or "0.0.0.0",
         http_port=int(_number(own, "FAILBACK_HTTP_PORT", 8080, least=0)),

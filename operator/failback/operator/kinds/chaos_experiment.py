@@ -21,6 +21,7 @@ from failback.operator.kinds.base import (
     Status,
     Word,
 )
+from failback.operator.kinds.permits import EXPERIMENT_ACCOUNT
 from failback.operator.kinds.workload import Workload
 
 _NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -212,7 +213,7 @@ class JobSettings(Model):
     """Image of the Job, one that the chart allows. Unset: the chart's."""
     resources: Resources | None = None
     """Requests and limits of the Job. Unset: the chart's."""
-    service_account_name: str = Field(default="failback-chaos", min_length=1, max_length=253)
+    service_account_name: str = Field(default=EXPERIMENT_ACCOUNT, min_length=1, max_length=253)
     """ServiceAccount of the Job, one that the chart allows. It has the right to inject, the
     operator has not."""
     run_volume: RunVolume = Field(default_factory=RunVolume)

@@ -31,6 +31,9 @@ SPARK_MASTERS: Final = (
     "k8s://https://kubernetes.default.svc",
     "k8s://https://kubernetes.default.svc:443",
 )
+EXPERIMENT_ACCOUNT: Final = "failback-chaos"
+REPORT_ACCOUNT: Final = "failback-spark"
+"""What resources name by default: the chart's own account, whatever its release calls it."""
 _ANYTHING: Final = "*"
 
 
@@ -42,8 +45,8 @@ class Permits:
     """Repositories, with any tag or digest; one that ends in ``/`` allows all below."""
     pod_accounts: tuple[str, ...] = ()
     """ServiceAccounts of brokers and name servers."""
-    experiment_accounts: tuple[str, ...] = ("failback-chaos",)
-    report_accounts: tuple[str, ...] = ("failback-spark",)
+    experiment_accounts: tuple[str, ...] = (EXPERIMENT_ACCOUNT,)
+    report_accounts: tuple[str, ...] = (REPORT_ACCOUNT,)
     secrets: tuple[str, ...] = ()
     """Secrets that variables may be read from."""
     config_maps: tuple[str, ...] = ()
@@ -70,13 +73,13 @@ def read_permits(environment: Mapping[str, str]) -> Permits:
 
     more = words("FAILBACK_ALLOWED_ACCOUNTS")
     given = [text for key, text in environment.items() if key.startswith("FAILBACK_IMAGE_")]
-    chaos = environment.get("FAILBACK_CHAOS_ACCOUNT") or "failback-chaos"
-    spark = environment.get("FAILBACK_SPARK_ACCOUNT") or "failback-spark"
+    chaos = environment.get("FAILBACK_CHAOS_ACCOUNT") or EXPERIMENT_ACCOUNT
+    spark = environment.get("FAILBACK_SPARK_ACCOUNT") or REPORT_ACCOUNT
     return Permits(
         images=(*OWN_IMAGES, *map(repository, given), *words("FAILBACK_ALLOWED_IMAGES")),
         pod_accounts=more,
-        experiment_accounts=(chaos, "failback-chaos", *more),
-        report_accounts=(spark, "failback-spark", *more),
+        experiment_accounts=(chaos, EXPERIMENT_ACCOUNT, *more),
+        report_accounts=(spark, REPORT_ACCOUNT, *more),
         secrets=words("FAILBACK_ALLOWED_SECRETS"),
         config_maps=words("FAILBACK_ALLOWED_CONFIG_MAPS"),
         pull_secrets=words("FAILBACK_ALLOWED_PULL_SECRETS"),

@@ -16,6 +16,7 @@ from failback.operator.kinds.base import (
     Status,
     Word,
 )
+from failback.operator.kinds.permits import REPORT_ACCOUNT
 
 _MASTER = r"^(local\[([1-9][0-9]*|\*)\]|k8s://\S+)$"
 _URI = r"^(s3a|hdfs|file)://[^\s-]\S*$"
@@ -57,7 +58,7 @@ class Spark(Model):
     """local[N], local[*] or k8s://ADDRESS, one that the chart allows."""
     image: str | None = Field(default=None, min_length=1, max_length=512)
     """Image of driver and executors, one that the chart allows. Unset: the chart's."""
-    service_account_name: str = Field(default="failback-spark", min_length=1, max_length=253)
+    service_account_name: str = Field(default=REPORT_ACCOUNT, min_length=1, max_length=253)
     """ServiceAccount of the driver, one that the chart allows."""
     driver: Resources = Field(default_factory=_driver_resources)
     """Requests and limits of the driver."""

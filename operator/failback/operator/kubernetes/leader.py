@@ -26,7 +26,6 @@ from failback.operator.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-LEASE: Final = "failback-operator"
 _LEASE_SECONDS: Final = 15
 _LEADING_SECONDS: Final = 12.0
 """Behind the last renewal the process ends; the rest of the Lease is for late timers."""
@@ -137,10 +136,10 @@ class _Election:
     async def _renew(self) -> bool:
         namespace, identity = self.settings.lease_namespace, self.settings.identity
         spec = leases.held_by(identity, _LEASE_SECONDS)
-        have = self.held or await self.kube.get("Lease", namespace, LEASE)
+        have = self.held or await self.kube.get("Lease", namespace, self.settings.lease_name)
         if have is None:
             sent_at = self.loop.time()
-            done = await self.kube.create(leases.lease(LEASE, namespace, spec))
+            done = await self.kube.create(leases.lease(self.settings.lease_name, namespace, spec))
         else:
             old, holder = have["spec"], leases.holder_of(have)
             free = self.view.has_run_out(old, self.loop.time(), _LEASE_SECONDS)
@@ -153,7 +152,7 @@ class _Election:
 
     async def hand_over(self) -> None:
         """Set the Lease free, if it is ours."""
-        have = await self.kube.get("Lease", self.settings.lease_namespace, LEASE)
+        have = await self.kube.get("Lease", self.settings.lease_namespace, self.settings.lease_name)
         if have is not None and leases.holder_of(have) == self.settings.identity:
             spec = {**have["spec"], "holderIdentity": ""}
             await self.kube.replace({**have, "kind": "Lease", "spec": spec})

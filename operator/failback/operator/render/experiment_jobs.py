@@ -122,7 +122,7 @@ def _work(
         claim=own.run_volume.claim_name,
         seconds=seconds,
         grace_seconds=GRACE_SECONDS,
-        account=own.service_account_name,
+        account=context.experiment_account(own.service_account_name),
         resources=own.resources,
         marks=marks,
         volumes=[config],

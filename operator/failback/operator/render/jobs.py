@@ -12,7 +12,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from failback.operator.kinds.base import Resource, Resources
-from failback.operator.kinds.permits import Permits, read_permits
+from failback.operator.kinds.permits import (
+    EXPERIMENT_ACCOUNT,
+    REPORT_ACCOUNT,
+    Permits,
+    read_permits,
+)
 from failback.operator.render import common
 from failback.operator.render.context import KUBERNETES_HOME, KUBERNETES_RUN_DIR, Object
 
@@ -57,6 +62,18 @@ class JobContext:
             runs_storage_class=environment.get("FAILBACK_RUNS_STORAGE_CLASS", ""),
             permits=read_permits(environment),
         )
+
+    def experiment_account(self, asked: str) -> str:
+        """Return the account of an experiment's Jobs; the default means the chart's own."""
+        if self.permits is None or asked != EXPERIMENT_ACCOUNT:
+            return asked
+        return self.permits.experiment_accounts[0]
+
+    def report_account(self, asked: str) -> str:
+        """Return the account that starts Spark's executors; the default means the chart's own."""
+        if self.permits is None or asked != REPORT_ACCOUNT:
+            return asked
+        return self.permits.report_accounts[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,6 +99,13 @@ def _memory(quantity: str) -> str:
     return f"{max(1, int(parse_quantity(quantity) / _MIB))}m"
 
 
+def _with_account(report: ReconsumptionReport, context: JobContext) -> ReconsumptionReport:
+    spark = report.spec.spark
+    update = {"service_account_name": context.report_account(spark.service_account_name)}
+    spec = report.spec.model_copy(update={"spark": spark.model_copy(update=update)})
+    return report.model_copy(update={"spec": spec})
+
+
 def report_job(
     report: ReconsumptionReport, runs: Sequence[str], claim: str, context: JobContext
 ) -> Object:
@@ -106,6 +113,7 @@ def report_job(
 
     A missed limit is one: ``failback report`` ends with 1 then, and the Job is Failed.
     """
+    report = _with_account(report, context)
     spec = report.spec
     image = context.analytics_image or f"failback/analytics:{context.version}"
     account: str | None = None
@@ -137,7 +145,7 @@ def spark_application(
     report: ReconsumptionReport, runs: Sequence[str], claim: str, context: JobContext
 ) -> Object:
     """Return the object for the Spark operator, which runs driver and executors."""
-    spark = report.spec.spark
+    spark = _with_account(report, context).spec.spark
     image = spark.image or context.analytics_image or f"failback/analytics:{context.version}"
     volume = {"name": "runs", "persistentVolumeClaim": {"claimName": claim}}
     mount = {"name": "runs", "mountPath": RUNS}
