@@ -30,7 +30,7 @@ have no prefix of ours where others could export them too. Alerts on them have
 | collector | `/metrics` with a token of scope `read`, or `--metrics-port` without |
 | dashboard | `--metrics-port`; in the chart port 8091 of the Service `failback-dashboard` |
 | exporter | `failback exporter --namesrv HOST:PORT`, `http://127.0.0.1:5557/metrics` |
-| exporter of the chart (`exporters`) | port 5557 of the Service `failback-exporter-NAME` |
+| exporter of the chart (`exporters`) | port 5557 of the Service `FULLNAME-exporter-NAME` |
 
 The exporter asks any cluster, Apache's or ours, by the admin protocol every `--interval` seconds; a
 scrape asks nobody. Scrape our brokers themselves **or** through the exporter, not both: the names

@@ -15,8 +15,8 @@ import pytest
 
 from failback.kube.asynchronous import Kube
 from failback.kube.errors import ApiError
-from failback.operator.kubernetes.leader import LEASE, lead
-from failback.operator.settings import Settings
+from failback.operator.kubernetes.leader import lead
+from failback.operator.settings import MANAGER, Settings
 from tests.support.common.virtual_time import virtual_time
 
 Delay = Callable[[], float]
@@ -30,7 +30,7 @@ class Leases:
     def __init__(self, spec: dict[str, Any] | None = None) -> None:
         self.lease: dict[str, Any] | None = None
         if spec is not None:
-            self.lease = {"metadata": {"name": LEASE, "resourceVersion": "1"}, "spec": spec}
+            self.lease = {"metadata": {"name": MANAGER, "resourceVersion": "1"}, "spec": spec}
         self.cut_off = False
 
     @property
