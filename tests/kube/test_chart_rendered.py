@@ -22,6 +22,7 @@ KINDS = [
     "topics",
     "subscriptiongroups",
     "roleswitches",
+    "offsetsnapshots",
     "chaosexperiments",
     "reconsumptionreports",
 ]
@@ -42,7 +43,7 @@ OPERATOR: Rights = {
     ("coordination.k8s.io", "leases"): {"get", "create", "update", "delete"},
 }
 OPERATOR["failback.dev", "roleswitches"] = {"get", "list", "watch", "patch", "delete"}
-for _kind in ("nameservers", "reconsumptionreports"):
+for _kind in ("nameservers", "offsetsnapshots", "reconsumptionreports"):
     OPERATOR["failback.dev", _kind] = {"get", "list", "watch"}
 CHAOS: Rights = {
     ("", "pods"): {"get", "list", "watch", "delete"},
@@ -175,7 +176,7 @@ def test_an_operator_of_the_cluster_has_the_same_rights_everywhere(tmp_path: Pat
     assert variables["FAILBACK_WATCH_NAMESPACES"] == ""
     uninstall = "failback-uninstall-failback"
     assert rights(found, "ClusterRole", uninstall, None) == {
-        ("failback.dev", kind): {"list", "patch"} for kind in KINDS
+        ("failback.dev", kind): {"list", "patch"} for kind in KINDS if kind != "offsetsnapshots"
     }
     binding = one(found, "ClusterRoleBinding", uninstall, None)
     assert subjects_of(binding) == [("failback-uninstall", "failback")]

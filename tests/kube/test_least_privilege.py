@@ -78,6 +78,7 @@ KINDS = (
     "topics",
     "subscriptiongroups",
     "roleswitches",
+    "offsetsnapshots",
     "chaosexperiments",
     "reconsumptionreports",
 )
@@ -176,6 +177,8 @@ def _live(namespace: Namespace) -> None:
         api.create(manifest)
     for name in ("demo", "bin"):
         api.wait("BrokerCluster", name, is_true("Ready"), seconds=180)
+    api.create(resource("OffsetSnapshot", "kept", clusterRef={"name": "demo"}))
+    api.wait("OffsetSnapshot", "kept", is_true("Ready"), seconds=60)
     _a_foreign_registration_opens_the_gate(namespace)
     api.create(json.loads(experiment_text([KILL], namespace)))
     api.create(report_of("lab"))

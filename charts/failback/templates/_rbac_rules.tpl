@@ -1,14 +1,14 @@
 {{/* What the operator may do: the same rules in a Role per namespace or in one ClusterRole. */}}
 {{- define "failback.operatorRules" -}}
 - apiGroups: [failback.dev]
-  resources: [nameservers, reconsumptionreports]
+  resources: [nameservers, offsetsnapshots, reconsumptionreports]
   verbs: [get, list, watch]
 # patch: finalizers; of brokerclusters spent annotations
 - apiGroups: [failback.dev]
   resources: [brokerclusters, topics, subscriptiongroups, roleswitches, chaosexperiments]
   verbs: [get, list, watch, patch]
 - apiGroups: [failback.dev]
-  resources: [nameservers/status, brokerclusters/status, topics/status, subscriptiongroups/status, roleswitches/status, chaosexperiments/status, reconsumptionreports/status]
+  resources: [nameservers/status, brokerclusters/status, topics/status, subscriptiongroups/status, roleswitches/status, offsetsnapshots/status, chaosexperiments/status, reconsumptionreports/status]
   verbs: [patch]
 - apiGroups: [failback.dev]
   resources: [roleswitches]

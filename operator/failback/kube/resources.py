@@ -28,6 +28,7 @@ RESOURCES: Final[Mapping[str, tuple[str, str, str]]] = {
     "Topic": (GROUP, VERSION, "topics"),
     "SubscriptionGroup": (GROUP, VERSION, "subscriptiongroups"),
     "RoleSwitch": (GROUP, VERSION, "roleswitches"),
+    "OffsetSnapshot": (GROUP, VERSION, "offsetsnapshots"),
     "ChaosExperiment": (GROUP, VERSION, "chaosexperiments"),
     "ReconsumptionReport": (GROUP, VERSION, "reconsumptionreports"),
 }

@@ -19,6 +19,7 @@ BASES: Final[dict[str, Spec]] = {
     "Topic": {"clusterRef": {"name": "orders"}},
     "SubscriptionGroup": {"clusterRef": {"name": "orders"}},
     "RoleSwitch": {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": 1},
+    "OffsetSnapshot": {"clusterRef": {"name": "orders"}},
     "ChaosExperiment": {
         "clusterRef": {"name": "orders"},
         "workload": {"topics": [{"name": "ORDER_PAID"}]},
@@ -134,8 +135,8 @@ _cluster("BC8", pairOverrides=[{"index": 1, "config": {"namesrvAddr": "x:1"}}])
 _cluster("BC9", config={"file reserved": "48"})
 _cluster("BC9", config={"k" * 65: "48"})
 _cluster("BC9", config={"fileReservedTime": "48\nbrokerId=1"})
-_cluster("schema", config={"regionId": "a\\"})
-_cluster("schema", pairOverrides=[{"index": 0, "config": {"regionId": "a\\b"}}])
+_cluster("BC9", config={"regionId": "a\\"})
+_cluster("BC9", config={"regionId": "a\tb"})
 _cluster("BC8", config={"failbackHttpPort": "9999"})
 _cluster("BC8", config={"failbackBindAddress": "127.0.0.1"})
 _cluster("BC9", pairOverrides=[{"index": 1, "config": {"9x": "1"}}])
@@ -230,6 +231,13 @@ _row("SubscriptionGroup", "", {"removeOffsets": True, "deletionPolicy": "Delete"
 _row("SubscriptionGroup", "NM1", name="a.b")
 _row("SubscriptionGroup", "schema", {"retryMaxTimes": -2})
 
+_row("OffsetSnapshot", "", {"every": "6h", "keep": 3})
+_row("OffsetSnapshot", "", {"restore": {"confirm": "abc"}}, old={"groups": ["billing"]})
+_row("OffsetSnapshot", "TP2", {"clusterRef": {"name": "other"}}, old={})
+_row("OffsetSnapshot", "NM1", name="a.b")
+_row("OffsetSnapshot", "schema", {"every": "0h"})
+_row("OffsetSnapshot", "schema", {"keep": 33})
+_row("OffsetSnapshot", "schema", {"groups": []})
 _row("RoleSwitch", "")
 _row("RoleSwitch", "", {}, old={"mode": "Planned"})
 _row("RoleSwitch", "ON1", {"targetMember": 2}, old={})

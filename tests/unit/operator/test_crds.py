@@ -23,6 +23,7 @@ SHORT_NAMES = {
     "Topic": ("topics", "fbt"),
     "SubscriptionGroup": ("subscriptiongroups", "fbg"),
     "RoleSwitch": ("roleswitches", "fbs"),
+    "OffsetSnapshot": ("offsetsnapshots", "fbo"),
     "ChaosExperiment": ("chaosexperiments", "fbx"),
     "ReconsumptionReport": ("reconsumptionreports", "fbr"),
 }

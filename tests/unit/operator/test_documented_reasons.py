@@ -23,7 +23,7 @@ conditions: ConfigApplied Injected MetadataSynced Paused Ready Reconciling Recov
     ReplicationHealthy RolesConsistent ScalingDown Stalled SteadyStateRestored SuccessCriteriaMet
     Warning WithinThresholds PodScheduled
 phases: Completed Preparing Degraded Done Failed Finished Injecting Pass Recovering Suspended
-    Switching SteadyState Fail Updating
+    Switching SteadyState Fail Updating Preview Writing
 operations and steps: ApplyOffsets ChooseMember CopyMetadata CreateMembers DeleteMembers
     DrainMaster DrainPair DrainWrites EvictMember LiveConfig OpenWrites RoleSwitch
     RecreateStatefulSet RejoinOldMaster Replicate ResizeClaims Resync Roll RollBack ScaleDown
@@ -39,7 +39,8 @@ predicates: ClaimsSettled ClusterExists LagAcceptable LagKnown LogEndsKnown Mast
     TargetMostAdvanced TargetReady
 events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlocked DrainFinished
     DrainStarted DriftRepaired DriftSeen ExperimentAborted ExperimentFinished ExperimentRefused
-    ExperimentStarted FaultHealed FaultInjected FieldIgnored OffsetTableTooLarge OperationBlocked
+    ExperimentStarted FaultHealed FaultInjected FieldIgnored OffsetTableTooLarge OffsetsKept
+    OffsetsRestored OffsetsRestoring OperationBlocked
     OperationFinished OperationStarted OperationTimedOut PairAdded PairEmpty PairRemoved PodRestart
     ReportFailed ReportFinished ReportStarted Retained RoleSwitchFailed RoleSwitchFinished
     RoleSwitchRolledBack RoleSwitchStarted RoleSwitchStep ScaledDown ScaledUp SlaveDiverged

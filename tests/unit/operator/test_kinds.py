@@ -160,13 +160,14 @@ def test_what_is_no_quantity_is_refused(text: str) -> None:
         parse_quantity(text)
 
 
-def test_all_seven_kinds_are_known() -> None:
+def test_all_eight_kinds_are_known() -> None:
     assert list(KINDS) == [
         "NameServer",
         "BrokerCluster",
         "Topic",
         "SubscriptionGroup",
         "RoleSwitch",
+        "OffsetSnapshot",
         "ChaosExperiment",
         "ReconsumptionReport",
     ]

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from failback.cli.kubectl import exposure, hold, report, status, switch, why
+from failback.cli.kubectl import exposure, hold, offsets, report, status, switch, why
 from failback.cli.shared.commands import Group
 from failback.cli.shared.errors import Debug
 from failback.cli.shared.run_app import run_app
@@ -39,7 +39,7 @@ def root(debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")
     Debug.on = debug
 
 
-for module in (status, why, switch, hold, exposure, report):
+for module in (status, why, switch, hold, exposure, report, offsets):
     module.register(app)
 
 

@@ -41,7 +41,7 @@ ClusterArgument = Annotated[
     str, typer.Argument(metavar="CLUSTER", help="Name of the BrokerCluster.")
 ]
 KINDS: Final = (
-    *("BrokerCluster", "NameServer", "Topic", "SubscriptionGroup", "RoleSwitch"),
+    *("BrokerCluster", "NameServer", "Topic", "SubscriptionGroup", "RoleSwitch", "OffsetSnapshot"),
     *("ChaosExperiment", "ReconsumptionReport"),
 )
 _NAMES: Final = {
@@ -51,6 +51,7 @@ _NAMES: Final = {
     "fbt": "Topic",
     "fbg": "SubscriptionGroup",
     "fbs": "RoleSwitch",
+    "fbo": "OffsetSnapshot",
     "fbx": "ChaosExperiment",
     "fbr": "ReconsumptionReport",
 }

@@ -25,6 +25,7 @@ from failback.client.admin.admin import AdminClient
 from failback.client.remoting.connection import RemotingClient
 from failback.operator.brokers.backlogs import Backlogs
 from failback.operator.brokers.questions import Questions
+from failback.operator.brokers.ranges import Ranges
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Broker, Route
 from failback.protocol.calls import parse_properties
@@ -109,6 +110,7 @@ class Peers:
         self._questions = Questions(metrics, timeout_seconds)
         self._ask = self._questions.ask
         self.backlogs = Backlogs(self._questions, self._admin)
+        self.ranges = Ranges(self._questions, self._admin)
         self._brokers: dict[str, _Known] = {}
         self._routes: dict[str, Route] = {}
         self._route_due: dict[str, float] = {}

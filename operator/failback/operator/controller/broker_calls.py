@@ -20,6 +20,7 @@ from failback.operator.planning.plan.types import (
     DeleteTopic,
     PutGroup,
     PutTopic,
+    RestoreOffsets,
     SetConfig,
 )
 from failback.protocol.codes import RequestCode, ResponseCode
@@ -126,6 +127,24 @@ class BrokerCalls:
             for key, queue, offset in action.offsets
             if have.get(key, {}).get(queue, -1) < offset
         ]
+        if lost:
+            raise NotReadBack(f"{address} does not show the offsets of {names(sorted(set(lost)))}")
+
+    async def restore_offsets(self, action: RestoreOffsets) -> None:
+        """Store offsets where the broker still has the old ones, then read them back."""
+        admin, address = self._peers.admin, action.address
+        code = RequestCode.GET_ALL_CONSUMER_OFFSET
+        have = await self._peers.tell(code, address, admin.all_offsets(address))
+        stored = []
+        for key, queue, old, new in action.offsets:
+            if have.get(key, {}).get(queue) != old:
+                continue
+            topic, group = split_offset_key(key)
+            order = admin.update_offset(address, group, topic, queue, new)
+            await self._peers.tell(RequestCode.UPDATE_CONSUMER_OFFSET, address, order)
+            stored.append((key, queue, old))
+        have = await self._peers.tell(code, address, admin.all_offsets(address))
+        lost = [key for key, queue, old in stored if have.get(key, {}).get(queue) == old]
         if lost:
             raise NotReadBack(f"{address} does not show the offsets of {names(sorted(set(lost)))}")
 

@@ -27,6 +27,7 @@ from failback.operator.planning.plan.types import (
     PutGroup,
     PutKv,
     PutTopic,
+    RestoreOffsets,
     SetConfig,
 )
 from failback.protocol.errors import FailbackError
@@ -83,5 +84,7 @@ class CarryOut:
                 await self._name_servers.put_kv(action)
             case CommitOffsets():
                 await self._brokers.commit_offsets(action)
+            case RestoreOffsets():
+                await self._brokers.restore_offsets(action)
             case _:
                 await self._kubernetes.carry_out(resource, action, known, outcome)

@@ -17,7 +17,6 @@ import aiohttp
 import kopf
 
 from failback.kube.resources import GROUP, RESOURCES
-from failback.kube.shallow_json import ShallowResponse
 from failback.operator.controller.loops import Key, Loops
 from failback.operator.kubernetes.finalizers import FINALIZED_KINDS
 from failback.operator.kubernetes.first_lists import FirstLists
@@ -26,7 +25,7 @@ from failback.operator.settings import MANAGER, Settings
 
 logger = logging.getLogger(__name__)
 
-PLAIN_KINDS: Final = ("NameServer", "BrokerCluster", "ReconsumptionReport")
+PLAIN_KINDS: Final = ("NameServer", "BrokerCluster", "OffsetSnapshot", "ReconsumptionReport")
 _CHILDREN: Final[Mapping[str, str]] = {
     "StatefulSet": "app.kubernetes.io/name=failback",
     "Service": "app.kubernetes.io/name=failback",
@@ -143,7 +142,7 @@ class Watches:
                 if reference.get("name") == name:
                     yield "BrokerCluster", namespace, item["metadata"]["name"]
         elif kind == "BrokerCluster":
-            for dependent in (*FINALIZED_KINDS, "ReconsumptionReport"):
+            for dependent in (*FINALIZED_KINDS, "OffsetSnapshot", "ReconsumptionReport"):
                 for item in self._store.of_cluster(dependent, namespace, name):
                     yield dependent, namespace, item["metadata"]["name"]
         elif kind == "ChaosExperiment":
@@ -174,7 +173,6 @@ class Watches:
             proxy=found.proxy_url,
             trust_env=found.trust_env,
             trace_configs=[self.first_lists.trace()],
-            response_class=ShallowResponse,
         )
         return _Session(
             server=found.server,

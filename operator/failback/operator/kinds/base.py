@@ -107,8 +107,7 @@ DecimalText = Annotated[
 """A decimal number as text, because floating point numbers don't compare reliably."""
 FlushDiskType = Literal["ASYNC_FLUSH", "SYNC_FLUSH"]
 MasterRole = Literal["ASYNC_MASTER", "SYNC_MASTER"]
-PropertyValue = Annotated[str, Field(max_length=1024, pattern=r"^[^\\]*$")]
-r"""Without \, which begins an escape in a file of properties: at the end of a line it joins two."""
+PropertyValue = Annotated[str, Field(max_length=1024)]
 Text = Annotated[str, Field(max_length=1024)]
 Word = Annotated[str, Field(max_length=253)]
 Spread = Literal["preferred", "required", "none"]

@@ -15,19 +15,18 @@ async def serve_health(
     port: int,
     metrics: Metrics,
     *,
+    healthy: Callable[[], str],
     ready: Callable[[], str],
 ) -> AsyncIterator[int]:
     """Serve until the block ends; yield the port.
 
-    ``/healthz`` says that the event loop turns, by answering at all. A pass that is late is one
-    resource's: a restart would make all others late, too.
-
     Args:
-        ready: Returns what is missing for readiness, empty when nothing is.
+        healthy: Returns what is wrong, empty when nothing is.
+        ready: The same for readiness.
     """
     server = HttpServer(
         {
-            "/healthz": _answer(str),
+            "/healthz": _answer(healthy),
             "/readyz": _answer(ready),
             "/metrics": lambda _method: Reply(200, metrics.text()),
         }

@@ -31,6 +31,7 @@ from failback.operator.controller.metadata_kinds import group_kind, role_switch_
 from failback.operator.controller.observe import Observer
 from failback.operator.controller.passes import Kind, Passes
 from failback.operator.controller.recheck import Recheck
+from failback.operator.controller.snapshot_kind import OffsetSnapshotKind
 from failback.operator.kubernetes.conflicts import Conflicts
 from failback.operator.kubernetes.events import Recorder
 from failback.operator.kubernetes.leader import lead
@@ -64,6 +65,7 @@ async def operate(settings: Settings) -> None:
             settings.http_host,
             settings.http_port,
             metrics,
+            healthy=vitals.sickness,
             ready=vitals.not_ready,
         ) as port,
         connect(metrics, MANAGER, timeout_seconds=settings.api_timeout_seconds) as kube,
@@ -82,8 +84,14 @@ async def operate(settings: Settings) -> None:
 class _Vitals:
     """What the health pages tell. Who waits for the Lease is well, and ready to take over."""
 
+    loops: Loops | None = None
     watches: handlers.Watches | None = None
     standing_by: bool = False
+
+    def sickness(self) -> str:
+        """Return what is wrong, empty when nothing is."""
+        late = self.loops.overdue_seconds() if self.loops is not None else 0.0
+        return f"a pass is late by {late:.0f} s" if late > 0 else ""
 
     def not_ready(self) -> str:
         """Return what is missing, empty when nothing is."""
@@ -113,6 +121,7 @@ async def _serve(
         "Topic": topic_kind(dependencies, store),
         "SubscriptionGroup": group_kind(dependencies, store),
         "RoleSwitch": role_switch_kind(dependencies, store),
+        "OffsetSnapshot": OffsetSnapshotKind(dependencies, store, kube, peers),
         "ChaosExperiment": ExperimentKind(dependencies, store, kube),
         "ReconsumptionReport": ReportKind(dependencies, store, kube),
     }
@@ -137,8 +146,7 @@ async def _serve(
         wake=watches.notice,
     )
     rechecking = asyncio.create_task(recheck.run(), name="recheck")
-    metrics.late = loops.late
-    vitals.watches = watches
+    vitals.loops, vitals.watches = loops, watches
     try:
         await handlers.watch(watches, settings, stop)
     finally:

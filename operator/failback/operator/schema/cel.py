@@ -58,7 +58,7 @@ def _config_rules(kind: str, path: str) -> tuple[Rule, ...]:
 def _properties() -> str:
     return (
         f"self.all(k, k.matches({_literal(rule_texts.PROPERTY_KEY)})"
-        " && !self[k].contains('\\n') && !self[k].contains('\\r'))"
+        f" && self[k].matches({_literal(rule_texts.PROPERTY_VALUE)}))"
     )
 
 
@@ -326,6 +326,16 @@ _GROUP: Final = (
         rule_texts.OFFSETS_KEPT,
     ),
 )
+_OFFSET_SNAPSHOT: Final = (
+    _no_dot("OffsetSnapshot"),
+    Rule(
+        "TP2",
+        "OffsetSnapshot",
+        "spec",
+        "self.clusterRef.name == oldSelf.clusterRef.name",
+        rule_texts.CLUSTER_REF_FIXED,
+    ),
+)
 _ROLE_SWITCH: Final = (
     _no_dot("RoleSwitch"),
     Rule("ON1", "RoleSwitch", "spec", "self == oldSelf", rule_texts.ONE_SHOT),
@@ -417,6 +427,7 @@ RULES: Final[tuple[Rule, ...]] = (
     *_TOPIC,
     *_GROUP,
     *_ROLE_SWITCH,
+    *_OFFSET_SNAPSHOT,
     *_CHAOS_EXPERIMENT,
     *_REPORT,
 )

@@ -136,6 +136,20 @@ DEFINITIONS: Final[dict[str, Definition]] = {
         ),
         selectable=(".spec.clusterRef.name",),
     ),
+    "OffsetSnapshot": Definition(
+        "fbo",
+        (
+            Column("Ready", _condition("Ready")),
+            Column("Cluster", ".spec.clusterRef.name"),
+            Column("Every", ".spec.every"),
+            Column("Last", ".status.lastSnapshot", "date"),
+            Column("Restore", ".status.restore.phase"),
+            Column("Again", ".status.restore.redelivered", "integer"),
+            Column("Skipped", ".status.restore.skipped", "integer"),
+            _AGE,
+        ),
+        selectable=(".spec.clusterRef.name",),
+    ),
     "ChaosExperiment": Definition(
         "fbx",
         (

@@ -25,6 +25,7 @@ from failback.operator.kinds.base import (
 from failback.operator.kinds.broker_cluster import BrokerCluster, Pair
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
 from failback.operator.kinds.name_server import NameServer
+from failback.operator.kinds.offset_snapshot import OffsetSnapshot
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.kinds.role_switch import RoleSwitch
 from failback.operator.kinds.subscription_group import SubscriptionGroup
@@ -42,6 +43,7 @@ __all__ = [
     "Metadata",
     "Model",
     "NameServer",
+    "OffsetSnapshot",
     "Pair",
     "ReconsumptionReport",
     "Resource",
@@ -60,6 +62,7 @@ KINDS: Final[dict[str, type[Resource]]] = {
     "Topic": Topic,
     "SubscriptionGroup": SubscriptionGroup,
     "RoleSwitch": RoleSwitch,
+    "OffsetSnapshot": OffsetSnapshot,
     "ChaosExperiment": ChaosExperiment,
     "ReconsumptionReport": ReconsumptionReport,
 }

@@ -34,7 +34,7 @@ from failback.protocol.errors import ConfigError, raise_all
 from failback.protocol.words.reasons import why
 from failback.protocol.words.spelling import did_you_mean
 
-OTHER_KINDS: Final = ("RoleSwitch", "ChaosExperiment", "ReconsumptionReport")
+OTHER_KINDS: Final = ("RoleSwitch", "OffsetSnapshot", "ChaosExperiment", "ReconsumptionReport")
 ANNOTATIONS: Final = frozenset(
     {
         "failback.dev/accept-quirk",

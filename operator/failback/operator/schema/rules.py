@@ -20,6 +20,7 @@ from failback.operator.kinds.base import Engine, Metadata, PodTemplate, Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster, BrokerClusterSpec
 from failback.operator.kinds.chaos_experiment import ChaosExperiment, Fault
 from failback.operator.kinds.name_server import NameServer
+from failback.operator.kinds.offset_snapshot import OffsetSnapshot
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
 from failback.operator.kinds.role_switch import RoleSwitch
 from failback.operator.kinds.subscription_group import SubscriptionGroup
@@ -27,6 +28,7 @@ from failback.operator.kinds.topic import Topic
 from failback.operator.schema import rule_texts
 
 _PROPERTY_KEY: Final = re.compile(rule_texts.PROPERTY_KEY)
+_PROPERTY_VALUE: Final = re.compile(rule_texts.PROPERTY_VALUE)
 _APACHE_VERSION: Final = re.compile(rule_texts.APACHE_VERSION)
 _NAME: Final = re.compile(rule_texts.NAME_CHARACTERS)
 _OPERATOR_ACCOUNTS: Final = re.compile(rule_texts.OPERATOR_ACCOUNTS)
@@ -148,7 +150,7 @@ def _config_characters(spec: BrokerClusterSpec) -> int:
 
 
 def _is_property(key: str, value: str) -> bool:
-    return bool(_PROPERTY_KEY.match(key)) and not {"\n", "\r"} & set(key + value)
+    return bool(_PROPERTY_KEY.fullmatch(key) and _PROPERTY_VALUE.fullmatch(value))
 
 
 def _pair_overrides(spec: BrokerClusterSpec) -> Iterator[Violation]:
@@ -311,6 +313,14 @@ def _role_switch(new: RoleSwitch) -> Iterator[Violation]:
     yield from _undotted(new.metadata)
 
 
+def _offset_snapshot(new: OffsetSnapshot) -> Iterator[Violation]:
+    yield from _undotted(new.metadata)
+
+
+def _offset_snapshot_change(new: OffsetSnapshot, old: OffsetSnapshot) -> Iterator[Violation]:
+    yield from _reference_change(new.spec.cluster_ref.name, old.spec.cluster_ref.name)
+
+
 def _as_json(resource: _OneShot) -> dict[str, str]:
     """Return each field of the spec as JSON, where 1 and true are not the same."""
     spec = resource.spec.model_dump(mode="json", by_alias=True)
@@ -397,6 +407,7 @@ _TWINS: Final[dict[type[Resource], tuple[_Create, _Change]]] = {
     Topic: (_topic, _topic_change),
     SubscriptionGroup: (_group, _group_change),
     RoleSwitch: (_role_switch, _one_shot),
+    OffsetSnapshot: (_offset_snapshot, _offset_snapshot_change),
     ChaosExperiment: (_chaos_experiment, _experiment_change),
     ReconsumptionReport: (_report, _one_shot),
 }

@@ -144,6 +144,20 @@ class CommitOffsets:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreOffsets:
+    """UPDATE_CONSUMER_OFFSET (15) per (topic@group, queue, old, new), read back by 43.
+
+    43 is asked right before: where the broker has neither ``old`` nor ``new``, somebody has moved
+    on, and it is left as it is. ``old`` is ``None`` where the broker had none.
+    """
+
+    address: str
+    offsets: tuple[tuple[str, int, int | None, int], ...]
+    id: str
+    """Of the restore that this is part of."""
+
+
+@dataclass(frozen=True, slots=True)
 class TakeLease:
     """Create, renew or take over (when expired) a Lease for ``holder``."""
 
@@ -203,6 +217,7 @@ Action = (
     | DeleteGroup
     | PutKv
     | CommitOffsets
+    | RestoreOffsets
     | TakeLease
     | ReleaseLease
     | MarkClaim

@@ -1,0 +1,132 @@
+"""OffsetSnapshot: observed from the masters of the cluster that it names, and its ConfigMaps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from failback.kube.asynchronous import Kube
+from failback.operator.brokers.peers import Peers
+from failback.operator.controller.cluster_kinds import Dependencies
+from failback.operator.controller.outcome import Outcome
+from failback.operator.controller.passes import Decision
+from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.kinds.offset_snapshot import OffsetSnapshot
+from failback.operator.kubernetes.store import Store
+from failback.operator.planning.observed import facts
+from failback.operator.planning.observed.observed import Object, ObservedCluster
+from failback.operator.planning.offsets import restoring
+from failback.operator.planning.offsets.kept_table import Pairs, chosen, read
+from failback.operator.planning.offsets.restoring import Masters, OnMaster
+from failback.operator.planning.offsets.snapshot_object import (
+    ObservedSnapshot,
+    expired,
+    plan_offset_snapshot,
+    wanted,
+)
+from failback.operator.planning.plan.types import Plan, RestoreOffsets
+from failback.operator.planning.state.cluster_state import ClusterState
+
+
+class OffsetSnapshotKind:
+    """OffsetSnapshot."""
+
+    def __init__(self, dependencies: Dependencies, store: Store, kube: Kube, peers: Peers) -> None:
+        self._dependencies = dependencies
+        self._store = store
+        self._kube = kube
+        self._peers = peers
+        self._written: dict[tuple[str, str], str] = {}
+        """The restore that was written last, by resource."""
+
+    async def refresh(self, resource: Object) -> bool:
+        """Nothing: the loop of the cluster asks its brokers, and wakes this one."""
+        return False
+
+    async def decide(self, resource: Object) -> Decision:
+        """Observe and plan."""
+        model = OffsetSnapshot.model_validate(resource)
+        status: Mapping[str, Any] = resource.get("status", {})
+        masters = await self._masters(model)
+        kept = await self._kept(model, status)
+        if model.spec.restore is not None and kept is not None and masters is not None:
+            about = chosen(kept, model.spec.restore.groups)
+            asked = await asyncio.gather(
+                *(self._asked(each, about, pair) for pair, each in masters.items())
+            )
+            masters = dict(zip(masters, asked, strict=True))
+        observed = ObservedSnapshot(
+            masters,
+            kept,
+            await self._config_maps(model.namespace, expired(model, status)),
+            self._written.get((model.namespace, model.name), ""),
+        )
+        plan = plan_offset_snapshot(model, status, observed, self._dependencies.clock())
+        return Decision(plan, {})
+
+    async def _masters(self, model: OffsetSnapshot) -> Masters | None:
+        """Return what is known of the cluster's masters, by broker name."""
+        name = model.spec.cluster_ref.name
+        item = self._store.resource("BrokerCluster", model.namespace, name)
+        if item is None:
+            return None
+        cluster, _ = self._dependencies.observer.decoded(item)
+        served = await self._dependencies.observer.served_kinds()
+        context = self._dependencies.context(model.namespace, served)
+        status = item.get("status", {})
+        observed = await self._dependencies.observe(cluster, context, status)
+        return masters_of(cluster, status, observed)
+
+    async def _asked(self, master: OnMaster, kept: Pairs, pair: str) -> OnMaster:
+        """Ask a master for what a restore needs to know."""
+        if not master.address or pair not in kept:
+            return master
+        ranges = self._peers.ranges
+        offsets, found, online = await asyncio.gather(
+            ranges.offsets(master.address),
+            ranges.of_topics(master.address, restoring.topics_of(kept, pair)),
+            ranges.online(master.address, restoring.groups_of(kept, pair)),
+        )
+        return replace(master, offsets=offsets, ranges=found, online=online)
+
+    async def _kept(self, model: OffsetSnapshot, status: Mapping[str, Any]) -> Pairs | None:
+        entry = wanted(model, status)
+        if entry is None:
+            return None
+        return read(await self._kube.get("ConfigMap", model.namespace, str(entry["configMap"])))
+
+    async def _config_maps(self, namespace: str, names: Sequence[str]) -> dict[str, Object]:
+        found = {name: await self._kube.get("ConfigMap", namespace, name) for name in names}
+        return {name: item for name, item in found.items() if item is not None}
+
+    def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
+        """Remember the restore that was written and read back; show the gauges."""
+        metadata = resource["metadata"]
+        where = (metadata["namespace"], metadata["name"])
+        orders = [each for each in plan.actions if isinstance(each, RestoreOffsets)]
+        if orders and outcome.ok:
+            self._written[where] = orders[0].id
+        self._dependencies.metrics.show(resource["kind"], *where, plan.status)
+
+    def forget(self, namespace: str, name: str) -> None:
+        """Drop what is remembered."""
+        self._written.pop((namespace, name), None)
+
+
+def masters_of(
+    cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster
+) -> dict[str, OnMaster]:
+    """Return the one process of each pair that says it is master, by broker name."""
+    state = ClusterState.of(cluster, status, observed, observed.at)
+    found = {}
+    for index in range(cluster.spec.pairs):
+        broker = state.master(index).broker
+        known = facts.says_master(broker) and not state.is_contested(index)
+        found[cluster.broker_name(index)] = (
+            OnMaster(broker.address, broker.offsets, broker.offsets_at or 0.0)
+            if known and broker is not None
+            else OnMaster("")
+        )
+    return found

@@ -1,0 +1,199 @@
+"""What a restore of offsets does: a row for each queue, its preview, and what is written. Pure.
+
+An offset never goes beyond its queue's end: a queue that ends before the kept offset has lost what
+the group had consumed, or is another log, and is left alone. Nor does it go below the begin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from failback.operator.planning.offsets.kept_table import Pairs
+from failback.protocol.route import split_offset_key
+
+MAX_GROUPS: Final = 64
+MAX_QUEUES: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """The offsets of a queue that are stored: from the begin up to, not including, the end."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class OnMaster:
+    """What a pair's master says; ``None`` while it does not answer."""
+
+    address: str
+    offsets: Mapping[str, Mapping[int, int]] | None = None
+    offsets_at: float = 0.0
+    """Unix time of that answer."""
+    ranges: Mapping[tuple[str, int], QueueRange] | None = None
+    """Topic and queue → its range, of the topics that a restore is about."""
+    online: frozenset[str] | None = None
+    """Of the groups that a restore is about, those with running members."""
+
+
+Masters = Mapping[str, OnMaster]
+"""Broker name → its master."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One queue of one group that gets another offset."""
+
+    pair: str
+    topic: str
+    group: str
+    queue: int
+    old: int | None
+    new: int
+    end: int
+
+    @property
+    def redelivered(self) -> int:
+        return 0 if self.old is None else max(0, self.old - self.new)
+
+    @property
+    def skipped(self) -> int:
+        return 0 if self.old is None else max(0, self.new - self.old)
+
+    @property
+    def ahead(self) -> int:
+        return max(0, self.end - self.new)
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    """All rows of a restore, and the queues of each group that are left alone."""
+
+    rows: tuple[Row, ...]
+    left_alone: Mapping[str, int]
+    online: frozenset[str]
+    """Groups of the restore that have running members."""
+
+    def id_for(self, snapshot: str) -> str:
+        """Return what names this preview: equal for equal orders to equal offsets.
+
+        A running group moves on all the time: of it only where it goes counts.
+        """
+        parts = [
+            (row.pair, row.topic, row.group, row.queue, row.new)
+            + ((row.old,) if row.group not in self.online else ())
+            for row in self.rows
+        ]
+        return hashlib.sha256(repr((snapshot, parts)).encode()).hexdigest()[:12]
+
+
+def restore_of(kept: Pairs, masters: Masters) -> Restore | None:
+    """Return what giving ``kept`` back means now; ``None`` while a master's answer is missing.
+
+    Pairs that the cluster has no more are left alone, as are pairs that the snapshot lacks.
+    """
+    rows: list[Row] = []
+    alone: dict[str, int] = {}
+    online: set[str] = set()
+    for pair in sorted(kept):
+        master = masters.get(pair)
+        if master is None:
+            for key, queues in kept[pair].items():
+                group = split_offset_key(key)[1]
+                alone[group] = alone.get(group, 0) + len(queues)
+            continue
+        if master.offsets is None or master.ranges is None or master.online is None:
+            return None
+        online |= master.online
+        for key in sorted(kept[pair]):
+            for queue, offset in sorted(kept[pair][key].items()):
+                row = _row(pair, key, queue, offset, master)
+                if row is None:
+                    group = split_offset_key(key)[1]
+                    alone[group] = alone.get(group, 0) + 1
+                elif row.old != row.new:
+                    rows.append(row)
+    return Restore(tuple(rows), alone, frozenset(online))
+
+
+def _row(pair: str, key: str, queue: int, offset: int, master: OnMaster) -> Row | None:
+    """Return what a queue gets; ``None`` for one that is left alone."""
+    topic, group = split_offset_key(key)
+    assert master.ranges is not None
+    assert master.offsets is not None
+    found = master.ranges.get((topic, queue))
+    if found is None or offset > found.end:
+        return None
+    old = master.offsets.get(key, {}).get(queue)
+    return Row(pair, topic, group, queue, old, max(offset, found.begin), found.end)
+
+
+def preview(restore: Restore, snapshot: str) -> dict[str, Any]:
+    """Return ``status.restore`` of a restore that nobody has confirmed."""
+    names = sorted({*(row.group for row in restore.rows), *restore.left_alone})
+    groups = [_group(restore, name) for name in names]
+    groups.sort(key=lambda each: (-each["redelivered"] - each["skipped"], each["group"]))
+    listed = [each["group"] for each in groups[:MAX_GROUPS]]
+    rows = sorted(
+        (row for row in restore.rows if row.group in listed),
+        key=lambda row: (listed.index(row.group), row.pair, row.topic, row.queue),
+    )
+    return {
+        "id": restore.id_for(snapshot),
+        "snapshot": snapshot,
+        "phase": "Preview",
+        "redelivered": sum(row.redelivered for row in restore.rows),
+        "skipped": sum(row.skipped for row in restore.rows),
+        "ahead": sum(row.ahead for row in restore.rows),
+        "groups": groups[:MAX_GROUPS],
+        "queues": [_queue(row) for row in rows[:MAX_QUEUES]],
+        "moreQueues": len(restore.rows) - min(len(rows), MAX_QUEUES),
+    }
+
+
+def _group(restore: Restore, name: str) -> dict[str, Any]:
+    rows = [row for row in restore.rows if row.group == name]
+    return {
+        "group": name,
+        "redelivered": sum(row.redelivered for row in rows),
+        "skipped": sum(row.skipped for row in rows),
+        "ahead": sum(row.ahead for row in rows),
+        "leftAlone": restore.left_alone.get(name, 0),
+        "online": name in restore.online,
+    }
+
+
+def _queue(row: Row) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "group": row.group,
+        "pair": row.pair,
+        "topic": row.topic,
+        "queue": row.queue,
+        "toOffset": row.new,
+    }
+    return found if row.old is None else {**found, "fromOffset": row.old}
+
+
+def orders(
+    rows: Iterable[Row], masters: Masters
+) -> Sequence[tuple[str, tuple[tuple[str, int, int | None, int], ...]]]:
+    """Return, by master's address, ``(topic@group, queue, old, new)`` of what is written."""
+    found: dict[str, list[tuple[str, int, int | None, int]]] = {}
+    for row in rows:
+        place = (f"{row.topic}@{row.group}", row.queue, row.old, row.new)
+        found.setdefault(masters[row.pair].address, []).append(place)
+    return [(address, tuple(found[address])) for address in sorted(found)]
+
+
+def topics_of(kept: Pairs, pair: str) -> list[str]:
+    """Return the topics of a pair that a restore is about."""
+    return sorted({split_offset_key(key)[0] for key in kept.get(pair, {})})
+
+
+def groups_of(kept: Pairs, pair: str) -> list[str]:
+    """Return the groups of a pair that a restore is about."""
+    return sorted({split_offset_key(key)[1] for key in kept.get(pair, {})})
