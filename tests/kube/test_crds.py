@@ -74,6 +74,7 @@ def test_columns_show_spec_and_status(namespace: Namespace) -> None:
     namespace.api.create(document("BrokerCluster", pairs=2))
     status = {
         "readyPairs": 1,
+        "masters": "sample-0-0,-",
         "currentOperation": {"id": "1", "type": "Roll", "step": "Evict"},
         "conditions": [
             {

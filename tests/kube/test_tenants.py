@@ -6,6 +6,7 @@ nothing else. First the operator alone refuses, then the API server by the chart
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -149,17 +150,36 @@ def test_the_operator_makes_nothing_that_its_author_may_not_have(namespace: Name
         assert jobs == ["fbx-f-heal", "fbx-g-heal"]
 
 
+def deep(levels: int) -> Object:
+    """A part of a pod that no schema bounds, nested as deep as the API server takes it."""
+    found: Object = {}
+    for _ in range(levels):
+        found = {"a": found}
+    return {"affinity": {"nodeAffinity": found}}
+
+
+@pytest.fixture
+def deep_documents() -> Iterator[None]:
+    """Let this process encode what the operator has to survive."""
+    usual = sys.getrecursionlimit()
+    sys.setrecursionlimit(100_000)
+    yield
+    sys.setrecursionlimit(usual)
+
+
+@pytest.mark.usefixtures("deep_documents")
 def test_one_poisoned_resource_of_each_kind_stops_no_other(namespace: Namespace) -> None:
     namespace.pretend_pods()
     author = Api(namespace.identity("author", AUTHOR).kubeconfig).scoped(namespace.name)
     long = {f"k{number}": "x" * 1000 for number in range(64)}
     poisoned = [
-        resource("NameServer", "bad", replicas=1, config=long),
-        cluster("bad", pairs=2, config=long),
+        resource("NameServer", "bad", podTemplate=deep(9000)),
+        resource("NameServer", "worse", replicas=1, config=long, podTemplate=deep(400)),
+        cluster("bad", pairs=2, config=long, podTemplate=deep(5000)),
         resource("Topic", "bad", clusterRef={"name": "bad"}),
         resource("SubscriptionGroup", "bad", clusterRef={"name": "bad"}),
         resource("RoleSwitch", "bad", clusterRef={"name": "bad"}, pair=0, targetMember=1),
-        experiment("bad"),
+        experiment("bad", arms=[{"name": "a", "workload": deep(3000)}]),
         report("bad"),
     ]
     statuses: dict[str, Object] = {
@@ -174,7 +194,7 @@ def test_one_poisoned_resource_of_each_kind_stops_no_other(namespace: Namespace)
     for each in poisoned:
         author.create(each)
         status = {"status": statuses[each["kind"]]}
-        author.patch(each["kind"], "bad", status, subresource="status")
+        author.patch(each["kind"], each["metadata"]["name"], status, subresource="status")
     with operator(namespace) as running:
         good = [
             resource("NameServer", "main", replicas=1),

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol, TypedDict
 import aiohttp
 import msgspec
 
-from failback.kube import requests
+from failback.kube import requests, shallow_json
 from failback.kube.configuration import configuration_of, tls_of
 from failback.kube.errors import ApiError, refusal
 from failback.kube.requests import Request
@@ -50,6 +50,13 @@ class _Page(TypedDict, total=False):
 
 _METADATA_PAGE: Final = msgspec.json.Decoder(_Page)
 """Reads of a page of metadata only who it is about: most of it are managed fields."""
+
+
+def _metadata_page(raw: bytes) -> _Page:
+    try:
+        return _METADATA_PAGE.decode(raw)
+    except RecursionError:  # the managed fields of an object are as deep as the object
+        return _METADATA_PAGE.decode(shallow_json.cut(raw))
 
 
 class RequestMeter(Protocol):
@@ -233,8 +240,8 @@ class Kube:
             if answer.status >= 400:
                 raise refusal(verb, resource, answer.status, raw, answer.headers)
             if request.accept == requests.METADATA:
-                return {**_METADATA_PAGE.decode(raw)}
-            found: Object = json.loads(raw) if raw else {}
+                return {**_metadata_page(raw)}
+            found: Object = shallow_json.loads(raw) if raw else {}
             return found
         except TimeoutError:
             text = f"no answer within {self._timeout_seconds:g} s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -49,6 +49,11 @@ class Metrics:
         self._passes = self._counter("passes", "Passes.", "kind", "result")
         self._pass_seconds = self._histogram("pass_seconds", "Duration of a pass.", "kind")
         self._pass_age = self._gauge("pass_age_seconds", "Age of the last pass.", *_OBJECT)
+        self._late = self._gauge(
+            "pass_late_seconds", "By how much a pass is late that should have ended.", *_OBJECT
+        )
+        self.late: Callable[[], Mapping[tuple[str, str, str], float]] = dict
+        """Kind, namespace and name → seconds; of who is late only."""
         self._api = self._counter("api_requests", "API requests.", "verb", "resource", "code")
         self._api_seconds = self._histogram("api_request_seconds", "API request.", "verb")
         self._status_writes = self._counter("status_writes", "Writes of a status.", "kind")
@@ -125,6 +130,9 @@ class Metrics:
         now = time.monotonic()
         for labels, at in self._last_pass.items():
             self._pass_age.labels(*labels).set(now - at)
+        self._late.clear()
+        for labels, seconds in self.late().items():
+            self._late.labels(*labels).set(seconds)
         return generate_latest(self.registry)
 
     # --- counting -----------------------------------------------------------------------------

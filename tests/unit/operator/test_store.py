@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -111,3 +112,31 @@ def test_resources_are_found_by_the_cluster_they_name() -> None:
     store.show(topic("paid", "stock", 2))
     assert names(store.of_cluster("Topic", "shop", "orders")) == ["late"]
     assert names(store.of_cluster("Topic", "shop", "stock")) == ["other", "paid"]
+
+
+def test_of_objects_that_only_bear_our_labels_the_metadata_is_kept() -> None:
+    store = Store()
+    ours = {"apiVersion": "failback.dev/v1alpha1", "kind": "BrokerCluster", "controller": True}
+    for name, owners in (("mine", [ours]), ("theirs", [])):
+        made = {**pod(name, 1), "kind": "ConfigMap", "data": {"broker.conf": "x" * 1000}}
+        made["metadata"]["ownerReferences"] = owners
+        store.show(made)
+    for name, kind in (("member", "StatefulSet"), ("web", "ReplicaSet")):
+        made = {**pod(name, 1), "status": {"phase": "Running"}}
+        made["metadata"]["ownerReferences"] = [{"kind": kind, "controller": True}]
+        store.show(made)
+    kept = {item["metadata"]["name"]: item for item in store.children(*OWNER)}
+    assert ("data" in kept["mine"], "data" in kept["theirs"]) == (True, False)
+    assert ("status" in kept["member"], "status" in kept["web"]) == (True, False)
+
+
+def test_an_object_that_is_nested_too_deeply_is_kept_cut() -> None:
+    store = Store()
+    deep: object = 1
+    for _ in range(900):
+        deep = {"a": deep}
+    store.show({**topic("deep", "orders"), "spec": {"clusterRef": {"name": "orders"}, "x": deep}})
+    store.show(topic("flat", "orders"))
+    found = store.of_cluster("Topic", "shop", "orders")
+    assert [item["metadata"]["name"] for item in found] == ["deep", "flat"]
+    assert "nested too deeply" in json.dumps(found[0])

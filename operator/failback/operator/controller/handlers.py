@@ -17,6 +17,7 @@ import aiohttp
 import kopf
 
 from failback.kube.resources import GROUP, RESOURCES
+from failback.kube.shallow_json import ShallowResponse
 from failback.operator.controller.loops import Key, Loops
 from failback.operator.kubernetes.finalizers import FINALIZED_KINDS
 from failback.operator.kubernetes.first_lists import FirstLists
@@ -173,6 +174,7 @@ class Watches:
             proxy=found.proxy_url,
             trust_env=found.trust_env,
             trace_configs=[self.first_lists.trace()],
+            response_class=ShallowResponse,
         )
         return _Session(
             server=found.server,

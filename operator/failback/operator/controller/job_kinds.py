@@ -63,7 +63,7 @@ class _JobKind:
         )
         for item in by_age:
             job = item["metadata"].get("labels", {}).get("batch.kubernetes.io/job-name", "")
-            if job in jobs:
+            if job in jobs and is_owned(item, jobs[job]["metadata"]["uid"]):
                 pods[job] = item
         return jobs, pods
 

@@ -98,11 +98,14 @@ class Loops:
         """Post the events about the end of a resource that is gone."""
         await self._passes.on_deleted(kind, resource)
 
-    def overdue_seconds(self) -> float:
-        """Return by how much the most overdue pass is late; 0 when none is."""
+    def late(self) -> dict[Key, float]:
+        """Return by how many seconds passes are late that should have ended; none when none is."""
         now = time.monotonic()
-        late = [now - loop.due_at for loop in self._loops.values() if loop.due_at]
-        return max([0.0, *late])
+        return {
+            key: now - loop.due_at
+            for key, loop in self._loops.items()
+            if loop.due_at and now > loop.due_at
+        }
 
     async def close(self) -> None:
         """End all tasks; a pass that is under way is cut between two of its steps."""

@@ -17,6 +17,7 @@ from failback.operator.engines.catalogue import quirk
 from failback.operator.kinds.base import schema_words
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.name_server import NameServer
+from failback.operator.kinds.permits import is_named
 from failback.operator.kubernetes.store import Store
 from failback.operator.planning.cluster import last_valid
 from failback.operator.planning.observed import facts
@@ -34,7 +35,13 @@ from failback.operator.planning.observed.observed import (
 from failback.operator.planning.observed.other_operators import OtherOperator
 from failback.operator.planning.observed.rivals import older_rival
 from failback.operator.planning.operations.switching import snapshot as snapshots
-from failback.operator.planning.state.decode import decode_claim, decode_pod, is_owned, member_of
+from failback.operator.planning.state.decode import (
+    decode_claim,
+    decode_pod,
+    is_owned,
+    is_pod_of,
+    member_of,
+)
 from failback.operator.render import common
 from failback.operator.render.common import HTTP_PORT
 from failback.operator.render.config import claim_name
@@ -182,6 +189,23 @@ class Observer:
     def _published(self, namespace: str, name_server: str) -> Sequence[str]:
         found = self._store.resource("NameServer", namespace, name_server) or {}
         return list(found.get("status", {}).get("addresses") or ())
+
+    def _read_only(
+        self, cluster: BrokerCluster, servers: Sequence[str], context: Context
+    ) -> frozenset[str]:
+        """Return those that no NameServer of the namespace runs by its spec, and no list has.
+
+        A status is not believed here: who may write resources may be able to write that.
+        """
+        if context.permits is None:
+            return frozenset()
+        own = {
+            address
+            for item in self._store.resources("NameServer", cluster.namespace)
+            for address in _addresses(item, context)
+        }
+        listed = context.permits.name_servers
+        return frozenset(each for each in servers if each not in own and not is_named(each, listed))
 
     def members(self, cluster: BrokerCluster) -> dict[Member, MemberView]:
         """Return the members of a cluster as the watches show them, brokers left out."""
@@ -354,6 +378,7 @@ class Observer:
             rival=self._rival(cluster, servers or []),
             members=views,
             name_servers=servers,
+            read_only=self._read_only(cluster, servers or (), context),
             routes=self._routes(servers or [], memory),
             master_since=memory.routes.master_since,
             recent_masters=memory.routes.recent_masters,
@@ -451,7 +476,9 @@ class Observer:
         found = {}
         for item in self._store.children(name_server.namespace, name_server.kind, name_server.name):
             _, _, index = item["metadata"]["name"].rpartition("-")
-            if item["kind"] == "Pod" and index.isdigit():
+            if item["kind"] != "Pod" or not index.isdigit():
+                continue
+            if is_pod_of(item, statefulset_name(name_server), index):
                 found[int(index)] = decode_pod(item)
         return found
 
@@ -491,6 +518,9 @@ def _decoded(children: Sequence[Object], uid: str) -> dict[Member, MemberView]:
         part = parts.setdefault(member, {})
         kind = item["kind"]
         if kind == "Pod":
+            cluster = item["metadata"]["labels"].get("failback.dev/cluster", "")
+            if not is_pod_of(item, f"{cluster}-{member[0]}-{member[1]}"):
+                continue
             pod = decode_pod(item)
             if "pod" not in part or part["pod"].deleting:
                 part["pod"] = pod
@@ -503,6 +533,14 @@ def _decoded(children: Sequence[Object], uid: str) -> dict[Member, MemberView]:
     return {
         member: MemberView(member[0], member[1], **part) for member, part in sorted(parts.items())
     }
+
+
+def _addresses(name_server: Object, context: Context) -> list[str]:
+    """Return what a NameServer runs by its spec; nothing while its spec is none."""
+    try:
+        return addresses(NameServer.model_validate(name_server), context)
+    except ValidationError:
+        return []
 
 
 def _is_named_after_its_labels(claim: Object) -> bool:

@@ -107,7 +107,8 @@ DecimalText = Annotated[
 """A decimal number as text, because floating point numbers don't compare reliably."""
 FlushDiskType = Literal["ASYNC_FLUSH", "SYNC_FLUSH"]
 MasterRole = Literal["ASYNC_MASTER", "SYNC_MASTER"]
-PropertyValue = Annotated[str, Field(max_length=1024)]
+PropertyValue = Annotated[str, Field(max_length=1024, pattern=r"^[^\\]*$")]
+r"""Without \, which begins an escape in a file of properties: at the end of a line it joins two."""
 Text = Annotated[str, Field(max_length=1024)]
 Word = Annotated[str, Field(max_length=253)]
 Spread = Literal["preferred", "required", "none"]

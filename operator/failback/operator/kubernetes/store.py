@@ -6,11 +6,14 @@ version that is held already replaces nothing, so what is derived from it stays 
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from failback.kube import shallow_json
+from failback.kube.resources import GROUP
 from failback.operator.planning.plan.sharing import Shared
 
 Object = dict[str, Any]
@@ -27,6 +30,7 @@ _OWNER_BY_COMPONENT: Final[Mapping[str, str]] = {
     "chaos": "ChaosExperiment",
     "report": "ReconsumptionReport",
 }
+_OWNERS_OF_PODS: Final = ("StatefulSet", "Job")
 _POD_SPEC: Final = ("nodeName", "readinessGates")
 _CONTAINER: Final = ("name", "image", "args", "livenessProbe")
 _TRUST_SECONDS: Final = 3.0
@@ -68,7 +72,7 @@ class Store:
             if version_of(item) <= version_of(have):
                 return
             self._drop(have)
-        item = self._shared.take(plain(item))
+        item = self._kept(item)
         self._shown[item["kind"]][uid] = item
         self._named[_key(item)][uid] = item
         for owner in owners_of(item):
@@ -79,6 +83,13 @@ class Store:
             self._on_cluster[cluster][uid] = item
         if item["kind"] == "BrokerCluster":
             self._brokers[_broker_names(item)][uid] = item
+
+    def _kept(self, item: Object) -> Object:
+        try:
+            return self._shared.take(plain(item))  # type: ignore[no-any-return]
+        except RecursionError:  # deeper than any schema of ours wants it
+            text = json.dumps(plain(item)).encode()
+            return self._shared.take(shallow_json.loads(shallow_json.cut(text)))  # type: ignore[no-any-return]
 
     def deleted(self, uid: str) -> None:
         """Forget an object whose deletion the watch showed."""
@@ -104,7 +115,7 @@ class Store:
 
     def wrote(self, item: Object) -> None:
         """Remember what a write returned until the watch shows it: a pass reads its writes."""
-        kept, key = self._shared.take(plain(item)), _key(item)
+        kept, key = self._kept(item), _key(item)
         self._written[key] = (kept, time.monotonic())
         for owner in owners_of(kept):
             self._written_of[owner].add(key)
@@ -254,9 +265,20 @@ def plain(body: Mapping[str, Any]) -> Object:
     found["metadata"] = {
         key: value for key, value in body["metadata"].items() if key != "managedFields"
     }
+    if _is_somebody_elses(found):
+        return {key: found[key] for key in ("apiVersion", "kind", "metadata") if key in found}
     if found["kind"] == "Pod" and "spec" in found:
         found["spec"] = _read_of_pod(found["spec"])
     return found
+
+
+def _is_somebody_elses(item: Mapping[str, Any]) -> bool:
+    """Tell whether an object only bears our labels: then nobody reads what it holds."""
+    owners = item["metadata"].get("ownerReferences") or ()
+    if item["kind"] == "ConfigMap":
+        return not any(str(each.get("apiVersion", "")).startswith(f"{GROUP}/") for each in owners)
+    controllers = [each.get("kind") for each in owners if each.get("controller")]
+    return item["kind"] == "Pod" and any(kind not in _OWNERS_OF_PODS for kind in controllers)
 
 
 def _read_of_pod(spec: Mapping[str, Any]) -> Object:

@@ -65,7 +65,6 @@ async def operate(settings: Settings) -> None:
             settings.http_host,
             settings.http_port,
             metrics,
-            healthy=vitals.sickness,
             ready=vitals.not_ready,
         ) as port,
         connect(metrics, MANAGER, timeout_seconds=settings.api_timeout_seconds) as kube,
@@ -84,14 +83,8 @@ async def operate(settings: Settings) -> None:
 class _Vitals:
     """What the health pages tell. Who waits for the Lease is well, and ready to take over."""
 
-    loops: Loops | None = None
     watches: handlers.Watches | None = None
     standing_by: bool = False
-
-    def sickness(self) -> str:
-        """Return what is wrong, empty when nothing is."""
-        late = self.loops.overdue_seconds() if self.loops is not None else 0.0
-        return f"a pass is late by {late:.0f} s" if late > 0 else ""
 
     def not_ready(self) -> str:
         """Return what is missing, empty when nothing is."""
@@ -146,7 +139,8 @@ async def _serve(
         wake=watches.notice,
     )
     rechecking = asyncio.create_task(recheck.run(), name="recheck")
-    vitals.loops, vitals.watches = loops, watches
+    metrics.late = loops.late
+    vitals.watches = watches
     try:
         await handlers.watch(watches, settings, stop)
     finally:

@@ -58,7 +58,7 @@ def _config_rules(kind: str, path: str) -> tuple[Rule, ...]:
 def _properties() -> str:
     return (
         f"self.all(k, k.matches({_literal(rule_texts.PROPERTY_KEY)})"
-        f" && self[k].matches({_literal(rule_texts.PROPERTY_VALUE)}))"
+        " && !self[k].contains('\\n') && !self[k].contains('\\r'))"
     )
 
 

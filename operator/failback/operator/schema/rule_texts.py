@@ -66,8 +66,6 @@ SPARK_NEVER: Final = (
     r"|[^A-Za-z0-9._-]"
 )
 """Keys that choose accounts, images and volumes of pods, or code that Spark loads."""
-PROPERTY_VALUE: Final = r"^[^\\\x00-\x1f]*$"
-r"""A reader of properties takes \ for the begin of an escape, at the end of a line too."""
 NAME_CHARACTERS: Final = r"^[%|a-zA-Z0-9_-]+$"
 
 TOO_LONG_40: Final = "name is longer than 40 characters"

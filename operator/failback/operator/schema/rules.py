@@ -28,7 +28,6 @@ from failback.operator.kinds.topic import Topic
 from failback.operator.schema import rule_texts
 
 _PROPERTY_KEY: Final = re.compile(rule_texts.PROPERTY_KEY)
-_PROPERTY_VALUE: Final = re.compile(rule_texts.PROPERTY_VALUE)
 _APACHE_VERSION: Final = re.compile(rule_texts.APACHE_VERSION)
 _NAME: Final = re.compile(rule_texts.NAME_CHARACTERS)
 _OPERATOR_ACCOUNTS: Final = re.compile(rule_texts.OPERATOR_ACCOUNTS)
@@ -150,7 +149,7 @@ def _config_characters(spec: BrokerClusterSpec) -> int:
 
 
 def _is_property(key: str, value: str) -> bool:
-    return bool(_PROPERTY_KEY.fullmatch(key) and _PROPERTY_VALUE.fullmatch(value))
+    return bool(_PROPERTY_KEY.match(key)) and not {"\n", "\r"} & set(key + value)
 
 
 def _pair_overrides(spec: BrokerClusterSpec) -> Iterator[Violation]:

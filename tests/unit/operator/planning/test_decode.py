@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from failback.operator.planning.state.decode import decode_claim, decode_pod, is_owned, member_of
+from failback.operator.planning.state.decode import (
+    decode_claim,
+    decode_pod,
+    is_owned,
+    is_pod_of,
+    member_of,
+)
 
 
 def pod(**status: Any) -> dict[str, Any]:
@@ -171,3 +177,23 @@ def test_members_and_owners_are_read_from_labels_and_references() -> None:
     assert member_of({"metadata": {"labels": {"failback.dev/pair": "x"}}}) is None
     assert is_owned(item, "a")
     assert not is_owned(item, "b")
+
+
+@pytest.mark.parametrize(
+    ("name", "controllers", "counts"),
+    [
+        ("orders-0-0-0", [("StatefulSet", "orders-0-0")], True),
+        ("orders-0-0-0", [], True),  # between two StatefulSets
+        ("orders-0-0-0", [("ReplicaSet", "orders-0-0")], False),
+        ("orders-0-0-0", [("StatefulSet", "other-0-0")], False),
+        ("orders-0-0-1", [("StatefulSet", "orders-0-0")], False),
+        ("somebodys", [("StatefulSet", "orders-0-0")], False),
+        ("somebodys", [], False),
+    ],
+)
+def test_a_pod_is_a_member_by_name_and_controller_and_never_by_its_labels(
+    name: str, controllers: list[tuple[str, str]], counts: bool
+) -> None:
+    owners = [{"kind": kind, "name": of, "controller": True} for kind, of in controllers]
+    item = {"metadata": {"name": name, "ownerReferences": owners}}
+    assert is_pod_of(item, "orders-0-0") is counts

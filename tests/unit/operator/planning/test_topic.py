@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -393,6 +394,24 @@ def test_a_deleted_topic_goes_from_masters_and_name_servers() -> None:
     )
     assert found.finalizer is False
     assert [event.reason for event in found.events] == ["TopicDeleted"]
+
+
+def test_name_servers_of_others_get_no_order() -> None:
+    others = frozenset(NAME_SERVERS)
+    known = replace(
+        pair_with(stored()), read_only=others, order_configs={key: {} for key in NAME_SERVERS}
+    )
+    going = deleted(deletionPolicy="Delete", order=True)
+    assert plan(going, known, deleting=True).actions == (
+        DeleteTopic("PAID", (address(0, 0),), (), "orders"),
+        PutKv((), "ORDER_TOPIC_CONFIG", "PAID", ""),
+    )
+    ordered = plan(topic(order=True), known)
+    assert not [each for each in ordered.actions if isinstance(each, PutKv)]
+    assert verdict(ordered, "Warning") == ("True", "NameServersReadOnly")
+    one = replace(known, read_only=frozenset(NAME_SERVERS[:1]))
+    (removal, _) = plan(going, one, deleting=True).actions
+    assert removal == DeleteTopic("PAID", (address(0, 0),), NAME_SERVERS[1:], "orders")
 
 
 def test_name_servers_are_told_even_if_masters_have_forgotten_it_already() -> None:

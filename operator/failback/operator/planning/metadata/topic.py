@@ -57,7 +57,7 @@ def plan_topic(
     ways = Ways(
         work=lambda pairs: _work(item, topic, status, observed, pairs, now),
         row=lambda stored: {key: stored[key] for key in (_READ, _WRITE, "perm") if key in stored},
-        warnings=lambda found: _warnings(topic, found),
+        warnings=lambda found: _warnings(topic, found, observed),
         remove=lambda pairs: _removal(topic, observed, cluster, pairs),
     )
     return plan_item(item, ways, status, observed, cluster, now, deleting=deleting)
@@ -164,7 +164,7 @@ def _order(
     wrong = tuple(
         name_server
         for name_server, table in sorted(observed.order_configs.items())
-        if table.get(topic.topic_name, "") != wanted
+        if table.get(topic.topic_name, "") != wanted and name_server not in observed.read_only
     )
     if not wrong:
         return (), ()
@@ -176,8 +176,15 @@ def _order(
 # --- the rest -----------------------------------------------------------------------------------
 
 
-def _warnings(topic: Topic, cluster: BrokerCluster) -> list[tuple[str, str]]:
+def _warnings(
+    topic: Topic, cluster: BrokerCluster, observed: ObservedCluster
+) -> list[tuple[str, str]]:
     found = []
+    asks = bool(topic.spec.order) or topic.spec.deletion_policy == "Delete"
+    if asks and observed.read_only:
+        where = names(sorted(observed.read_only))
+        text = f"{where} gets no order: no NameServer of this namespace, nor in allow.nameServers"
+        found.append(("NameServersReadOnly", text))
     if topic.spec.attributes:
         text = f"{names(sorted(topic.spec.attributes))}: {why_ignored(cluster)}"
         found.append(("AttributesIgnored", text))
@@ -202,7 +209,7 @@ def _removal(
     cluster: BrokerCluster | None,
     pairs: Sequence[OnPair],
 ) -> tuple[Action, ...]:
-    servers = tuple(observed.name_servers or ())
+    servers = observed.own_name_servers
     brokers = tuple(pair.address for pair in pairs if pair.stored is not None)
     name = cluster.cluster_name if cluster is not None else ""
     actions: tuple[Action, ...] = (DeleteTopic(topic.topic_name, brokers, servers, name),)

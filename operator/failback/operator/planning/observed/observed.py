@@ -188,6 +188,8 @@ class ObservedCluster:
     """Members that have any object, wanted or not."""
     name_servers: Sequence[str] | None = None
     """``host:port`` in index order; ``None`` when the NameServer resource does not exist."""
+    read_only: frozenset[str] = frozenset()
+    """Those of the name servers that are somebody else's: they get no order."""
     routes: Sequence[Route] = ()
     master_since: Mapping[int, float] = field(default_factory=dict)
     """Pair → Unix time since which all answering name servers agree on one id-0 address."""
@@ -234,6 +236,11 @@ class ObservedCluster:
     def member(self, pair: int, ordinal: int) -> MemberView:
         """Return what is known of a member; an empty view when nothing is."""
         return self.members.get((pair, ordinal)) or MemberView(pair, ordinal)
+
+    @property
+    def own_name_servers(self) -> tuple[str, ...]:
+        """The name servers that take orders: the namespace's own, and those the chart lists."""
+        return tuple(each for each in self.name_servers or () if each not in self.read_only)
 
 
 @dataclass(frozen=True, slots=True)

@@ -247,7 +247,7 @@ def _deletions(step: StepContext, keys: tuple[Key, ...]) -> tuple[Action, ...]:
 
 
 def _forgotten(step: StepContext) -> tuple[Action, ...]:
-    servers = tuple(step.observed.name_servers or ())
+    servers = step.observed.own_name_servers
     names = set(step.data.get("topics") or ()) - _elsewhere(step)
     return tuple(DeleteTopic(name, (), servers) for name in sorted(names)) if servers else ()
 

@@ -257,6 +257,22 @@ def member_of(item: Object) -> tuple[int, int] | None:
     return int(pair), int(ordinal)
 
 
+def is_pod_of(pod: Object, statefulset: str, index: str = "0") -> bool:
+    """Tell whether a pod is the one of a StatefulSet, by its name and its controller.
+
+    Labels say nothing: anybody may copy them. A pod that has lost its StatefulSet counts, and one
+    whose StatefulSet was made anew: its process may still run, and nobody else can have its name.
+    """
+    metadata = pod["metadata"]
+    if metadata["name"] != f"{statefulset}-{index}":
+        return False
+    owners: Iterable[Mapping[str, Any]] = metadata.get("ownerReferences") or ()
+    controllers = [each for each in owners if each.get("controller")]
+    return all(
+        (each.get("kind"), each.get("name")) == ("StatefulSet", statefulset) for each in controllers
+    )
+
+
 def is_owned(item: Object, uid: str) -> bool:
     """Tell whether an object has our custom resource as its controller."""
     owners: Iterable[Mapping[str, Any]] = item["metadata"].get("ownerReferences") or ()

@@ -1,0 +1,95 @@
+"""JSON from the API server, however deep somebody has nested it.
+
+A schema that lets a field be free lets it be ten thousand levels deep. Python's decoder raises at a
+thousand, and with it falls the list or the watch that has everybody's objects. So what is nested
+too deeply is cut: a text stands in its place, which no typed field takes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import aiohttp
+
+DEEPEST: Final = 100
+"""Levels of an object that are kept; those of Kubernetes have about twenty."""
+CUT: Final = "nested too deeply"
+_CERTAINLY_SHALLOW: Final = 300
+"""So many brackets that open can't be nested too deeply for anybody."""
+_TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL)
+
+
+def loads(text: bytes) -> Any:
+    """Decode a document, cut where it is too deep.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    return json.loads(shallow(text))
+
+
+def shallow(text: bytes) -> bytes:
+    """Return a document that can be decoded: itself, or cut where it is too deep."""
+    if text.count(b"{") + text.count(b"[") <= _CERTAINLY_SHALLOW:
+        return text
+    try:
+        json.loads(text)
+    except RecursionError:
+        return cut(text)
+    except ValueError:
+        return text  # who reads it says so
+    return text
+
+
+def cut(text: bytes) -> bytes:
+    """Return a document with :data:`CUT` in place of what is deeper than :data:`DEEPEST`."""
+    parts: list[bytes] = []
+    depth = begin = 0
+    for token in _TOKEN.finditer(text):
+        character = token[0]
+        if character in (b"{", b"["):
+            depth += 1
+            if depth == DEEPEST + 1:
+                parts += [text[begin : token.start()], json.dumps(CUT).encode()]
+        elif character in (b"}", b"]"):
+            depth -= 1
+            if depth == DEEPEST:
+                begin = token.end()
+    return b"".join([*parts, text[begin:]])
+
+
+class ShallowResponse(aiohttp.ClientResponse):
+    """An answer whose document, or whose lines of documents, can be decoded."""
+
+    async def start(self, connection: Any) -> aiohttp.ClientResponse:
+        """Wait for the head of the answer."""
+        await super().start(connection)
+        self.content = _ShallowLines(self.content)  # type: ignore[assignment]
+        return self
+
+    async def json(self, **_: Any) -> Any:
+        """Return the decoded document."""
+        return loads(await self.read())
+
+
+class _ShallowLines:
+    """A stream that gives whole lines, each a document that can be decoded."""
+
+    def __init__(self, stream: aiohttp.StreamReader) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
+        """Yield the lines that have come whole; their bytes, whatever ``size`` says."""
+        rest = b""
+        async for chunk in self._stream.iter_chunked(size):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if lines:
+                yield b"".join(shallow(line) + b"\n" for line in lines)
+        if rest:
+            yield shallow(rest)
