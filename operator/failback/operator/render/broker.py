@@ -72,7 +72,8 @@ def statefulset(
             "podManagementPolicy": "Parallel",
             "updateStrategy": {"type": "OnDelete"},
             "revisionHistoryLimit": 3,
-            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": kept, "whenScaled": kept},
+            # A member that is held or switched has no replica, and keeps its log all the same.
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": kept, "whenScaled": "Retain"},
             "selector": {"matchLabels": member_selector(cluster, pair.index, ordinal)},
             "template": {
                 "metadata": {

@@ -118,6 +118,41 @@ def test_a_member_that_is_stopped_leaves_where_its_log_ended() -> None:
     assert int(marks(world, 1)[LOG_END]) <= world.store(0, 0).end
 
 
+def test_the_ends_of_a_pair_are_written_together_and_no_slave_has_more() -> None:
+    world = delivered()
+    run = Run(world)
+    for member in (0, 1, 0, 1):
+        world.annotate(hold_member=f"orders-0-{member}")
+        for _ in range(30):
+            run.one_pass()
+            world.tick(1.0)
+        ends = [int(marks(world, each).get(LOG_END, "0")) for each in (0, 1)]
+        assert ends[0] >= ends[1] > 0, member
+
+
+def test_a_slave_that_stays_out_tells_where_its_log_ends_once() -> None:
+    world = steady()
+    world.claims[CLAIMS[1]].store.end = 500
+    world.take_pod(0, 1)
+    run = Run(world).for_passes(10)
+    assert marks(world, 1)[LOG_END] == "500"
+    world.log.clear()
+    run.for_passes(20)
+    assert not [item for item in world.log if isinstance(item, MarkClaim)]
+    made_again(world)
+    Run(world).for_passes(10)
+    assert ready(world)[0] == "MasterUnclear", "its log is the longer one"
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_no_member_loses_its_volume_because_it_is_stopped(kept: bool) -> None:
+    world = steady(storage={"deleteClaim": not kept})
+    policy = world.objects["StatefulSet", "orders-0-0"]["spec"][
+        "persistentVolumeClaimRetentionPolicy"
+    ]
+    assert policy == {"whenDeleted": "Retain" if kept else "Delete", "whenScaled": "Retain"}
+
+
 # --- a cluster made anew ----------------------------------------------------------------------
 
 
@@ -172,6 +207,9 @@ def test_both_members_held_before_and_after_keep_who_was_master() -> None:
         ),
         pytest.param(
             lambda world: marks(world, 0).update({LOG_ID: "foreign-0"}), id="of two pairs"
+        ),
+        pytest.param(
+            lambda world: marks(world, 0).update({LOG_END: "99999999"}), id="a slave's is longer"
         ),
     ],
 )

@@ -9,6 +9,7 @@ ends. A cluster at rest writes nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from failback.operator.planning.observed import facts
@@ -33,19 +34,26 @@ def claim_marks(
         desired: Objects rendered for this pass.
         opened: Pairs whose operation begins in this pass; ``None`` = all of them.
     """
-    found = []
+    found: list[MarkClaim] = []
     for pair, known in sorted(state.masterships.items()):
         if known.unclear or not known.epoch or state.is_contested(pair):
             continue
-        master = state.observed.member(pair, known.member)
-        asked = None in opened or pair in opened
-        for view in _members(state, pair):
-            if view.claim is None or view.claim.deleting:
-                continue
-            stops = asked or _is_about_to_stop(state, view, desired)
-            mark = _mark(state, known, master, view, view.claim, stops=stops)
-            if mark is not None:
-                found.append(mark)
+        marks = [_seen(state, known, view) for view in _members(state, pair) if _stays(view)]
+        begins = None in opened or pair in opened
+        ends = begins or any(_is_about_to_stop(state, mark.view, desired) for mark in marks)
+        limit = 0
+        # The master's first: by the marks, no slave that follows ever has more than its master.
+        for mark in sorted(marks, key=lambda mark: mark.role != MASTER):
+            is_due = mark.is_new or (ends and mark.end not in (None, mark.claim.log_end))
+            end = mark.claim.log_end if mark.end is None or not is_due else mark.end
+            if mark.role == MASTER:
+                limit = end or 0
+            elif mark.follows and end is not None:
+                end = min(end, limit)
+            if mark.is_new or (is_due and end != mark.claim.log_end):
+                found.append(
+                    _write(state, known, mark.view, mark.claim, mark.role, mark.epoch, end)
+                )
     return tuple(found)
 
 
@@ -77,31 +85,41 @@ def _is_about_to_stop(state: ClusterState, view: MemberView, desired: Mapping[Ke
     return bool(wanted == 0 and have == 1)
 
 
-def _mark(
-    state: ClusterState,
-    known: Mastership,
-    master: MemberView,
-    view: MemberView,
-    claim: Claim,
-    *,
-    stops: bool,
-) -> MarkClaim | None:
-    """Return what a member's claim is to remember, or ``None`` when it does."""
-    role, epoch = SLAVE, min(claim.epoch or 0, known.epoch)
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """What a claim is to remember, beside what it does."""
+
+    view: MemberView
+    claim: Claim
+    role: str
+    epoch: int
+    end: int | None
+    """Where its log ends, as far as it is seen now."""
+    follows: bool
+    """Of a slave: its log is its master's, or a beginning of it."""
+    is_new: bool
+    """Something else than the log's end has changed, or a member that stays out has told its."""
+
+
+def _stays(view: MemberView) -> bool:
+    return view.claim is not None and not view.claim.deleting
+
+
+def _seen(state: ClusterState, known: Mastership, view: MemberView) -> _Mark:
+    """Return what a member's claim is to remember."""
+    claim, master = view.claim, state.observed.member(view.pair, known.member)
+    assert claim is not None
+    role, epoch, end = SLAVE, min(claim.epoch or 0, known.epoch), _end(view)
     if view.ordinal == known.member:
         role, epoch = MASTER, known.epoch
     elif _follows(master, view):
         epoch = known.epoch
+    out = view.pod is not None and view.pod.own_end is not None and not view.is_ready
     wanted = (role, epoch, known.log_id, claim.uid, tuple(_labels(state, view).values()))
     have = (claim.role, claim.epoch, claim.log_id, claim.marked_uid, claim.owner)
-    end = _end(view)
-    if role == SLAVE and epoch == known.epoch and end is not None:
-        # Read later than its master's end: what it has beyond came from there meanwhile.
-        end = min(end, _end(master) or end)
-    out = view.pod is not None and view.pod.own_end is not None and not view.is_ready
-    if wanted == have and (end is None or end == claim.log_end or not (stops or out)):
-        return None
-    return _write(state, known, view, claim, role, epoch, claim.log_end if end is None else end)
+    told = out and end != claim.log_end
+    follows = epoch == known.epoch and not out
+    return _Mark(view, claim, role, epoch, end, follows, is_new=wanted != have or told)
 
 
 def _follows(master: MemberView, view: MemberView) -> bool:

@@ -183,7 +183,15 @@ class _Case:
         if self._newest[0] not in self.cluster.pair(self.pair).ordinals:
             return f"the spec has no member {self._newest[0]}, which was master last"
         unknown = [claim.name for claim in self.claims.values() if claim.epoch is None]
-        return f"{unknown[0]} does not say whose log it has" if unknown else None
+        if unknown:
+            return f"{unknown[0]} does not say whose log it has"
+        newest = self.claims[self._newest[0]]
+        longer = [
+            claim.name
+            for claim in self.claims.values()
+            if claim.epoch == self.top and (claim.log_end or 0) > (newest.log_end or 0)
+        ]
+        return f"{longer[0]} has more than {newest.name}, the last master's" if longer else None
 
     def _serving_other_than(self, member: int) -> int | None:
         """Return another member that serves as master now: no mark of a claim stops it."""
