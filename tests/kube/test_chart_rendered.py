@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -382,6 +384,37 @@ def test_the_operator_reads_every_setting_that_the_chart_writes(tmp_path: Path) 
     assert (settings_.domain, settings_.log_format) == ("c.example", "text")
     assert settings_.images["spark"] == "failback/analytics:0.2.0"
     assert settings_.leader_election is False
+
+
+def test_policy_and_operator_have_the_same_lists(tmp_path: Path) -> None:
+    """Each list of the operator's settings is in the expressions that the API server evaluates."""
+    from failback.operator.settings import read_settings
+
+    for mode in ("default", "everything"):
+        found = objects(render(tmp_path, *MODES[mode]))
+        permits = read_settings(variables_of(found, "failback-operator")).permits
+        policy = one(found, "ValidatingAdmissionPolicy", "failback-permits-failback", None)["spec"]
+        named = {each["name"]: each["expression"] for each in policy["variables"]}
+        assert set(json.loads(named["images"])) == set(permits.images)
+        for kind, accounts in (
+            ("ChaosExperiment", permits.experiment_accounts),
+            ("ReconsumptionReport", permits.report_accounts),
+        ):
+            (listed,) = re.findall(rf"'{kind}' \? (\[.*?\])", named["accounts"])
+            assert set(json.loads(listed.replace("'", '"'))) == set(accounts)
+        (listed,) = re.findall(r": (\[[^?]*\])$", named["accounts"])
+        assert set(json.loads(listed.replace("'", '"'))) == {"", "default", *permits.pod_accounts}
+        texts = [each["expression"] for each in policy["validations"]]
+        for word, wanted in (
+            ("s.secretKeyRef.name", permits.secrets),
+            ("s.configMapKeyRef.name", permits.config_maps),
+            ("imagePullSecrets", permits.pull_secrets),
+            ("spark.master", permits.spark_masters),
+            ("spark.conf", permits.spark_settings),
+        ):
+            (text,) = [each for each in texts if word in each]
+            (listed,) = re.findall(r"(\[[^\[\]]*\])\.exists", text)
+            assert set(json.loads(listed.replace("'", '"'))) == set(wanted), word
 
 
 def test_every_variable_of_the_operator_is_read_somewhere(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ import aiohttp
 DEEPEST: Final = 100
 """Levels of an object that are kept; those of Kubernetes have about twenty."""
 CUT: Final = "nested too deeply"
-_CERTAINLY_SHALLOW: Final = 300
-"""So many brackets that open can't be nested too deeply for anybody."""
+_CERTAINLY_SHALLOW: Final = 600
+"""So many brackets that open can't be nested too deeply for the decoder."""
 _TOKEN: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|[{}\[\]]', re.DOTALL)
 
 
@@ -28,7 +28,10 @@ def loads(text: bytes) -> Any:
     Raises:
         ValueError: It is no JSON.
     """
-    return json.loads(shallow(text))
+    try:
+        return json.loads(text)
+    except RecursionError:
+        return json.loads(cut(text))
 
 
 def shallow(text: bytes) -> bytes:

@@ -127,6 +127,7 @@ HARMLESS = {
     "spec.arms.brokerConfig",
     "spec.job.runVolume",  # a claim, on the page of rights
     "spec.engine.imagePullPolicy",
+    "spec.restore.confirm",  # a word of the status
 }
 
 
