@@ -203,8 +203,9 @@ class Metrics:
         for item in status.get("conditions") or ():
             labels = (kind, namespace, name, item["type"], item["status"])
             found[self._condition, labels] = 1
-        operation = status.get("currentOperation")
-        if operation:
+        current = status.get("currentOperation")
+        others = status.get("otherOperations") or ()
+        for operation in (*([current] if current else ()), *others):
             labels = (namespace, name, operation["type"], operation["step"])
             found[self._operation, labels] = 1
             for predicate in operation.get("blockedBy") or ():

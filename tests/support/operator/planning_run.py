@@ -13,7 +13,12 @@ from failback.operator.kinds.base import FINALIZER
 from failback.operator.kinds.role_switch import RoleSwitch, RoleSwitchStatus
 from failback.operator.planning.cluster.cluster import plan_cluster
 from failback.operator.planning.observed.observed import ObservedCluster
-from failback.operator.planning.plan.encoding import difference, operation_from_status
+from failback.operator.planning.operations.switching import snapshot
+from failback.operator.planning.plan.encoding import (
+    OPERATION_FIELDS,
+    difference,
+    operations_from_status,
+)
 from failback.operator.planning.plan.memory import Memory
 from failback.operator.planning.plan.types import Action, Plan, SetConfig
 from failback.operator.planning.role_switch.switch_object import plan_role_switch
@@ -73,7 +78,8 @@ class Run:
         self.switches_first = False
         """In which order a pass looks at its objects: no order is promised."""
         self.steps: list[str] = []
-        """``Type/Step`` of the running operation, as it changed."""
+        """``Type/Step`` of the operations, as each changed."""
+        self._last: dict[str, str] = {}
         self.check: Callable[[Plan], None] = lambda plan: None
 
     def one_pass(self) -> Plan:
@@ -125,7 +131,8 @@ class Run:
         if "deletionTimestamp" in found["metadata"] and plan.finalizer is False:
             self._write()
             del world.switches[name]
-            world.snapshot = None  # the garbage collector takes what the object owns
+            owned = snapshot.name_of(name)
+            world.snapshots.pop(owned, None)  # the garbage collector takes what the object owns
             self._written()
 
     def _set_finalizer(self, name: str, plan: Plan) -> None:
@@ -151,19 +158,25 @@ class Run:
 
     def _carry_out(self, plan: Plan) -> None:
         world = self.world
-        if plan.operation_first:
-            self._patch(_operation(world.status), _operation(plan.status))
+        if plan.operations_first is not None:
+            self._patch(_operations(world.status), plan.operations_first)
         world.events += plan.events
         self._act(plan)
         self._patch(world.status, plan.status)
 
     def _act(self, plan: Plan) -> None:
-        for action in plan.actions:
+        ended = set()
+        for action, lane in zip(
+            plan.actions, plan.lanes or [None] * len(plan.actions), strict=True
+        ):
+            if lane in ended:
+                continue
             self._write()
             try:
                 self.world.carry_out(action)
             except Refused:
-                break  # what comes after it is left out; the status is written all the same
+                ended.add(lane)  # the rest of its lane is left out; the status is written
+                continue
             self._written()
 
     def _patch(self, have: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
@@ -184,10 +197,12 @@ class Run:
             raise Crashed
 
     def _note(self) -> None:
-        operation = operation_from_status(self.world.status)
-        step = "" if operation is None else f"{operation.type}/{operation.step}"
-        if step and (not self.steps or self.steps[-1] != step):
-            self.steps.append(step)
+        steps = {}
+        for operation in operations_from_status(self.world.status):
+            steps[operation.id] = f"{operation.type}/{operation.step}"
+            if self._last.get(operation.id) != steps[operation.id]:
+                self.steps.append(steps[operation.id])
+        self._last = steps
 
     def until_steady(self) -> Run:
         """Pass and tick until nothing is left to do; fails when that never comes."""
@@ -217,9 +232,9 @@ class Run:
         return self
 
     def at_step(self, step: str) -> bool:
-        """Tell whether the running operation is at ``Type/Step``."""
-        operation = operation_from_status(self.world.status)
-        return operation is not None and f"{operation.type}/{operation.step}" == step
+        """Tell whether an operation is at ``Type/Step``."""
+        found = operations_from_status(self.world.status)
+        return any(f"{operation.type}/{operation.step}" == step for operation in found)
 
 
 def _pause(plan: Plan, same: bool) -> float:
@@ -227,9 +242,8 @@ def _pause(plan: Plan, same: bool) -> float:
     return 10.0 if same else min(plan.wake_after or 5.0, 5.0) + 0.2
 
 
-def _operation(status: Mapping[str, Any]) -> dict[str, Any]:
-    found = status.get("currentOperation")
-    return {} if found is None else {"currentOperation": found}
+def _operations(status: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: status[key] for key in OPERATION_FIELDS if key in status}
 
 
 def changes(plan: Plan) -> tuple[Action, ...]:

@@ -20,11 +20,12 @@ from failback.operator.planning.observed.observed import (
     MemberView,
     ObservedCluster,
     PairLag,
+    Snapshot,
 )
 from failback.operator.planning.operations.switching import snapshot
 from failback.operator.planning.plan import types
 from failback.operator.planning.plan.children import key_of
-from failback.operator.planning.plan.encoding import from_time, to_time
+from failback.operator.planning.plan.encoding import from_time, stored_operations, to_time
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Member
 from failback.operator.schema.decoding import decode
@@ -58,16 +59,20 @@ class World(Machines):
         self.leases: dict[str, dict[str, Any]] = {}
         self.experiments: list[dict[str, Any]] = []
         self.switches: dict[str, dict[str, Any]] = {}
-        self.snapshot: dict[str, Any] | None = None
-        """The ConfigMap of a running RoleSwitch."""
+        self.snapshots: dict[str, dict[str, Any]] = {}
+        """The ConfigMaps of running RoleSwitches."""
         self.fenced: frozenset[str] = frozenset()
         self.stubborn: dict[tuple[Member, str], str] = {}
         """Values that a broker keeps whatever it is told."""
-        self.backlog: dict[int, list[str]] = {}
-        """Pair → what nobody has consumed there."""
+        self.backlog: dict[int, dict[str, int]] = {}
+        """Pair → ``group@topic`` → what the group has not consumed there."""
         self.backlog_known = True
+        self.refuses: set[str] = set()
+        """Names of objects that the API server does not let be applied."""
         self.topics: list[dict[str, Any]] = []
         """Topic resources of the cluster."""
+        self.groups: list[dict[str, Any]] = []
+        """SubscriptionGroup resources of the cluster."""
         self.log: list[types.Action] = []
         self.events: list[types.Event] = []
         self.violations: list[str] = []
@@ -127,6 +132,8 @@ class World(Machines):
         manifest = copy.deepcopy(dict(action.manifest))
         key = (manifest["kind"], manifest["metadata"]["name"])
         have = self.objects.get(key)
+        if key[1] in self.refuses:
+            raise Refused("a webhook says no")
         if have is None:
             manifest["metadata"] |= {"uid": self.uid(), "generation": 1}
         else:
@@ -152,8 +159,8 @@ class World(Machines):
         if kind == "RoleSwitch":
             self.switches.pop(name, None)
             return
-        if self.snapshot is not None and self.snapshot["metadata"]["uid"] == action.uid:
-            self.snapshot = None
+        if name in self.snapshots and self.snapshots[name]["metadata"]["uid"] == action.uid:
+            del self.snapshots[name]
             return
         have = self.objects.get(action.key)
         if have is None or have["metadata"]["uid"] != action.uid:
@@ -241,8 +248,9 @@ class World(Machines):
 
     def _save(self, action: types.SaveSnapshot) -> None:
         metadata = self.document["metadata"]
-        self.snapshot = snapshot.manifest(action, metadata["namespace"], metadata["name"])
-        self.snapshot["metadata"]["uid"] = self.uid()
+        made = snapshot.manifest(action, metadata["namespace"], metadata["name"])
+        made["metadata"]["uid"] = self.uid()
+        self.snapshots[action.name] = made
 
     def _commit(self, action: types.CommitOffsets) -> None:
         store = self._at(action.address).store
@@ -311,7 +319,6 @@ class World(Machines):
         pairs = {pair for pair, _ in members}
         masters = {self.cluster.broker_name(pair): pair for pair in pairs}
         seen = {masters[n]: s for n, s in self._master_seen.items() if n in masters}
-        table, label = snapshot.read(self.snapshot)
         return ObservedCluster(
             at=self.now,
             objects=dict(self.objects),
@@ -324,17 +331,19 @@ class World(Machines):
             },
             budgets={pair: self._allowed(pair) for pair in pairs},
             lags={
-                pair: PairLag(not self.backlog.get(pair), self.backlog.get(pair, ()))
+                pair: PairLag(self.backlog.get(pair, {}), frozenset({"G"}))
                 for pair in pairs
                 if self.backlog_known
             },
             topics=list(self.topics),
+            groups=list(self.groups),
             leases=dict(self.leases),
             experiments=list(self.experiments),
             role_switches=list(self.switches.values()),
-            snapshot=table,
-            snapshot_label=label,
-            snapshot_uid=self.snapshot["metadata"]["uid"] if self.snapshot else "",
+            snapshots={
+                name: Snapshot(found["metadata"]["uid"], *snapshot.read(found))
+                for name, found in self.snapshots.items()
+            },
             fenced_nodes=self.fenced,
         )
 
@@ -374,7 +383,7 @@ class World(Machines):
             "leases": sorted(self.leases),
             "status": {
                 "pending": self.status.get("pendingRestarts"),
-                "operation": self.status.get("currentOperation"),
+                "operations": stored_operations(self.status),
                 "replicas": self.status.get("replicas"),
                 "conditions": {
                     item["type"]: (item["status"], item["reason"])

@@ -115,6 +115,7 @@ class Machines:
         """Members whose process runs but answers nobody."""
         self.resize_refused = False
         self.resize_needs_restart = False
+        self.resize_hangs = False
         self.traffic = 0
         """Bytes per second that producers write to every open pair, and that a group reads."""
         self.most_masters = 0
@@ -275,7 +276,7 @@ class Machines:
         )
 
     def _grow(self, claim: SimClaim) -> None:
-        if parse_quantity(claim.capacity) >= parse_quantity(claim.requested):
+        if self.resize_hangs or parse_quantity(claim.capacity) >= parse_quantity(claim.requested):
             return
         if self.resize_needs_restart:
             claim.needs_restart = True

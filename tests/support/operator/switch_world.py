@@ -1,4 +1,4 @@
-"""A :class:`World` of one pair whose user asks for role switches.
+"""A :class:`World` of two pairs, or one, whose user asks for role switches of the first.
 
 Time moves only by :meth:`SwitchWorld.tick`. One pass of the operator is
 :meth:`SwitchWorld.reconcile`. ``operator.crashes`` says after which of its writes it dies.
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from failback.operator.planning.plan.encoding import find_condition, to_time
+from failback.operator.planning.plan.encoding import find_condition, stored_operations, to_time
 from failback.operator.planning.state import predicates
 from failback.operator.render.context import Context
 from tests.support.operator.planning_run import CONTEXT, EVERY_WRITE, Run
@@ -23,7 +23,7 @@ STEADY_IN_SHORT_LIVES: Final = 9.0
 
 
 class SwitchWorld(World):
-    """A cluster with one pair under traffic; member 0 is master."""
+    """A cluster under traffic; member 0 of each pair is master."""
 
     def __init__(self, context: Context = CONTEXT, **spec: Any) -> None:
         super().__init__(**spec)
@@ -141,12 +141,13 @@ class SwitchWorld(World):
 def is_over(world: SwitchWorld) -> bool:
     """Tell whether no switch runs or waits."""
     phases = [(item["status"] or {}).get("phase") for item in world.switches.values()]
-    return not world.step and all(phase in ("Complete", "Failed") for phase in phases)
+    running = {item["type"] for item in stored_operations(world.status)}
+    return "RoleSwitch" not in running and all(phase in ("Complete", "Failed") for phase in phases)
 
 
 @functools.cache
-def _delivered(members: int, failover: str) -> SwitchWorld:
-    world = SwitchWorld(slavesPerPair=members - 1, failover={"mode": failover})
+def _delivered(members: int, failover: str, pairs: int) -> SwitchWorld:
+    world = SwitchWorld(pairs=pairs, slavesPerPair=members - 1, failover={"mode": failover})
     world.settle(200, tick=2.0)
     assert world.says("Ready") == "True AllReady"
     world.log.clear()
@@ -156,14 +157,15 @@ def _delivered(members: int, failover: str) -> SwitchWorld:
     return world
 
 
-def delivered(members: int = 2, *, failover: str = "None") -> SwitchWorld:
+def delivered(members: int = 2, *, failover: str = "None", pairs: int = 2) -> SwitchWorld:
     """Return a world of its own whose cluster is at rest, made once for each kind."""
-    return copy.deepcopy(_delivered(members, failover))
+    return copy.deepcopy(_delivered(members, failover, pairs))
 
 
 def roles(world: World) -> dict[int, str]:
-    """Return what each running member is, and its permission."""
-    found = {pod.member[1]: pod.config for pod in world.pods.values() if pod.up}
+    """Return what each running member of the first pair is, and its permission."""
+    first = [pod for pod in world.pods.values() if pod.up and pod.member[0] == 0]
+    found = {pod.member[1]: pod.config for pod in first}
     return {
         ordinal: f"{config['brokerRole']} {config['brokerId']} {config['brokerPermission']}"
         for ordinal, config in sorted(found.items())

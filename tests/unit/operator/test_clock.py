@@ -11,7 +11,7 @@ import pytest
 
 from failback.operator.controller.clock import Deadlines, StableClock
 from failback.operator.planning.cluster.cluster import plan_cluster
-from failback.operator.planning.plan.encoding import from_time, operation_from_status, to_time
+from failback.operator.planning.plan.encoding import from_time, operations_from_status, to_time
 from failback.operator.planning.plan.types import Plan
 from failback.operator.planning.state import instants
 from tests.support.operator.planning_run import CONTEXT, Run, steady
@@ -22,7 +22,7 @@ HOUR = 3600.0
 
 def rolling(step: str) -> World:
     """Return a cluster whose Roll has come to a step, and waits there."""
-    world = steady()
+    world = steady(pairs=2)
     world.edit(flushDiskType="SYNC_FLUSH")
     run = Run(world)
     run.until(lambda: run.at_step(f"Roll/{step}"))
@@ -100,8 +100,7 @@ def test_what_a_clock_ahead_of_ours_wrote_counts_as_now(late: float) -> None:
 
 def test_all_that_an_operation_remembers_moves_and_nothing_else() -> None:
     world = rolling("DrainMaster")
-    operation = operation_from_status(world.status)
-    assert operation is not None
+    (operation,) = operations_from_status(world.status)
     data = {
         "closedAt": 100.0,
         "masterlessSince": 90,

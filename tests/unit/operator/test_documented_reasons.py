@@ -34,7 +34,7 @@ predicates: ClaimsSettled ClusterExists LagAcceptable LagKnown LogEndsKnown Mast
     MasterReady MasterUnregistered MemberAnswers MetadataEqual MinReadySeconds NamesFree
     NameServersReachable NoChaosRunning NoOtherMemberDown NoOtherOperation NoOtherPairDisrupted
     NotPaused OffsetsFresh OffsetsKnown OldMasterDown OldMasterFenced OldMasterGone OldMasterReady
-    OldMasterRejoined PDBAllows PairHasInSyncSlave PrefixVerified RequestKnown RouteClosed
+    OldMasterRejoined PDBAllows PairFree PairHasInSyncSlave PrefixVerified RequestKnown RouteClosed
     RouteOpen SingleMaster SlavesAheadStopped SlavesAnswer SnapshotReadable StoreCompatible
     TargetMostAdvanced TargetReady
 events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlocked DrainFinished

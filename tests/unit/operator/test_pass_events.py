@@ -66,7 +66,9 @@ class World:
     def after(self, resource: Object, plan: Plan, outcome: Outcome) -> None:
         """Nothing is remembered."""
 
-    async def run(self, resource: Object, actions: tuple[Action, ...], known: object) -> Outcome:
+    async def run(
+        self, resource: Object, actions: tuple[Action, ...], known: object, lanes: object
+    ) -> Outcome:
         self.done += actions
         return Outcome(done=len(actions))
 

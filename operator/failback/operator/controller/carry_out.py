@@ -1,4 +1,4 @@
-"""Carry out the actions of a plan, in order, up to the first that fails.
+"""Carry out the actions of a plan, in order; in each lane up to the first that fails.
 
 Each action can be repeated. Who carries it out: :class:`KubernetesWrites`, :class:`BrokerCalls`
 or :class:`NameServerCalls`.
@@ -46,23 +46,36 @@ class CarryOut:
         self._name_servers = NameServerCalls(peers)
 
     async def run(
-        self, resource: Object, actions: Sequence[Action], known: Mapping[Key, Object]
+        self,
+        resource: Object,
+        actions: Sequence[Action],
+        known: Mapping[Key, Object],
+        lanes: Sequence[int | None] = (),
     ) -> Outcome:
-        """Carry out ``actions`` of ``resource``; stop at the first failure.
+        """Carry out ``actions`` of ``resource``; a failure ends its lane.
 
         Args:
             known: Children that were observed: others are looked for before they are made.
+            lanes: Of each action; empty = all are in one.
+
+        Returns:
+            How far it got, with the first failure.
         """
         outcome = Outcome()
-        for action in actions:
+        ended: set[int | None] = set()
+        for action, lane in zip(actions, lanes or [None] * len(actions), strict=True):
+            if lane in ended:
+                continue
             try:
                 await self._one(resource, action, known, outcome)
             except (FailbackError, TimeoutError) as error:
                 # Without its traceback, which has this frame and so the outcome itself.
-                outcome.failed, outcome.error = action, error.with_traceback(None)
                 logger.info("%s: %s", type(action).__name__, error)
-                return outcome
-            outcome.done += 1
+                ended.add(lane)
+                if outcome.ok:
+                    outcome.failed, outcome.error = action, error.with_traceback(None)
+            else:
+                outcome.done += 1
         return outcome
 
     async def _one(

@@ -12,7 +12,12 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from failback.operator.planning.plan.encoding import operation_from_status, operation_to_status
+from failback.operator.planning.plan.encoding import (
+    operations_from_status,
+    operations_to_status,
+    stored_operations,
+)
+from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state import instants
 
 _JUMP_SECONDS: Final = 1.0
@@ -37,32 +42,34 @@ class StableClock:
 
 
 class Deadlines:
-    """Keeps the age of one cluster's running operation while the wall clock jumps."""
+    """Keeps the ages of one cluster's operations while the wall clock jumps."""
 
     def __init__(self) -> None:
         self._seen: dict[str, float] = {}
 
     def kept(self, status: Mapping[str, Any], ahead: float) -> Mapping[str, Any]:
-        """Return the status with its operation as old as it really is.
+        """Return the status with its operations as old as they really are.
 
         Args:
             ahead: Seconds that the wall clock is ahead of the stable one now.
         """
-        operation = operation_from_status(status)
-        if operation is None:
-            return status
-        jump = ahead - self._seen.setdefault(_text(status), ahead)
-        if abs(jump) < _JUMP_SECONDS:
-            return status
-        moved = instants.moved(operation, lambda at: at + jump)
-        return {**status, "currentOperation": operation_to_status(moved)}
+        found, jumped = [], False
+        stored = stored_operations(status)
+        for item, operation in zip(stored, operations_from_status(status), strict=True):
+            jump = ahead - self._seen.setdefault(_text(item), ahead)
+            jumped = jumped or abs(jump) >= _JUMP_SECONDS
+            found.append(_moved(operation, jump) if jumped else operation)
+        return {**status, **operations_to_status(found)} if jumped else status
 
     def note(self, before: Mapping[str, Any], planned: Mapping[str, Any], ahead: float) -> None:
         """Remember when the times of a status were made: of the stored one, and of the new."""
-        texts = {_text(before): ahead, _text(planned): ahead}
-        self._seen = {text: self._seen.get(text, at) for text, at in texts.items() if text}
+        stored = [*stored_operations(before), *stored_operations(planned)]
+        self._seen = {text: self._seen.get(text, ahead) for text in map(_text, stored)}
 
 
-def _text(status: Mapping[str, Any]) -> str:
-    operation = status.get("currentOperation")
-    return json.dumps(operation, sort_keys=True) if operation else ""
+def _moved(operation: Operation, seconds: float) -> Operation:
+    return instants.moved(operation, lambda at: at + seconds)
+
+
+def _text(operation: Mapping[str, Any]) -> str:
+    return json.dumps(operation, sort_keys=True)

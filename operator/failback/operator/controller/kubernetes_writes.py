@@ -16,7 +16,7 @@ from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Key, Object
 from failback.operator.planning.operations.switching import snapshot
-from failback.operator.planning.plan.encoding import names, to_time
+from failback.operator.planning.plan.encoding import names, operation_on, to_time
 from failback.operator.planning.plan.types import (
     Action,
     Apply,
@@ -79,7 +79,7 @@ class KubernetesWrites:
                     uid=action.uid,
                     grace_seconds=action.grace_seconds,
                 )
-                self._count_restart(resource, "Deleted")
+                self._count_restart(resource, action.pod, "Deleted")
             case LabelPod():
                 body = {"metadata": {"uid": action.uid, "labels": dict(action.labels)}}
                 await self._patch_pod(namespace, action.pod, body)
@@ -145,11 +145,11 @@ class KubernetesWrites:
                 outcome.blocked_by = ("PDBAllows",)
                 outcome.retry_after = EVICTION_RETRY_SECONDS
             raise
-        self._count_restart(resource, "Evicted")
+        self._count_restart(resource, action.pod, "Evicted")
 
-    def _count_restart(self, resource: Object, reason: str) -> None:
+    def _count_restart(self, resource: Object, pod: str, reason: str) -> None:
         metadata = resource["metadata"]
-        operation = resource.get("status", {}).get("currentOperation") or {}
+        operation = operation_on(resource.get("status", {}), pod) or {}
         why = str(operation.get("type") or reason)
         self._metrics.pod_restart(metadata["namespace"], metadata["name"], why)
 

@@ -31,10 +31,12 @@ from failback.operator.planning.observed.observed import (
     PairLag,
     Pod,
     Route,
+    Snapshot,
 )
 from failback.operator.planning.observed.other_operators import OtherOperator
 from failback.operator.planning.observed.rivals import older_rival
 from failback.operator.planning.operations.switching import snapshot as snapshots
+from failback.operator.planning.plan.encoding import stored_operations
 from failback.operator.planning.state.decode import (
     decode_claim,
     decode_pod,
@@ -231,7 +233,7 @@ class Observer:
         self, cluster: BrokerCluster, context: Context, status: Mapping[str, Any]
     ) -> bool:
         """Ask what is due of name servers and brokers; tell whether anything turned out new."""
-        fast = bool(status.get("currentOperation")) or self._is_switching(cluster)
+        fast = bool(stored_operations(status)) or self._is_switching(cluster)
         memory = self.memory(cluster.namespace, cluster.name)
         servers = self.name_servers(cluster, context) or []
         members = self.members(cluster)
@@ -311,7 +313,10 @@ class Observer:
         masters = [
             target for (index, _), target in targets.items() if index == pair and target.is_master
         ]
-        lag = await self._peers.backlogs.of_pair(masters[0].address) if masters else None
+        lag = None
+        if masters:
+            topics = self._peers.broker(masters[0]).topics
+            lag = await self._peers.backlogs.of_pair(masters[0].address, topics)
         if lag is None:
             memory.lags.pop(pair, None)
         else:
@@ -367,7 +372,6 @@ class Observer:
         servers = self.name_servers(cluster, context)
         switches = self._store.of_cluster("RoleSwitch", cluster.namespace, cluster.name)
         experiments = self._store.of_cluster("ChaosExperiment", cluster.namespace, cluster.name)
-        snapshot, label, uid = _snapshot(children, status)
         marks = cluster.metadata.annotations.get("failback.dev/node-fenced", "")
         monitors = await self._monitors(cluster.namespace, cluster.name)
         other_operators, shown = memory.look_for_other_operators(status, context)
@@ -390,9 +394,7 @@ class Observer:
             groups=self._store.of_cluster("SubscriptionGroup", cluster.namespace, cluster.name),
             role_switches=switches,
             experiments=experiments,
-            snapshot=snapshot,
-            snapshot_label=label,
-            snapshot_uid=uid,
+            snapshots=_snapshots(children, status),
             order_configs=dict(memory.order_configs),
             topic_lags=dict(memory.topic_lags),
             served_kinds=await self.served_kinds(),
@@ -447,10 +449,11 @@ class Observer:
     ) -> dict[str, Object]:
         """Return the Leases that matter now: none are read while none could be held."""
         names = []
-        operation = status.get("currentOperation") or {}
+        leased = [item for item in stored_operations(status) if item["type"] in _LEASED]
         active = [item for item in switches if _phase(item) not in _OVER]
-        if operation.get("type") in _LEASED or active:
-            pairs = {item["spec"].get("pair") for item in active} | {operation.get("pair")}
+        if leased or active:
+            pairs = {item["spec"].get("pair") for item in active}
+            pairs |= {item.get("pair") for item in leased}
             names += [f"failback-{cluster.name}-{pair}" for pair in pairs if pair is not None]
         if any(_phase(item) not in _OVER for item in experiments):
             names.append(f"failback-{cluster.name}-chaos")
@@ -608,14 +611,13 @@ def _budgets(children: Sequence[Object]) -> dict[int, int]:
     return found
 
 
-def _snapshot(
-    children: Sequence[Object], status: Mapping[str, Any]
-) -> tuple[dict[str, dict[int, int]] | None, str, str]:
-    """Return the offset snapshot of the running RoleSwitch, its label and its ConfigMap's uid."""
-    running = status.get("currentOperation") or {}
-    name = (running.get("data") or {}).get("snapshot")
+def _snapshots(children: Sequence[Object], status: Mapping[str, Any]) -> dict[str, Snapshot]:
+    """Return the offset snapshots of the running RoleSwitches, by the name of the ConfigMap."""
+    names = {(item.get("data") or {}).get("snapshot") for item in stored_operations(status)}
+    found = {}
     for item in children:
-        if item["kind"] == "ConfigMap" and item["metadata"]["name"] == name:
+        metadata = item["metadata"]
+        if item["kind"] == "ConfigMap" and metadata["name"] in names:
             table, label = snapshots.read(item)
-            return table, label, item["metadata"]["uid"]
-    return None, "", ""
+            found[metadata["name"]] = Snapshot(metadata["uid"], table, label)
+    return found

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from failback.kube.errors import ApiError
 from failback.operator.planning.observed.observed import Key, Object
-from failback.operator.planning.plan.encoding import condition, find_condition, merge_conditions
+from failback.operator.planning.plan.encoding import (
+    condition,
+    find_condition,
+    merge_conditions,
+    operation_on,
+    operations_from_status,
+    operations_to_status,
+)
 from failback.operator.planning.plan.stalled import with_stalled
-from failback.operator.planning.plan.types import Action, Apply, Event, Plan, SetConfig
+from failback.operator.planning.plan.types import Action, Apply, Event, Evict, Plan, SetConfig
 from failback.protocol.errors import FailbackError
 
 
@@ -82,9 +89,8 @@ def _with_failure(resource: Object, plan: Plan, outcome: Outcome) -> dict[str, A
     wanted = dict(plan.status)
     if outcome.ok:
         return wanted
-    if outcome.blocked_by and wanted.get("currentOperation"):
-        blocked = sorted({*wanted["currentOperation"].get("blockedBy", ()), *outcome.blocked_by})
-        wanted["currentOperation"] = {**wanted["currentOperation"], "blockedBy": blocked}
+    if isinstance(outcome.failed, Evict) and outcome.blocked_by:
+        wanted |= _blocked(wanted, outcome.failed.pod, outcome.blocked_by)
     error = outcome.error
     if isinstance(error, NameTaken):
         return ready_false(resource, "NameTaken", str(error), wanted)
@@ -96,6 +102,18 @@ def _with_failure(resource: Object, plan: Plan, outcome: Outcome) -> dict[str, A
         entry = _condition(resource, wanted, "ConfigApplied", "RejectedKey", str(error))
         wanted["conditions"] = merge_conditions(wanted, [entry])
     return wanted
+
+
+def _blocked(status: Mapping[str, Any], pod: str, predicates: tuple[str, ...]) -> dict[str, Any]:
+    """Return the operations of a status, the one that evicts ``pod`` blocked by predicates."""
+    mine = operation_on(status, pod)
+    found = [
+        replace(item, blocked_by=tuple(sorted({*item.blocked_by, *predicates})))
+        if mine is not None and item.id == mine["id"]
+        else item
+        for item in operations_from_status(status)
+    ]
+    return operations_to_status(found)
 
 
 def _apply_failed(outcome: Outcome, error: ApiError) -> str:

@@ -2,10 +2,10 @@
 
 1. Read the resource from the store; without one there is no pass.
 2. Observe and plan: :meth:`Kind.decide`, the one part that differs between the kinds.
-3. Write ``currentOperation``, where the plan asks for it: a step is in the status before its
+3. Write the operations, where the plan asks for it: a step is in the status before its
    first side effect, so that the next operator goes on from there. Put the finalizer on, where
    the actions leave something that the end of the resource has to undo.
-4. Carry out the plan's actions, up to the first that fails: :class:`CarryOut`.
+4. Carry out the plan's actions, in each lane up to the first that fails: :class:`CarryOut`.
 5. Let the kind take note of what was done: :meth:`Kind.after`.
 6. Write the status where it differs, with what could not be carried out.
 7. Post the events, count the pass, return when the next one is due: :class:`Passed`.
@@ -47,9 +47,11 @@ from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
 from failback.operator.planning.observed.observed import Key, Object
 from failback.operator.planning.plan.encoding import (
+    OPERATION_FIELDS,
     difference,
     find_condition,
     from_time,
+    stored_operations,
 )
 from failback.operator.planning.plan.types import Event, Plan
 
@@ -212,7 +214,7 @@ class Passes:
             return await self._invalid(resource, error)
         plan = decision.plan
         try:
-            resource = await self._write_operation(resource, plan)
+            resource = await self._write_operations(resource, plan)
             if plan.finalizer and not _is_leaving(resource):
                 resource = await self._patch_finalizer(resource, with_finalizer(resource))
         except ApiError as error:
@@ -222,7 +224,7 @@ class Passes:
                 raise
             await self._reread(resource)
             return _AGAIN
-        outcome = await self._carry_out.run(resource, plan.actions, decision.known)
+        outcome = await self._carry_out.run(resource, plan.actions, decision.known, plan.lanes)
         self._kinds[kind].after(resource, plan, outcome)
         if _moved_on(outcome.error) and not last:
             return _AGAIN
@@ -234,21 +236,19 @@ class Passes:
         if newest is not None:
             self._store.wrote({"kind": resource["kind"], **newest})
 
-    async def _write_operation(self, resource: Object, plan: Plan) -> Object:
-        """Write ``currentOperation`` before the first side effect of its step."""
-        if not plan.operation_first:
+    async def _write_operations(self, resource: Object, plan: Plan) -> Object:
+        """Write each operation before the first side effect of its step."""
+        if plan.operations_first is None:
             return resource
         have = resource.get("status", {})
-        fields = ("currentOperation",)
-        patch = difference(
-            {key: have[key] for key in fields if key in have},
-            {key: plan.status[key] for key in fields if key in plan.status},
-        )
+        stored = {key: have[key] for key in OPERATION_FIELDS if key in have}
+        patch = difference(stored, plan.operations_first)
         return await self._patch(resource, patch) if patch else resource
 
     async def _patch(self, resource: Object, patch: Mapping[str, Any]) -> Object:
         metadata, kind = resource["metadata"], resource["kind"]
-        version = metadata["resourceVersion"] if "currentOperation" in patch else None
+        guarded = any(field in patch for field in OPERATION_FIELDS)
+        version = metadata["resourceVersion"] if guarded else None
         done = await self._kube.patch_status(
             kind,
             metadata["namespace"],
@@ -324,10 +324,10 @@ class Passes:
             await self._recorder.post(resource, event)
 
     def _note_operation(self, have: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-        before, after = have.get("currentOperation"), wanted.get("currentOperation")
-        if before and (not after or after["id"] != before["id"]):
+        after = {item["id"] for item in stored_operations(wanted)}
+        for before in stored_operations(have):
             begun = from_time(before.get("startedAt"))
-            if begun is not None:
+            if before["id"] not in after and begun is not None:
                 self._metrics.operation_ended(before["type"], max(0.0, time.time() - begun))
 
     async def _invalid(self, resource: Object, error: ValidationError) -> Passed:

@@ -114,8 +114,12 @@ class UpdateStrategy(Model):
     """How long a replaced member must be ready before the next goes."""
     pair_timeout_seconds: int = Field(default=600, ge=60, le=7200)
     """How long one pair may take before OperationTimedOut is reported."""
-    drain_master: bool = True
-    """Whether a master stops taking messages before it is replaced."""
+    drain_master: bool | Literal["auto"] = Field(
+        default="auto", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
+    )
+    """Whether a master stops taking messages before it is replaced. auto: where another open pair
+    has all its topics; else that would only make the outage longer. true means the same; false:
+    never."""
 
 
 class Failover(Model):

@@ -10,7 +10,7 @@ from failback.operator.kinds.base import CommonStatus, Status
 
 
 class CurrentOperation(Status):
-    """The one piece of long work in progress. It survives a restart of the operator."""
+    """A piece of long work in progress. It survives a restart of the operator."""
 
     id: str = Field(max_length=253)
     """Identity of this piece of work."""
@@ -133,7 +133,9 @@ class BrokerClusterStatus(CommonStatus):
     selector: str | None = Field(default=None, max_length=512)
     """Label selector of the pods, for the scale subresource."""
     current_operation: CurrentOperation | None = None
-    """The one piece of long work in progress, absent when there is none."""
+    """The piece of long work in progress that comes first, absent when there is none."""
+    other_operations: list[CurrentOperation] = Field(default=[], max_length=256)
+    """Long work that goes on or waits beside it, in other pairs."""
     pending_restarts: list[PendingRestart] = Field(default=[], max_length=64)
     """Members that wait for a restart."""
     active_overlay: dict[str, Any] | None = None

@@ -71,7 +71,8 @@ class RoleSwitchStatus(CommonStatus):
     write_outage_seconds: float | None = Field(default=None, ge=0)
     """How long the pair took no messages."""
     read_outage_seconds: float | None = Field(default=None, ge=0)
-    """How long the pair served no consumer."""
+    """How long no member of the pair served consumers. One that was connected to the old master
+    learns of the new one by its next look at routes or its next heartbeat, up to 30 s later."""
     offsets_copied: int | None = Field(default=None, ge=0)
     """Consumer offsets that were raised on the target."""
     offsets_lowered: int | None = Field(default=None, ge=0)

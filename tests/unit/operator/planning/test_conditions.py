@@ -340,14 +340,18 @@ def test_tables_that_differ_are_named(changes: dict[str, Any], reason: str) -> N
 )
 def test_a_leaving_pair_says_how_far_it_is(step: str, reason: str) -> None:
     leaving = Operation("id", "ScaleDown", step, pair=0)
-    found = conditions.scaling_down(view(steady(), operation=leaving))
+    found = conditions.scaling_down(view(steady(), operations=(leaving,)))
     assert (found.value, found.reason) == (True, reason)
 
 
 def test_reconciling_names_the_operation_and_what_it_waits_for() -> None:
-    blocked = Operation("id", "Roll", "EvictMember", blocked_by=("PDBAllows",))
-    found = conditions.reconciling(view(steady(), operation=blocked))
-    assert found.message == "Roll is at EvictMember, waits for PDBAllows"
+    blocked = Operation("id", "Roll", "EvictMember", 0, blocked_by=("PDBAllows", "PairFree"))
+    other = Operation("other", "RoleSwitch", "DrainWrites", 0)
+    found = conditions.reconciling(view(steady(), operations=(other, blocked)))
+    assert found.message == (
+        "RoleSwitch of orders-0 is at DrainWrites; Roll of orders-0 is at EvictMember, "
+        "waits for PDBAllows, PairFree (RoleSwitch of orders-0)"
+    )
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from failback.operator.planning.plan.encoding import (
     from_time,
     merge_conditions,
     names,
-    operation_from_status,
-    operation_to_status,
+    operations_from_status,
+    operations_to_status,
     to_time,
 )
 from failback.operator.planning.plan.types import Operation
@@ -37,15 +37,14 @@ operations = st.builds(
 )
 
 
-@given(operation=operations)
-def test_an_operation_survives_the_status(operation: Operation) -> None:
-    stored = {"currentOperation": operation_to_status(operation)}
-    assert operation_from_status(stored) == operation
+@given(running=st.lists(operations, max_size=3))
+def test_operations_survive_the_status(running: list[Operation]) -> None:
+    assert operations_from_status(operations_to_status(running)) == tuple(running)
 
 
 @pytest.mark.parametrize("status", [{}, {"currentOperation": None}, {"currentOperation": {}}])
 def test_no_operation_is_none(status: dict[str, Any]) -> None:
-    assert operation_from_status(status) is None
+    assert operations_from_status(status) == ()
 
 
 @given(seconds=st.integers(0, 2**33))

@@ -21,7 +21,7 @@ CLAIMS = ("data-orders-0-0-0", "data-orders-0-1-0")
 
 def switched() -> SwitchWorld:
     """Return a world whose pair has had a switch to member 1, and is at rest."""
-    world = delivered()
+    world = delivered(pairs=1)
     world.ask()
     world.run()
     world.settle(60)
@@ -76,7 +76,7 @@ def test_a_new_pair_marks_both_claims_and_then_writes_nothing() -> None:
 
 
 def test_the_epoch_is_on_the_claim_before_the_new_master_has_its_role() -> None:
-    world = delivered()
+    world = delivered(pairs=1)
     world.ask()
     world.run()
     raised = [
@@ -101,7 +101,7 @@ def test_the_epoch_is_on_the_claim_before_the_new_master_has_its_role() -> None:
 
 
 def test_nothing_is_written_into_the_users_spec() -> None:
-    world = delivered()
+    world = delivered(pairs=1)
     before = copy.deepcopy(world.document)
     world.ask()
     world.run()
@@ -110,7 +110,7 @@ def test_nothing_is_written_into_the_users_spec() -> None:
 
 
 def test_a_member_that_is_stopped_leaves_where_its_log_ended() -> None:
-    world = delivered()
+    world = delivered(pairs=1)
     world.settle(30)
     world.annotate(hold_member="orders-0-1")
     world.settle(20)

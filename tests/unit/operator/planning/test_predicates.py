@@ -18,6 +18,7 @@ from failback.operator.planning.observed.observed import (
     Route,
 )
 from failback.operator.planning.plan.types import Operation
+from failback.operator.planning.state import precedence
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.predicates import PREDICATES, evaluate
 from failback.operator.render.shape import Member
@@ -44,7 +45,7 @@ class Case:
 
     def false(self, name: str) -> bool:
         question = dict(self.question)
-        running = question.pop("running", None)
+        running = tuple(question.pop("running", ()))
         state = ClusterState(self.cluster, {}, self.observed, self.observed.at, running)
         found = evaluate([name], state, **question)
         assert found in ((), (name,))
@@ -118,12 +119,52 @@ def test_not_paused() -> None:
     assert Case().spec(suspend=True).false("NotPaused")
 
 
-def test_no_other_operation() -> None:
-    mine, other = Operation("a", "Roll", "ChooseMember"), Operation("b", "Roll", "ChooseMember")
-    assert not Case(operation=mine, running=None).false("NoOtherOperation")
-    assert not Case(operation=mine, running=mine).false("NoOtherOperation")
-    assert Case(operation=mine, running=other).false("NoOtherOperation")
-    assert Case(running=other).false("NoOtherOperation")
+def running(kind: str, step: str, pair: int, age: float = 0.0, **more: Any) -> Operation:
+    at = _steady()[1].at - age
+    return Operation(f"{kind}{pair}", kind, step, pair, None, at, at, **more)
+
+
+@pytest.mark.parametrize(
+    ("other", "false"),
+    [
+        (running("Roll", "ChooseMember", 1), False),
+        (running("Roll", "WaitReady", 1), True),
+        (running("Roll", "WaitReady", 1, precedence.HOLD_SECONDS + 1), False),
+        (running("Roll", "EvictMember", 1, blocked_by=("PDBAllows",)), False),
+        (running("Roll", "EvictMember", 1, blocked_by=("PDBAllows",), attempts=1), True),
+        (running("Roll", "EvictMember", 1, blocked_by=("X",), data={"closed": True}), True),
+        (running("ScaleDown", "WaitEmpty", 1), False),
+        (running("RoleSwitch", "Preflight", 1), False),
+        (running("RoleSwitch", "DrainWrites", 1), True),
+        (running("RoleSwitch", "RejoinOldMaster", 1), True),
+        (running("RoleSwitch", "RejoinOldMaster", 1, data={"settled": True}), False),
+        (running("Resync", "WipeClaim", 1), True),
+        (running("Roll", "WaitReady", 0), False),
+    ],
+    ids=lambda value: f"{value.type}-{value.step}" if isinstance(value, Operation) else str(value),
+)
+def test_no_other_operation(other: Operation, false: bool) -> None:
+    mine = running("Roll", "ChooseMember", 0)
+    assert Case(operation=mine, running=[mine, other]).false("NoOtherOperation") is false
+    assert not Case(operation=other, running=[other]).false("NoOtherOperation")
+
+
+@pytest.mark.parametrize(
+    ("other", "asking", "false"),
+    [
+        (running("Roll", "ChooseMember", 0), "Roll", True),
+        (running("Roll", "WaitReady", 1), "Roll", False),
+        (running("RoleSwitch", "StopOldMaster", 0), "Roll", True),
+        (running("RoleSwitch", "Verify", 0), "Roll", False),
+        (running("RoleSwitch", "Verify", 0), "RoleSwitch", True),
+        (running("RoleSwitch", "Verify", 0), "Resync", True),
+        (running("RoleSwitch", "Finished", 0), "RoleSwitch", False),
+        (Operation("live", "LiveConfig", "SetConfig"), "Roll", False),
+    ],
+)
+def test_pair_free(other: Operation, asking: str, false: bool) -> None:
+    mine = dataclasses.replace(running("", "ChooseMember", 0), type=asking)
+    assert Case(operation=mine, running=[mine, other]).false("PairFree") is false
 
 
 def test_no_other_pair_disrupted() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from failback.operator.planning.cluster.shaping import shape_of
 from failback.operator.planning.observed import facts
-from failback.operator.planning.plan.encoding import operation_from_status
+from failback.operator.planning.plan.encoding import operations_from_status
 from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state.cluster_state import ClusterState, master_of
 from failback.operator.render.objects import render_cluster
@@ -22,8 +22,8 @@ from tests.support.operator.planning_world import World
 NAME_SERVERS = ["ns-0:9876", "ns-1:9876"]
 
 
-def shape(world: World, operation: Operation | None = None) -> Shape:
-    state = ClusterState(world.cluster, world.status, world.observe(), world.now, operation)
+def shape(world: World, *running: Operation) -> Shape:
+    state = ClusterState(world.cluster, world.status, world.observe(), world.now, running)
     return shape_of(state)
 
 
@@ -236,6 +236,6 @@ def test_shaping_depends_on_its_arguments_only() -> None:
     world = steady(pairs=2)
     world.edit(slaveReadEnable=True, pairs=3)
     observed, status = world.observe(), copy.deepcopy(world.status)
-    operation = operation_from_status(status)
-    state = ClusterState(world.cluster, status, observed, world.now, operation)
+    running = operations_from_status(status)
+    state = ClusterState(world.cluster, status, observed, world.now, running)
     assert shape_of(state) == shape_of(dataclasses.replace(state))

@@ -1,7 +1,8 @@
 """Decide what a BrokerCluster needs now: one pass, from observation to actions and status. Pure.
 
-Depends on its arguments only. Nothing is destroyed on what is not known, and at most one operation
-runs. Once nothing is left to do the plan holds no action and an unchanged status.
+Depends on its arguments only. Nothing is destroyed on what is not known, and at most one action of
+a pass takes something away. Once nothing is left to do the plan holds no action and an unchanged
+status.
 """
 
 from __future__ import annotations
@@ -23,24 +24,23 @@ from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Key, Object, ObservedCluster
 from failback.operator.planning.operations.evidence import has_evidence
-from failback.operator.planning.operations.step_context import StepContext
+from failback.operator.planning.operations.turns import Turn, lane_of, operate
 from failback.operator.planning.plan.children import by_key, key_of, plan_children
 from failback.operator.planning.plan.encoding import (
+    OPERATION_FIELDS,
     condition,
     find_condition,
     from_time,
     merge_conditions,
     names,
-    operation_to_status,
+    operations_to_status,
 )
 from failback.operator.planning.plan.memory import Desired, Memory
 from failback.operator.planning.plan.types import (
     Action,
-    Advance,
     Apply,
     Event,
     LabelPod,
-    Operation,
     Plan,
     SetPodCondition,
 )
@@ -60,8 +60,6 @@ _COMPARED: Final = frozenset(
     | {"Reconciling"}
 )
 """Conditions that compare the cluster with what is wanted of it."""
-_SOON: Final = 0.05
-"""Seconds until the pass after one that opened or moved an operation."""
 _WAITING: Final = 15.0
 """Seconds until the next look at something that is not as wanted, though nothing changed:
 some causes are a matter of time."""
@@ -109,11 +107,12 @@ class _Given:
     def state(self) -> ClusterState:
         """The state of the pass without an operation that this release lacks or can't believe."""
         state = ClusterState.of(self.cluster, self.status, self.observed, self.now)
-        running = state.running
-        known = running is None or (
-            running.type in operations.OPERATIONS and has_evidence(state, running)
+        known = tuple(
+            item
+            for item in state.operations
+            if item.type in operations.OPERATIONS and has_evidence(state, item)
         )
-        return state if known else dataclasses.replace(state, running=None)
+        return dataclasses.replace(state, operations=known)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
         desired = {**desired, note: last_valid.note(cluster, rendered_in, given.memory)}
     children, drift = plan_children(desired.values(), observed.objects, given.memory, note)
     if state.is_paused:
-        view = ClusterView(state, shape, desired, {}, state.running, unknown)
+        view = ClusterView(state, shape, desired, {}, state.operations, unknown)
         return Plan(status=_status(view, context, rendered_in, refusal, settled=False))
     contested = [pair for pair in range(shape.pairs) if state.is_contested(pair)]
     applied = [item for item in children if not _picks_a_master(item, observed, contested)]
@@ -176,26 +175,27 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
         keys = [key_of(item.manifest) for item in applied if isinstance(item, Apply)]
         drift = {key: drift[key] for key in keys if key in drift}
     held = "SingleMaster" if contested else _hold(refusal)
-    advance = _operate(state, desired, held=held)
-    view = ClusterView(state, shape, desired, drift, advance.operation, unknown)
-    begun = advance.operation if _begins(state.running, advance.operation) else None
-    asked = () if begun is None else (begun.pair,)
-    marks = () if held == "NamesFree" else claim_marks(state, desired, asked)
-    actions = (*marks, *applied, *advance.actions, *_pod_marks(view))
+    turn = operate(state, desired, held=held)
+    view = ClusterView(state, shape, desired, drift, turn.operations, unknown)
+    claims = () if held == "NamesFree" else claim_marks(state, desired, turn.begun)
+    before = (*claims, *applied)
+    marks = _pod_marks(view)
+    actions = (*before, *turn.actions, *marks)
+    lanes = (*map(lane_of, before), *turn.lanes, *(None for _ in marks))
     if held == "NamesFree" and not _has_members(observed):
-        actions = ()
+        actions, lanes = (), ()
     # The pass in which an operation ends does not know yet whether another pair needs one.
-    idle = state.running is None and advance.operation is None
+    idle = not state.operations and not turn.operations
     settled = idle and not actions and not contested and refusal is None
     new = _status(view, context, rendered_in, refusal, settled=settled)
-    more = not advance.counts and _remembers_more(advance, state.running)
-    events = (*advance.events, *_operation_events(state.running, advance), *_events(view, new))
+    events = (*turn.events, *_events(view, new))
     return Plan(
         actions=actions,
         status=new,
-        operation_first=bool(actions) and more,
+        lanes=lanes,
+        operations_first=turn.first if actions else None,
         events=(*events, *_refusal_events(view.previous, refusal)),
-        wake_after=_wake_after(view, advance, new),
+        wake_after=_wake_after(view, turn, new),
     )
 
 
@@ -231,19 +231,6 @@ def _heals(action: Action, observed: ObservedCluster) -> bool:
     return pair is None or (pair in here and (member is None or observed.member(*member).exists))
 
 
-def _remembers_more(advance: Advance, running: Operation | None) -> bool:
-    """Tell whether what the operation is to remember has changed: its step, its data.
-
-    What it waited for is not of that kind. Written before the action it waited with, it would keep
-    operators from that action whose lives end with a write: each next one has to wait anew.
-    """
-    return _remembered(advance.operation) != _remembered(running)
-
-
-def _remembered(operation: Operation | None) -> Operation | None:
-    return operation and dataclasses.replace(operation, blocked_by=(), attempts=0)
-
-
 def _missing(cluster: BrokerCluster) -> str:
     reference = cluster.spec.name_server_ref
     return f"there is no NameServer {reference.name if reference else ''}".rstrip()
@@ -258,21 +245,6 @@ def _name_servers(observed: ObservedCluster) -> list[str] | None:
         if known:
             return known.split(";")
     return None
-
-
-def _operate(state: ClusterState, desired: Mapping[Key, Object], *, held: str) -> Advance:
-    """Advance the running operation, or open the one whose cause comes first.
-
-    Args:
-        held: What all operations wait for, empty for nothing; a RoleSwitch waits in its own way.
-            A pair with two masters is such: which of them is right is not for us to say.
-    """
-    chosen = operations.choose(state)
-    if held and chosen is not None and chosen.type != operations.role_switch.TYPE:
-        return Advance(chosen.blocked(held))
-    if chosen is None or chosen != state.running:
-        return Advance(chosen, wake_after=_SOON)
-    return operations.advance(StepContext(state, desired, chosen))
 
 
 def _picks_a_master(action: Action, observed: ObservedCluster, contested: Sequence[int]) -> bool:
@@ -326,25 +298,6 @@ def _without_unclear(state: ClusterState, desired: Desired) -> Desired:
     }
 
 
-def _begins(before: Operation | None, after: Operation | None) -> bool:
-    return after is not None and (before is None or before.id != after.id)
-
-
-def _operation_events(running: Operation | None, advance: Advance) -> tuple[Event, ...]:
-    after = advance.operation
-    found = []
-    if running is not None and (after is None or after.id != running.id):
-        found.append(Event("OperationFinished", f"{running.type} {running.id}"))
-    if after is not None and (running is None or after.id != running.id):
-        found.append(Event("OperationStarted", f"{after.type} {after.id}"))
-    if after is not None and after.blocked_by:
-        before = running.blocked_by if running is not None and running.id == after.id else ()
-        if set(after.blocked_by) != set(before):
-            text = f"{after.type} at {after.step} waits for {names(after.blocked_by)}"
-            found.append(Event("OperationBlocked", text, warning=True))
-    return tuple(found)
-
-
 def _verdicts(view: ClusterView, version: str, refusal: _Refusal | None) -> list[Verdict]:
     ready = conditions.ready(view)
     if refusal is not None:
@@ -396,9 +349,9 @@ def _status(
     found.pop("leftoverClaims", None)
     if leftover := cluster_status.leftover_claims(view):
         found["leftoverClaims"] = leftover
-    found.pop("currentOperation", None)
-    if view.operation is not None:
-        found["currentOperation"] = operation_to_status(view.operation)
+    for field in OPERATION_FIELDS:
+        found.pop(field, None)
+    found |= operations_to_status(view.operations)
     found, truncated = cluster_status.trimmed(found)
     if truncated:
         verdicts = [warnings.truncated(item) for item in verdicts]
@@ -481,11 +434,9 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
     return tuple(found)
 
 
-def _wake_after(view: ClusterView, advance: Advance, new: Mapping[str, Any]) -> float | None:
-    if advance.operation != view.state.running:
-        return _SOON
-    if advance.operation is not None:
-        return advance.wake_after
+def _wake_after(view: ClusterView, turn: Turn, new: Mapping[str, Any]) -> float | None:
+    if turn.operations or view.state.operations:
+        return turn.wake_after
     ready = find_condition(new, "Ready")
     if (ready and ready["status"] == "True") or view.now - _changed_at(view, new) > _LONGEST_RULE:
         return None

@@ -5,6 +5,7 @@ Messages hold no time, age or counter: a steady cluster's status does not change
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,9 +16,11 @@ from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
 from failback.operator.planning.operations import scale_down
+from failback.operator.planning.operations.turns import titled, waits_for
 from failback.operator.planning.plan.encoding import find_condition, names
-from failback.operator.planning.plan.types import Event
+from failback.operator.planning.plan.types import Event, Operation
 from failback.operator.planning.state import live_keys
+from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.decode import MAY_START
 from failback.operator.planning.state.log_ends import given_up
 from failback.operator.render.common import ORDER
@@ -365,27 +368,33 @@ def metadata_synced(view: ClusterView) -> Verdict:
 
 def scaling_down(view: ClusterView) -> Verdict:
     """A pair or slave is leaving."""
-    operation = view.operation
-    if operation is None or operation.type != scale_down.TYPE:
+    found = [item for item in view.operations if item.type == scale_down.TYPE]
+    if not found:
         refused = scale_down.refusals(view.state)
         if refused:
             return Verdict("ScalingDown", False, "ScaleDownRefused", names(refused, 3))
         return Verdict("ScalingDown", False, "None")
     reason = {"DrainPair": "PendingConfigApplied", "WaitEmpty": "PendingEmpty"}.get(
-        operation.step, "PendingDelete"
+        found[0].step, "PendingDelete"
     )
-    pair = view.cluster.broker_name(operation.pair) if operation.pair is not None else ""
-    return Verdict("ScalingDown", True, reason, f"{pair} is leaving" if pair else "")
+    pairs = names(view.cluster.broker_name(item.pair) for item in found if item.pair is not None)
+    return Verdict("ScalingDown", True, reason, f"{pairs} is leaving" if pairs else "")
 
 
 def reconciling(view: ClusterView) -> Verdict:
-    """An operation is running, or a child is not at its revision."""
-    if view.operation is not None:
-        text = f"{view.operation.type} is at {view.operation.step}"
-        if view.operation.blocked_by:
-            text += f", waits for {names(view.operation.blocked_by)}"
-        return Verdict("Reconciling", True, "Operation", text)
+    """Operations are running, or a child is not at its revision."""
+    if view.operations:
+        state = dataclasses.replace(view.state, operations=view.operations)
+        texts = [_operation_text(state, item) for item in view.operations]
+        return Verdict("Reconciling", True, "Operation", "; ".join(texts))
     if view.drift:
         found = names(sorted(f"{kind}/{name}" for kind, name in view.drift))
         return Verdict("Reconciling", True, "Children", found)
     return Verdict("Reconciling", False, "None")
+
+
+def _operation_text(state: ClusterState, operation: Operation) -> str:
+    text = f"{titled(state, operation)} is at {operation.step}"
+    if operation.blocked_by:
+        text += f", waits for {waits_for(state, operation)}"
+    return text

@@ -1,4 +1,4 @@
-"""Which shape a cluster is rendered in: what stands, then what the running operation changes.
+"""Which shape a cluster is rendered in: what stands, then what the running operations change.
 
 Objects deviate from the spec on purpose. Leaving members are still rendered, and a role is what the
 ConfigMaps say (``planning.state.cluster_state``). A closed pair stays closed until an operation
@@ -16,8 +16,6 @@ from failback.operator.render.shape import Shape
 
 
 def shape_of(state: ClusterState) -> Shape:
-    """Return the shape to render now; the step of the running operation has its own say."""
-    shape = state.base_shape
-    if state.running is not None:
-        shape = operations.reshape(shape, state.cluster, state.running)
+    """Return the shape to render now; the steps of the running operations have their own say."""
+    shape = operations.reshape(state.base_shape, state.cluster, state.operations)
     return dataclasses.replace(shape, live=live_keys.held(state, shape))

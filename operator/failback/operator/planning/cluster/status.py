@@ -101,10 +101,9 @@ def _pair(view: ClusterView, index: int) -> dict[str, Any]:
 
 
 def _phase(view: ClusterView, index: int) -> str:
-    operation = view.operation
-    if operation is not None and operation.pair == index:
+    for operation in view.operations:
         phase = _PHASE_OF_OPERATION.get(operation.type)
-        if phase is not None:
+        if operation.pair == index and phase is not None:
             return phase
     if index in view.shape.closed:
         return "Draining"

@@ -26,8 +26,8 @@ class ClusterView:
     """Objects rendered for ``shape``."""
     drift: Mapping[Key, str] = field(default_factory=dict)
     """Children that this pass applies, and why."""
-    operation: Operation | None = None
-    """The operation after this pass."""
+    operations: tuple[Operation, ...] = ()
+    """The operations after this pass, as the status shows them."""
     unknown: frozenset[str] = frozenset()
     """Keys of the spec's ``config`` that the engine does not know and that are not applied."""
 

@@ -12,7 +12,7 @@ from failback.operator.planning.cluster.engine_warnings import engine_warnings
 from failback.operator.planning.cluster.view import ClusterView
 from failback.operator.planning.observed.observed import MemberView
 from failback.operator.planning.operations import resize, resync
-from failback.operator.planning.plan.encoding import names
+from failback.operator.planning.plan.encoding import names, stored_operations
 
 KNOWN_ANNOTATIONS: Final = frozenset(
     f"failback.dev/{name}"
@@ -21,6 +21,7 @@ KNOWN_ANNOTATIONS: Final = frozenset(
         "restart",
         "restart-member",
         "skip-scaledown-check",
+        "give-up-groups",
         "force-resync-member",
         "node-fenced",
         "hold-member",
@@ -169,12 +170,13 @@ def _resize_refused(view: ClusterView, member: MemberView) -> bool:
 
     The operation ends with the refusal; this condition keeps its generation from trying again.
     """
-    claim, operation = member.claim, view.operation
+    claim = member.claim
     if claim is None or not claim.requested:
         return False
-    if operation is not None and operation.type == resize.TYPE:
+    if any(item.type == resize.TYPE for item in view.operations):
         return False
-    ended = (view.previous.get("currentOperation") or {}).get("data", {}).get("refused")
+    before = stored_operations(view.previous)
+    ended = any((item.get("data") or {}).get("refused") for item in before)
     wanted = parse_quantity(view.cluster.pair(member.pair).storage_size)
     small = parse_quantity(claim.requested) < wanted
     return bool(small and (ended or resize.was_refused(view.cluster, view.previous)))

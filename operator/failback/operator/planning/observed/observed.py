@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from failback.operator.render.shape import Member
 
@@ -163,13 +163,31 @@ class Route:
     """Broker name → lowest ``perm`` of its queue data over the topics asked for (105)."""
 
 
+NOBODY: Final = "nobody"
+"""Stands for the group of messages that no group has begun to read."""
+
+
 @dataclass(frozen=True, slots=True)
 class PairLag:
     """Backlog of one pair, asked for only while it drains."""
 
-    empty: bool
-    remaining: Sequence[str] = ()
-    """``group@topic: lag``, largest first."""
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """``group@topic`` → messages, the largest first. :data:`NOBODY` stands for messages of a topic
+    of which no group has an offset."""
+    groups: frozenset[str] = frozenset()
+    """Groups that have an offset of any topic there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Consumer offsets that a RoleSwitch put into a ConfigMap."""
+
+    uid: str
+    """Of the ConfigMap."""
+    table: Mapping[str, Mapping[int, int]] | None = None
+    """``topic@group`` → queue → offset; ``None`` when it can't be read."""
+    label: str = ""
+    """Which snapshot of which switch this is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +224,8 @@ class ObservedCluster:
     """SubscriptionGroup resources of the cluster."""
     role_switches: Sequence[Object] = ()
     experiments: Sequence[Object] = ()
-    snapshot: Mapping[str, Mapping[int, int]] | None = None
-    """Offset snapshot of a running RoleSwitch, from its ConfigMap."""
-    snapshot_label: str = ""
-    """Which snapshot that is."""
-    snapshot_uid: str = ""
-    """uid of that ConfigMap."""
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
+    """ConfigMap → offset snapshot of a running RoleSwitch."""
     masterless_since: Mapping[int, float] = field(default_factory=dict)
     """Pair → Unix time since which every name server that answers lists no id 0 of it; a pair is
     missing while some name server lists one, or none answers."""

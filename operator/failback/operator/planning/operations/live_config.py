@@ -29,15 +29,13 @@ from failback.operator.planning.plan.types import (
     SetConfig,
     operation_id,
 )
-from failback.operator.planning.state import live_keys, predicates
+from failback.operator.planning.state import live_keys, precedence, predicates
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.live_keys import PERMISSION, READ
 from failback.operator.render.config import member_name, properties_text
 from failback.operator.render.shape import Member, Shape
 
 TYPE: Final = "LiveConfig"
-ABANDONABLE: Final = True
-
 ACCEPT: Final = "failback.dev/accept-quirk"
 MAX_ATTEMPTS: Final = 3
 """Passes that sent the same value to the same broker, before it counts as refused."""
@@ -71,13 +69,13 @@ class Work:
     blocked: tuple[str, ...] = ()
 
 
-def cause(state: ClusterState) -> Operation | None:
-    """Return a LiveConfig when a file or a broker has another live value than wanted."""
+def causes(state: ClusterState) -> Iterator[Operation]:
+    """Yield a LiveConfig when a file or a broker has another live value than wanted."""
     work = work_of(state)
     if not work.changes and not work.blocked:
-        return None
+        return
     why = [f"{member_label(state.cluster, c.member)}{sorted(c.broker)}" for c in work.changes]
-    return Operation(
+    yield Operation(
         id=operation_id(TYPE, None, state.cluster.metadata.generation, " ".join(why)),
         type=TYPE,
         step="SetConfig",
@@ -86,6 +84,11 @@ def cause(state: ClusterState) -> Operation | None:
         blocked_by=work.blocked if not work.changes else (),
         data={"changes": _changed_keys(state, work.changes, {})},
     )
+
+
+def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Operation | None:
+    """Go on: a LiveConfig holds no pair."""
+    return operation
 
 
 def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
@@ -148,6 +151,9 @@ def work_of(state: ClusterState) -> Work:
             for member in ((pair, ordinal) for ordinal in ordinals)
             if state.observed.member(*member).config_map is not None
         ]
+        if state.is_contested(pair):  # which of two masters is right is not for us to say
+            blocked += ["SingleMaster"] * any(each.file or each.broker for each in found)
+            continue
         waits = _may_enable(state, pair, master, found)
         blocked += [name for name in waits if name not in blocked]
         enables = state.cluster.pair(pair).slave_read_enable or not any(map(_reads, found))
@@ -217,7 +223,12 @@ def _is_silent(state: ClusterState, member: Member) -> bool:
 
 
 def _permission(state: ClusterState, pair: int) -> list[Change]:
-    """Return one request for a member whose permission is not what its file says."""
+    """Return one request for a member whose permission is not what its file says.
+
+    An operation that closes or opens the pair at its step sends its own.
+    """
+    if any(op.pair == pair and precedence.sets_permission(op) for op in state.operations):
+        return []
     for ordinal in state.ordinals.get(pair, ()):
         view = state.observed.member(pair, ordinal)
         want = facts.properties(view.config_map).get(PERMISSION)

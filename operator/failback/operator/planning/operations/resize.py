@@ -7,7 +7,7 @@ file system grows only at the next mount leaves its member to a Roll.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.base import parse_quantity
@@ -23,29 +23,33 @@ from failback.operator.planning.plan.types import (
     ResizeClaim,
     operation_id,
 )
+from failback.operator.planning.state import predicates
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 TYPE: Final = "VolumeResize"
-ABANDONABLE: Final = False
 
 REFUSED: Final = "VolumeResizeRefused"
+_BEFORE: Final = ("NotPaused", "NoChaosRunning")
 AGAIN_SECONDS: Final = 5.0
 SENT_TIMES: Final = 5
 SENT_SECONDS: Final = 60.0
 """A claim that stays as it was after so many requests in so long is not allowed to grow."""
 
 
-def cause(state: ClusterState) -> Operation | None:
-    """Return a VolumeResize of the first pair whose claims or templates are too small."""
+def causes(state: ClusterState) -> Iterator[Operation]:
+    """Yield a VolumeResize of each pair whose claims or templates are too small."""
     cluster = state.cluster
     if cluster.spec.storage.type != "persistent" or was_refused(cluster, state.status):
-        return None
+        return
+    begun = any(item.type == TYPE for item in state.operations)
+    if begun and predicates.evaluate(_BEFORE, state):
+        return  # what one waits for would keep them all
     for pair in range(cluster.spec.pairs):
         size = cluster.pair(pair).storage_size
         views = state.wanted(pair)
         if any(_claim_is_small(view, size) or _template_is_small(view, size) for view in views):
-            return Operation(
+            yield Operation(
                 id=operation_id(TYPE, pair, cluster.metadata.generation, size),
                 type=TYPE,
                 step="ResizeClaims",
@@ -54,7 +58,11 @@ def cause(state: ClusterState) -> Operation | None:
                 step_started_at=state.now,
                 data={"size": size},
             )
-    return None
+
+
+def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Operation | None:
+    """End the VolumeResize: claims and templates themselves say what is still to be done."""
+    return operation if operation.data.get("refused") else None
 
 
 def was_refused(cluster: BrokerCluster, status: Mapping[str, Any]) -> bool:
@@ -115,7 +123,7 @@ def _size(step: StepContext) -> str:
 
 
 def _resize(step: StepContext) -> Advance:
-    blocked = step.check(("NotPaused", "NoChaosRunning"))
+    blocked = step.check(_BEFORE)
     if blocked:
         return step.stay(*blocked)
     small = [view.claim for view in _views(step) if _claim_is_small(view, _size(step))]

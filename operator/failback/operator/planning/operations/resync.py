@@ -10,7 +10,7 @@ order that names how many bytes that is: ``UID:BYTES``.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
@@ -33,19 +33,18 @@ from failback.operator.planning.state.log_ends import given_up
 from failback.operator.render.shape import Shape
 
 TYPE: Final = "Resync"
-ABANDONABLE: Final = False
 
 ANNOTATION: Final = "failback.dev/force-resync-member"
-_BEFORE: Final = ("NotPaused", "NoChaosRunning", "NameServersReachable")
+_BEFORE: Final = ("NotPaused", "NoOtherOperation", "NoChaosRunning", "NameServersReachable")
 
 
-def cause(state: ClusterState) -> Operation | None:
-    """Return a Resync of the slave whose claim the annotation names."""
+def causes(state: ClusterState) -> Iterator[Operation]:
+    """Yield a Resync of the slave whose claim the annotation names."""
     view = _named(state)
     if view is None or refusal(state) is not None:
-        return None
+        return
     uid = _uid(state.cluster)
-    return Operation(
+    yield Operation(
         id=operation_id(TYPE, view.pair, state.cluster.metadata.generation, uid),
         type=TYPE,
         step="StopMember",
@@ -116,8 +115,22 @@ def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape
     return dataclasses.replace(shape, stopped=stopped)
 
 
+def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Operation | None:
+    """Let go of the lease, then end, when nothing has been done, or for a forced switch.
+
+    A claim whose deletion was asked for goes all the same, and the slave copies everything.
+    """
+    forced = urgent.data.get("mode") == "Forced"
+    if forced or operation.step == "StopMember":
+        return operation.remembering({"giveWay": True})
+    return operation
+
+
 def advance(step: StepContext) -> Advance:
     """Return what the Resync wants of this pass; its lease is renewed on the way."""
+    if step.data.get("giveWay"):
+        release = (_lease(step).release(),) if _lease(step).is_ours else ()
+        return step.stay(actions=release, wake=0.5) if release else Advance(None)
     found = timed(step, _STEPS[step.operation.step](step))
     releases = any(isinstance(action, ReleaseLease) for action in found.actions)
     if found.operation is None or releases or not _lease(step).is_due:

@@ -4,6 +4,8 @@
 
     Planned  Preflight TakeLease DrainWrites Replicate SyncOffsets | StopOldMaster StartNewMaster
              ApplyOffsets OpenWrites RejoinOldMaster Verify Finished
+    alone    the same without DrainWrites: no other pair takes the messages, so that nobody waits
+             until producers have gone there; Replicate closes the old master
     Forced   Preflight TakeLease | StopOldMaster StartNewMaster OpenWrites RejoinOldMaster Verify
              Finished
 
@@ -18,7 +20,7 @@ the RoleSwitch shows it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
@@ -41,11 +43,9 @@ from failback.operator.planning.operations.switching.request import (
 )
 from failback.operator.planning.operations.switching.request import TYPE as TYPE
 from failback.operator.planning.plan.types import Advance, Event, Operation, TakeLease
-from failback.operator.planning.state import predicates
+from failback.operator.planning.state import other_pairs, predicates
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
-
-ABANDONABLE: Final = False
 
 ROLL_BACK: Final = "RollBack"
 FINISHED: Final = "Finished"
@@ -82,17 +82,29 @@ not know for a minute that the master is steady; let go at once, a switch would 
 operators that are ended again and again."""
 
 
-def cause(state: ClusterState) -> Operation | None:
-    """Return the operation of the oldest RoleSwitch that may begin now."""
-    for request in requests(state.cluster, state.observed):
+def causes(state: ClusterState) -> Iterator[Operation]:
+    """Yield the operations of the RoleSwitches that may begin now: forced ones, then the oldest."""
+    running = {operation.data.get("uid") for operation in state.operations}
+    waiting = requests(state.cluster, state.observed)
+    for request in sorted(waiting, key=lambda item: item.spec.mode != "Forced"):
         over = request.phase in ENDED or request.deleted_at is not None
-        if over or state.now > request.deadline:
+        if over or request.uid in running or state.now > request.deadline:
             continue
         found = preflight(state, request)
-        # What the plan of the cluster is about to replace is no obstacle: it asks by priority.
-        if not found.refused and set(found.blocked) <= {"NoOtherOperation"}:
-            return open_operation(state.cluster, request, found.old_master, PLANNED[0], state.now)
-    return None
+        # What is to give way on the pair is no obstacle: that is asked by priority.
+        if not found.refused and set(found.blocked) <= {"PairFree"}:
+            yield open_operation(state.cluster, request, found.old_master, PLANNED[0], state.now)
+
+
+def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Operation | None:
+    """Undo what can be undone, or end without the old master, for a forced switch of the pair.
+
+    In between the only way is forward.
+    """
+    undo = operation.step in (*UNDOABLE, ROLL_BACK) and operation.data["mode"] != "Forced"
+    if undo or operation.step in ("RejoinOldMaster", "Verify"):
+        return operation.remembering({"giveWay": urgent.data["name"]})
+    return operation
 
 
 def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
@@ -171,6 +183,8 @@ def _next(view: PairView, evidence: Mapping[str, Any]) -> Advance:
             view, "Failed", operation.data["reason"], operation.data["message"], evidence
         )
     steps = FORCED if view.forced else PLANNED
+    if view.alone:
+        steps = tuple(step for step in steps if step != "DrainWrites")
     position = steps.index(operation.step) + 1
     if position == len(steps):
         return _finish(view, "Complete", "Complete", "", evidence)
@@ -194,6 +208,8 @@ def _why_undo(view: PairView) -> tuple[str, str] | None:
     """Return reason and message when a switch that can still be undone must be."""
     if view.request is None or view.request.deleted_at is not None:
         return "RolledBack", "the RoleSwitch was deleted"
+    if "giveWay" in view.data:
+        return "Superseded", f"RoleSwitch {view.data['giveWay']} forces a switch of the pair"
     if view.overdue:
         reason = "TimedOut" if view.data["onTimeout"] == "Fail" else "RolledBack"
         limit = f"the time limit of {view.data['timeoutSeconds']} s for the whole switch"
@@ -269,6 +285,8 @@ def _preflight(view: PairView) -> Outcome:
         return Outcome(failed=("Preflight", found.refused))
     if found.old_master != view.data["from"]:
         return waiting("SingleMaster")
+    if not view.forced and "alone" not in view.data:
+        return Outcome(data={"alone": not other_pairs.take_messages_of(view.state, view.pair)})
     since = view.observed.masterless_since.get(view.pair)
     if view.forced and since is not None and "masterlessSince" not in view.data:
         return Outcome(data={"masterlessSince": since})
@@ -284,11 +302,12 @@ def _verify(view: PairView) -> Outcome:
     if "verified" in view.data:
         return takeover.let_go(view)
     names = ["SingleMaster"]
-    late = view.overdue and view.step_seconds > (
-        view.cluster.spec.update_strategy.pair_timeout_seconds
-    )
+    patience = view.cluster.spec.update_strategy.pair_timeout_seconds
+    late = view.overdue and view.step_seconds > patience
     if view.data.get("rejoined", True) and not late:
         names.append("MetadataEqual")
+    if "giveWay" in view.data:
+        names = []
     false = predicates.evaluate(names, view.state, pair=view.pair, operation=view.operation)
     labels = takeover.role_labels(view)
     if false or labels:

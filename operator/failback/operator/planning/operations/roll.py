@@ -1,8 +1,8 @@
 """Roll: replace pods that run an older template, one member at a time. Pure.
 
 Which member goes next is decided by :func:`restarts.pending`. The master's pair is closed for
-producers before the master goes (``drainMaster``). It is opened when its slaves follow again. One
-operation is one pair's turn.
+producers before the master goes, where others take what they send (``drainMaster``). It is opened
+when its slaves follow again. One operation is one pair's turn.
 
     ChooseMember ─► DrainMaster ─► EvictMember ─► WaitReady ─► WaitReplicated ─► OpenWrites ─┐
         ▲  └──────── slave ────────────▲                            └── slave ──────────────►│
@@ -12,7 +12,7 @@ operation is one pair's turn.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
@@ -34,13 +34,11 @@ from failback.operator.planning.plan.types import (
     PatchMetadata,
     operation_id,
 )
-from failback.operator.planning.state import predicates, restarts
+from failback.operator.planning.state import other_pairs, precedence, predicates, restarts
 from failback.operator.planning.state.cluster_state import ClusterState
-from failback.operator.render.shape import Shape
+from failback.operator.render.shape import Member, Shape
 
 TYPE: Final = "Roll"
-ABANDONABLE: Final = True
-
 LIVE_FIRST_SECONDS: Final = 60.0
 """How long a Roll lets a LiveConfig go first that was there before it."""
 RECONNECT_SECONDS: Final = 6.0
@@ -51,7 +49,7 @@ MASTER: Final = tuple(predicates.PREDICATES)
 SLAVE: Final = tuple(name for name in MASTER if name != "OffsetsFresh")
 UNREADY: Final[tuple[str, ...]] = (
     "NotPaused",
-    "NoOtherOperation",
+    "PairFree",
     "NoChaosRunning",
     "PDBAllows",
     "StoreCompatible",
@@ -61,24 +59,45 @@ UNREADY: Final[tuple[str, ...]] = (
 in every pod block its own correction."""
 
 
-def cause(state: ClusterState) -> Operation | None:
-    """Return a Roll of the pair whose member goes first, or of the member a person named."""
+def causes(state: ClusterState) -> Iterator[Operation]:
+    """Yield a Roll of the member a person named, then one of each pair, in the order they go."""
     cluster = state.cluster
     waiting = _waiting(state)
     manual = restarts.manual_member(cluster)
-    if (waiting or manual) and _live_goes_first(state):
-        return None
-    data: dict[str, Any] = {}
+    if not (waiting or manual) or _live_goes_first(state):
+        return
     if manual is not None and (pod := state.observed.member(*manual).pod) is not None:
-        pair, why = manual[0], f"{restarts.RESTART_MEMBER} {pod.uid}"
-        data = {"manual": list(manual)}
-    elif waiting:
-        (pair, _), _ = waiting[0]
-        why = " ".join(f"{member_label(cluster, m)}:{','.join(r)}" for m, r in waiting)
-    else:
-        return None
+        why = f"{restarts.RESTART_MEMBER} {pod.uid}"
+        yield _operation(state, manual[0], why, {"manual": list(manual)})
+    others = [item for item in state.operations if item.type == TYPE]
+    if _one_works(state):
+        return
+    for pair in dict.fromkeys(pair for (pair, _), _ in waiting):
+        first = next(member for member, _ in waiting if member[0] == pair)
+        if others and _kept_from(state, first):
+            continue
+        mine = [f"{member_label(cluster, m)}:{','.join(r)}" for m, r in waiting if m[0] == pair]
+        yield _operation(state, pair, " ".join(mine), {})
+
+
+def _one_works(state: ClusterState, asking: Operation | None = None) -> bool:
+    """Tell whether another Roll than the one that asks does not only wait."""
+    others = [item for item in state.operations if item.type == TYPE]
+    own = asking.id if asking is not None else ""
+    return any(item.id != own and not precedence.waits(item, state.now) for item in others)
+
+
+def _kept_from(state: ClusterState, member: Member) -> tuple[str, ...]:
+    """Return what keeps a Roll of another pair from beginning beside one that waits."""
+    ready = state.observed.member(*member).is_ready
+    master = state.master_member(member[0]) == member[1]
+    names = UNREADY if not ready else MASTER if master else SLAVE
+    return predicates.evaluate(names, state, pair=member[0], member=member[1])
+
+
+def _operation(state: ClusterState, pair: int, why: str, data: Mapping[str, Any]) -> Operation:
     return Operation(
-        id=operation_id(TYPE, pair, cluster.metadata.generation, why),
+        id=operation_id(TYPE, pair, state.cluster.metadata.generation, why),
         type=TYPE,
         step="ChooseMember",
         pair=pair,
@@ -90,11 +109,8 @@ def cause(state: ClusterState) -> Operation | None:
 
 def _live_goes_first(state: ClusterState) -> bool:
     """Tell whether live keys that changed with the others are being set; not for ever."""
-    running = state.running
-    if running is not None and running.type == live_config.TYPE:
-        if state.now - running.started_at > LIVE_FIRST_SECONDS:
-            return False
-    elif running is not None:
+    live = [item for item in state.operations if item.type == live_config.TYPE]
+    if any(state.now - item.started_at > LIVE_FIRST_SECONDS for item in live):
         return False
     return bool(live_config.work_of(state).changes)
 
@@ -102,7 +118,12 @@ def _live_goes_first(state: ClusterState) -> bool:
 def _waiting(state: ClusterState) -> tuple[tuple[tuple[int, int], tuple[str, ...]], ...]:
     if state.cluster.spec.update_strategy.type == "OnDelete":
         return ()
-    return restarts.pending(state)
+    return tuple(item for item in restarts.pending(state) if not _goes_already(state, item[0]))
+
+
+def _goes_already(state: ClusterState, member: Member) -> bool:
+    pod = state.observed.member(*member).pod
+    return pod is not None and pod.deleting
 
 
 def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:
@@ -147,10 +168,11 @@ def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Op
 def _choose(step: StepContext) -> Advance:
     if step.data.get("manual") is not None:
         return _choose_named(step)
-    waiting = _waiting(step.state)
-    if not waiting or waiting[0][0][0] != step.pair:
-        return _finish(step)
-    return _begin(step, waiting[0][0][1])
+    waiting = [ordinal for (pair, ordinal), _ in _waiting(step.state) if pair == step.pair]
+    named = restarts.manual_member(step.cluster)
+    if named is not None and named[0] == step.pair:
+        return _finish(step)  # that Roll goes first
+    return _begin(step, waiting[0]) if waiting else _finish(step)
 
 
 def _choose_named(step: StepContext) -> Advance:
@@ -172,13 +194,20 @@ def _begin(step: StepContext, ordinal: int) -> Advance:
     if view.pod is None:
         return step.go("WaitReady", member=ordinal, podUid="")
     blocked = _blocked(step, ordinal)
+    if "NoOtherOperation" in blocked and _one_works(step.state, step.operation):
+        return _finish(step)  # it begins anew when its turn has come
     if blocked or not _template_stands(step, ordinal):
         return step.stay(*blocked)
     uid = view.pod.uid
-    drains = ordinal == step.master and step.cluster.spec.update_strategy.drain_master
+    drains = ordinal == step.master and _drains(step)
     if drains and view.is_ready and step.permission() == OPEN:
         return step.go("DrainMaster", member=ordinal, podUid=uid, closed=True, closedAt=None)
     return step.go("EvictMember", member=ordinal, podUid=uid)
+
+
+def _drains(step: StepContext) -> bool:
+    wanted = step.cluster.spec.update_strategy.drain_master
+    return bool(wanted) and other_pairs.take_messages_of(step.state, step.pair)
 
 
 def _blocked(step: StepContext, ordinal: int) -> tuple[str, ...]:
@@ -256,6 +285,10 @@ def _is_outdated(step: StepContext, ordinal: int) -> bool:
 def _or_unready_first(step: StepContext) -> Advance:
     """Wait, unless another member that is not ready can be helped by a new pod."""
     if step.data.get("manual") is None:
+        named = restarts.manual_member(step.cluster)
+        mine = named is not None and named[0] == step.pair and not step.data.get("closed")
+        if mine and named is not None and not step.observed.member(*named).is_ready:
+            return Advance(None)  # a person wants a new pod of it
         for (pair, ordinal), _ in _waiting(step.state):
             view = step.observed.member(pair, ordinal)
             if pair == step.pair and not view.is_ready:

@@ -9,13 +9,14 @@ Slaves that leave need no draining.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from failback.operator.kinds.broker_cluster import BrokerCluster
-from failback.operator.planning.observed.observed import Key, MemberView
+from failback.operator.planning.observed.observed import Key, MemberView, PairLag
 from failback.operator.planning.operations.scale_up import is_system_topic
 from failback.operator.planning.operations.step_context import CLOSED, ROUTE_SECONDS, StepContext
+from failback.operator.planning.plan.encoding import names
 from failback.operator.planning.plan.types import (
     Action,
     Advance,
@@ -25,28 +26,39 @@ from failback.operator.planning.plan.types import (
     Operation,
     operation_id,
 )
+from failback.operator.planning.state import precedence, predicates
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.shape import Shape
 
 TYPE: Final = "ScaleDown"
 STOPPING: Final = frozenset({"Unregister", "DeleteMembers"})
 """Steps that stop members, or delete them."""
-ABANDONABLE: Final = False
 
 SKIP: Final = "failback.dev/skip-scaledown-check"
+GIVE_UP: Final = "failback.dev/give-up-groups"
+"""Groups, separated by commas, whose unread messages do not keep a pair that leaves."""
 TELL_SECONDS: Final = 600.0
 _MAX_TOPICS: Final = 256
 _BEFORE: Final = ("NotPaused", "NoChaosRunning", "NameServersReachable")
 
 
-def cause(state: ClusterState) -> Operation | None:
-    """Return a ScaleDown of the highest pair that leaves, else of slaves that leave."""
+def causes(state: ClusterState) -> Iterator[Operation]:
+    """Yield a ScaleDown of the highest pair that leaves, and of the slaves of each pair that leave.
+
+    The pair below it waits: pairs are numbered without gaps. None is closed while another one is
+    disturbed.
+    """
+    highest = max(state.pairs, default=0)
     for pair in reversed(state.pairs):
         leaves = state.is_leaving(pair)
         surplus = _surplus(state, pair)
         if not (leaves or surplus) or _refusal(state, pair):
             continue
-        return Operation(
+        if leaves and (
+            pair < highest or predicates.evaluate(("NoOtherOperation",), state, pair=pair)
+        ):
+            continue
+        yield Operation(
             id=operation_id(TYPE, pair, state.cluster.metadata.generation, f"{leaves} {surplus}"),
             type=TYPE,
             step="DrainPair",
@@ -55,7 +67,17 @@ def cause(state: ClusterState) -> Operation | None:
             step_started_at=state.now,
             data={"leaves": leaves, "slaves": surplus},
         )
-    return None
+
+
+def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Operation | None:
+    """End a ScaleDown of slaves that has begun nothing, or does not come to its end.
+
+    A pair that leaves goes on: nobody else works on it.
+    """
+    if operation.data.get("leaves"):
+        return operation
+    begun = operation.step != "DrainPair" and precedence.is_recent(operation, state.now)
+    return operation if begun and urgent.data.get("mode") != "Forced" else None
 
 
 def _surplus(state: ClusterState, pair: int) -> list[int]:
@@ -154,20 +176,47 @@ def _empty(step: StepContext) -> Advance:
     name = step.broker_name
     lag = step.observed.lags.get(step.pair)
     skipped = step.cluster.metadata.annotations.get(SKIP) == name
-    if skipped or (lag is not None and lag.empty):
+    counted = None if lag is None else _counted(step, lag)
+    if skipped or counted == {}:
         blocked = step.check(_BEFORE)
         if blocked:
             return step.stay(*blocked)
         moved = step.go("Unregister", topics=_own_topics(step), slavesGone=False)
-        text = f"{name}, unread messages are given up" if skipped else name
-        return dataclasses.replace(moved, events=(Event("DrainFinished", text),))
+        doubts = _given_up(step, lag)
+        text = "; ".join((name, *doubts))
+        return dataclasses.replace(moved, events=(Event("DrainFinished", text, bool(doubts)),))
     last = step.data.get("toldAt")
-    if lag is None or (last is not None and step.now - last < TELL_SECONDS):
+    if counted is None or (last is not None and step.now - last < TELL_SECONDS):
         return step.stay("PairEmpty", wake=5.0)
-    text = f"{name} is not consumed: {', '.join(lag.remaining[:5])}; a group that nobody runs "
-    text += "never drains: delete its SubscriptionGroup, or the group by request 207"
+    groups = names(dict.fromkeys(item.partition("@")[0] for item in counted))
+    text = f"{name} is not consumed: {_figures(counted)}; a group that nobody runs never drains: "
+    text += f"delete it, or give its messages up by {GIVE_UP}: {groups}"
     event = Event("DrainBlocked", text, warning=True)
     return step.stay("PairEmpty", events=(event,), wake=5.0, toldAt=step.now)
+
+
+def _counted(step: StepContext, lag: PairLag) -> dict[str, int]:
+    """Return what is unread and not given up: ``group@topic`` → messages."""
+    words = step.cluster.metadata.annotations.get(GIVE_UP, "").split(",")
+    given_up = {word.strip() for word in words}
+    return {
+        item: count for item, count in lag.unread.items() if item.partition("@")[0] not in given_up
+    }
+
+
+def _given_up(step: StepContext, lag: PairLag | None) -> list[str]:
+    """Return what goes unread with the pair, in figures, and which group never read there."""
+    if lag is None:
+        return ["unread messages are given up"]
+    found = [f"given up: {_figures(lag.unread)}"] if lag.unread else []
+    resources = step.observed.groups
+    declared = {item["spec"].get("groupName") or item["metadata"]["name"] for item in resources}
+    never = sorted(declared - lag.groups)
+    return [*found, *([f"never read there: {names(never)}"] if never else [])]
+
+
+def _figures(unread: Mapping[str, int]) -> str:
+    return names(f"{item}: {count}" for item, count in unread.items())
 
 
 def _own_topics(step: StepContext) -> list[str]:

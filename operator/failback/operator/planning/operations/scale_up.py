@@ -15,7 +15,6 @@ from typing import Final
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Broker, MemberView
-from failback.operator.planning.operations import live_config
 from failback.operator.planning.operations.step_context import (
     OPEN,
     ROUTE_SECONDS,
@@ -37,8 +36,6 @@ from failback.operator.render.shape import Member, Shape
 from failback.operator.schema.rule_texts import SYSTEM_TOPICS
 
 TYPE: Final = "ScaleUp"
-ABANDONABLE: Final = True
-
 PUTS_PER_PASS: Final = 100
 _SYSTEM_PREFIX: Final = "rmq_sys_"
 _SYSTEM_GROUPS: Final = frozenset(
@@ -58,10 +55,10 @@ _SYSTEM_GROUPS: Final = frozenset(
 )  # SubscriptionGroupManager#init, apache/rocketmq 4.9.8: every broker makes them itself
 
 
-def cause(state: ClusterState) -> Operation | None:
-    """Return a ScaleUp of a pair that is closed, or that misses a member it never had.
+def causes(state: ClusterState) -> Iterator[Operation]:
+    """Yield a ScaleUp of each pair that is closed, or that misses a member it never had.
 
-    A pair whose members are up goes first; while none is, live changes elsewhere go first.
+    A pair whose members are up goes first, and beside one that waits for its members.
     """
     closed = state.base_shape.closed
     candidates = []
@@ -69,11 +66,14 @@ def cause(state: ClusterState) -> Operation | None:
         misses_one = any(not view.exists for view in state.wanted(pair))
         if pair in closed or (misses_one and pair in state.ordinals):
             candidates.append((not state.is_whole(pair), pair))
-    if not candidates:
-        return None
-    waits, pair = min(candidates)
-    if waits and live_config.cause(state) is not None:
-        return None
+    begun = any(item.type == TYPE for item in state.operations)
+    for waits, pair in sorted(candidates):
+        if not (begun and waits):
+            yield _operation(state, pair)
+
+
+def _operation(state: ClusterState, pair: int) -> Operation:
+    closed = state.base_shape.closed
     return Operation(
         id=operation_id(TYPE, pair, state.cluster.metadata.generation, str(sorted(closed))),
         type=TYPE,
@@ -98,10 +98,9 @@ def _new_slaves(state: ClusterState) -> Iterator[Member]:
                     yield pair, view.ordinal
 
 
-def only_waits(state: ClusterState, operation: Operation) -> bool:
-    """Tell whether the operation has nothing to do but to wait for members."""
-    waits = operation.step in ("CreateMembers", "WaitRegistered")
-    return waits and not state.is_whole(operation.pair or 0)
+def give_way(state: ClusterState, operation: Operation, urgent: Operation) -> Operation | None:
+    """End the ScaleUp: all it has to go by is what exists, so that it begins anew at any time."""
+    return None
 
 
 def reshape(shape: Shape, cluster: BrokerCluster, operation: Operation) -> Shape:

@@ -1,4 +1,4 @@
-"""Between values and the JSON of a status: times, ``currentOperation``, conditions. Pure."""
+"""Between values and the JSON of a status: times, operations, conditions. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any, Final
 from failback.operator.planning.plan.types import Operation
 
 MAX_MESSAGE: Final = 512
+OPERATION_FIELDS: Final = ("currentOperation", "otherOperations")
+"""The fields of a status that hold operations. They are written together."""
 
 
 def to_time(seconds: float) -> str:
@@ -28,7 +30,7 @@ def from_time(text: str | None) -> float | None:
 
 
 def operation_to_status(operation: Operation) -> dict[str, Any]:
-    """Return ``status.currentOperation``; what is unset is left out."""
+    """Return an operation as a status holds it; what is unset is left out."""
     found: dict[str, Any] = {
         "id": operation.id,
         "type": operation.type,
@@ -44,11 +46,38 @@ def operation_to_status(operation: Operation) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def operation_from_status(status: Mapping[str, Any]) -> Operation | None:
-    """Return the running operation that a status tells of, or ``None``."""
-    found = status.get("currentOperation")
-    if not found:
-        return None
+def operations_to_status(operations: Sequence[Operation]) -> dict[str, Any]:
+    """Return the fields of a status that hold its operations; a field without any is left out."""
+    found = [operation_to_status(operation) for operation in operations]
+    fields: dict[str, Any] = {}
+    if found:
+        fields["currentOperation"] = found[0]
+    if found[1:]:
+        fields["otherOperations"] = found[1:]
+    return fields
+
+
+def stored_operations(status: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return every operation of a status as it is stored, the current one first."""
+    current = status.get("currentOperation")
+    return [*([current] if current else []), *(status.get("otherOperations") or ())]
+
+
+def operation_on(status: Mapping[str, Any], pod: str) -> Mapping[str, Any] | None:
+    """Return the stored operation that works on the pair of a broker's pod, or ``None``."""
+    pair = pod.split("-")[-3:-2]
+    for operation in stored_operations(status):
+        if [str(operation.get("pair"))] == pair:
+            return operation
+    return None
+
+
+def operations_from_status(status: Mapping[str, Any]) -> tuple[Operation, ...]:
+    """Return every operation that a status tells of, the current one first."""
+    return tuple(map(_operation, stored_operations(status)))
+
+
+def _operation(found: Mapping[str, Any]) -> Operation:
     return Operation(
         id=found["id"],
         type=found["type"],

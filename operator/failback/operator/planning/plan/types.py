@@ -244,7 +244,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """``status.currentOperation``: a resumable state machine.
+    """One item of ``status.currentOperation`` and ``otherOperations``: a resumable state machine.
 
     The step is in the status before its first side effect; every step begins with its own
     "already done?" test. All that must survive the operator is in ``data``.
@@ -313,8 +313,11 @@ class Plan:
     actions: tuple[Action, ...] = ()
     status: Status = field(default_factory=dict)
     """The whole status wanted after the actions; written only where it differs."""
-    operation_first: bool = False
-    """Write ``currentOperation`` of ``status`` (with resourceVersion) before the actions."""
+    lanes: tuple[int | None, ...] = ()
+    """For each action its lane: a failure ends its own lane only. Empty = all in one."""
+    operations_first: Status | None = None
+    """The operations as they are to be in the status (written with resourceVersion) before the
+    actions; ``None`` = nothing has to be."""
     events: tuple[Event, ...] = ()
     wake_after: float | None = None
     """Seconds until the next pass although nothing happens; ``None`` = the resync period."""

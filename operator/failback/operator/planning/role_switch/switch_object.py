@@ -29,7 +29,7 @@ from failback.operator.planning.plan.encoding import (
     from_time,
     merge_conditions,
     names,
-    operation_from_status,
+    operations_from_status,
     to_time,
 )
 from failback.operator.planning.plan.types import Action, Delete, Event, Operation, Plan
@@ -80,11 +80,11 @@ def plan_role_switch(
 
 
 def _operation(switch: RoleSwitch, cluster: BrokerCluster | None) -> Operation | None:
-    """Return the cluster's operation if it is this switch."""
-    found = operation_from_status(cluster.status) if cluster is not None else None
-    if found is None or found.type != TYPE or found.data.get("uid") != switch.metadata.uid:
-        return None
-    return found
+    """Return the operation of the cluster that is this switch."""
+    for found in operations_from_status(cluster.status) if cluster is not None else ():
+        if found.type == TYPE and found.data.get("uid") == switch.metadata.uid:
+            return found
+    return None
 
 
 # --- after its end ------------------------------------------------------------------------------

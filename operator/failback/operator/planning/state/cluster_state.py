@@ -15,7 +15,7 @@ from typing import Any, Final
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Key, MemberView, Object, ObservedCluster
-from failback.operator.planning.plan.encoding import operation_from_status
+from failback.operator.planning.plan.encoding import operations_from_status
 from failback.operator.planning.plan.types import Operation
 from failback.operator.planning.state import instants
 from failback.operator.planning.state.mastership import Mastership, mastership, says_master
@@ -37,8 +37,8 @@ class ClusterState:
     observed: ObservedCluster
     now: float
     """Unix time of the pass."""
-    running: Operation | None = None
-    """``status.currentOperation``, with nothing in the future."""
+    operations: tuple[Operation, ...] = ()
+    """Those in the status, the current one first, with nothing in the future."""
 
     @classmethod
     def of(
@@ -48,11 +48,10 @@ class ClusterState:
         observed: ObservedCluster,
         now: float,
     ) -> ClusterState:
-        """Return the state of a pass; another clock may have written the running operation."""
-        running = operation_from_status(status)
-        if running is not None:
-            running = instants.not_after(running, now)
-        return cls(cluster, status, observed, now, running)
+        """Return the state of a pass; another clock may have written the operations."""
+        operations = operations_from_status(status)
+        kept = tuple(instants.not_after(operation, now) for operation in operations)
+        return cls(cluster, status, observed, now, kept)
 
     @property
     def is_paused(self) -> bool:

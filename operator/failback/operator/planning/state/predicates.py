@@ -15,6 +15,7 @@ from failback.operator.engines.catalogue import quirk
 from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import MemberView
 from failback.operator.planning.plan.types import Operation
+from failback.operator.planning.state import precedence
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.planning.state.running_engine import engine_of
 
@@ -40,6 +41,11 @@ class Question:
     """Who asks."""
     master: int | None = None
     """The pair's master member; ``None`` = as the ConfigMaps say."""
+
+    def other_operations(self) -> list[Operation]:
+        """The operations of the cluster without the one that asks."""
+        own = self.operation.id if self.operation is not None else ""
+        return [other for other in self.state.operations if other.id != own]
 
     def pairs(self) -> range | tuple[int, ...]:
         """The pairs that are asked about."""
@@ -67,9 +73,20 @@ def not_paused(question: Question) -> bool:
 
 
 def no_other_operation(question: Question) -> bool:
-    """No operation is running, or the one that asks."""
-    running, own = question.state.running, question.operation
-    return running is None or (own is not None and running.id == own.id)
+    """No other operation has taken a member of another pair away, or closed that pair, just now."""
+    return not any(
+        other.pair != question.pair and precedence.disturbs(other, question.state.now)
+        for other in question.other_operations()
+    )
+
+
+def pair_free(question: Question) -> bool:
+    """No other operation works on the pair."""
+    asking = question.operation.type if question.operation is not None else ""
+    return not any(
+        other.pair == question.pair and precedence.keeps_out(other, asking)
+        for other in question.other_operations()
+    )
 
 
 def no_other_pair_disrupted(question: Question) -> bool:
@@ -247,6 +264,7 @@ def claims_settled(question: Question) -> bool:
 PREDICATES: Final[Mapping[str, Callable[[Question], bool]]] = {
     "NotPaused": not_paused,
     "NoOtherOperation": no_other_operation,
+    "PairFree": pair_free,
     "NoOtherPairDisrupted": no_other_pair_disrupted,
     "PairHasInSyncSlave": pair_has_in_sync_slave,
     "NoOtherMemberDown": no_other_member_down,

@@ -265,5 +265,3 @@ def test_priorities_are_those_of_the_contract() -> None:
         "ScaleUp",
         "LiveConfig",
     ]
-    abandonable = {module.TYPE for module in OPERATIONS.values() if module.ABANDONABLE}
-    assert abandonable == {"Roll", "ScaleUp", "LiveConfig"}

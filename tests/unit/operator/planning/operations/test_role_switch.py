@@ -14,7 +14,7 @@ from failback.operator.planning.operations import role_switch
 from failback.operator.planning.operations.step_context import StepContext
 from failback.operator.planning.operations.switching import snapshot
 from failback.operator.planning.plan import children
-from failback.operator.planning.plan.encoding import from_time, operation_from_status
+from failback.operator.planning.plan.encoding import from_time, operations_from_status
 from failback.operator.planning.plan.types import SaveSnapshot
 from failback.operator.planning.state.cluster_state import ClusterState
 from failback.operator.render.objects import render_cluster
@@ -46,17 +46,17 @@ def final_state(world: SwitchWorld) -> dict[str, Any]:
         "roles": roles(world),
         "recorded": world.recorded,
         "leases": world.leases,
-        "snapshot": world.snapshot,
+        "snapshots": world.snapshots,
         "phase": world.phase,
         "failed": world.reason("Failed"),
         "safe": world.reason("Safe"),
         "operation": world.status.get("currentOperation"),
-        "labels": {pod.member[1]: pod.role for pod in world.pods.values()},
+        "labels": {pod.member: pod.role for pod in world.pods.values()},
     }
 
 
 def nothing_is_left(world: SwitchWorld) -> bool:
-    return not world.leases and world.snapshot is None and not world.step
+    return not world.leases and not world.snapshots and not world.step
 
 
 def test_every_step_comes_in_order_and_leaves_its_evidence() -> None:
@@ -120,7 +120,8 @@ def test_a_pair_of_three_keeps_distinct_ids_when_neither_is_member_0() -> None:
         world.run(until=lambda at: True)
         world.reconcile()
         world.tick()
-        ids = [pod.config["brokerId"] for pod in world.pods.values() if pod.up]
+        first = [pod for pod in world.pods.values() if pod.up and pod.member[0] == 0]
+        ids = [pod.config["brokerId"] for pod in first]
         assert len(ids) == len(set(ids)), "two members of one id"
         seen.add(tuple(ids))
     assert roles(world) == {0: "SLAVE 2 6", 1: "SLAVE 1 6", 2: "ASYNC_MASTER 0 6"}
@@ -190,7 +191,7 @@ def test_an_object_that_vanishes_without_its_finalizer_is_finished_from_the_stat
     world.ask()
     world.run(until=reached(step))
     del world.switches["swap"]
-    world.snapshot = None
+    world.snapshots.clear()
     world.run()
     assert roles(world) == (AS_BEFORE if step in BEFORE else SWAPPED)
     assert world.shown_permission == 6
@@ -231,9 +232,8 @@ def test_the_target_is_not_restarted_before_both_files_have_their_new_role() -> 
     world.ask()
     world.run(until=lambda at: "recorded" in at.status.get("currentOperation", {}).get("data", {}))
     cluster, observed = world.cluster, world.observe()
-    running = operation_from_status(world.status)
-    assert running is not None
-    state = ClusterState(cluster, world.status, observed, world.now, running)
+    (running,) = operations_from_status(world.status)
+    state = ClusterState(cluster, world.status, observed, world.now, (running,))
     shape = role_switch.reshape(state.base_shape, cluster, running)
     rendered = render_cluster(cluster, world.name_servers, CONTEXT, shape=shape)
     desired = children.by_key(rendered)
@@ -359,8 +359,9 @@ def test_a_snapshot_of_an_earlier_switch_is_not_taken_for_this_one() -> None:
     world.ask()
     world.run(until=reached("SyncOffsets"))
     other = SaveSnapshot("fbs-swap", {}, {"OLD@G": {0: 10**6}}, "000000000000/final")
-    world.snapshot = snapshot.manifest(other, "shop", "orders")
-    world.snapshot["metadata"]["uid"] = "cm-old"
+    old = snapshot.manifest(other, "shop", "orders")
+    old["metadata"]["uid"] = "cm-old"
+    world.snapshots["fbs-swap"] = old
     world.run()
     assert "OLD@G" not in world.store(0, 1).offsets
     assert TOPIC_GROUP in world.store(0, 1).offsets

@@ -219,7 +219,7 @@ def test_a_second_switch_waits_for_the_first() -> None:
     world.run(until=lambda at: at.step == "RejoinOldMaster")
     world.ask("later", targetMember=0)
     world.settle(3)
-    assert "NoOtherOperation" in world.switches["later"]["status"]["blockedBy"]
+    assert "PairFree" in world.switches["later"]["status"]["blockedBy"]
     world.run()
     assert roles(world) == AS_BEFORE
 

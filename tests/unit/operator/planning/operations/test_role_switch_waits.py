@@ -35,7 +35,7 @@ def experiment(world: SwitchWorld) -> None:
     ("begin", "predicate"),
     [
         (pause, "NotPaused"),
-        (roll, "NoOtherOperation"),
+        (roll, "PairFree"),
         (experiment, "NoChaosRunning"),
     ],
 )

@@ -164,16 +164,16 @@ def test_a_pair_is_closed_for_35_seconds_before_it_is_asked_for_its_backlog() ->
 
 def test_unread_messages_block_without_limit_and_are_named() -> None:
     world = steady(pairs=2)
-    world.backlog = {1: [f"g{i}@T: {90 - i}" for i in range(9)]}
+    world.backlog = {1: {f"g{i}@T": 90 - i for i in range(9)}}
     world.edit(pairs=1)
     run = Run(world)
     run.until(lambda: run.at_step("ScaleDown/WaitEmpty"))
     run.until(lambda: len(told(world, "DrainBlocked")) == 2)
     first, second = told(world, "DrainBlocked")
     assert first == second
-    assert "g0@T: 90, g1@T: 89, g2@T: 88, g3@T: 87, g4@T: 86;" in first
+    assert "g0@T: 90, g1@T: 89, g2@T: 88, g3@T: 87, g4@T: 86 and 4 more;" in first
     assert "g5@T" not in first
-    assert "207" in first
+    assert "failback.dev/give-up-groups: g0, g1, g2, g3, g4 and 4 more" in first
     assert operation(world)["blockedBy"] == ["PairEmpty"]
     assert not [action for action in world.log if isinstance(action, Delete)]
     assert world.running(1, 0)
@@ -211,15 +211,33 @@ def test_a_scale_down_is_taken_back_at_any_step(step: str) -> None:
 
 def test_the_annotation_gives_unread_messages_up_for_one_pair_only() -> None:
     world = steady(pairs=3)
-    world.backlog = {1: ["g@T: 5"], 2: ["g@T: 5"]}
+    world.backlog = {1: {"g@T": 5}, 2: {"g@T": 5}}
     world.annotate(skip_scaledown_check="orders-2")
     world.edit(pairs=1)
     run = Run(world)
     run.until(lambda: world.status.get("replicas") == 2)
     run.until(lambda: run.at_step("ScaleDown/WaitEmpty"))
     run.for_passes(20)
-    assert "orders-2, unread messages are given up" in told(world, "DrainFinished")
+    assert "orders-2; given up: g@T: 5" in told(world, "DrainFinished")
     assert operation(world)["pair"] in (1, "orders-1")
+
+
+def test_named_groups_are_given_up_and_the_figures_are_told() -> None:
+    world = steady(pairs=2)
+    world.backlog = {1: {"nobody@PAID": 100, "billing@PAID": 7, "audit@PAID": 3}}
+    named = {"groupName": "reports", "clusterRef": {"name": "orders"}}
+    world.groups = [{"metadata": {"name": "reports"}, "spec": named}]
+    world.annotate(give_up_groups="nobody, billing")
+    world.edit(pairs=1)
+    run = Run(world)
+    run.until(lambda: bool(told(world, "DrainBlocked")))
+    assert "orders-1 is not consumed: audit@PAID: 3;" in told(world, "DrainBlocked")[0]
+    world.annotate(give_up_groups="nobody, billing,audit")
+    run.until_steady()
+    figures = "nobody@PAID: 100, billing@PAID: 7, audit@PAID: 3"
+    (event,) = [item for item in world.events if item.reason == "DrainFinished"]
+    assert event.message == f"orders-1; given up: {figures}; never read there: reports"
+    assert event.warning
 
 
 def test_slaves_leave_from_the_highest_ordinal_without_draining() -> None:

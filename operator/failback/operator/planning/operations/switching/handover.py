@@ -80,7 +80,13 @@ def drain_writes(view: PairView) -> Outcome:
 
 
 def replicate(view: PairView) -> Outcome:
-    """Wait until the target has the old master's log, and no other slave has more than it."""
+    """Wait until the target has the old master's log, and no other slave has more than it.
+
+    A pair that is alone is closed here: its routes need not show it.
+    """
+    closing = _closed_alone(view) if view.alone else None
+    if closing is not None:
+        return closing
     lag = facts.lag_bytes(view.old.broker, view.new.broker)
     if lag is None:
         return waiting("LagKnown")
@@ -92,6 +98,8 @@ def replicate(view: PairView) -> Outcome:
     if lag > view.data["maxLagBytes"]:
         return remember(caughtUpAt=None) if caught_up is not None else waiting("LagAcceptable")
     at = min(view.read_at(view.old), view.read_at(view.new))
+    if at < view.data.get("shutAt", at):
+        return UNDERWAY
     if caught_up is None:
         return remember(caughtUpAt=at)
     if at - caught_up < QUIET_SECONDS:
@@ -99,6 +107,16 @@ def replicate(view: PairView) -> Outcome:
     if lag > 0 and "LagAccepted" not in view.data["unsafe"]:
         return remember(unsafe=[*view.data["unsafe"], "LagAccepted"])
     return Outcome(done=True, evidence={"lagBytes": lag, "end": end_of(view.new)})
+
+
+def _closed_alone(view: PairView) -> Outcome | None:
+    """Return what closes the old master, which then refuses every send; ``None`` = it is closed."""
+    if "closedAt" not in view.data:
+        return remember(closedAt=view.now)
+    closing = view.permission_set(view.old, READ)
+    if closing is None and "shutAt" not in view.data:
+        return remember(shutAt=view.now)
+    return closing
 
 
 def _more_advanced(view: PairView) -> str | None:
@@ -119,7 +137,8 @@ def sync_offsets(view: PairView) -> Outcome:
     """Wait until the target has the old master's offsets; with CopyMax keep the larger of both.
 
     What the target must have is the table at the begin of this step. It is in the snapshot
-    too, because an operator that starts anew must find it.
+    too, because an operator that starts anew must find it. A pair that is alone takes no writes
+    meanwhile: with CopyMax the snapshot has what the target lacks, and nobody waits for it.
     """
     policy = view.data["policy"]
     if policy == "None":
@@ -127,13 +146,16 @@ def sync_offsets(view: PairView) -> Outcome:
     old, new = _fresh_offsets(view, view.old), _fresh_offsets(view, view.new)
     if old is None or new is None:
         return waiting("OffsetsKnown")
-    taken = _label(view, view.observed.snapshot_label)
-    if view.observed.snapshot is None or taken is None:
+    kept = view.snapshot
+    taken = _label(view, kept.label) if kept is not None else None
+    if kept is None or kept.table is None or taken is None:
+        if view.alone and policy == "CopyMax":
+            return _save(view, FINAL, snapshot.largest(old, new))
         return _save(view, BASELINE, snapshot.largest(old, new))
     if taken == FINAL:
-        count = sum(map(len, view.observed.snapshot.values()))
+        count = sum(map(len, kept.table.values()))
         return Outcome(done=True, evidence={"policy": policy, "offsets": count})
-    if not snapshot.covers(new, view.observed.snapshot):
+    if not snapshot.covers(new, kept.table):
         patience = SYNC_PERIODS * view.sync_seconds
         if policy == "WaitSync" or view.step_seconds < patience:
             return waiting("OffsetsFresh")
@@ -170,9 +192,9 @@ def _save(view: PairView, which: str, table: snapshot.Table) -> Outcome:
 def release(view: PairView) -> tuple[Action, ...]:
     """Return what takes away Lease and snapshot; nothing when they are gone."""
     actions: tuple[Action, ...] = ()
-    if view.observed.snapshot_uid:
+    if view.snapshot is not None:
         key = ("ConfigMap", view.data["snapshot"])
-        actions += (Delete(key, view.observed.snapshot_uid),)
+        actions += (Delete(key, view.snapshot.uid),)
     if view.lease.is_ours:
         actions += (view.lease.release(),)
     return actions
@@ -181,12 +203,13 @@ def release(view: PairView) -> tuple[Action, ...]:
 def roll_back(view: PairView) -> Outcome:
     """Open the old master again and let go of everything.
 
-    A master that does not answer keeps this from being proved. After a minute its file alone
-    counts, because a person may want to force the switch.
+    A master that does not answer keeps this from being proved. After a minute, or at once when a
+    forced switch waits for the pair, its file alone counts.
     """
     if "closedAt" in view.data:
         opening = view.permission_set(view.old, READ_WRITE)
-        silent = permission_of(view.old) is None and view.step_seconds >= UNDO_SECONDS
+        patient = view.step_seconds < UNDO_SECONDS and "giveWay" not in view.data
+        silent = permission_of(view.old) is None and not patient
         if opening is not None and not (silent and opening.blocked == ("MemberAnswers",)):
             return opening
     actions = release(view)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from failback.operator.engines.catalogue import quirk
 from failback.operator.planning.observed import facts
-from failback.operator.planning.observed.observed import MemberView
+from failback.operator.planning.observed.observed import MemberView, Snapshot
 from failback.operator.planning.operations.pair_lease import PairLease
 from failback.operator.planning.operations.step_context import WRITE, StepContext
 from failback.operator.planning.operations.switching.request import Request
@@ -87,8 +87,18 @@ class PairView(StepContext):
         )
 
     @property
+    def snapshot(self) -> Snapshot | None:
+        """The offset snapshot of this switch, if there is a ConfigMap of its name."""
+        return self.observed.snapshots.get(self.data["snapshot"])
+
+    @property
     def forced(self) -> bool:
         return bool(self.data["mode"] == "Forced")
+
+    @property
+    def alone(self) -> bool:
+        """No other pair takes the messages of this one: writes are out from the first close on."""
+        return bool(self.data.get("alone"))
 
     @property
     def copies_offsets(self) -> bool:

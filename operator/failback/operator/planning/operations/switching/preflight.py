@@ -20,8 +20,14 @@ from failback.operator.planning.state.cluster_state import ClusterState
 
 MASTERLESS_SECONDS: Final = 30.0
 """A forced switch believes that a master is gone after this."""
-_COMMON: Final = ("NotPaused", "NoOtherOperation", "NoChaosRunning", "NameServersReachable")
-_PLANNED: Final = ("SingleMaster", "PrefixVerified", "MetadataEqual", "ClaimsSettled")
+_COMMON: Final = ("NotPaused", "PairFree", "NoChaosRunning", "NameServersReachable")
+_PLANNED: Final = (
+    "NoOtherOperation",
+    "SingleMaster",
+    "PrefixVerified",
+    "MetadataEqual",
+    "ClaimsSettled",
+)
 
 
 @dataclass(frozen=True, slots=True)

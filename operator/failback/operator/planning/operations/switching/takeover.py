@@ -23,7 +23,7 @@ from failback.operator.planning.operations.switching.pair import (
     remember,
     waiting,
 )
-from failback.operator.planning.plan.types import Action, CommitOffsets, Evict, LabelPod
+from failback.operator.planning.plan.types import Action, CommitOffsets, DeletePod, Evict, LabelPod
 from failback.operator.planning.state import predicates
 from failback.operator.planning.state.claim_marks import new_master
 from failback.operator.render.common import ROLE_LABEL
@@ -139,6 +139,8 @@ def _restart_target(view: PairView) -> Outcome:
     if "evictedAt" not in view.data:
         return remember(evictedAt=view.now)
     blocked = predicates.evaluate(("PDBAllows",), view.state, pair=view.pair, member=wanted)
+    if blocked and view.forced:  # nobody writes to this pair: its budget protects nothing now
+        return doing(DeletePod(pod.name, pod.uid))
     if blocked:
         return waiting(*blocked)
     return doing(Evict(pod.name, pod.uid))
@@ -152,7 +154,7 @@ def apply_offsets(view: PairView) -> Outcome:
     data = view.data
     if not view.copies_offsets:
         return Outcome(done=True, evidence={"skipped": "Forced" if view.forced else data["policy"]})
-    kept = view.observed.snapshot
+    kept = view.snapshot.table if view.snapshot is not None else None
     if kept is None:
         if view.request is not None and view.step_seconds < SNAPSHOT_SECONDS:
             return waiting("SnapshotReadable")
@@ -191,7 +193,7 @@ def open_writes(view: PairView) -> Outcome:
 
 def rejoin_old_master(view: PairView) -> Outcome:
     """Start the old master as a slave; its own check of its log decides whether it may."""
-    if "settled" not in view.data:
+    if "settled" not in view.data and "giveWay" not in view.data:
         return _settle_ids(view)
     pod = view.old.pod
     if pod is not None and pod.prefix in REFUSED:
@@ -204,7 +206,7 @@ def rejoin_old_master(view: PairView) -> Outcome:
             return _with_doubt(view, "PrefixUnverified", {"prefix": pod.prefix})
         return Outcome(done=True, evidence={"prefix": pod.prefix if pod else ""})
     patience = float(view.cluster.spec.update_strategy.pair_timeout_seconds)
-    if view.overdue and view.step_seconds > patience:
+    if (view.overdue and view.step_seconds > patience) or "giveWay" in view.data:
         return _with_doubt(view, "PrefixUnverified", {"rejoined": False})
     return waiting("OldMasterRejoined")
 
