@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.docs.yaml_examples import EXAMPLE_FILES, ROOT, blocks_of_pages, documents_of
+from tests.support.docs.yaml_examples import (
+    EXAMPLE_FILES,
+    KUSTOMIZATIONS,
+    ROOT,
+    blocks_of_pages,
+    documents_of,
+)
 from tests.support.kube_lab.namespaces import Namespace
 
 DEMO = ROOT / "examples/demo"
@@ -32,9 +39,23 @@ def applied(out: str) -> list[str]:
 
 @pytest.mark.parametrize("folder", sorted({file.parent for file in EXAMPLE_FILES}), ids=str)
 def test_the_server_accepts_every_example(namespace: Namespace, folder: Path) -> None:
-    for file in sorted(folder.glob("*.yaml")):
+    for file in (each for each in EXAMPLE_FILES if each.parent == folder):
         done = namespace.kubectl("apply", "--dry-run=server", "-f", str(file))
         assert applied(done.out) == labels_of(file.read_text()), file.name
+
+
+def test_the_server_accepts_what_kustomize_makes(namespace: Namespace) -> None:
+    pairs = {}
+    for file in KUSTOMIZATIONS:
+        overlay = ("apply", "--dry-run=server", "-k", str(file.parent), "-o", "json")
+        made = json.loads(namespace.kubectl(*overlay).out)["items"]
+        (cluster,) = (each for each in made if each["kind"] == "BrokerCluster")
+        pairs[file.parent.name] = cluster["spec"]["pairs"], cluster["metadata"].get("labels")
+    assert pairs == {
+        "base": (1, None),
+        "staging": (1, {"environment": "staging"}),
+        "production": (2, {"environment": "production"}),
+    }
 
 
 def test_the_server_accepts_every_resource_on_a_page(namespace: Namespace) -> None:

@@ -10,8 +10,10 @@ from typing import Any
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[3]
+KUSTOMIZATIONS = sorted((ROOT / "examples").rglob("kustomization.yaml"))
 EXAMPLE_FILES = sorted(
-    [*(ROOT / "examples").rglob("*.yaml"), *(ROOT / "operator/failback/cli/data").glob("*.yaml")]
+    {*(ROOT / "examples").rglob("*.yaml"), *(ROOT / "operator/failback/cli/data").glob("*.yaml")}
+    - {*KUSTOMIZATIONS}
 )
 _BLOCK = re.compile(r"^( *)```ya?ml[^\n]*\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 

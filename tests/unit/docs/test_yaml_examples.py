@@ -8,7 +8,13 @@ import pytest
 from ruamel.yaml import YAML
 
 from failback.operator.schema.decoding import decode
-from tests.support.docs.yaml_examples import EXAMPLE_FILES, ROOT, blocks_of_pages, documents_of
+from tests.support.docs.yaml_examples import (
+    EXAMPLE_FILES,
+    KUSTOMIZATIONS,
+    ROOT,
+    blocks_of_pages,
+    documents_of,
+)
 
 JOINED = "".join(file.read_text() for file in EXAMPLE_FILES)
 
@@ -24,6 +30,12 @@ def test_a_file_begins_a_document_and_leaves_the_namespace_to_the_command(file: 
     placed = [each for each in documents_of(file.read_text()) if "namespace" in each["metadata"]]
     assert named
     assert placed == []
+
+
+@pytest.mark.parametrize("file", KUSTOMIZATIONS, ids=name_of)
+def test_a_kustomization_begins_a_document_too(file: Path) -> None:
+    assert file.read_text().startswith("---\n")
+    assert "namespace" not in documents_of(file.read_text())[0]
 
 
 def test_joining_the_files_loses_no_document() -> None:
