@@ -118,6 +118,15 @@ def test_every_field_says_what_it_means(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_field_to_write_is_named_and_not_asked_for(kind: str) -> None:
+    """Texts such as "Whose program runs." are riddles to whoever reads ``kubectl explain``."""
+    spec = schema_of(kind)["properties"]["spec"]
+    riddles = ("Who ", "Whose ", "What is wanted", "What is done to the cluster", "How many run")
+    found = [path for path, node in nodes(spec) if node.get("description", "").startswith(riddles)]
+    assert found == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_all_that_a_rule_may_walk_is_bounded(kind: str) -> None:
     unbounded = []
     for path, node in nodes(schema_of(kind)["properties"]["spec"]):

@@ -217,7 +217,7 @@ class EnvironmentVariable(Model):
 
 
 class PodTemplate(Model):
-    """What is added to the pods. A change restarts them one by one."""
+    """Additions to the pods. A change restarts them one by one."""
 
     labels: dict[str, str] = Field(default={}, max_length=32)
     """Further labels. Prefixes failback.dev/ and app.kubernetes.io/ are the operator's."""
@@ -279,7 +279,7 @@ class Condition(Status):
     """One statement about the object, in the shape of ``metav1.Condition``."""
 
     type: str = Field(max_length=316)
-    """What the statement is about."""
+    """Type of the condition, such as Ready."""
     status: Literal["True", "False", "Unknown"]
     """Whether it holds."""
     reason: str = Field(max_length=1024)

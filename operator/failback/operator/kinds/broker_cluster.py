@@ -76,11 +76,13 @@ class AntiAffinity(Model):
     mode: Spread = "preferred"
     """preferred: if possible. required: else the pod stays pending. none: anywhere."""
     topology_key: str = Field(default="kubernetes.io/hostname", min_length=1, max_length=317)
-    """Label of nodes that share a fate."""
+    """Label of nodes that fail together, such as kubernetes.io/hostname or
+    topology.kubernetes.io/zone."""
 
 
 class PairOverride(Model):
-    """What one pair has differently. Unset fields take the cluster's value."""
+    """Settings of one pair that differ from the cluster's. Unset fields take the cluster's
+    value."""
 
     index: int = Field(ge=0, le=63)
     """Index of the pair, from 0."""
@@ -123,7 +125,7 @@ class UpdateStrategy(Model):
 
 
 class Failover(Model):
-    """What happens when a master is gone."""
+    """Behaviour when a master is gone."""
 
     mode: Literal["None", "Manual", "SlaveReadOnly"] = "None"
     """None: wait for its return. Manual: a RoleSwitch of mode Forced is allowed. SlaveReadOnly:
@@ -158,22 +160,23 @@ class Networking(Model):
 
 
 class BrokerClusterSpec(Model):
-    """What is wanted of the brokers."""
+    """The desired brokers: pairs, roles, storage, configuration."""
 
     cluster_name: str | None = Field(default=None, pattern=_ROCKETMQ_NAME, max_length=64)
     """The RocketMQ cluster name. Unset: metadata.name. Immutable."""
     broker_name_prefix: str | None = Field(default=None, pattern=_ROCKETMQ_NAME, max_length=64)
     """Pair i has the broker name PREFIX-i. Unset: metadata.name. Immutable."""
     engine: Engine = Field(default_factory=Engine)
-    """Whose broker runs. A change restarts the pods one by one."""
+    """Which broker program runs: failback's or apache's, its version and image. A change restarts
+    the pods one by one."""
     name_server_ref: Named | None = None
     """The NameServer of this namespace. Exactly one of this and nameServerAddresses."""
     name_server_addresses: list[Address] | None = Field(default=None, max_length=9)
     """host:port of name servers that run elsewhere. Changed live."""
     pairs: int = Field(default=1, ge=1, le=64)
-    """How many pairs run. A pair that leaves is drained first; unread messages block it."""
+    """Number of pairs. A pair that is taken away is drained first; unread messages block it."""
     slaves_per_pair: int = Field(default=1, ge=0, le=3)
-    """How many slaves each master has."""
+    """Number of slaves of each master."""
     master_role: MasterRole = "ASYNC_MASTER"
     """SYNC_MASTER acknowledges a message only when a slave has it. Restarts masters."""
     sync: Sync = Field(default_factory=Sync)
@@ -194,7 +197,7 @@ class BrokerClusterSpec(Model):
     resources: Resources = Field(default_factory=_default_resources)
     """Requests and limits of the container. A change restarts the pods one by one."""
     pod_template: PodTemplate = Field(default_factory=PodTemplate)
-    """What is added to the pods. A change restarts them one by one."""
+    """Additions to the pods. A change restarts them one by one."""
     anti_affinity: AntiAffinity = Field(default_factory=AntiAffinity)
     """Which brokers may share a node."""
     pair_overrides: list[PairOverride] = Field(
@@ -205,11 +208,11 @@ class BrokerClusterSpec(Model):
             "x-kubernetes-list-map-keys": ["index"],
         },
     )
-    """What single pairs have differently, by index."""
+    """Settings of single pairs that differ from the cluster's, by index."""
     update_strategy: UpdateStrategy = Field(default_factory=UpdateStrategy)
     """How pods are replaced when their template changes."""
     failover: Failover = Field(default_factory=Failover)
-    """What happens when a master is gone."""
+    """Behaviour when a master is gone."""
     lifecycle: Lifecycle = Field(default_factory=Lifecycle)
     """Start and stop of a member."""
     pod_disruption_budget: Switch = Field(default_factory=Switch)

@@ -28,7 +28,8 @@ _NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 
 class FaultTarget(Model):
-    """Who is hit: a broker by pair and role, or the members of a consumer group."""
+    """The target of a fault: brokers, chosen by pair and role, or the members of a consumer
+    group."""
 
     pair: str | None = Field(default=None, max_length=128)
     """Name of the pair: pair-0, or its broker name, such as demo-0."""
@@ -39,18 +40,20 @@ class FaultTarget(Model):
     role: Literal["master", "slave"] | None = None
     """Role of the broker at the moment of the fault."""
     mode: Literal["one", "all", "fixed", "fixed-percent", "random-max-percent"] | None = None
-    """How many of those that match; the last three need value."""
+    """How many of the matching brokers or members are hit. one and all need no value; fixed takes
+    value of them, fixed-percent and random-max-percent take value as per cent."""
     value: float | None = Field(default=None, ge=0)
-    """A number for fixed, per cent for fixed-percent and random-max-percent."""
+    """A number for mode fixed, per cent for fixed-percent and random-max-percent."""
 
 
 class FaultParameters(Model):
     """Parameters of the fault. Each fault takes some of them; others are refused by the run."""
 
     after: str | None = Field(default=None, max_length=96)
-    """Wait for an instant of another fault, MILESTONE:FAULT, such as accept:f1."""
+    """Starts the fault relative to another one, as MILESTONE:FAULT, such as accept:f1; at counts
+    from there."""
     down_seconds: float | None = Field(default=None, ge=0, le=86400)
-    """How long the broker is held down. Unset: until the platform restarts it."""
+    """How long the broker is kept down. Unset: until Kubernetes restarts it."""
     duration_seconds: float | None = Field(default=None, ge=0, le=86400)
     """How long the effect lasts."""
     grace_seconds: float | None = Field(default=None, ge=0, le=86400)
@@ -60,7 +63,7 @@ class FaultParameters(Model):
     signal: Literal["KILL", "TERM"] | None = None
     """Signal that ends the consumers."""
     rolling: bool | None = None
-    """Whether consumers go one after the other."""
+    """Whether consumers are ended one after the other instead of together."""
     min_served: int | None = Field(default=None, ge=1)
     """Messages that the slave must have served before the milestone counts."""
     restart_after: str | None = Field(default=None, max_length=96)
@@ -82,17 +85,18 @@ class FaultParameters(Model):
     gap_seconds: float | None = Field(default=None, ge=0, le=86400)
     """Time between the broker's return and its next kill."""
     second: Literal["same", "slave"] | None = None
-    """Who is killed next: the same broker, or the pair's other one."""
+    """Which broker the next kill hits: the same one, or the pair's other one."""
     times: int | None = Field(default=None, ge=1, le=16)
     """How many kills."""
     content: Literal["older", "delete", "empty", "truncate"] | None = None
-    """What the offset file of the killed broker becomes."""
+    """What is done to the offset file of the killed broker: an older copy of it, deleted, empty or
+    cut off."""
     age_seconds: float | None = Field(default=None, ge=0, le=86400)
     """How old the offsets of an older file are."""
     bak: Literal["same", "keep"] | None = None
-    """Whether the file's backup becomes the same, or stays."""
+    """Whether the backup of the offset file is treated the same way, or kept."""
     delay_ms: float | None = Field(default=None, ge=0, le=86400000)
-    """What every handler call takes longer."""
+    """Time by which every handler call is made slower."""
     fail_ratio: float | None = Field(default=None, ge=0, le=1)
     """Share of handler calls that ask for a retry."""
     throw_ratio: float | None = Field(default=None, ge=0, le=1)
@@ -103,7 +107,7 @@ class Fault(Model):
     """One fault of the plan."""
 
     id: str = Field(pattern=_NAME, max_length=63)
-    """Name by which results and other faults speak of it."""
+    """Name of this fault in results and in with.after of other faults."""
     fault: str = Field(min_length=1, max_length=63)
     """Name of the fault; failback faults lists them."""
     at: float = Field(default=0.0, ge=0, le=86400)
@@ -111,33 +115,34 @@ class Fault(Model):
     jitter_seconds: float = Field(default=0.0, ge=0, le=3600)
     """Up to so many seconds later, drawn from the seed."""
     target: FaultTarget = Field(default_factory=FaultTarget)
-    """The broker or the consumers that are hit."""
+    """The target: which brokers or consumers are hit."""
     with_: FaultParameters = Field(default_factory=FaultParameters, alias="with")
     """Parameters of the fault."""
 
 
 class SteadyState(Model):
-    """What must hold before the first fault, and again after the last."""
+    """Conditions that must hold before the first fault is injected, and again after the last one is
+    undone."""
 
     min_produce_per_second: float | None = Field(default=None, ge=0)
-    """Messages acknowledged per second. Unset: not asked."""
+    """The least messages acknowledged per second. Unset: not checked."""
     max_lag_messages: int | None = Field(default=None, ge=0)
-    """Messages that the groups are behind. Unset: not asked."""
+    """The most messages that consumer groups may lag. Unset: not checked."""
     max_sync_age_seconds: float | None = Field(default=None, gt=0)
-    """Age of the slaves' metadata. Unset: not asked."""
+    """The greatest age of the slaves' copy of metadata. Unset: not checked."""
     hold_seconds: float = Field(default=10.0, ge=0)
-    """How long it must hold."""
+    """How long the conditions must hold without a break."""
     timeout_seconds: float = Field(default=120.0, gt=0)
     """How long it may take."""
 
 
 class Drain(Model):
-    """The end of a run: producers are stopped and consumers catch up."""
+    """The last phase of a run: producers are stopped and consumers catch up."""
 
     timeout_seconds: float = Field(default=120.0, gt=0, le=3600)
     """How long it may take; longer makes the run inconclusive."""
     quiet_seconds: float = Field(default=5.0, ge=0, le=3600)
-    """How long nothing may arrive before the run counts as drained."""
+    """How long no message may be delivered before the run counts as drained."""
 
 
 class Expectation(Model):
@@ -158,7 +163,7 @@ class Expectation(Model):
 
 
 class Thresholds(Model):
-    """The most that the verdict Pass allows."""
+    """Limits that a run must keep for the verdict Pass."""
 
     max_duplicate_ratio: DecimalText | None = None
     """Duplicates per distinct message, a decimal in quotes. Unset: not judged."""
@@ -169,7 +174,7 @@ class Thresholds(Model):
 
 
 class Guard(Model):
-    """What must hold before anything is injected."""
+    """Safety checks before any fault is injected."""
 
     max_pairs_down: int = Field(default=1, ge=1, le=64)
     """How many pairs may be hit at once."""
@@ -181,12 +186,13 @@ class Guard(Model):
 
 
 class Arm(Model):
-    """One configuration under test: only what differs from the cluster and from spec.workload."""
+    """One configuration under test. Name only what differs from the cluster and from
+    spec.workload."""
 
     name: str = Field(pattern=_NAME, max_length=40)
     """Name of the arm."""
     engine: Literal["failback", "apache"] | None = None
-    """Whose broker runs in this arm."""
+    """Which broker program runs in this arm: failback's or apache's."""
     broker_config: dict[str, PropertyValue] = Field(default={}, max_length=128)
     """Keys of broker.conf, laid over the cluster's while the arm runs."""
     client_switches: dict[str, bool | int | float | str] = Field(default={}, max_length=64)
@@ -225,7 +231,7 @@ def _base_arm() -> list[Arm]:
 
 
 class ChaosExperimentSpec(Model):
-    """What is done to the cluster, and what is expected. Immutable but for abort.
+    """The faults, the load during them, and the results to expect. Immutable but for abort.
 
     The same YAML runs without Kubernetes: failback experiment run FILE.
     """
@@ -233,7 +239,7 @@ class ChaosExperimentSpec(Model):
     cluster_ref: Named
     """The BrokerCluster of this namespace."""
     seed: int | None = Field(default=None, ge=0, le=2**63 - 1)
-    """Everything random comes from it. Unset: drawn once and written to the status."""
+    """Seed of all random choices. Unset: drawn once and written to the status."""
     repetitions: int = Field(default=1, ge=1, le=50)
     """Runs per arm."""
     arms: list[Arm] = Field(
@@ -250,24 +256,25 @@ class ChaosExperimentSpec(Model):
     workload: Workload
     """Producers and consumers of the run."""
     steady_state: SteadyState = Field(default_factory=SteadyState)
-    """What must hold before the first fault, and again after the last."""
+    """Conditions that must hold before the first fault is injected, and again after the last one is
+    undone."""
     warmup_seconds: float = Field(default=30.0, ge=0, le=3600)
-    """Traffic before run zero, left out of all figures."""
+    """Seconds of traffic before the measurement begins; left out of all figures."""
     cooldown_seconds: float = Field(default=60.0, ge=0, le=3600)
-    """Traffic after the last fault has healed."""
+    """Seconds of traffic after the last fault was undone."""
     drain: Drain = Field(default_factory=Drain)
-    """The end of a run."""
+    """The last phase of a run: producers are stopped and consumers catch up."""
     time_scale: DecimalText = "1.0"
     """Scales every interval of broker, client and harness together, from 0.05 to 1.0, a decimal in
     quotes. Only engine failback."""
     expect: list[Expectation] = Field(default=[], max_length=32)
     """Checks on figures of the report."""
     thresholds: Thresholds = Field(default_factory=Thresholds)
-    """The most that the verdict Pass allows."""
+    """Limits that a run must keep for the verdict Pass."""
     guard: Guard = Field(default_factory=Guard)
-    """What must hold before anything is injected."""
+    """Safety checks before any fault is injected."""
     on_not_honest: Literal["stop", "continue"] = "stop"
-    """What to do when a fault could not be proved."""
+    """Whether the experiment stops or goes on when a fault could not be proved."""
     recover_timeout_seconds: float = Field(default=300.0, gt=0, le=86400)
     """How long recovery may take."""
     scan_timeout_seconds: float = Field(default=300.0, gt=0, le=86400)
@@ -279,7 +286,7 @@ class ChaosExperimentSpec(Model):
     abort: bool = False
     """Set to true to stop and heal. It cannot be set back to false."""
     backend: Literal["native"] = "native"
-    """Who injects the faults."""
+    """What injects the faults. native, the only one, is failback itself."""
     job: JobSettings = Field(default_factory=JobSettings)
     """The Job that runs the experiment."""
 
@@ -307,9 +314,9 @@ class TimelineEntry(Status):
     event: str = Field(max_length=253)
     """What happened."""
     pod: str | None = Field(default=None, max_length=253)
-    """To which pod."""
+    """The pod it happened to."""
     broker_id: int | None = None
-    """With which broker id."""
+    """Broker id of that pod."""
 
 
 class RunResult(Status):
@@ -352,7 +359,7 @@ class ChaosExperimentStatus(CommonStatus):
     resolved_targets: list[ResolvedTarget] = Field(default=[], max_length=64)
     """The brokers that were hit."""
     timeline: list[TimelineEntry] = Field(default=[], max_length=200)
-    """What happened when."""
+    """The instants of the run: kills, returns, milestones."""
     timeline_truncated: bool | None = None
     """Whether more happened than the timeline holds."""
     verdict: str | None = Field(default=None, max_length=32)

@@ -26,12 +26,13 @@ def _default_resources() -> Resources:
 
 
 class NameServerSpec(Model):
-    """What is wanted of the name servers."""
+    """The desired name servers: number, program, configuration."""
 
     replicas: int = Field(default=2, ge=1, le=9)
     """How many name servers run. Brokers register at all of them."""
     engine: Engine = Field(default_factory=Engine)
-    """Whose name server runs. A change restarts the pods one by one."""
+    """Which name server program runs: failback's or apache's, and its version. A change restarts
+    the pods one by one."""
     port: int = Field(default=9876, ge=1024, le=65535)
     """Port for brokers and clients. Immutable. The local runtime chooses a free port instead."""
     config: dict[str, PropertyValue] = Field(default={}, max_length=64)
@@ -39,7 +40,7 @@ class NameServerSpec(Model):
     resources: Resources = Field(default_factory=_default_resources)
     """Requests and limits of the container. A change restarts the pods one by one."""
     pod_template: PodTemplate = Field(default_factory=PodTemplate)
-    """What is added to the pods. A change restarts them one by one."""
+    """Additions to the pods. A change restarts them one by one."""
     anti_affinity: Spread = "preferred"
     """Whether two name servers may share a node (kubernetes.io/hostname)."""
     pod_disruption_budget: Switch = Field(default_factory=Switch)

@@ -35,7 +35,7 @@ class ReportInputs(Model):
     claim_name: str | None = Field(default=None, min_length=1, max_length=253)
     """A PersistentVolumeClaim of this namespace that holds them."""
     uri: str | None = Field(default=None, max_length=1024, pattern=_URI)
-    """Where else they are: s3a://, hdfs:// or file://."""
+    """URI of the folder that holds the run folders: s3a://, hdfs:// or file://."""
     runs: list[RunName] = Field(default=[], max_length=64)
     """Names of run folders below. Empty: all."""
 
@@ -44,7 +44,7 @@ class SparkExecutor(Model):
     """The executors of a Spark job."""
 
     instances: int = Field(default=2, ge=1, le=256)
-    """How many run."""
+    """Number of executors."""
     resources: Resources = Field(default_factory=_driver_resources)
     """Requests and limits of each."""
 
@@ -70,12 +70,13 @@ class Spark(Model):
 
 
 class Definitions(Model):
-    """What counts as the same message."""
+    """How two deliveries are recognised as the same message."""
 
     key: Literal["lid", "messageId", "businessKey"] = "lid"
     """lid: the identity that the workload writes. messageId: RocketMQ's. businessKey: KEYS."""
     window: str | None = Field(default=None, max_length=32, pattern=r"^[0-9]+(ms|s|m|h)$")
-    """Two deliveries further apart are no duplicates. Unset: no limit."""
+    """The greatest distance in time between two deliveries that count as a duplicate, such as 15m.
+    Unset: no limit."""
     ignore_retry_topics: bool = False
     """Whether deliveries from retry topics are left out."""
 
@@ -101,24 +102,25 @@ class ReportJob(Model):
 
 
 class ReconsumptionReportSpec(Model):
-    """What is counted, and how it is judged. Immutable as a whole."""
+    """The runs to count, how, and the limits to judge them by. Immutable as a whole."""
 
     experiment_ref: Named | None = None
     """The ChaosExperiment of this namespace. Exactly one of this and inputs."""
     inputs: ReportInputs | None = None
     """Run folders that no experiment of this namespace made."""
     engine: Literal["auto", "spark", "local"] = "auto"
-    """Who counts; results are equal. auto chooses by the size of the input."""
+    """Engine that counts: local in one process, spark, or auto, which chooses by the size of the
+    input. Results are equal."""
     spark: Spark = Field(default_factory=Spark)
     """How Spark runs."""
     definitions: Definitions = Field(default_factory=Definitions)
-    """What counts as the same message."""
+    """How two deliveries are recognised as the same message."""
     thresholds: ReportThresholds = Field(default_factory=ReportThresholds)
     """The most that the verdict Pass allows of each run. The runs' pages judge by it too."""
     compare_with: list[Word] = Field(default=[], max_length=8)
     """Other ReconsumptionReports of this namespace to set beside it."""
     artifact_uri: str | None = Field(default=None, max_length=1024, pattern=_ARTIFACT_URI)
-    """Where pages and tables go. Unset: the run's folder report/."""
+    """URI under which pages and tables are written. Unset: the folder report/ of the run."""
     job: ReportJob = Field(default_factory=ReportJob)
     """The Job that counts."""
 

@@ -10,12 +10,12 @@ from failback.operator.kinds.base import CommonStatus, Model, Named, Resource, S
 
 
 class RoleSwitchSpec(Model):
-    """Which member becomes master, and how. Immutable as a whole."""
+    """The member that becomes master, and how. Immutable as a whole."""
 
     cluster_ref: Named
     """The BrokerCluster of this namespace."""
     pair: int = Field(ge=0, le=63)
-    """Index of the pair."""
+    """Index of the pair, from 0: pair 1 of the cluster orders has the broker name orders-1."""
     target_member: int = Field(ge=0, le=3)
     """Ordinal of the member that becomes master. It must not be master already."""
     mode: Literal["Planned", "Forced"] = "Planned"
@@ -32,7 +32,7 @@ class RoleSwitchSpec(Model):
     on_timeout: Literal["Rollback", "Fail"] = "Rollback"
     """Rollback gives the roles back while that is still possible, Fail stops where it is."""
     ttl_seconds_after_finished: int | None = Field(default=None, ge=60)
-    """This object is deleted so long after its end. Unset: it stays."""
+    """Seconds after its end at which this object is deleted. Unset: it stays."""
 
 
 class RoleSwitchStep(Status):

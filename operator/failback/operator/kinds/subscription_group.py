@@ -17,7 +17,7 @@ from failback.operator.kinds.base import (
 
 
 class SubscriptionGroupSpec(Model):
-    """What is wanted of the group. It is written to masters only; slaves copy it.
+    """The desired consumer group. It is written to masters only; slaves copy it.
 
     The two broker ids count only where the broker that answers has slaveReadEnable.
     """

@@ -17,7 +17,7 @@ from failback.operator.kinds.base import (
 
 
 class TopicSpec(Model):
-    """What is wanted of the topic. It is written to masters only; slaves copy it."""
+    """The desired topic. It is written to masters only; slaves copy it."""
 
     cluster_ref: Named
     """The BrokerCluster of this namespace that holds the topic. Immutable."""

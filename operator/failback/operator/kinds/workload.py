@@ -48,7 +48,7 @@ class TopicLoad(Model):
 
 
 class Handler(Model):
-    """How long a handler takes and how often it asks for a retry."""
+    """Handler behaviour: time per message and share of retries."""
 
     mean_ms: float = Field(default=1.0, ge=0)
     """Mean time per message."""
@@ -59,7 +59,7 @@ class Handler(Model):
 
 
 class Start(Model):
-    """When members start."""
+    """When the members of the group start."""
 
     spread_seconds: float = Field(default=30.0, ge=0, le=300)
     """They start spread over this time, each at a moment drawn from the seed."""
@@ -75,21 +75,21 @@ class WorkloadGroup(Model):
     members: int = Field(default=1, ge=1, le=64)
     """How many consumers it has."""
     model: Literal["push"] = "push"
-    """Kind of consumer."""
+    """Kind of consumer; push is the only one."""
     message_model: Literal["CLUSTERING", "BROADCASTING"] = "CLUSTERING"
     """Whether members share the messages or each gets all."""
     handler: Handler = Field(default_factory=Handler)
-    """How long a handler takes and how often it asks for a retry."""
+    """Handler behaviour: time per message and share of retries."""
     threads: int = Field(default=20, ge=1, le=1000)
     """Handlers that run at once in one member."""
     pull_threshold_for_queue: int = Field(default=1000, ge=1, le=65535)
     """Messages that a member caches per queue."""
     consume_from: Literal["LAST", "FIRST"] = "FIRST"
-    """Where a group without offsets begins."""
+    """Where a group that has no offsets yet begins: at the last or the first message."""
     max_reconsume_times: int = Field(default=-1, ge=-1, le=16)
     """Retries of a message; -1 leaves it to the broker."""
     start: Start = Field(default_factory=Start)
-    """When members start."""
+    """When the members of the group start."""
 
 
 class LogOptions(Model):
@@ -114,7 +114,7 @@ class Workload(Model):
             "x-kubernetes-list-map-keys": ["name"],
         },
     )
-    """What is produced."""
+    """The topics that producers write to."""
     producers: int = Field(default=1, ge=1, le=64)
     """Producer processes."""
     send_timeout_ms: int = Field(default=3000, ge=100)
@@ -129,9 +129,9 @@ class Workload(Model):
             "x-kubernetes-list-map-keys": ["name"],
         },
     )
-    """Who consumes."""
+    """The consumer groups that read."""
     clients: Literal["python"] = "python"
-    """Whose clients run."""
+    """Which client library runs the workload."""
     processes: Literal["separate"] = "separate"
     """separate: each member is a process of its own."""
     log: LogOptions = Field(default_factory=LogOptions)
