@@ -22,14 +22,11 @@ from failback.operator.kinds.chaos_experiment import (
 from failback.operator.kinds.workload import Workload
 from failback.operator.schema.decoding import KINDS, Invalid, decode
 from failback.operator.schema.loading import read_documents
+from tests.support.docs.yaml_examples import EXAMPLE_FILES, ROOT
 
-ROOT = Path(__file__).parents[3]
-BUNDLED = sorted(
-    [*(ROOT / "examples").rglob("*.yaml"), *(ROOT / "operator/failback/cli/data").glob("*.yaml")]
-)
 EXPERIMENTS = [
     file
-    for file in (*BUNDLED, ROOT / "tests/unit/chaos/data/kill-then-restart.yaml")
+    for file in (*EXAMPLE_FILES, ROOT / "tests/unit/chaos/data/kill-then-restart.yaml")
     if any(each.data["kind"] == "ChaosExperiment" for each in read_documents(file))
 ]
 
@@ -38,7 +35,7 @@ def documents(file: Path) -> list[dict[str, Any]]:
     return [each for each in YAML(typ="safe", pure=True).load_all(file.read_text()) if each]
 
 
-@pytest.mark.parametrize("file", BUNDLED, ids=lambda file: f"{file.parent.name}/{file.name}")
+@pytest.mark.parametrize("file", EXAMPLE_FILES, ids=lambda file: f"{file.parent.name}/{file.name}")
 def test_every_bundled_file_is_accepted(file: Path) -> None:
     for document in documents(file):
         assert decode(document).name == document["metadata"]["name"]
