@@ -8,11 +8,11 @@ from typing import Any
 
 from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom
-from tests.kube.test_plugin import answer, plugin
 from tests.kube.test_switch import ENOUGH, GROUP, SENT, TOPIC, Handled, Place, consume, send
 from tests.support.common.polling import until
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
+from tests.support.operator.kubectl_plugin import answer, plugin
 from tests.support.operator.operator_process import condition_of, operator
 from tests.support.operator.quick_pair import QUICK, QuickPair
 
@@ -31,7 +31,7 @@ async def test_lost_offsets_come_back_and_the_preview_is_what_comes(
         sent = await send(pair, SENT)
         await consume(pair, lambda seen: len(seen) >= ENOUGH)
         kept = await pair.offsets(0, KEY)
-        name = str(answer(pair, "offsets", "take", "orders")["metadata"]["name"])
+        name = str(answer(pair.namespace, "offsets", "take", "orders")["metadata"]["name"])
         await consume(pair, lambda seen: len(seen) == SENT - sum(kept.values()))
         done = await pair.offsets(0, KEY)
 
@@ -49,7 +49,9 @@ async def test_lost_offsets_come_back_and_the_preview_is_what_comes(
         (group,) = shown["groups"]
         assert (group["redelivered"], group["skipped"]) == (0, 0), "from nowhere"
         assert targets(shown) == dict(kept)
-        code, said, problem = plugin(pair, "offsets", "restore", name, "--confirm", shown["id"])
+        code, said, problem = plugin(
+            pair.namespace, "offsets", "restore", name, "--confirm", shown["id"]
+        )
         assert code == 0, said + problem
         assert await pair.offsets(0, KEY) == kept
         assert condition_of(pair.api.get("OffsetSnapshot", name), "Restored")["status"] == "True"
@@ -68,8 +70,8 @@ async def test_lost_offsets_come_back_and_the_preview_is_what_comes(
 
 def restore(pair: QuickPair, name: str) -> dict[str, Any]:
     """Ask for a preview; return it."""
-    found: dict[str, Any] = answer(pair, "offsets", "restore", name)["restore"]
-    plugin(pair, "offsets", "show", name)
+    found: dict[str, Any] = answer(pair.namespace, "offsets", "restore", name)["restore"]
+    plugin(pair.namespace, "offsets", "show", name)
     assert found["phase"] == "Preview"
     return found
 
@@ -91,7 +93,7 @@ async def refused_while_a_member_runs(pair: QuickPair, name: str, shown: Mapping
         await asyncio.sleep(1)
         before = await pair.offsets(0, KEY)
         words = ("offsets", "restore", name, "--confirm", str(shown["id"]))
-        code, said, _ = await asyncio.to_thread(plugin, pair, *words)
+        code, said, _ = await asyncio.to_thread(plugin, pair.namespace, *words)
         assert code == 4
         assert "GroupOnline: members of billing run" in said
         after = await pair.offsets(0, KEY)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tools.setup_kube import fetch_tools
@@ -19,6 +17,7 @@ from tests.support.common.polling import SCALE, wait_until
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
+from tests.support.operator.kubectl_plugin import answer, plugin
 from tests.support.operator.operator_process import condition_of, is_true, operator
 from tests.support.operator.quick_pair import QUICK, QuickPair
 
@@ -39,28 +38,6 @@ def pair(control_plane: ControlPlane, node: NodeProcess) -> Iterator[QuickPair]:
         namespace.clean_up()
 
 
-def plugin(pair: QuickPair, *words: str) -> tuple[int, str, str]:
-    """Run the plugin as kubectl does; return its code, and what it said."""
-    done = subprocess.run(
-        [sys.executable, "-m", "failback.cli.kubectl", *words],
-        env={**os.environ, "KUBECONFIG": str(pair.namespace.kubeconfig)},
-        cwd=pair.namespace.folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    print(f"$ kubectl failback {' '.join(words)}\n{done.stdout}{done.stderr}")
-    return done.returncode, done.stdout, done.stderr
-
-
-def answer(pair: QuickPair, *words: str) -> Any:
-    """Return what a command prints for machines."""
-    code, said, problem = plugin(pair, *words, "--json")
-    assert code == 0, problem
-    return json.loads(said)
-
-
 def test_kubectl_finds_the_plugin_and_it_shows_a_healthy_cluster(pair: QuickPair) -> None:
     pair.wait_settled()
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -73,11 +50,11 @@ def test_kubectl_finds_the_plugin_and_it_shows_a_healthy_cluster(pair: QuickPair
         check=True,
     )
     assert "Ready (AllReady)" in shown.stdout
-    (found,) = answer(pair, "status", "orders")["pairs"]
+    (found,) = answer(pair.namespace, "status", "orders")["pairs"]
     assert [each["role"] for each in found["members"]] == ["ASYNC_MASTER", "SLAVE"]
-    code, said, _ = plugin(pair, "why", "orders")
+    code, said, _ = plugin(pair.namespace, "why", "orders")
     assert (code, said.strip()) == (0, "BrokerCluster/orders: all is as wanted")
-    code, _, problem = plugin(pair, "status", "order")
+    code, _, problem = plugin(pair.namespace, "status", "order")
     assert code == 1
     assert 'did you mean "orders"?' in problem
 
@@ -92,39 +69,39 @@ async def test_exposure_counts_what_the_tables_lack(pair: QuickPair) -> None:
             if done == copied:
                 break
             await asyncio.sleep(0.2)
-    (found,) = answer(pair, "exposure", "orders", "--seconds", "6")["pairs"]
+    (found,) = answer(pair.namespace, "exposure", "orders", "--seconds", "6")["pairs"]
     assert [each["answered"] for each in found["members"]] == [True, True]
     (group,) = [each for each in found["groups"] if each["group"] == GROUP]
     assert (group["lag"], group["rate"]) == (SENT - sum(done.values()), 0)
     assert (group["after_return"], group["on_slave"]) == (0, 0)
-    assert plugin(pair, "exposure", "orders", "--direct", "--seconds", "6")[0] == 0
+    assert plugin(pair.namespace, "exposure", "orders", "--direct", "--seconds", "6")[0] == 0
 
 
 def test_a_member_is_held_why_says_so_and_it_is_released(pair: QuickPair) -> None:
     pair.wait_settled()
-    code, said, _ = plugin(pair, "hold", "orders", "orders-0-1")
+    code, said, _ = plugin(pair.namespace, "hold", "orders", "orders-0-1")
     assert (code, said) == (0, "orders: held: orders-0-1\n")
     pair.api.wait("BrokerCluster", "orders", lambda item: not is_true("Ready")(item), seconds=60)
     pair.api.wait("BrokerCluster", "orders", is_true("Warning"), seconds=60)
-    code, said, _ = plugin(pair, "why", "fbc/orders")
+    code, said, _ = plugin(pair.namespace, "why", "fbc/orders")
     assert "Warning is True, MemberHeld" in said
     assert "do:    take the annotation away" in said
-    assert plugin(pair, "hold", "orders", "orders-0-7")[0] == 2
-    code, said, _ = plugin(pair, "hold", "orders", "orders-0-1-0", "--release")
+    assert plugin(pair.namespace, "hold", "orders", "orders-0-7")[0] == 2
+    code, said, _ = plugin(pair.namespace, "hold", "orders", "orders-0-1-0", "--release")
     assert (code, said) == (0, "orders: held: nobody\n")
     pair.wait_settled()
 
 
 def test_a_switch_is_followed_to_its_end_and_a_refused_one_says_why(pair: QuickPair) -> None:
     pair.wait_settled()
-    code, said, told = plugin(pair, "switch", "orders", "orders-0", "orders-0-1")
+    code, said, told = plugin(pair.namespace, "switch", "orders", "orders-0", "orders-0-1")
     assert code == 0, told
     assert "orders-0-1 is master, writes stood still for" in said
     assert "OpenWrites" in told
     pair.wait_settled()
-    (found,) = answer(pair, "status", "orders")["pairs"]
+    (found,) = answer(pair.namespace, "status", "orders")["pairs"]
     assert [each["role"] for each in found["members"]] == ["SLAVE", "ASYNC_MASTER"]
-    code, said, _ = plugin(pair, "switch", "orders", "0", "0", "--forced")
+    code, said, _ = plugin(pair.namespace, "switch", "orders", "0", "0", "--forced")
     assert code == 4
     assert said.startswith("Preflight: ")
     (refused,) = [
@@ -132,6 +109,9 @@ def test_a_switch_is_followed_to_its_end_and_a_refused_one_says_why(pair: QuickP
         for each in pair.api.list("RoleSwitch")
         if condition_of(each, "Failed").get("status") == "True"
     ]
-    code, said, _ = plugin(pair, "why", str(refused["metadata"]["name"]))
+    code, said, _ = plugin(pair.namespace, "why", str(refused["metadata"]["name"]))
     assert "Failed is True, Preflight" in said
-    wait_until(lambda: "all is as wanted" in plugin(pair, "why", "orders")[1], "a healthy cluster")
+    wait_until(
+        lambda: "all is as wanted" in plugin(pair.namespace, "why", "orders")[1],
+        "a healthy cluster",
+    )

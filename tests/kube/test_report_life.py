@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.support.common.polling import wait_until
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
+from tests.support.operator.kubectl_plugin import plugin
 from tests.support.operator.operator_process import condition_of, operator
 
 CLAIM = "kept-runs"
@@ -154,6 +156,7 @@ def test_spark_and_the_process_itself_count_and_judge_the_same(
         }
         for engine in ("local", "spark"):
             ended_at_once(namespace, f"fbr-{engine}")
+        the_plugin_fetches_the_page(namespace, volume)
     found = {engine: item["status"] for engine, item in reports.items()}
     counted = {
         engine: {name: status.get(name) for name in FIGURES} for engine, status in found.items()
@@ -174,6 +177,19 @@ def test_spark_and_the_process_itself_count_and_judge_the_same(
         assert badge.text.endswith(": limit missed")
         for said in ("report.html", "summary.md"):
             assert badge.text in page.with_name(said).read_text()
+
+
+def the_plugin_fetches_the_page(namespace: Namespace, volume: Path) -> None:
+    """The page comes from the volume as it is there, and no pod is left that fetched it."""
+    before = {pod["metadata"]["name"] for pod in namespace.api.list("Pod")}
+    code, said, told = plugin(namespace, "report", "local", "--out", "fetched")
+    assert code == 1, told
+    assert said.startswith("local: Fail, limit missed")
+    (page,) = (namespace.folder / "fetched").rglob("report.html")
+    (kept,) = (volume / "local").rglob("report.html")
+    assert page.read_bytes() == kept.read_bytes()
+    left = {pod["metadata"]["name"] for pod in namespace.api.list("Pod")} - before
+    wait_until(lambda: all(namespace.api.find("Pod", name) is None for name in left), "no pod", 60)
 
 
 def ended_at_once(namespace: Namespace, job: str) -> None:

@@ -26,6 +26,7 @@ from failback.operator.planning.offsets.snapshot_object import (
     plan_offset_snapshot,
     wanted,
 )
+from failback.operator.planning.operations.switching.request import TYPE as SWITCH
 from failback.operator.planning.plan.types import Plan, RestoreOffsets
 from failback.operator.planning.state.cluster_state import ClusterState
 
@@ -118,12 +119,18 @@ class OffsetSnapshotKind:
 def masters_of(
     cluster: BrokerCluster, status: Mapping[str, Any], observed: ObservedCluster
 ) -> dict[str, OnMaster]:
-    """Return the one process of each pair that says it is master, by broker name."""
+    """Return the one process of each pair that says it is master, by broker name.
+
+    A pair whose roles are being switched has none: what it holds now is about to move.
+    """
     state = ClusterState.of(cluster, status, observed, observed.at)
+    running = (status.get("currentOperation"), *(status.get("otherOperations") or ()))
+    switching = {each.get("pair") for each in running if each and each["type"] == SWITCH}
     found = {}
     for index in range(cluster.spec.pairs):
         broker = state.master(index).broker
         known = facts.says_master(broker) and not state.is_contested(index)
+        known = known and index not in switching
         found[cluster.broker_name(index)] = (
             OnMaster(broker.address, broker.offsets, broker.offsets_at or 0.0)
             if known and broker is not None
