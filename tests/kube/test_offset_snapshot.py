@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Set
 from typing import Any
 
@@ -10,6 +11,7 @@ from failback.client.consumer.consumer import PushConsumer
 from failback.client.model import ConsumeFrom
 from tests.kube.test_switch import ENOUGH, GROUP, SENT, TOPIC, Handled, Place, consume, send
 from tests.support.common.polling import until
+from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.kubectl_plugin import answer, plugin
@@ -43,21 +45,17 @@ async def test_lost_offsets_come_back_and_the_preview_is_what_comes(
         }
         await refused_while_a_member_runs(pair, name, shown)
 
-        lose_offsets(pair, node, namespace)
+        lose_offsets(pair, node)
         await until_lost(pair)
-        shown = restore(pair, name)
-        (group,) = shown["groups"]
+        (group,) = await restored(pair, name, kept, master=0)
         assert (group["redelivered"], group["skipped"]) == (0, 0), "from nowhere"
-        assert targets(shown) == dict(kept)
-        code, said, problem = plugin(
-            pair.namespace, "offsets", "restore", name, "--confirm", shown["id"]
-        )
-        assert code == 0, said + problem
-        assert await pair.offsets(0, KEY) == kept
-        assert condition_of(pair.api.get("OffsetSnapshot", name), "Restored")["status"] == "True"
+        expected = {(queue, offset) for queue, offset in sent if offset >= kept[queue]}
+        assert len(expected) == group["ahead"]
+        assert await everything_that_comes(pair, expected) == expected
 
-        expected = {(queue, offset) for queue, offset in sent if offset >= kept.get(queue, 0)}
-        assert len(expected) == group["ahead"] + unkept(sent, kept)
+        lose_claim_of_the_master(pair)
+        (group,) = await restored(pair, name, kept, master=1)
+        assert group["redelivered"] == group["ahead"] == len(expected), "all were consumed"
         assert await everything_that_comes(pair, expected) == expected
 
         pair.api.delete("BrokerCluster", "orders")
@@ -80,9 +78,21 @@ def targets(shown: Mapping[str, Any]) -> dict[int, int]:
     return {each["queue"]: each["toOffset"] for each in shown["queues"]}
 
 
-def unkept(sent: Set[Place], kept: Mapping[int, int]) -> int:
-    """Return how many messages are in queues of which the snapshot has no offset."""
-    return sum(queue not in kept for queue, _ in sent)
+async def restored(
+    pair: QuickPair, name: str, kept: Mapping[int, int], *, master: int
+) -> list[Mapping[str, Any]]:
+    """Preview a restore, confirm it, and see that it is done; return its groups."""
+    shown = restore(pair, name)
+    assert targets(shown).items() <= kept.items()
+    words = ("offsets", "restore", name, "--confirm", str(shown["id"]))
+    code, said, problem = plugin(pair.namespace, *words)
+    assert code == 0, said + problem
+    assert await pair.offsets(master, KEY) == kept
+    found = pair.api.get("OffsetSnapshot", name)
+    assert condition_of(found, "Restored")["status"] == "True"
+    groups: list[Mapping[str, Any]] = found["status"]["restore"]["groups"]
+    assert groups == shown["groups"]
+    return groups
 
 
 async def refused_while_a_member_runs(pair: QuickPair, name: str, shown: Mapping[str, Any]) -> None:
@@ -100,24 +110,36 @@ async def refused_while_a_member_runs(pair: QuickPair, name: str, shown: Mapping
         assert all(after[queue] >= before[queue] for queue in before)
 
 
-def lose_offsets(pair: QuickPair, node: NodeProcess, namespace: Namespace) -> None:
-    """Take the offset tables of both members away, as a claim that was lost does."""
+def lose_offsets(pair: QuickPair, node: NodeProcess) -> None:
+    """Take the offset tables of both members away."""
     for member in (0, 1):
         pair.kill_and_hold(member)
     for member in (0, 1):
-        claim = pair.api.get("Pod", pair.pod(member))["spec"]["volumes"]
-        names = [
-            each["persistentVolumeClaim"]["claimName"]
-            for each in claim
-            if "persistentVolumeClaim" in each
-        ]
-        (claim_name,) = names
-        files = [*node.claim_folder(namespace.name, claim_name).rglob("consumerOffset.json*")]
+        claim = node.claim_folder(pair.namespace.name, f"data-orders-0-{member}-0")
+        files = [*claim.rglob("consumerOffset.json*")]
         assert files
         for file in files:
             file.unlink()
     for member in (0, 1):
         pair.release(member)
+
+
+def lose_claim_of_the_master(pair: QuickPair) -> None:
+    """Delete the master's claim, and open the slave's as the operator then asks for."""
+    pair.wait_settled()
+    for kind in ("pvc/data-orders-0-0-0", "pod/orders-0-0-0"):
+        pair.namespace.kubectl("delete", kind, "--wait=false")
+
+    def is_unclear(item: Object) -> bool:
+        return condition_of(item, "Ready").get("reason") == "MasterUnclear"
+
+    found = pair.api.wait("BrokerCluster", "orders", is_unclear, seconds=120)
+    message = condition_of(found, "Ready")["message"]
+    slave = re.search(r"(\S+@\d+) is data-orders-0-1-0", message)
+    assert slave is not None, message
+    pair.annotate(open_member=slave[1])
+    pair.api.wait("BrokerCluster", "orders", lambda item: not is_unclear(item), seconds=120)
+    assert pair.wait_settled()["status"]["pairs"][0]["masterMember"] == 1
 
 
 async def until_lost(pair: QuickPair) -> None:

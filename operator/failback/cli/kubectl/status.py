@@ -197,7 +197,7 @@ def _role(pair: Object, member: Object) -> str:
     if role is None:
         return f"({str(wanted).lower()})" if wanted else ""
     text = str(role).lower()
-    return text if role == wanted else f"{text}, not {str(wanted).lower()}"
+    return text if wanted in (None, role) else f"{text}, not {str(wanted).lower()}"
 
 
 def _yes_no(value: bool | None) -> str:

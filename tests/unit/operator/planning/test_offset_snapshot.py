@@ -249,6 +249,15 @@ def test_an_operator_that_begins_anew_finishes_a_restore_that_is_already_written
     assert found.status["restore"]["redelivered"] == 40
 
 
+def test_a_preview_that_stays_true_writes_no_status_while_messages_come() -> None:
+    found = kept()
+    found.spec["restore"] = {}
+    found.run(CREATED + 60, master(NOW))
+    before = found.status
+    found.run(CREATED + 70, master(NOW, ranges={0: (0, 170), 1: (0, 190)}))
+    assert found.status == before
+
+
 def test_what_changes_between_preview_and_confirmation_needs_another_confirmation() -> None:
     found = kept()
     found.spec["restore"] = {}

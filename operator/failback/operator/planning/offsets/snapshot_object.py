@@ -113,9 +113,8 @@ def _take(
     """Take the snapshot that is due, if one is, and let go of those beyond ``keep``."""
     due = due_at(snapshot, new)
     if due is None or due > now:
-        kept = len(new.get("snapshots") or ())
         wake = None if due is None else due - now
-        verdict = _Verdict("Ready", True, "Taken", f"{kept} kept")
+        verdict = _Verdict("Ready", True, "Taken")
         return _Part(verdict, _expired(snapshot, new, observed), wake_after=wake)
     if observed.masters is None:
         missing = f"there is no BrokerCluster {snapshot.spec.cluster_ref.name}"
@@ -159,7 +158,7 @@ def _taken(
     new.pop("nextSnapshot", None)
     if following is not None:
         new["nextSnapshot"] = to_time(following)
-    verdict = _Verdict("Ready", True, "Taken", f"{len(new['snapshots'])} kept")
+    verdict = _Verdict("Ready", True, "Taken")
     text = f"{name}: {count} offsets of {groups} groups"
     make = Apply(kept_table.manifest(snapshot, config_map, content))
     return _Part(verdict, (make,), (Event("OffsetsKept", text),), _WAIT_SECONDS)
@@ -246,7 +245,8 @@ def _restore(
     if running.get("phase") == "Writing" or asked.confirm == made["id"]:
         return _write(new, made, found, observed.masters, now)
     new["restore"] = _kept_or_new(running, made)
-    text = f"{_sums(made)}; confirm {made['id']}"
+    shown = new["restore"]  # not what was made now, which moves with every message
+    text = f"{_sums(shown)}; confirm {shown['id']}"
     if asked.confirm:
         text = f"{asked.confirm} is no longer what would come: {text}"
     return _Part(_Verdict("Restored", False, "PreviewReady", text), wake_after=_PREVIEW_SECONDS)
