@@ -41,7 +41,8 @@ def notes_the_spec(action: types.Action) -> bool:
     if not isinstance(action, types.Apply):
         return False
     kind, name = key_of(action.manifest)
-    return (kind, name) == last_valid.key_of(name.removesuffix("-last-valid-spec"))
+    keys = (last_valid.key_of, last_valid.name_server_key)
+    return any(key(name.partition("-last-valid-")[0]) == (kind, name) for key in keys)
 
 
 class World(Machines):

@@ -126,6 +126,15 @@ async def test_a_pass_that_dies_is_told_and_stops_only_its_resource() -> None:
     )
 
 
+async def test_what_goes_without_work_is_told_once_it_is_gone() -> None:
+    world = World()
+    world.plan = Plan(status={"topicName": "paid"}, farewell=(Event("TopicRetained", "paid"),))
+    await world.passes.run("Topic", "shop", "paid")
+    assert world.told == []
+    await world.passes.on_deleted("Topic", TOPIC)
+    assert world.told == ["TopicRetained"]
+
+
 async def test_the_finalizer_is_on_before_what_the_end_undoes() -> None:
     world = World(DONE, holds=True)
     await world.passes.run("Topic", "shop", "paid")

@@ -303,9 +303,11 @@ class Passes:
         failures = (*outcome.events, *failure_events(have, wanted))
         events = (*plan.events, *failures) if outcome.ok else failures
         done = plan.finalizer is False and outcome.ok
+        uid = resource["metadata"]["uid"]
         if done and _is_leaving(resource):
-            self._last_events[resource["metadata"]["uid"]] = events
+            self._last_events[uid] = events
         else:
+            self._last_events[uid] = plan.farewell
             await self._post(resource, events)
         if done:
             await self._patch_finalizer(resource, without_finalizer(resource))

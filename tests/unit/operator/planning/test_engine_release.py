@@ -14,7 +14,7 @@ from failback.operator.planning.plan.children import by_key, finished
 from failback.operator.planning.plan.types import Apply
 from failback.operator.render.context import Context, kubernetes_context
 from failback.operator.render.objects import render_name_server
-from tests.support.operator.planning_run import CONTEXT, Run, steady
+from tests.support.operator.planning_run import CONTEXT, Run, changes, steady
 from tests.support.operator.planning_world import World
 
 NEWER = dataclasses.replace(CONTEXT, version="0.2.0")
@@ -121,7 +121,7 @@ def name_server_applies(wanted: NameServer, context: Context) -> list[dict[str, 
     made = by_key(render_name_server(name_server(), kubernetes_context("shop", "0.1.0")))
     seen = ObservedNameServer(1.75e9, objects={key: finished(it) for key, it in made.items()})
     plan = plan_name_server(wanted, {}, seen, context, 1.75e9)
-    return [dict(item.manifest) for item in plan.actions if isinstance(item, Apply)]
+    return [dict(item.manifest) for item in changes(plan) if isinstance(item, Apply)]
 
 
 def test_name_servers_stay_too_until_another_version_is_asked_for() -> None:

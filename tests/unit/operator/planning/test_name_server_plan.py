@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
 from failback.operator.kinds.name_server import NameServer
+from failback.operator.planning.cluster import last_valid
 from failback.operator.planning.nameserver.name_server import SHRINK_SECONDS, plan_name_server
 from failback.operator.planning.observed.observed import ObservedNameServer, Pod
-from failback.operator.planning.plan.children import by_key, finished
+from failback.operator.planning.plan.children import by_key, finished, key_of
 from failback.operator.planning.plan.encoding import find_condition
 from failback.operator.planning.plan.types import Apply, Plan
 from failback.operator.render.nameserver import addresses
@@ -34,7 +36,7 @@ def observed(standing: int, *, ready: int | None = None, **changes: Any) -> Obse
     told = addresses(name_server(standing), CONTEXT)
     objects = {
         key: {**finished(item), "metadata": {**finished(item)["metadata"], "uid": "u"}}
-        for key, item in by_key(render_name_server(name_server(standing), CONTEXT)).items()
+        for key, item in by_key(_made(name_server(standing))).items()
     }
     fields: dict[str, Any] = {
         "objects": objects,
@@ -45,6 +47,11 @@ def observed(standing: int, *, ready: int | None = None, **changes: Any) -> Obse
         "answers": {address: index < ready for index, address in enumerate(told)},
     }
     return ObservedNameServer(NOW, **{**fields, **changes})
+
+
+def _made(wanted: NameServer) -> list[Any]:
+    note = last_valid.name_server_note(wanted, CONTEXT)
+    return [*render_name_server(wanted, CONTEXT), note]
 
 
 def plan(
@@ -159,6 +166,23 @@ def test_a_foreign_object_of_our_name_stops_everything() -> None:
     assert reason(found) == "NameTaken"
     assert [item.reason for item in found.events] == ["NameTaken"]
     assert plan(name_server(2), dict(found.status), seen).events == ()
+
+
+@pytest.mark.parametrize("lost", [("StatefulSet", "main-ns"), ("ConfigMap", "main-ns")])
+def test_name_servers_are_kept_by_their_last_valid_spec(lost: tuple[str, str]) -> None:
+    seen = observed(2)
+    objects = {key: item for key, item in seen.objects.items() if key != lost}
+    seen = dataclasses.replace(seen, objects=objects)
+    found = plan(name_server(3, config={"listenPort": "1"}), settled(2), seen)
+    assert [key_of(each.manifest) for each in found.actions if isinstance(each, Apply)] == [lost]
+    assert reason(found) == "InvalidSpec"
+    assert found.status["addresses"] == settled(2)["addresses"]
+    foreign = frozenset({("Service", "main-ns")})
+    objects = {key: item for key, item in objects.items() if key not in foreign}
+    seen = dataclasses.replace(seen, objects=objects, foreign=foreign)
+    found = plan(name_server(2), settled(2), seen)
+    assert [key_of(each.manifest) for each in found.actions if isinstance(each, Apply)] == [lost]
+    assert reason(found) == "NameTaken"
 
 
 def test_a_broken_rule_is_told_once() -> None:

@@ -327,8 +327,14 @@ def settle(
         ],
     )
     wake = None if settled else WAITING_SECONDS
+    farewell = () if finalizer else (_event(item, "Retained"),)
     return Plan(
-        actions=work.actions, status=new, events=events, wake_after=wake, finalizer=finalizer
+        actions=work.actions,
+        status=new,
+        events=events,
+        wake_after=wake,
+        farewell=farewell,
+        finalizer=finalizer,
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from failback.operator.kinds.name_server import NameServer, NameServerSpec
+from failback.operator.planning.cluster import last_valid
 from failback.operator.planning.cluster.conditions import Verdict, birth_events
 from failback.operator.planning.cluster.engine_release import name_server_context
 from failback.operator.planning.cluster.warnings import (
@@ -58,9 +59,29 @@ def plan_name_server(
 ) -> Plan:
     """Return what brings the name servers towards their spec, and the status to write."""
     refused = broken(name_server, context.permits)
-    if refused:
-        text = "; ".join(f"{item.rule} {item.path}: {item.message}" for item in refused[:3])
-        return _refused(name_server, status, context, now, "InvalidSpec", text)
+    if not refused:
+        return _by_its_spec(name_server, status, observed, context, now)
+    text = "; ".join(f"{item.rule} {item.path}: {item.message}" for item in refused[:3])
+    refusal = Verdict("Ready", False, "InvalidSpec", text)
+    kept = last_valid.kept_name_server(name_server, observed.objects)
+    if kept is None or broken(kept, context.permits):
+        return _refused(name_server, status, context, now, refusal)
+    return _by_its_spec(kept, status, observed, context, now, refusal)
+
+
+def _by_its_spec(
+    name_server: NameServer,
+    status: Mapping[str, Any],
+    observed: ObservedNameServer,
+    context: Context,
+    now: float,
+    refusal: Verdict | None = None,
+) -> Plan:
+    """Return what brings the name servers towards their spec.
+
+    Args:
+        refusal: Why it is that of earlier.
+    """
     replicas = _replicas(name_server, status, observed, now)
     current = _with_replicas(name_server, replicas.pods)
     rendered_in = name_server_context(name_server, observed, context)
@@ -68,13 +89,19 @@ def plan_name_server(
     taken = sorted(key for key in desired if key in observed.foreign)
     if taken:
         text = names(f"{kind}/{name} belongs to somebody else" for kind, name in taken)
-        return _refused(name_server, status, context, now, "NameTaken", text)
+        refusal = Verdict("Ready", False, "NameTaken", text)
+        if not observed.objects:
+            return _refused(name_server, status, context, now, refusal)
+        desired = {key: item for key, item in desired.items() if key not in taken}
+    note = last_valid.name_server_key(name_server.name)
+    if refusal is None and desired:
+        desired[note] = last_valid.name_server_note(name_server, rendered_in)
     paused = is_paused(name_server)
-    actions, drift = plan_children(desired.values(), observed.objects)
+    actions, drift = plan_children(desired.values(), observed.objects, last=note)
     if paused:
         actions, drift = (), {}
     published = addresses(_with_replicas(name_server, replicas.published), context)
-    ready = _ready(name_server, status, observed, replicas, published)
+    ready = refusal or _ready(name_server, status, observed, replicas, published)
     verdicts = [
         ready,
         Verdict(
@@ -93,7 +120,7 @@ def plan_name_server(
         "addresses": published,
         "conditions": _conditions(name_server, status, verdicts, now),
     }
-    if not actions and not paused and not replicas.shrinking:
+    if not actions and not paused and not replicas.shrinking and refusal is None:
         found["observedGeneration"] = name_server.metadata.generation
     return Plan(
         actions=actions,
@@ -101,6 +128,7 @@ def plan_name_server(
         events=(
             *birth_events(status, found, f"{name_server.spec.replicas} name servers"),
             *_events(status, published, replicas, observed),
+            *_refusal_events(status, refusal),
         ),
         wake_after=_WAITING if replicas.shrinking or not ready.value else None,
     )
@@ -212,19 +240,25 @@ def _refused(
     status: Mapping[str, Any],
     context: Context,
     now: float,
-    reason: str,
-    message: str,
+    refusal: Verdict,
 ) -> Plan:
     """Return a plan that says why nothing is done; the children stay as they are."""
-    before = find_condition(status, "Ready")
-    verdicts = [Verdict("Ready", False, reason, message)]
+    verdicts = [refusal]
+    if find_condition(status, "Reconciling") is not None:
+        verdicts.append(Verdict("Reconciling", None, refusal.reason))
     found = {
         **status,
         "operatorVersion": status.get("operatorVersion") or context.version,
         "conditions": _conditions(name_server, status, verdicts, now),
     }
-    turned = before is None or before["reason"] != reason
-    return Plan(status=found, events=(Event(reason, message, warning=True),) if turned else ())
+    return Plan(status=found, events=_refusal_events(status, refusal))
+
+
+def _refusal_events(status: Mapping[str, Any], refusal: Verdict | None) -> tuple[Event, ...]:
+    before = find_condition(status, "Ready")
+    if refusal is None or (before is not None and before["reason"] == refusal.reason):
+        return ()
+    return (Event(refusal.reason, refusal.message, warning=True),)
 
 
 def _events(

@@ -321,6 +321,8 @@ class Plan:
     events: tuple[Event, ...] = ()
     wake_after: float | None = None
     """Seconds until the next pass although nothing happens; ``None`` = the resync period."""
+    farewell: tuple[Event, ...] = ()
+    """Told once the resource is gone, if it goes without any work."""
     finalizer: bool | None = None
     """Whether the resource is to carry our finalizer: its deletion would leave something to undo.
     It is put on before the actions and taken off after them; ``None`` = as it is."""
