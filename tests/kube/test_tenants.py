@@ -37,6 +37,13 @@ FORGED = {
 }
 
 
+FOLDED = {
+    "NameServer": {"addresses": ["x:99\nbrokerId=0"]},
+    "ChaosExperiment": {"runs": [{"arm": "../../etc/x", "repetition": 0}]},
+}
+"""What would be written on, into broker.conf and into the words of a Job."""
+
+
 def cluster(name: str, **spec: Any) -> Object:
     return resource("BrokerCluster", name, nameServerRef={"name": "main"}, **spec)
 
@@ -183,7 +190,7 @@ def test_one_poisoned_resource_of_each_kind_stops_no_other(namespace: Namespace)
         report("bad"),
     ]
     statuses: dict[str, Object] = {
-        "NameServer": {"replicas": 2**31 - 1, "addresses": ["\ud7ff" * 100]},
+        "NameServer": {"replicas": 2**31 - 1, "addresses": ["x:99"] * 9},
         "BrokerCluster": FORGED,
         "RoleSwitch": {"phase": "Switching", "snapshotRef": "x" * 253},
         "ChaosExperiment": {"phase": "Injecting", "seed": 0, "activeArm": "none"},
@@ -195,6 +202,9 @@ def test_one_poisoned_resource_of_each_kind_stops_no_other(namespace: Namespace)
         author.create(each)
         status = {"status": statuses[each["kind"]]}
         author.patch(each["kind"], each["metadata"]["name"], status, subresource="status")
+    for kind, forged in FOLDED.items():
+        with pytest.raises(ApiError, match="should match"):
+            author.patch(kind, "bad", {"status": forged}, subresource="status")
     with operator(namespace) as running:
         good = [
             resource("NameServer", "main", replicas=1),

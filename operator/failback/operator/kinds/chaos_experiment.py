@@ -322,7 +322,7 @@ class TimelineEntry(Status):
 class RunResult(Status):
     """The end of one run."""
 
-    arm: str = Field(max_length=40)
+    arm: str = Field(max_length=40, pattern=_NAME)
     """Name of the arm."""
     repetition: int = Field(ge=0)
     """Number of the repetition, from 0."""

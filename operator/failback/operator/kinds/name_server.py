@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from failback.operator.kinds.base import (
+    Address,
     CommonStatus,
     Engine,
     Metrics,
@@ -60,7 +61,7 @@ class NameServerStatus(CommonStatus):
     """Name servers that are ready."""
     selector: str | None = Field(default=None, max_length=512)
     """Label selector of the pods, for the scale subresource."""
-    addresses: list[str] = Field(default=[], max_length=9)
+    addresses: list[Address] = Field(default=[], max_length=9)
     """host:port of each, derived from the spec and DNS, never from which pods are ready."""
 
 
