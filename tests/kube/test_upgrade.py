@@ -79,6 +79,13 @@ def templates(namespace: Namespace) -> dict[str, Any]:
     return {item["metadata"]["name"]: item["metadata"]["generation"] for item in found}
 
 
+def marks(namespace: Namespace, member: int) -> tuple[str, str]:
+    """Return what a claim says of its member: its role, and the epoch of the log that it has."""
+    claim = namespace.api.get("PersistentVolumeClaim", f"data-orders-0-{member}-0")["metadata"]
+    role = claim["labels"]["failback.dev/role"]
+    return role, claim["annotations"]["failback.dev/master-epoch"]
+
+
 def releases(cluster: LivedCluster) -> set[str]:
     """Return the releases whose defaults the members have."""
     found = [cluster.api.get("StatefulSet", name) for name in cluster.members()]
@@ -109,3 +116,5 @@ def test_a_newer_operator_changes_the_version_in_the_status_and_nothing_else(
         assert release == servers["status"]["operatorVersion"] != PREVIOUS
         assert releases(cluster) == {PREVIOUS}
         assert not settled["status"]["pendingRestarts"]
+        assert marks(namespace, 0) == ("master", "1")
+        assert marks(namespace, 1) == ("slave", "1")

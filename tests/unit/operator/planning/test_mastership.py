@@ -219,6 +219,8 @@ def test_an_unclear_case_opens_nobody_until_a_person_decides(spoil: Any) -> None
     run = Run(world).for_passes(20)
     reason, message = ready(world)
     assert reason == "MasterUnclear"
+    told = [item.message for item in world.events if item.reason == "MasterUnclear"]
+    assert told == [message], "once"
     assert not world.objects.keys() & {("StatefulSet", f"orders-0-{each}") for each in (0, 1)}
     assert "masterMember" not in world.status["pairs"][0]
 

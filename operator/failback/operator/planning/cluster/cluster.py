@@ -417,6 +417,7 @@ def _events(view: ClusterView, new: Mapping[str, Any]) -> tuple[Event, ...]:
     """Return the events of conditions that turned in this pass."""
     found = []
     for kind, reason, event in (
+        ("Ready", "MasterUnclear", "MasterUnclear"),
         ("RolesConsistent", "TwoMasters", "TwoMastersDetected"),
         ("ReplicationHealthy", "Diverged", "SlaveDiverged"),
         ("ReplicationHealthy", "SlaveAhead", "SlaveDiverged"),

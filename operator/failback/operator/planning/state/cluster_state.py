@@ -120,8 +120,15 @@ class ClusterState:
 
     @functools.cached_property
     def unclear(self) -> frozenset[int]:
-        """The pairs of which nobody may open, because it cannot be told who was master."""
-        return frozenset(pair for pair, found in self.masterships.items() if found.unclear)
+        """The pairs of which nobody may open, because it cannot be told who was master.
+
+        Of a pair that leaves nobody opens anyway.
+        """
+        return frozenset(
+            pair
+            for pair, found in self.masterships.items()
+            if found.unclear and pair < self.cluster.spec.pairs
+        )
 
     def master(self, pair: int) -> MemberView:
         """Return the master of a pair."""
