@@ -28,6 +28,7 @@ from tests.support.kube_lab.namespaces import Namespace
 from tests.support.kube_lab.node_process import NodeProcess
 from tests.support.operator.operator_process import OperatorProcess, condition_of
 from tests.support.operator.quick_pair import QuickPair, hasty_operator
+from tests.support.operator.resources import resource
 
 WATCHED_MS = round(2 * 60_000 / RULES_FACTOR)
 """Two of the minutes at which a rule looks back."""
@@ -106,6 +107,18 @@ def test_two_masters_and_the_operation_that_waits_for_one_are_told(lab: Lab) -> 
         lab.fires("FailbackOperationStuck")
     lab.ends("FailbackTwoMasters", 300)
     lab.ends("FailbackOperationStuck")
+
+
+@pytest.mark.soak
+def test_a_forced_switch_that_waits_is_told(lab: Lab) -> None:
+    api = lab.pair.api
+    api.patch("BrokerCluster", "orders", {"spec": {"failover": {"mode": "Manual"}}})
+    where = {"clusterRef": {"name": "orders"}, "pair": 0, "targetMember": SLAVE}
+    api.create(resource("RoleSwitch", "early", mode="Forced", **where))
+    lab.fires("FailbackForcedSwitchWaits")
+    assert "OldMasterDown" in lab.pair.wait_event("RoleSwitchBlocked", "early")
+    api.delete("RoleSwitch", "early")
+    lab.ends("FailbackForcedSwitchWaits")
 
 
 @pytest.mark.soak

@@ -429,7 +429,7 @@ def test_alerts_have_what_a_person_needs(tmp_path: Path) -> None:
     found = objects(render(tmp_path, *MODES["everything"]))
     (rule,) = [each for each in found if each["kind"] == "PrometheusRule"]
     alerts = [alert for group in rule["spec"]["groups"] for alert in group["rules"]]
-    assert len(alerts) == 17
+    assert len(alerts) == 18
     assert len({alert["alert"] for alert in alerts}) == len(alerts)
     for alert in alerts:
         assert alert["labels"]["severity"] in ("warning", "critical")

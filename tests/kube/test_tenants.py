@@ -296,6 +296,28 @@ def test_the_api_server_refuses_it_by_the_charts_policies(namespace: Namespace) 
         assert refusal(acting, job_of({}, ours)) == ""
 
 
+def test_a_protected_cluster_is_not_deleted_before_it_says_otherwise(namespace: Namespace) -> None:
+    author = Api(namespace.identity("author", AUTHOR).kubeconfig).scoped(namespace.name)
+    for name, protected in (("kept", True), ("free", False)):
+        author.create(cluster(name, deletionProtection=protected))
+
+    def is_refused() -> bool:
+        try:
+            author.delete("BrokerCluster", "kept", dry_run=True)
+        except ApiError as error:
+            return "spec.deletionProtection is true" in str(error)
+        return False
+
+    with policies(namespace):
+        wait_until(is_refused, "the policy to be in force", 60)
+        author.delete("BrokerCluster", "free")
+        with pytest.raises(ApiError, match="set it to false first"):
+            author.delete("BrokerCluster", "kept")
+        author.patch("BrokerCluster", "kept", {"spec": {"deletionProtection": False}})
+        author.delete("BrokerCluster", "kept")
+        author.wait_gone("BrokerCluster", "kept")
+
+
 def job_of(pod: Object, labels: dict[str, str]) -> Object:
     container = {"name": "main", "image": "failback/chaos:1"}
     spec = {"restartPolicy": "Never", "containers": [container], **pod}

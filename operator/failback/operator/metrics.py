@@ -92,6 +92,14 @@ class Metrics:
         self._outage = self._histogram(
             "role_switch_outage_seconds", "Outage by a role switch.", "mode", "side"
         )
+        self._waiting = self._gauge(
+            "role_switch_waiting",
+            "1 for what a RoleSwitch that has not begun waits for.",
+            "namespace",
+            "name",
+            "mode",
+            "predicate",
+        )
         self._conflicts = self._counter("field_conflicts", "Foreign field managers.", "manager")
         self._divergence = self._shared(_in_namespace(DIVERGENCE))
         self._start_time = self._shared(_in_namespace(START_TIME))
@@ -189,6 +197,7 @@ class Metrics:
         masters: Mapping[int, int] | None = None,
         brokers: Iterable[BrokerFigures] = (),
         cluster: str = "",
+        mode: str = "",
     ) -> None:
         """Set all gauges of one object from its status; label sets of before go.
 
@@ -197,6 +206,7 @@ class Metrics:
             masters: Pair → how many act as its master.
             brokers: What is shown under the names of the brokers' own metrics.
             cluster: Of a ChaosExperiment, the cluster that it is about.
+            mode: Of a RoleSwitch.
         """
         found: dict[tuple[Gauge, Labels], float] = {}
         labels: Labels
@@ -230,6 +240,9 @@ class Metrics:
         if kind == "ChaosExperiment" and status.get("activeArm"):
             run = f"{name}-{status['activeArm']}-{status.get('activeRepetition', 0)}"
             found[self._run, (namespace, run, name, cluster)] = 1
+        if kind == "RoleSwitch" and status.get("phase") == "Pending":
+            for predicate in status.get("blockedBy") or ():
+                found[self._waiting, (namespace, name, mode, predicate)] = 1
         self._replace((kind, namespace, name), found)
 
     def _add_broker(

@@ -47,6 +47,7 @@ FAULT = 'failback_fault_active{run="r1",fault="f1",target="demo-0"}'
 CONDITION = 'failback_operator_condition{kind="%s",namespace="shop",name="x",type="%s",status="%s"}'
 AHEAD, BEHIND = DIVERGENCE % "slave_ahead", DIVERGENCE % "master_ahead"
 BY_SYNC, BY_RESET = REGRESSION % "slave_sync", REGRESSION % "reset"
+WAITS = 'failback_operator_role_switch_waiting{namespace="n",name="s",mode="%s",predicate="X"}'
 STEP = f'failback_operator_operation_active{{{PAIR},type="Roll",step="Wait"}}'
 UNHEALED = CONDITION % ("ChaosExperiment", "Recovered", "False")
 UNAPPLIED = CONDITION % ("BrokerCluster", "ConfigApplied", "False")
@@ -230,6 +231,8 @@ CASES: list[Case] = [
     ),
     ("an operation at one step for long", {STEP: "1x40"}, "11m", {"FailbackOperationStuck"}),
     ("an operation at one step", {STEP: "1x40"}, "9m", set()),
+    ("a forced switch that waits", {WAITS % "Forced": "1x8"}, "2m", {"FailbackForcedSwitchWaits"}),
+    ("a planned switch that waits", {WAITS % "Planned": "1x8"}, "2m", set()),
     (
         "a resource that nobody looks after",
         {PASS_AGE: "301x40", OPERATOR: "1x40"},

@@ -204,9 +204,12 @@ class Api:
         namespace: str | None = None,
         grace: int | None = None,
         propagation: str = "Background",
+        dry_run: bool = False,
     ) -> None:
         """Ask for a deletion; an object that is gone already is no error."""
         options: Object = {"propagationPolicy": propagation}
+        if dry_run:
+            options["dryRun"] = ["All"]
         if grace is not None:
             options["gracePeriodSeconds"] = grace
         try:

@@ -43,8 +43,8 @@ events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlock
     OffsetsRestored OffsetsRestoring OperationBlocked
     OperationFinished OperationStarted OperationTimedOut PairAdded PairEmpty PairRemoved PodRestart
     ReportFailed ReportFinished ReportStarted Retained RoleSwitchFailed RoleSwitchFinished
-    RoleSwitchRolledBack RoleSwitchStarted RoleSwitchStep ScaledDown ScaledUp SlaveDiverged
-    TopicUpdated TwoMastersDetected Updated VolumeResized
+    RoleSwitchBlocked RoleSwitchRolledBack RoleSwitchStarted RoleSwitchStep ScaledDown ScaledUp
+    SlaveDiverged TopicUpdated TwoMastersDetected Updated VolumeResized
 fields: ConfigChanged CopyMax Delete Empty FallenBehind Master ImageChanged Manual OnDelete Planned
     Retain RuntimeDefault SLAVE SlaveReadOnly TemplateChanged TooFarBehind Unconfined Under1Mi
     Under256Mi Unverified WaitSync Zero

@@ -92,7 +92,8 @@ class OnCluster(Generic[Model]):
             before = self._refused.get(where, (0, {}))
             kept = before[1] if before[0] == generation else {}
             self._refused[where] = (generation, {**kept, **outcome.refused})
-        self._dependencies.metrics.show(resource["kind"], *where, plan.status)
+        mode = resource["spec"].get("mode", "Planned") if resource["kind"] == "RoleSwitch" else ""
+        self._dependencies.metrics.show(resource["kind"], *where, plan.status, mode=mode)
         if resource["kind"] == "RoleSwitch":
             self._note_outage(resource, plan.status)
 

@@ -223,6 +223,9 @@ class BrokerClusterSpec(Model):
     """How metrics are collected."""
     suspend: bool = False
     """While true the operator changes nothing but the status."""
+    deletion_protection: bool = False
+    """While true the API server refuses to delete this object, where the chart's admission
+    policies are in force (Kubernetes 1.30). The end of its whole namespace is not refused."""
 
 
 class BrokerCluster(Resource):

@@ -24,6 +24,7 @@ from failback.operator.planning.operations.switching.request import (
     Request,
     member_label,
 )
+from failback.operator.planning.operations.turns import waits_for
 from failback.operator.planning.plan.encoding import (
     condition,
     from_time,
@@ -143,10 +144,14 @@ def _pending(
         created_at=from_time(switch.metadata.creation_timestamp) or 0.0,
         experiment=switch.metadata.labels.get(EXPERIMENT, ""),
     )
+    words = ""
     if cluster is None:
         blocked: tuple[str, ...] = ("ClusterExists",)
     else:
-        found = preflight(ClusterState.of(cluster, cluster.status, observed, now), request)
+        state = ClusterState.of(cluster, cluster.status, observed, now)
+        found = preflight(state, request)
+        asking = Operation("", TYPE, "Preflight", switch.spec.pair, blocked_by=found.blocked)
+        words = waits_for(state, asking)
         if found.refused:
             return _failed_early(switch, status, "Preflight", found.refused, now)
         blocked = found.blocked
@@ -161,7 +166,11 @@ def _pending(
     if cluster is not None:
         new["toMember"] = member_label(cluster, request.spec.pair, request.spec.target_member)
         new["targetLag"] = last_known_lag(cluster, request.spec)
-    return Plan(status=new, wake_after=_PENDING_SECONDS)
+    events: tuple[Event, ...] = ()
+    if blocked and set(blocked) != set(status.get("blockedBy", ())):
+        text = f"{switch.name} waits for {words or names(blocked)}"
+        events = (Event("RoleSwitchBlocked", text, warning=switch.spec.mode == "Forced"),)
+    return Plan(status=new, events=events, wake_after=_PENDING_SECONDS)
 
 
 def _failed_early(
