@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
+from pydantic import ValidationError
+
 from failback.operator.controller.cluster_kinds import Dependencies
 from failback.operator.controller.outcome import Outcome
 from failback.operator.controller.passes import Decision
@@ -23,6 +25,8 @@ from failback.operator.planning.role_switch.switch_object import plan_role_switc
 _FIRST_ANSWERS_SECONDS = 60.0
 """An operator that has just started lets a resource be for so long, until brokers were asked."""
 _UNASKED_SECONDS = 1.0
+_UNREADABLE_SECONDS = 15.0
+"""How long a resource waits for a cluster whose spec can't be read to be mended."""
 
 Model = TypeVar("Model", bound=Resource)
 Planner = Callable[..., Plan]
@@ -57,7 +61,11 @@ class OnCluster(Generic[Model]):
             status = resource.get("status", {})
             return Decision(Plan(status=status, wake_after=_UNASKED_SECONDS), {})
         if item is not None:
-            cluster, _ = self._dependencies.observer.decoded(item)
+            try:
+                cluster, _ = self._dependencies.observer.decoded(item)
+            except ValidationError:  # the cluster's own status says so; nothing is known of it
+                status = resource.get("status", {})
+                return Decision(Plan(status=status, wake_after=_UNREADABLE_SECONDS), {})
             served = await self._dependencies.observer.served_kinds()
             context = self._dependencies.context(namespace, served)
             status = item.get("status", {})
