@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from failback.cli.kubectl import artifacts
+from failback.analytics.dashboard.sources.kube_clusters import clusters_of_resources
+from failback.cli.kubectl import artifacts, exposure, hold
 from failback.cli.kubectl.access import kind_of, member_at, pair_at
 from failback.cli.kubectl.conditions import advice, is_well, unwell, waits
 from failback.cli.kubectl.status import operation_lines
@@ -106,14 +107,32 @@ CLUSTER: dict[str, Any] = {
 def test_pairs_and_members_are_named_by_number_or_name() -> None:
     pair = pair_at(CLUSTER, "shop-0")
     assert pair == pair_at(CLUSTER, "0")
-    assert [member_at(CLUSTER, pair, word) for word in ("2", "orders-0-2", "orders-0-2-0")] == [
-        2
-    ] * 3
-    with pytest.raises(ConfigError, match=r'no member "1"; the pair has: 0 .orders-0-0., 2'):
+    for word in ("2", "shop-0-2", "orders-0-2", "orders-0-2-0"):
+        assert member_at(CLUSTER, pair, word) == 2
+    with pytest.raises(ConfigError, match=r'no member "1"; the pair has: 0 .shop-0-0., 2'):
         member_at(CLUSTER, pair, "1")
     assert member_at(CLUSTER, pair_at(CLUSTER, "1"), "3") == 3
     with pytest.raises(ConfigError, match=r'no pair "7"; the cluster has: 0 .shop-0., 1'):
         pair_at(CLUSTER, "7")
+
+
+def test_a_member_is_held_by_the_name_that_the_annotation_has() -> None:
+    """Which is that of its broker, where a cluster gives brokers names of their own."""
+    for word in ("shop-0-2", "orders-0-2", "orders-0-2-0"):
+        assert hold._checked(CLUSTER, word) == "shop-0-2"
+    with pytest.raises(ConfigError, match='no member "shop-0-1"'):
+        hold._checked(CLUSTER, "shop-0-1")
+
+
+def test_members_that_a_status_leaves_out_are_asked_too() -> None:
+    spec = {"pairs": 2, "slavesPerPair": 1, "brokerNamePrefix": "shop"}
+    item = {**CLUSTER, "metadata": {"name": "orders", "namespace": "n"}, "spec": spec}
+    (found,) = clusters_of_resources([], [item], "n")
+    pairs = exposure.with_all_members(found, item).pairs
+    assert [member.name for member in pairs[1].members] == ["orders-1-0-0", "orders-1-1-0"]
+    assert {member.broker_name for member in pairs[1].members} == {"shop-1"}
+    (address, _) = (member.address for member in pairs[1].members)
+    assert address == "orders-1-0-0.orders-brokers.n.svc.cluster.local:10911"
 
 
 def test_what_runs_and_what_waits_is_a_line_each() -> None:

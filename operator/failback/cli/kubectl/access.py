@@ -132,7 +132,7 @@ def pair_at(cluster: Mapping[str, Any], word: str) -> Mapping[str, Any]:
 
 
 def member_at(cluster: Mapping[str, Any], pair: Mapping[str, Any], word: str) -> int:
-    """Return the ordinal that a number, a member's or a pod's name means.
+    """Return the ordinal that a number, a member's, a StatefulSet's or a pod's name means.
 
     Raises:
         ConfigError: There is none; names those that are there.
@@ -140,9 +140,8 @@ def member_at(cluster: Mapping[str, Any], pair: Mapping[str, Any], word: str) ->
     known = {}
     for member in pair.get("members") or []:
         ordinal = int(member["ordinal"])
-        name = member_name(cluster, pair, ordinal)
-        known[ordinal] = name
-        if word in (str(ordinal), name, f"{name}-0"):
+        known[ordinal] = member_name(pair, ordinal)
+        if word in (str(ordinal), *names_of(cluster, pair, ordinal)):
             return ordinal
     if not known and word.isdecimal():  # a status leaves the members of large clusters out
         return int(word)
@@ -150,6 +149,15 @@ def member_at(cluster: Mapping[str, Any], pair: Mapping[str, Any], word: str) ->
     raise ConfigError("MEMBER", f'no member "{word}"; the pair has: {names}')
 
 
-def member_name(cluster: Mapping[str, Any], pair: Mapping[str, Any], ordinal: int) -> str:
-    """Return the name of a member, which is its StatefulSet's: ``orders-0-1``."""
-    return f"{cluster['metadata']['name']}-{pair['index']}-{ordinal}"
+def member_name(pair: Mapping[str, Any], ordinal: int) -> str:
+    """Return the name of a member as conditions and annotations have it: ``orders-0-1``."""
+    return f"{pair['name']}-{ordinal}"
+
+
+def names_of(cluster: Mapping[str, Any], pair: Mapping[str, Any], ordinal: int) -> tuple[str, ...]:
+    """Return all that a member is called by: its name, its StatefulSet's and its pod's.
+
+    The two differ where spec.brokerNamePrefix is set.
+    """
+    stateful_set = f"{cluster['metadata']['name']}-{pair['index']}-{ordinal}"
+    return member_name(pair, ordinal), stateful_set, f"{stateful_set}-0"

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from failback.analytics.dashboard.sources.observe import BrokerSeen
 
 _PORT: Final = 10911
+_DOMAIN: Final = "cluster.local"
 _ANSWER_MS: Final = 10_000
 """A way through the API server is longer than one within a cluster."""
 DirectOption = Annotated[
@@ -92,14 +93,39 @@ def exposure(
 
 
 def cluster_ref(api: Access, cluster: str) -> ClusterRef:
-    """Return a cluster's pairs and members as its status has them."""
+    """Return a cluster's pairs and members: as its status has them, the others by its spec."""
     from failback.analytics.dashboard.sources.kube_clusters import clusters_of_resources
 
     item = api.need("BrokerCluster", cluster)
     (found,) = clusters_of_resources(api.list_all("NameServer"), [item], api.namespace)
+    found = with_all_members(found, item)
     if not found.members:
-        raise Unreachable(f"the status of {cluster} names no members yet")
+        raise Unreachable(f"the status of {cluster} names no pair yet")
     return found
+
+
+def with_all_members(found: ClusterRef, item: Mapping[str, Any]) -> ClusterRef:
+    """Add the members that a status leaves out because they are well: those of many pairs."""
+    from failback.analytics.dashboard.sources.clusters import MemberRef
+    from failback.analytics.dashboard.sources.kube_clusters import HTTP_PORT
+    from failback.chaos.targets.kube.members import places
+
+    has_http = found.engine.startswith("failback")
+    pairs = []
+    for pair in found.pairs:
+        known = {member.name for member in pair.members}
+        more = tuple(
+            MemberRef(
+                each.pod,
+                each.broker_name,
+                each.address,
+                http=f"{each.address.rpartition(':')[0]}:{HTTP_PORT}" if has_http else "",
+            )
+            for each in places(item, (), _DOMAIN)
+            if each.broker_name == pair.name and each.pod not in known
+        )
+        pairs.append(replace(pair, members=(*pair.members, *more)))
+    return replace(found, pairs=tuple(pairs))
 
 
 @contextmanager

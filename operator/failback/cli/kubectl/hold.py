@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -16,6 +16,7 @@ from failback.cli.kubectl.access import (
     NamespaceOption,
     access,
     member_name,
+    names_of,
 )
 from failback.cli.shared.commands import add
 from failback.cli.shared.errors import guarded
@@ -71,23 +72,30 @@ def hold(
 
 
 def _checked(item: Mapping[str, Any], word: str) -> str:
-    """Return the member's name that a member's or its pod's name means."""
-    known = [name for name, _ in _members(item)]
-    held = held_members(item)  # a member that has left the status can still be released
-    for name in (word, word.removesuffix("-0")):
-        if name in known or name in held:
-            return name
-    if not known:
+    """Return the member's name that its own, its StatefulSet's or its pod's name means."""
+    members = _members(item)
+    found = next((each.name for each in members if word in each.names), None)
+    if found is not None:
+        return found
+    if not members or word in held_members(item):  # also one that has left the status
         return word
+    known = [each.name for each in members]
     near = did_you_mean(word, known) or f"; it has: {', '.join(known)}"
     raise ConfigError("MEMBER", f'no member "{word}"{near}')
 
 
-def _members(item: Mapping[str, Any]) -> list[tuple[str, bool]]:
-    """Return every member's name, and whether it is its pair's master."""
+class _Member(NamedTuple):
+    name: str
+    names: tuple[str, ...]
+    is_master: bool
+
+
+def _members(item: Mapping[str, Any]) -> list[_Member]:
+    """Return every member that the status names."""
     return [
-        (
-            member_name(item, pair, int(each["ordinal"])),
+        _Member(
+            member_name(pair, int(each["ordinal"])),
+            names_of(item, pair, int(each["ordinal"])),
             each["ordinal"] == pair.get("masterMember"),
         )
         for pair in (item.get("status") or {}).get("pairs") or ()
@@ -114,5 +122,5 @@ def _set(api: Access, item: dict[str, Any], member: str, *, on: bool) -> dict[st
 
 
 def _warn_of_master(item: Mapping[str, Any], member: str) -> None:
-    if dict(_members(item)).get(member):
+    if any(each.is_master for each in _members(item) if each.name == member):
         note(f"{member} is its pair's master: the pair takes no messages until it is released")

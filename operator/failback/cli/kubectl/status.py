@@ -73,7 +73,7 @@ def document(api: Access, item: Object) -> dict[str, Any]:
         "cluster": name,
         "namespace": api.namespace,
         "engine": _engine(item),
-        "pairs": [_pair(item, each) for each in state.get("pairs") or ()],
+        "pairs": [_pair(each) for each in state.get("pairs") or ()],
         "readyPairs": state.get("readyPairs"),
         "operations": operations(state),
         "waiting": _waiting(api, name),
@@ -94,13 +94,13 @@ def _engine(item: Object) -> str:
     return " ".join(str(word) for word in words if word)
 
 
-def _pair(item: Object, pair: Object) -> dict[str, Any]:
+def _pair(pair: Object) -> dict[str, Any]:
     return {
         **{key: pair.get(key) for key in ("name", "index", "phase", "writable")},
         "master": pair.get("master") or None,
         "members": [
             {
-                "member": member_name(item, pair, int(each["ordinal"])),
+                "member": member_name(pair, int(each["ordinal"])),
                 **{key: each.get(key) for key in ("ready", "lag", "restarts", "address", "prefix")},
                 "role": each.get("observedRole"),
                 "wantedRole": each.get("desiredRole"),

@@ -103,7 +103,7 @@ def switch(
         }
         made = api.kube.create(order)
         name = str(made["metadata"]["name"])
-        target = member_name(item, found, ordinal)
+        target = member_name(found, ordinal)
         note(f"RoleSwitch/{name}: {target} becomes master of {found['name']}")
         if not wait:
             if json:
