@@ -107,8 +107,8 @@ class OffsetSnapshotKind:
         metadata = resource["metadata"]
         where = (metadata["namespace"], metadata["name"])
         orders = [each for each in plan.actions if isinstance(each, RestoreOffsets)]
-        if orders and outcome.ok:
-            self._written[where] = orders[0].id
+        if orders:
+            self._written[where] = orders[0].id if outcome.ok else ""
         self._dependencies.metrics.show(resource["kind"], *where, plan.status)
 
     def forget(self, namespace: str, name: str) -> None:

@@ -300,6 +300,17 @@ def test_members_that_come_while_it_is_written_stop_it() -> None:
     )
 
 
+def test_what_somebody_sets_while_it_is_written_is_not_overwritten() -> None:
+    found = kept()
+    found.spec["restore"] = {}
+    found.run(CREATED + 60, master(NOW))
+    found.spec["restore"] = {"confirm": found.status["restore"]["id"]}
+    found.run(CREATED + 62, master(NOW))
+    moved = {KEY: {0: 90, 1: 20}, OTHER: {0: 7}}
+    (order,) = found.orders(found.run(CREATED + 63, master(moved)))
+    assert order.offsets == ((KEY, 1, 20, 40),)
+
+
 def test_only_the_groups_asked_for_go_back() -> None:
     found = kept()
     found.spec["restore"] = {"groups": ["audit"]}

@@ -155,6 +155,27 @@ def preview(restore: Restore, snapshot: str) -> dict[str, Any]:
     }
 
 
+def still_as_seen(restore: Restore, seen: Mapping[str, Any]) -> list[Row]:
+    """Return the rows whose queue has what a preview saw, as far as that lists them.
+
+    Whoever has set another offset since has moved on; a running group does all the time.
+    """
+    listed = {
+        (each["group"], each["pair"], each["topic"], each["queue"]): each.get("fromOffset")
+        for each in seen["queues"]
+    }
+
+    def is_as_seen(row: Row) -> bool:
+        place = (row.group, row.pair, row.topic, row.queue)
+        if row.group in restore.online:
+            return True
+        if place in listed:
+            return bool(listed[place] == row.old)
+        return bool(seen["moreQueues"])
+
+    return [row for row in restore.rows if is_as_seen(row)]
+
+
 def _group(restore: Restore, name: str) -> dict[str, Any]:
     rows = [row for row in restore.rows if row.group == name]
     return {

@@ -266,7 +266,9 @@ def _write(
         begun = (Event("OffsetsRestoring", _sums(made)),)
     actions = tuple(
         RestoreOffsets(address, offsets, new["restore"]["id"])
-        for address, offsets in restoring.orders(found.rows, masters)
+        for address, offsets in restoring.orders(
+            restoring.still_as_seen(found, new["restore"]), masters
+        )
     )
     if not actions:  # nothing differs (any more)
         return _complete(new, now)
