@@ -316,13 +316,14 @@ def _changed_keys(
     found = {key: dict(row) for key, row in before.items()}
     for change in changes:
         view = state.observed.member(*change.member)
-        answer = (view.broker.config if view.broker else None) or facts.properties(view.config_map)
+        file = facts.properties(view.config_map)
+        answer = (view.broker.config if view.broker else None) or file
         wanted: dict[str, str | None] = {**change.file, **change.broker}
         for key in sorted(wanted):
             row = found.setdefault(
                 key,
                 {
-                    "from": answer.get(key, ""),
+                    "from": (answer if key in change.broker else file).get(key, ""),
                     "to": wanted[key] or "",
                     "on": [],
                     "drift": key not in change.file,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 
 import pytest
@@ -85,6 +86,18 @@ def test_a_line_that_goes_sets_the_brokers_default() -> None:
     Run(world).until_steady()
     assert "fileReservedTime" not in file(world, 0, 0)
     assert world.running(0, 0).config["fileReservedTime"] == "72"
+
+
+def test_of_a_repaired_file_the_value_that_was_in_it_is_told() -> None:
+    world = steady(slaveReadEnable=True)
+    key = ("ConfigMap", "orders-0-0")
+    found = copy.deepcopy(world.objects[key])
+    text = found["data"]["broker.conf"]
+    found["data"]["broker.conf"] = text.replace(f"{READ}=true", f"{READ}=false")
+    world.put(found)
+    Run(world).until_steady()
+    assert f"{READ}=true" in world.objects[key]["data"]["broker.conf"]
+    assert told(world, "ConfigUpdated") == [f"{READ} false -> true on orders-0-0"]
 
 
 @pytest.mark.parametrize(
