@@ -153,6 +153,14 @@ def pod(name: str, **state: Any) -> dict[str, Any]:
     }
 
 
+def test_with_node_ports_each_member_has_a_port_of_its_own() -> None:
+    external = {"type": "NodePort", "nodeAddresses": ["10.1.0.1"], "firstNodePort": 30911}
+    found = members.places(cluster(external=external, pairs=2), [], "cluster.local")
+    ports = [each.address.rpartition(":")[2] for each in found]
+    assert ports == ["30911", "30915", "30927", "30931"]
+    assert found[1].address.startswith("orders-0-1-0.orders-brokers.")
+
+
 @pytest.mark.parametrize(
     ("networking", "address"),
     [

@@ -17,9 +17,10 @@ SOURCES = (
 WORD = re.compile(r"[A-Z][A-Za-z0-9]+")
 
 OTHER_WORDS = """
-kinds: ConfigMap Group Job PersistentVolumeClaim PodDisruptionBudget PodMonitor SparkApplication
+kinds: ConfigMap Group Job PersistentVolumeClaim PodDisruptionBudget PodMonitor Service
+    SparkApplication
     StatefulSet Topic
-conditions: ConfigApplied Injected MetadataSynced Paused Ready Reconciling Recovered
+conditions: ConfigApplied ExternalAccess Injected MetadataSynced Paused Ready Reconciling Recovered
     ReplicationHealthy RolesConsistent ScalingDown Stalled SteadyStateRestored SuccessCriteriaMet
     Warning WithinThresholds PodScheduled
 phases: Completed Preparing Degraded Done Failed Finished Injecting Pass Recovering Suspended
@@ -45,7 +46,8 @@ events: AddressesChanged ConfigRejected ConfigUpdated Created Deleted DrainBlock
     ReportFailed ReportFinished ReportStarted Retained RoleSwitchFailed RoleSwitchFinished
     RoleSwitchBlocked RoleSwitchRolledBack RoleSwitchStarted RoleSwitchStep ScaledDown ScaledUp
     SlaveDiverged TopicUpdated TwoMastersDetected Updated VolumeResized
-fields: ConfigChanged CopyMax Delete Empty FallenBehind Master ImageChanged Manual OnDelete Planned
+fields: ConfigChanged CopyMax Delete Empty FallenBehind LoadBalancer Master ImageChanged Manual
+    NodePort OnDelete Planned
     Retain RuntimeDefault SLAVE SlaveReadOnly TemplateChanged TooFarBehind Unconfined Under1Mi
     Under256Mi Unverified WaitSync Zero
 of RocketMQ and kubelet: TBW102 OOMKilled

@@ -118,6 +118,10 @@ def test_two_apache_name_servers_would_share_a_port() -> None:
             "local: BrokerCluster/demo: spec.networking.brokerAddress: external is not supported by"
             " the local runtime",
         ),
+        (
+            {"external": {"type": "LoadBalancer"}},
+            "local: BrokerCluster/demo: spec.external: is not supported by the local runtime",
+        ),
     ],
 )
 def test_resources_without_a_local_meaning_are_refused(spec: dict[str, Any], sentence: str) -> None:

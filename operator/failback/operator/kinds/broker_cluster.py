@@ -28,10 +28,8 @@ from failback.operator.kinds.base import (
     Switch,
 )
 from failback.operator.kinds.broker_cluster_status import BrokerClusterStatus
+from failback.operator.kinds.external import PORTS_OF_MEMBER, PORTS_OF_PAIR, TEMPLATE, External
 
-EXTERNAL_WORDS: Final = ("cluster", "pair", "ordinal", "namespace")
-"""What ``networking.externalTemplate`` may have filled in."""
-_EXTERNAL_TEMPLATE = rf"^([a-zA-Z0-9.-]|\{{({'|'.join(EXTERNAL_WORDS)})\}})+$"
 _ROCKETMQ_NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
 
@@ -149,9 +147,10 @@ class Networking(Model):
     """Under which address brokers announce themselves."""
 
     broker_address: Literal["dns", "podIP", "external"] = "dns"
-    """dns: the member's stable name. podIP: changes with every pod. external: the template."""
+    """dns: the member's stable name. podIP: changes with every pod. external: the template;
+    spec.external does the same and more."""
     external_template: str | None = Field(
-        default=None, min_length=1, max_length=253, pattern=_EXTERNAL_TEMPLATE
+        default=None, min_length=1, max_length=253, pattern=TEMPLATE
     )
     """Host name for brokerAddress external, another one for each member. {cluster} {pair} {ordinal}
     {namespace} are filled in; there are no other words."""
@@ -219,6 +218,8 @@ class BrokerClusterSpec(Model):
     """A budget per pair that lets evictions take one member at a time."""
     networking: Networking = Field(default_factory=Networking)
     """Under which address brokers announce themselves."""
+    external: External | None = None
+    """Access for clients outside the Kubernetes cluster. Unset: none."""
     metrics: Metrics = Field(default_factory=Metrics)
     """How metrics are collected."""
     suspend: bool = False
@@ -232,7 +233,7 @@ class BrokerCluster(Resource):
     """Pairs of brokers, their roles, configuration and storage.
 
     Conditions: Ready, ConfigApplied, RolesConsistent, ReplicationHealthy, MetadataSynced,
-    ScalingDown, Reconciling, Stalled, Paused, Warning.
+    ScalingDown, ExternalAccess, Reconciling, Stalled, Paused, Warning.
     """
 
     status_model: ClassVar[type[Status]] = BrokerClusterStatus
@@ -248,6 +249,13 @@ class BrokerCluster(Resource):
     def broker_name(self, pair: int) -> str:
         """The RocketMQ broker name of pair ``pair``."""
         return f"{self.spec.broker_name_prefix or self.name}-{pair}"
+
+    def listen_port(self, pair: int, ordinal: int) -> int:
+        """Return the port of a member: with node ports each has its own."""
+        external = self.spec.external
+        if external is None or external.first_node_port is None:
+            return self.spec.networking.listen_port
+        return external.first_node_port + PORTS_OF_PAIR * pair + PORTS_OF_MEMBER * ordinal
 
     def pair(self, index: int) -> Pair:
         """Return pair ``index`` with the cluster's values filled in."""

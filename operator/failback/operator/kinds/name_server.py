@@ -20,6 +20,7 @@ from failback.operator.kinds.base import (
     Status,
     Switch,
 )
+from failback.operator.kinds.external import NameServerExternal
 
 
 def _default_resources() -> Resources:
@@ -46,6 +47,8 @@ class NameServerSpec(Model):
     """Whether two name servers may share a node (kubernetes.io/hostname)."""
     pod_disruption_budget: Switch = Field(default_factory=Switch)
     """A budget that lets evictions take one name server at a time."""
+    external: NameServerExternal | None = None
+    """Access for clients outside the Kubernetes cluster. Unset: none."""
     metrics: Metrics = Field(default_factory=Metrics)
     """How metrics are collected."""
     suspend: bool = False
@@ -63,12 +66,14 @@ class NameServerStatus(CommonStatus):
     """Label selector of the pods, for the scale subresource."""
     addresses: list[Address] = Field(default=[], max_length=9)
     """host:port of each, derived from the spec and DNS, never from which pods are ready."""
+    external_addresses: list[str] = Field(default=[], max_length=64)
+    """host:port for clients outside the Kubernetes cluster, once they are known."""
 
 
 class NameServer(Resource):
     """N stateless name servers with stable addresses.
 
-    Conditions: Ready, Reconciling, Stalled, Paused, Warning.
+    Conditions: Ready, ExternalAccess, Reconciling, Stalled, Paused, Warning.
     """
 
     status_model: ClassVar[type[Status]] = NameServerStatus

@@ -355,6 +355,10 @@ def refuse_what_cannot_run(items: Sequence[Resource]) -> None:
                 f"local: {item.label}: spec.networking.brokerAddress",
                 "external is not supported by the local runtime",
             )
+        if isinstance(item, (BrokerCluster, NameServer)) and item.spec.external is not None:
+            raise ConfigError(
+                f"local: {item.label}: spec.external", "is not supported by the local runtime"
+            )
     refuse_unsupported_metadata(items)
     check_addresses(items[0].namespace, _pod_names(runnable))
 

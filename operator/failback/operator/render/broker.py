@@ -168,7 +168,9 @@ def _container(
 ) -> Object:
     spec, engine = cluster.spec, cluster.spec.engine
     version = common.engine_version(engine, context)
-    listen_port = context.port_of(name, "remoting", spec.networking.listen_port)
+    listen_port = context.port_of(
+        name, "remoting", cluster.listen_port(pair.index, int(name.rpartition("-")[2]))
+    )
     liveness = spec.lifecycle.liveness_probe
     if liveness is None:
         liveness = engine.type == "failback"

@@ -53,7 +53,7 @@ def broker_properties(
     master = pair.broker_id(ordinal) == 0
     announced, replicated = _addresses(cluster, pair.index, ordinal, context)
     member = member_name(cluster, pair.index, ordinal)
-    listen_port = context.port_of(member, "remoting", cluster.spec.networking.listen_port)
+    listen_port = context.port_of(member, "remoting", cluster.listen_port(pair.index, ordinal))
     managed = {
         "brokerClusterName": cluster.cluster_name,
         "brokerName": pair.broker_name,
@@ -69,6 +69,9 @@ def broker_properties(
         "storePathRootDir": f"{home}/store",
         "storePathCommitLog": f"{home}/store/commitlog",
     }
+    if engine.type == "failback" and announced not in (replicated, "${POD_IP}"):
+        # What is announced is an address of something in front of the pod.
+        managed["failbackBindAddress"] = "${POD_IP}"
     version = common.engine_version(engine, context)
     if quirk("haListenPort", engine.type, version) == "configurable":
         managed["haListenPort"] = str(listen_port + 1)
@@ -85,18 +88,22 @@ def _addresses(
 ) -> tuple[str, str]:
     """Return brokerIP1 (what clients receive) and brokerIP2 (what slaves connect to)."""
     own = context.address_of(pod_name(cluster, pair, ordinal), service_name(cluster))
-    networking = cluster.spec.networking
+    networking, external = cluster.spec.networking, cluster.spec.external
     if networking.broker_address == "podIP":
         return "${POD_IP}", "${POD_IP}"
-    if networking.broker_address == "external" and networking.external_template:
+    template = networking.external_template if external is None else external.template
+    if template:
         words = {
             "cluster": cluster.name,
             "pair": str(pair),
             "ordinal": str(ordinal),
             "namespace": context.namespace,
         }
-        return _filled(networking.external_template, words), own
-    return own, own
+        return _filled(template, words), own
+    if external is not None and external.node_addresses:
+        nodes = external.node_addresses
+        return nodes[(4 * pair + ordinal) % len(nodes)], own
+    return context.external.get(member_name(cluster, pair, ordinal), own), own
 
 
 def _filled(template: str, words: Mapping[str, str]) -> str:

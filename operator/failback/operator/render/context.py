@@ -49,6 +49,8 @@ class Context:
     without a tag gets the version."""
     permits: Permits | None = None
     """What resources may name; ``None`` = anything, where it has no effect."""
+    external: Mapping[str, str] = field(default_factory=dict)
+    """Member → host that its load balancer has, or that it announces until that is known."""
 
     def image(self, engine: str, version: str) -> str:
         """Return the image an engine runs from when the resource names none."""

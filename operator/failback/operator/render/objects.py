@@ -30,7 +30,12 @@ from failback.operator.render.nameserver import (
     statefulset_name,
 )
 from failback.operator.render.nameserver import statefulset as name_server_statefulset
-from failback.operator.render.service import broker_service, name_server_services
+from failback.operator.render.service import (
+    broker_service,
+    member_service,
+    name_server_external,
+    name_server_services,
+)
 from failback.operator.render.shape import Shape, live_values, shaped_cluster, shaped_pair
 
 
@@ -46,6 +51,7 @@ def render_name_server(name_server: NameServer, context: Context) -> list[Object
     found = [
         config_map(name_server, name, "namesrv.conf", text, marks, context),
         *name_server_services(name_server, context),
+        *([name_server_external(name_server, context)] if name_server.spec.external else ()),
         name_server_statefulset(name_server, context),
     ]
     if name_server.spec.pod_disruption_budget.enabled:
@@ -103,6 +109,9 @@ def _pair(
         name = member_name(cluster, index, ordinal)
         marks = member_labels(cluster, index, ordinal, context)
         text = properties_text(properties)
+        external = cluster.spec.external
+        if external is not None and external.type != "Template":
+            yield member_service(cluster, index, ordinal, context)
         members += (
             config_map(cluster, name, "broker.conf", text, marks, context),
             statefulset(cluster, pair, ordinal, properties, context, stopped=stopped),

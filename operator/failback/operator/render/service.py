@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 from failback.operator.kinds.broker_cluster import BrokerCluster
+from failback.operator.kinds.external import External, NameServerExternal
 from failback.operator.kinds.name_server import NameServer
 from failback.operator.render import common
-from failback.operator.render.config import service_name
+from failback.operator.render.config import member_name, service_name
 from failback.operator.render.context import Context, Object
 from failback.operator.render.nameserver import name_server_labels, selector, statefulset_name
+
+OUTSIDE: Final = "failback.dev/external"
+"""Label of a Service for clients outside; it goes when it is wanted no more."""
 
 
 def broker_service(cluster: BrokerCluster, context: Context) -> Object:
@@ -27,6 +34,80 @@ def broker_service(cluster: BrokerCluster, context: Context) -> Object:
                 "app.kubernetes.io/component": "broker",
             },
             "ports": [{"name": name, "port": number} for name, number in ports.items()],
+        },
+    }
+
+
+def member_service_name(cluster: BrokerCluster, pair: int, ordinal: int) -> str:
+    """Return the name of the Service under which a member is reached from outside."""
+    return f"{member_name(cluster, pair, ordinal)}-external"
+
+
+def member_service(cluster: BrokerCluster, pair: int, ordinal: int, context: Context) -> Object:
+    """Return the Service of one member for clients outside: its port, and that for VIP channels."""
+    external = cluster.spec.external
+    assert external is not None
+    port = cluster.listen_port(pair, ordinal)
+    marks = common.labels(
+        cluster, "broker", cluster=cluster.name, pair=str(pair), member=str(ordinal)
+    )
+    match = {key: marks[key] for key in marks if key.startswith("failback.dev/")}
+    return _outside(
+        common.metadata(cluster, member_service_name(cluster, pair, ordinal), context, marks),
+        external,
+        {**match, "app.kubernetes.io/component": "broker"},
+        {"remoting": (port, port), "fast": (port - 2, port - 2)},
+    )
+
+
+def name_server_external(name_server: NameServer, context: Context) -> Object:
+    """Return the Service of all name servers for clients outside."""
+    external = name_server.spec.external
+    assert external is not None
+    name = external_name(name_server)
+    return _outside(
+        common.metadata(name_server, name, context, name_server_labels(name_server)),
+        external,
+        selector(name_server),
+        {"remoting": (name_server.spec.port, external.node_port or 0)},
+    )
+
+
+def external_name(name_server: NameServer) -> str:
+    """Return the name of the Service of :func:`name_server_external`."""
+    return f"{name_server.name}-external"
+
+
+def _outside(
+    metadata: Object,
+    external: External | NameServerExternal,
+    match: Mapping[str, str],
+    ports: Mapping[str, tuple[int, int]],
+) -> Object:
+    """Return a Service for clients outside.
+
+    A slave that is not ready yet asks its master under the announced address, so readiness is no
+    matter here.
+
+    Args:
+        ports: Name → port of the pod, and of the nodes where they are node ports.
+    """
+    listed: list[Object] = [
+        {"name": name, "port": port, "targetPort": name} for name, (port, _) in ports.items()
+    ]
+    if external.type == "NodePort":
+        for entry, (_, node_port) in zip(listed, ports.values(), strict=True):
+            entry["nodePort"] = node_port
+    metadata["labels"] = {**metadata["labels"], OUTSIDE: "true"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {**metadata, "annotations": dict(external.annotations)},
+        "spec": {
+            "type": external.type,
+            "publishNotReadyAddresses": True,
+            "selector": dict(match),
+            "ports": listed,
         },
     }
 

@@ -105,6 +105,24 @@ def _name_rules(kind: str, rule: str) -> tuple[Rule, ...]:
     )
 
 
+_TEMPLATES: Final = (
+    ("has(self.networking.externalTemplate)", "self.networking.externalTemplate"),
+    ("has(self.external) && has(self.external.template)", "self.external.template"),
+)
+"""Whether there is a template of addresses, and where."""
+
+
+def _template_rule(given: str, template: str) -> Rule:
+    text = (
+        f"!({given})"
+        f" || (self.pairs == 1 || {template}.contains('{{pair}}'))"
+        " && (self.slavesPerPair == 0 && (!has(self.pairOverrides)"
+        " || self.pairOverrides.all(p, !has(p.slavesPerPair) || p.slavesPerPair == 0))"
+        f" || {template}.contains('{{ordinal}}'))"
+    )
+    return Rule("BC16", "BrokerCluster", "spec", text, rule_texts.EACH_ITS_ADDRESS)
+
+
 def _no_dot(kind: str) -> Rule:
     return Rule("NM1", kind, "", "!self.metadata.name.contains('.')", rule_texts.HAS_DOT)
 
@@ -225,16 +243,32 @@ _BROKER_CLUSTER: Final = (
         f" || quantity(p.storageSize).compareTo(quantity('{rule_texts.SMALLEST_STORE}')) >= 0)))",
         rule_texts.STORE_TOO_SMALL,
     ),
+    *(_template_rule(*where) for where in _TEMPLATES),
     Rule(
-        "BC16",
+        "BC17",
+        "BrokerCluster",
+        "spec.external",
+        "(self.type == 'Template') == has(self.template)"
+        " && (self.type == 'NodePort') == has(self.nodeAddresses)"
+        " && (self.type == 'NodePort') == has(self.firstNodePort)",
+        rule_texts.EXTERNAL_TYPE,
+    ),
+    Rule(
+        "BC18",
         "BrokerCluster",
         "spec",
-        "!has(self.networking.externalTemplate)"
-        " || (self.pairs == 1 || self.networking.externalTemplate.contains('{pair}'))"
-        " && (self.slavesPerPair == 0 && (!has(self.pairOverrides)"
-        " || self.pairOverrides.all(p, !has(p.slavesPerPair) || p.slavesPerPair == 0))"
-        " || self.networking.externalTemplate.contains('{ordinal}'))",
-        rule_texts.EACH_ITS_ADDRESS,
+        "!has(self.external) || self.networking.brokerAddress == 'dns'",
+        rule_texts.EXTERNAL_TWICE,
+    ),
+    Rule(
+        "BC19",
+        "BrokerCluster",
+        "spec",
+        "(has(self.external) && has(self.external.firstNodePort)"
+        " ? self.external.firstNodePort : 0)"
+        " == (has(oldSelf.external) && has(oldSelf.external.firstNodePort)"
+        " ? oldSelf.external.firstNodePort : 0)",
+        rule_texts.NODE_PORT_FIXED,
     ),
     Rule("BC15", "BrokerCluster", "spec", _CONFIG_LENGTH, rule_texts.CONFIG_TOO_LARGE),
     _engine_rule("BrokerCluster"),
@@ -251,6 +285,14 @@ _NAME_SERVER: Final = (
         rule_texts.MANAGED_KEY,
     ),
     Rule("NS2", "NameServer", "spec.config", _properties(), rule_texts.NO_NAMESRV_KEY),
+    Rule(
+        "NS3",
+        "NameServer",
+        "spec.external",
+        "(self.type == 'NodePort') == has(self.nodeAddresses)"
+        " && (self.type == 'NodePort') == has(self.nodePort)",
+        rule_texts.NAMESRV_EXTERNAL,
+    ),
     _engine_rule("NameServer"),
     *_pod_template_rules("NameServer"),
 )

@@ -83,6 +83,12 @@ CONFIG_TOO_LARGE: Final = "config of cluster and pairs is longer than 524288 cha
 NO_NAMESRV_KEY: Final = "not a namesrv.conf key or value"
 NO_SUCH_MEMBER: Final = "masterMember has no such member"
 EXTERNAL_TEMPLATE: Final = "externalTemplate belongs to brokerAddress external"
+EXTERNAL_TYPE: Final = (
+    "template belongs to type Template, nodeAddresses and firstNodePort to type NodePort"
+)
+EXTERNAL_TWICE: Final = "external and networking.brokerAddress exclude each other"
+NODE_PORT_FIXED: Final = "firstNodePort is immutable: brokers listen on it"
+NAMESRV_EXTERNAL: Final = "nodeAddresses and nodePort belong to type NodePort"
 PORT_FIXED: Final = "port is immutable"
 LISTEN_PORT_FIXED: Final = "listenPort is immutable"
 DRAIN_TOO_LONG: Final = "drain must end 10 s before the grace period"
@@ -110,9 +116,7 @@ NO_SPARK_SETTING: Final = "spark.kubernetes.* and what has Spark load code is no
 NOT_ITS_OWN_GUARD: Final = (
     "an experiment can't consent for its namespace: label it failback.dev/chaos-allowed=true"
 )
-EACH_ITS_ADDRESS: Final = (
-    "externalTemplate must give each member another address: {pair} and {ordinal}"
-)
+EACH_ITS_ADDRESS: Final = "the template must give each member another address: {pair} and {ordinal}"
 ONE_INPUT: Final = "exactly one of claimName and uri"
 TIME_SCALE: Final = "timeScale must be from 0.05 to 1.0"
 

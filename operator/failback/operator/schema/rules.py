@@ -101,17 +101,36 @@ def _broker_cluster(cluster: BrokerCluster) -> Iterator[Violation]:
     networking = spec.networking
     if (networking.broker_address == "external") == (networking.external_template is None):
         yield Violation("BC12", "spec.networking", rule_texts.EXTERNAL_TEMPLATE)
-    if not _has_an_address_for_each(spec):
-        field = "spec.networking.externalTemplate"
-        yield Violation("BC16", "spec", rule_texts.EACH_ITS_ADDRESS, field)
+    yield from _external(spec)
     if spec.lifecycle.drain_seconds > spec.lifecycle.termination_grace_period_seconds - 10:
         yield Violation(
             "BC13", "spec.lifecycle", rule_texts.DRAIN_TOO_LONG, "spec.lifecycle.drainSeconds"
         )
 
 
-def _has_an_address_for_each(spec: BrokerClusterSpec) -> bool:
-    template = spec.networking.external_template
+def _external(spec: BrokerClusterSpec) -> Iterator[Violation]:
+    external = spec.external
+    inside = None if external is None else external.template
+    for field, template in (
+        ("spec.networking.externalTemplate", spec.networking.external_template),
+        ("spec.external.template", inside),
+    ):
+        if not _has_an_address_for_each(spec, template):
+            yield Violation("BC16", "spec", rule_texts.EACH_ITS_ADDRESS, field)
+    if external is None:
+        return
+    node_port = external.type == "NodePort"
+    if (
+        (external.type == "Template") != (external.template is not None)
+        or node_port != (external.node_addresses is not None)
+        or node_port != (external.first_node_port is not None)
+    ):
+        yield Violation("BC17", "spec.external", rule_texts.EXTERNAL_TYPE)
+    if spec.networking.broker_address != "dns":
+        yield Violation("BC18", "spec", rule_texts.EXTERNAL_TWICE, "spec.external")
+
+
+def _has_an_address_for_each(spec: BrokerClusterSpec, template: str | None) -> bool:
     if template is None:
         return True
     slaves = max(
@@ -233,10 +252,18 @@ def _cluster_change(new: BrokerCluster, old: BrokerCluster) -> Iterator[Violatio
         yield Violation("BC4", "spec.storage", rule_texts.STORAGE_FIXED)
     if after.type == "persistent" and parse_quantity(after.size) < parse_quantity(before.size):
         yield Violation("BC5", "spec.storage", rule_texts.NO_SHRINKING, "spec.storage.size")
+    if _first_node_port(new) != _first_node_port(old):
+        field = "spec.external.firstNodePort"
+        yield Violation("BC19", "spec", rule_texts.NODE_PORT_FIXED, field)
     if new.spec.networking.listen_port != old.spec.networking.listen_port:
         yield Violation(
             "BC12", "spec.networking", rule_texts.LISTEN_PORT_FIXED, "spec.networking.listenPort"
         )
+
+
+def _first_node_port(cluster: BrokerCluster) -> int:
+    external = cluster.spec.external
+    return 0 if external is None else external.first_node_port or 0
 
 
 def _name_server(new: NameServer) -> Iterator[Violation]:
@@ -247,6 +274,12 @@ def _name_server(new: NameServer) -> Iterator[Violation]:
             yield Violation("NS2", path, rule_texts.MANAGED_KEY, f"{path}.{key}")
         if not _is_property(key, value):
             yield Violation("NS2", path, rule_texts.NO_NAMESRV_KEY, f"{path}.{key}")
+    external = new.spec.external
+    if external is not None:
+        node_port = external.type == "NodePort"
+        given = (external.node_addresses is not None, external.node_port is not None)
+        if given != (node_port, node_port):
+            yield Violation("NS3", "spec.external", rule_texts.NAMESRV_EXTERNAL)
     yield from _engine(new.spec.engine)
     yield from _pod_template(new.spec.pod_template)
 

@@ -13,7 +13,7 @@ from failback.operator.planning.nameserver.name_server import SHRINK_SECONDS, pl
 from failback.operator.planning.observed.observed import ObservedNameServer, Pod
 from failback.operator.planning.plan.children import by_key, finished, key_of
 from failback.operator.planning.plan.encoding import find_condition
-from failback.operator.planning.plan.types import Apply, Plan
+from failback.operator.planning.plan.types import Apply, Delete, Plan
 from failback.operator.render.nameserver import addresses
 from failback.operator.render.objects import render_name_server
 from tests.support.operator.planning_run import CONTEXT
@@ -254,3 +254,44 @@ def test_an_operator_that_dies_after_any_write_ends_the_same(before: int, after:
         life.live(after, dies_after=write)
         assert life.standing == after
         assert life.status["addresses"] == undisturbed.status["addresses"]
+
+
+def outside(spec: dict[str, Any], seen: ObservedNameServer, status: dict[str, Any]) -> Plan:
+    return plan(name_server(external=spec), status, seen)
+
+
+def test_name_servers_say_where_clients_outside_reach_them() -> None:
+    balanced = {"type": "LoadBalancer"}
+    found = outside(balanced, observed(2), settled(2))
+    (service,) = (
+        each.manifest
+        for each in found.actions
+        if isinstance(each, Apply) and each.manifest["metadata"]["name"] == "main-external"
+    )
+    assert (reason(found, "ExternalAccess"), reason(found)) == ("WaitingForAddress", "AllReady")
+    assert found.status["externalAddresses"] == []
+
+    ingress = [{"hostname": "lb.example.org"}]
+    made = {**service, "status": {"loadBalancer": {"ingress": ingress}}}
+    made = {**made, "metadata": {**service["metadata"], "uid": "u"}}
+    objects = {**observed(2).objects, ("Service", "main-external"): made}
+    found = outside(balanced, observed(2, objects=objects), dict(found.status))
+    assert reason(found, "ExternalAccess") == "Announced"
+    assert found.status["externalAddresses"] == ["lb.example.org:9876"]
+    assert found.actions == ()
+
+    found = plan(name_server(), dict(found.status), observed(2, objects=objects))
+    assert reason(found, "ExternalAccess") == "None"
+    assert [each.key for each in found.actions if isinstance(each, Delete)] == [
+        ("Service", "main-external")
+    ]
+
+
+def test_name_servers_behind_node_ports_are_known_at_once() -> None:
+    nodes = {"type": "NodePort", "nodePort": 30876, "nodeAddresses": ["10.1.0.1", "10.1.0.2"]}
+    found = outside(nodes, observed(2), settled(2))
+    assert found.status["externalAddresses"] == ["10.1.0.1:30876", "10.1.0.2:30876"]
+    (service,) = (each.manifest for each in found.actions if isinstance(each, Apply))
+    assert service["spec"]["ports"] == [
+        {"name": "remoting", "port": 9876, "targetPort": "remoting", "nodePort": 30876}
+    ]

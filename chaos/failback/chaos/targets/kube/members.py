@@ -66,7 +66,10 @@ def _address(
 ) -> str:
     name, namespace = cluster["metadata"]["name"], cluster["metadata"]["namespace"]
     networking = cluster["spec"].get("networking") or {}
+    external = cluster["spec"].get("external") or {}
     port = networking.get("listenPort", _LISTEN_PORT)
+    if "firstNodePort" in external:
+        port = external["firstNodePort"] + 16 * index + 4 * ordinal
     host = f"{pod}.{name}-brokers.{namespace}.svc.{domain}"
     match networking.get("brokerAddress", "dns"):
         case "podIP":

@@ -18,6 +18,11 @@ from failback.operator.planning.cluster import status as cluster_status
 from failback.operator.planning.cluster.conditions import Verdict
 from failback.operator.planning.cluster.engine_release import cluster_context
 from failback.operator.planning.cluster.engine_warnings import CHANGE_REFUSED, refused_change
+from failback.operator.planning.cluster.external_access import (
+    external_access,
+    with_addresses,
+    without_waiting,
+)
 from failback.operator.planning.cluster.fixed_keys import refused_changes
 from failback.operator.planning.cluster.shaping import shape_of
 from failback.operator.planning.cluster.view import ClusterView
@@ -145,6 +150,7 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
         return _only_status(state, context, _Refusal("NameServerMissing", _missing(cluster)))
     shape = shape_of(state)
     rendered_in = cluster_context(cluster, observed, shape, context)
+    rendered_in = with_addresses(rendered_in, cluster, observed)
     unknown = unknown_keys.left_out(
         cluster, observed, common.engine_version(cluster.spec.engine, rendered_in)
     )
@@ -156,7 +162,7 @@ def _by_its_spec(given: _Given, refusal: _Refusal | None = None) -> Plan:
         shape,
         lambda: by_key(render_cluster(applied_spec, addresses, rendered_in, shape=shape)),
     )
-    desired = _without_unclear(state, desired)
+    desired = _without_unclear(state, without_waiting(cluster, rendered_in, desired))
     fixed = refused_changes(observed, desired)
     if fixed and refusal is None:
         return _by_last_valid(given, "; ".join(fixed[:3]))
@@ -311,6 +317,7 @@ def _verdicts(view: ClusterView, version: str, refusal: _Refusal | None) -> list
         conditions.replication_healthy(view),
         conditions.metadata_synced(view),
         conditions.scaling_down(view),
+        *external_access(view),
         conditions.reconciling(view),
         warnings.warning(view, version),
     ]

@@ -16,6 +16,7 @@ from failback.operator.kinds.name_server import NameServer, NameServerSpec
 from failback.operator.planning.cluster import last_valid
 from failback.operator.planning.cluster.conditions import Verdict, birth_events
 from failback.operator.planning.cluster.engine_release import name_server_context
+from failback.operator.planning.cluster.external_access import CONDITION, address_of
 from failback.operator.planning.cluster.warnings import (
     another_operator,
     joined,
@@ -34,6 +35,7 @@ from failback.operator.planning.plan.types import Event, Plan
 from failback.operator.render.context import Context
 from failback.operator.render.nameserver import addresses, statefulset_name
 from failback.operator.render.objects import render_name_server
+from failback.operator.render.service import external_name
 from failback.operator.schema.permitted import broken
 
 SHRINK_SECONDS: Final = 240.0
@@ -102,6 +104,7 @@ def _by_its_spec(
         actions, drift = (), {}
     published = addresses(_with_replicas(name_server, replicas.published), context)
     ready = refusal or _ready(name_server, status, observed, replicas, published)
+    outside = _outside(name_server, observed)
     verdicts = [
         ready,
         Verdict(
@@ -109,6 +112,7 @@ def _by_its_spec(
         ),
         Verdict("Reconciling", bool(drift), "Children" if drift else "None", _listed(drift)),
         Verdict("Paused", paused, "Requested" if paused else "None"),
+        *_external_access(name_server, status, outside),
         _warning(name_server, observed),
     ]
     found = {
@@ -118,6 +122,7 @@ def _by_its_spec(
         "readyReplicas": sum(_is_ready(pod) for pod in observed.pods.values()),
         "selector": _selector(name_server),
         "addresses": published,
+        "externalAddresses": outside,
         "conditions": _conditions(name_server, status, verdicts, now),
     }
     if not actions and not paused and not replicas.shrinking and refusal is None:
@@ -132,6 +137,29 @@ def _by_its_spec(
         ),
         wake_after=_WAITING if replicas.shrinking or not ready.value else None,
     )
+
+
+def _outside(name_server: NameServer, observed: ObservedNameServer) -> list[str]:
+    """Return the addresses for clients outside that are known."""
+    external = name_server.spec.external
+    if external is None:
+        return []
+    if external.type == "NodePort":
+        return [f"{host}:{external.node_port}" for host in external.node_addresses or ()]
+    found = address_of(observed.objects.get(("Service", external_name(name_server))))
+    return [f"{found}:{name_server.spec.port}"] if found else []
+
+
+def _external_access(
+    name_server: NameServer, status: Mapping[str, Any], outside: list[str]
+) -> tuple[Verdict, ...]:
+    if name_server.spec.external is None:
+        known = find_condition(status, CONDITION) is not None
+        return (Verdict(CONDITION, True, "None", "no access from outside"),) if known else ()
+    if not outside:
+        text = f"the load balancer of {external_name(name_server)} has no address yet"
+        return (Verdict(CONDITION, False, "WaitingForAddress", text),)
+    return (Verdict(CONDITION, True, "Announced", names(outside)),)
 
 
 def is_paused(name_server: NameServer) -> bool:

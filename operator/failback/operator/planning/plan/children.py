@@ -16,6 +16,7 @@ from failback.operator.kinds.base import parse_quantity
 from failback.operator.planning.observed.observed import Key, Object
 from failback.operator.planning.plan.memory import Memory
 from failback.operator.planning.plan.types import Action, Apply, Delete
+from failback.operator.render.service import OUTSIDE
 
 HASH: Final = "failback.dev/applied-hash"
 _T = TypeVar("_T", bound=Object)
@@ -148,7 +149,8 @@ def plan_children(
             memory.note_equal(key, manifest, have)
     memory.keep(wanted)
     for key, have in sorted(objects.items()):
-        if key in wanted or key[0] not in _FREE_TO_DELETE:
+        outside = key[0] == "Service" and OUTSIDE in have["metadata"].get("labels", {})
+        if key in wanted or not (outside or key[0] in _FREE_TO_DELETE):
             continue
         if not have["metadata"].get("deletionTimestamp"):
             actions.append(Delete(key, have["metadata"]["uid"]))
