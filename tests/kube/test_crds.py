@@ -10,12 +10,12 @@ from ruamel.yaml import YAML
 
 from failback.operator.schema.crds import crd_of, plural_of
 from failback.operator.schema.decoding import KINDS, decode
+from tests.support.docs.yaml_examples import EXAMPLE_FILES
 from tests.support.kube_lab.api import ApiError
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
 from tests.support.operator.rule_cases import BASES
 
-ROOT = Path(__file__).parents[2]
 NOW = "2026-01-01T00:00:00Z"
 
 
@@ -145,7 +145,7 @@ def test_unknown_fields_are_refused_by_kubectl_and_free_ones_are_kept(
         )
 
 
-@pytest.mark.parametrize("file", sorted((ROOT / "examples").rglob("*.yaml")), ids=str)
+@pytest.mark.parametrize("file", EXAMPLE_FILES, ids=str)
 def test_every_example_is_accepted(namespace: Namespace, file: Path) -> None:
     documents = YAML(typ="safe", pure=True).load_all(file.read_text())
     ours = [each for each in documents if each["apiVersion"] == "failback.dev/v1alpha1"]
