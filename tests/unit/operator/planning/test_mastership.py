@@ -10,6 +10,7 @@ import pytest
 
 from failback.operator.planning.plan.encoding import find_condition
 from failback.operator.planning.plan.types import Apply, MarkClaim
+from failback.operator.planning.state.claim_marks import claim_marks
 from failback.operator.planning.state.decode import decode_claim
 from failback.operator.render.common import EPOCH, LOG_END, LOG_ID, MARKED_UID, ROLE_LABEL
 from tests.support.operator.planning_run import Run, steady
@@ -128,6 +129,19 @@ def test_the_ends_of_a_pair_are_written_together_and_no_slave_has_more() -> None
             world.tick(1.0)
         ends = [int(marks(world, each).get(LOG_END, "0")) for each in (0, 1)]
         assert ends[0] >= ends[1] > 0, member
+
+
+def test_what_a_slave_that_may_start_tells_is_no_more_than_its_master_is_known_to_have() -> None:
+    world = steady()
+    world.claims[CLAIMS[1]].store.end = world.claims[CLAIMS[0]].store.end = 800
+    seen = world.observe()
+    view = seen.member(0, 1)
+    assert view.pod is not None
+    pod = dataclasses.replace(view.pod, ready=False, prefix="Verified", own_end=800)
+    late = dataclasses.replace(view, pod=pod, broker=None)
+    seen = dataclasses.replace(seen, members={**seen.members, (0, 1): late})
+    state = dataclasses.replace(world.state(), observed=seen)
+    assert claim_marks(state, {}, ()) == ()
 
 
 def test_a_slave_that_stays_out_tells_where_its_log_ends_once() -> None:

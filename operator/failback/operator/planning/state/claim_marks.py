@@ -16,6 +16,7 @@ from failback.operator.planning.observed import facts
 from failback.operator.planning.observed.observed import Claim, Key, MemberView, Object
 from failback.operator.planning.plan.types import MarkClaim
 from failback.operator.planning.state.cluster_state import ClusterState
+from failback.operator.planning.state.decode import STAYS_OUT
 from failback.operator.planning.state.mastership import MASTER, SLAVE, Mastership
 from failback.operator.render.broker import member_selector
 from failback.operator.render.common import EPOCH, LOG_END, LOG_ID, MARKED_UID, ROLE_LABEL
@@ -114,10 +115,10 @@ def _seen(state: ClusterState, known: Mastership, view: MemberView) -> _Mark:
         role, epoch = MASTER, known.epoch
     elif _follows(master, view):
         epoch = known.epoch
-    out = view.pod is not None and view.pod.own_end is not None and not view.is_ready
+    out = view.pod is not None and not view.is_ready and view.pod.prefix in STAYS_OUT
     wanted = (role, epoch, known.log_id, claim.uid, tuple(_labels(state, view).values()))
     have = (claim.role, claim.epoch, claim.log_id, claim.marked_uid, claim.owner)
-    told = out and end != claim.log_end
+    told = out and end not in (None, claim.log_end)
     follows = epoch == known.epoch and not out
     return _Mark(view, claim, role, epoch, end, follows, is_new=wanted != have or told)
 

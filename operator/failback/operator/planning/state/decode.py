@@ -35,6 +35,8 @@ _SIGNALS: Final[Mapping[int, str]] = {
 _LAST_LINES: Final = 5
 MAY_START: Final = frozenset({"Verified", "Unverified", "Master", "Empty"})
 """Verdicts of the check of a member's log that let its broker start."""
+STAYS_OUT: Final = frozenset({"Diverged", "SlaveAhead", "TooFarBehind"})
+"""Verdicts that do not."""
 
 
 def decode_pod(item: Object) -> Pod:
