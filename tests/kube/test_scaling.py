@@ -26,7 +26,7 @@ async def test_pairs_come_and_go_and_volumes_grow(
         cluster.wait_settled()
         cluster.change(pairs=3)
         await _a_new_pair_is_told_before_it_takes_writes(cluster)
-        await _leave_unread(cluster)
+        await leave_unread(cluster, "orders-2-0")
         cluster.change(pairs=2)
         told = drain_is_blocked(cluster)
         assert GROUP in told
@@ -71,10 +71,10 @@ async def _a_new_pair_is_told_before_it_takes_writes(cluster: LivedCluster) -> N
     assert ("6", False) not in seen
 
 
-async def _leave_unread(cluster: LivedCluster) -> None:
-    """Store messages of the group's topic on the third pair; the group has read none of them."""
+async def leave_unread(cluster: LivedCluster, member: str) -> None:
+    """Store messages of the group's topic on every pair; of one the group has read none of them."""
     settings = ClientSettings(namesrv_addrs=(cluster.name_server,), time_scale=0.1)
-    address = cluster.address("orders-2-0")
+    address = cluster.address(member)
     async with Producer("shop", settings) as producer, AdminClient([cluster.name_server]) as admin:
         for number in range(60):
             await producer.send(Message(TOPIC, b"%d" % number))
