@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from failback.operator.controller.cluster_kinds import Dependencies
 from failback.operator.controller.metadata_kinds import topic_kind
 from failback.operator.controller.observe import Observer
+from failback.operator.controller.snapshot_kind import OffsetSnapshotKind
 from failback.operator.kubernetes.store import Store
 from failback.operator.metrics import Metrics
 from failback.operator.planning.cluster import last_valid
@@ -70,12 +71,17 @@ def test_a_note_that_is_somebody_else_s_is_none() -> None:
         observer(CLUSTER, foreign)[0].decoded(CLUSTER)
 
 
-async def test_its_topics_wait_and_are_not_blamed() -> None:
+async def test_what_lives_on_it_waits_and_is_not_blamed() -> None:
     watching, store = observer(CLUSTER, TOPIC)
     seconds = itertools.count(step=100.0)
     metrics = Metrics(version="0", kopf="0", kubernetes="0")
     dependencies = Dependencies(NOBODY, watching, metrics, stable=lambda: float(next(seconds)))
-    decision = await topic_kind(dependencies, store).decide(TOPIC)
-    assert decision.plan.status == TOPIC["status"]
-    assert decision.plan.actions == ()
-    assert decision.plan.wake_after is not None
+    kept = {**TOPIC, "kind": "OffsetSnapshot", "status": {"snapshots": []}}
+    for kind, item in (
+        (topic_kind(dependencies, store), TOPIC),
+        (OffsetSnapshotKind(dependencies, store, NOBODY, NOBODY), kept),
+    ):
+        decision = await kind.decide(item)
+        assert decision.plan.status == item["status"]
+        assert decision.plan.actions == ()
+        assert decision.plan.wake_after is not None

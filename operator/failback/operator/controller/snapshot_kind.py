@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
+
+from pydantic import ValidationError
 
 from failback.kube.asynchronous import Kube
 from failback.operator.brokers.peers import Peers
@@ -30,6 +32,10 @@ from failback.operator.planning.operations.switching.request import TYPE as SWIT
 from failback.operator.planning.plan.types import Plan, RestoreOffsets
 from failback.operator.planning.state.cluster_state import ClusterState
 
+_FIRST_ANSWERS_SECONDS: Final = 60.0
+"""An operator that has just started lets a resource be for so long, until brokers were asked."""
+_LATER_SECONDS: Final = 2.0
+
 
 class OffsetSnapshotKind:
     """OffsetSnapshot."""
@@ -39,6 +45,7 @@ class OffsetSnapshotKind:
         self._store = store
         self._kube = kube
         self._peers = peers
+        self._began = dependencies.stable()
         self._written: dict[tuple[str, str], str] = {}
         """The restore that was written last, by resource."""
 
@@ -50,7 +57,13 @@ class OffsetSnapshotKind:
         """Observe and plan."""
         model = OffsetSnapshot.model_validate(resource)
         status: Mapping[str, Any] = resource.get("status", {})
-        masters = await self._masters(model)
+        later = Decision(Plan(status=status, wake_after=_LATER_SECONDS), {})
+        if self._is_too_early(model):
+            return later
+        try:
+            masters = await self._masters(model)
+        except ValidationError:  # the cluster's own status says so; nothing is known of it
+            return later
         kept = await self._kept(model, status)
         if model.spec.restore is not None and kept is not None and masters is not None:
             about = chosen(kept, model.spec.restore.groups)
@@ -66,6 +79,14 @@ class OffsetSnapshotKind:
         )
         plan = plan_offset_snapshot(model, status, observed, self._dependencies.clock())
         return Decision(plan, {})
+
+    def _is_too_early(self, model: OffsetSnapshot) -> bool:
+        """Tell whether nothing is known yet: a broker that was not asked is not down."""
+        name = model.spec.cluster_ref.name
+        young = self._dependencies.stable() - self._began < _FIRST_ANSWERS_SECONDS
+        there = self._store.resource("BrokerCluster", model.namespace, name) is not None
+        asked = self._dependencies.observer.has_asked(model.namespace, name)
+        return young and there and not asked
 
     async def _masters(self, model: OffsetSnapshot) -> Masters | None:
         """Return what is known of the cluster's masters, by broker name."""
