@@ -53,6 +53,9 @@ def installed(namespace: Namespace, node: NodeProcess) -> Iterator[Namespace]:
 
 
 def test_two_commands_make_a_pair_and_a_delete_leaves_its_volumes(installed: Namespace) -> None:
+    shown = installed.helm("test", "failback", "--timeout=2m").out
+    assert "Succeeded" in shown
+
     installed.kubectl("apply", "-f", EXAMPLE)
     for resource in RESOURCES:
         installed.kubectl("wait", resource, "--for=condition=Ready", "--timeout=5m", seconds=400)

@@ -328,8 +328,10 @@ class RunResult(Status):
     """Number of the repetition, from 0."""
     verdict: str | None = Field(default=None, max_length=32)
     """Pass, Fail or Inconclusive."""
-    report_uri: str | None = Field(default=None, alias="reportURI", max_length=1024)
+    report_uri: str | None = Field(default=None, max_length=1024)
     """Where the run folder or its report is."""
+    report_uri_of_01: str | None = Field(default=None, alias="reportURI", max_length=1024)
+    """The same under the name that it had in 0.1; it goes in 0.3."""
     run: str | None = Field(default=None, max_length=512)
     """Name of the run folder on the run volume."""
     run_sha256: str | None = Field(default=None, max_length=64)

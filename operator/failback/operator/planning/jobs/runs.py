@@ -16,6 +16,7 @@ _BAD_INPUT, _GUARD_REFUSED = 2, 4
 NOT_PROVED: Final = "FAULT_NOT_PROVED"
 _NOT_PROVED: Final = (NOT_PROVED, "FAULT_NOT_HONEST")
 """The reason, and how version 0.1 calls it."""
+_OF_SUMMARY: Final = ("reportUri", "run", "runSha256")
 
 
 class Injected(NamedTuple):
@@ -57,7 +58,12 @@ def result_of(
     if summary is None:
         return found | {"verdict": "Inconclusive", "reasons": [why[:_MAX_REASON]]}
     found["verdict"] = summary["verdict"]
-    names = {"reportURI": "reportUri", "run": "run", "runSha256": "runSha256"}
+    names = {
+        "reportUri": "reportUri",
+        "reportURI": "reportUri",
+        "run": "run",
+        "runSha256": "runSha256",
+    }
     found |= {ours: str(summary[its]) for ours, its in names.items() if summary.get(its)}
     reasons = [str(each)[:_MAX_REASON] for each in summary["reasons"]]
     if not any(each.startswith(_NOT_PROVED) for each in reasons):
