@@ -19,7 +19,7 @@ RUN python3 -m venv /opt/pip && /opt/pip/bin/pip wheel --quiet --no-deps --wheel
 
 # --- the broker's compiled kernels: compiler and headers stay in this stage -----------------------
 FROM ${PYTHON_IMAGE} AS kernels
-RUN packages='gcc libc6-dev' \
+RUN packages='gcc libc6-dev binutils' \
  && headers=$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))') \
  && if [ ! -e "$headers/Python.h" ]; then packages="$packages python3-dev"; fi \
  && apt-get update -qq \
@@ -29,34 +29,45 @@ COPY tools/build_native.py tools/
 COPY broker-image/native broker-image/native
 RUN python3 tools/build_native.py --require --out /kernels
 
-FROM wheel AS broker-files
-COPY --from=kernels /kernels /kernels
+# With the strip of the stage that compiles, for what packages left in their libraries.
+FROM kernels AS files
+COPY --from=wheel /opt/pip /opt/pip
+COPY --from=wheel /wheels /wheels
+COPY constraints.txt ./
+COPY tools/image_files.sh tools/
+ARG SOURCE_DATE_EPOCH
+ENV SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH} PIP_DISABLE_PIP_VERSION_CHECK=1
+
+FROM files AS broker-files
 RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh broker
 
-FROM wheel AS operator-files
+FROM files AS operator-files
 RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh operator
 
-FROM wheel AS chaos-files
-RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh chaos,analytics
+FROM files AS chaos-files
+RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh chaos,report
 
-FROM wheel AS analytics-files
+FROM files AS analytics-files
 RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh serve,spark
 
-# --- what all images share: user 10001, folders for the mounts, the init as PID 1 -----------------
-FROM ${PYTHON_IMAGE} AS runtime
-ARG SOURCE_DATE_EPOCH
-# The slim images of Python have no byte code of the standard library, and a read-only root could
-# never keep any: each start would compile it again.
+# --- the system that all images share, without what only builds and people at a terminal need ------
+FROM ${PYTHON_IMAGE} AS system
+COPY tools/image_system.sh /tmp/
 RUN stdlib=$(python3 -c 'import os; print(os.path.dirname(os.__file__))') \
  && if [ ! -e "$stdlib/__pycache__" ]; then \
       python3 -m compileall -q --invalidation-mode unchecked-hash \
         -x '/(test|idlelib|lib2to3|tkinter|ensurepip|turtledemo|site-packages)/' "$stdlib"; \
     fi \
+ && sh /tmp/image_system.sh \
  && echo 'rocketmq:x:10001:10001:RocketMQ:/home/rocketmq:/usr/sbin/nologin' >> /etc/passwd \
  && echo 'rocketmq:x:10001:' >> /etc/group \
  && install -d -o 10001 -g 10001 /home/rocketmq /home/rocketmq/conf /home/rocketmq/store \
       /home/rocketmq/logs /home/rocketmq/scratch /run/failback /runs
-ENV PATH=/opt/failback/bin:$PATH \
+
+# One layer: files that a later layer deletes would still be carried by the one below.
+FROM scratch AS runtime
+COPY --from=system / /
+ENV PATH=/opt/failback/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     HOME=/home/rocketmq \
     LANG=C.UTF-8 \
     PYTHONDONTWRITEBYTECODE=1 \
@@ -66,13 +77,14 @@ WORKDIR /home/rocketmq
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["failback-init", "--", "failback"]
 
-FROM runtime AS runtime-java
-ARG JAVA_PACKAGE=openjdk-17-jre-headless
+# --- a Java runtime of the modules that Spark loads ----------------------------------------------
+FROM ${PYTHON_IMAGE} AS java
+ARG JAVA_PACKAGE=openjdk-17-jdk-headless
 RUN mkdir -p /usr/share/man/man1 \
  && apt-get update -qq \
- && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends ${JAVA_PACKAGE} \
- && rm -rf /var/lib/apt/lists/* /var/cache/apt/* /var/cache/debconf/*-old \
-      /var/log/dpkg.log /var/log/apt /var/log/alternatives.log
+ && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends binutils ${JAVA_PACKAGE} \
+ && jlink --output /opt/java --strip-debug --no-man-pages --no-header-files --compress=2 --add-modules \
+      java.base,java.desktop,java.instrument,java.logging,java.management,java.naming,java.net.http,java.rmi,java.scripting,java.security.jgss,java.security.sasl,java.sql,java.transaction.xa,java.xml,jdk.crypto.ec,jdk.incubator.vector,jdk.jfr,jdk.management,jdk.security.auth,jdk.security.jgss,jdk.unsupported,jdk.zipfs
 
 # --- broker: brokers, name servers, and the small tools of their init containers ------------------
 FROM runtime AS broker
@@ -117,14 +129,16 @@ HEALTHCHECK NONE
 CMD ["experiment", "--help"]
 
 # --- analytics: reports, in process or with Spark; a job as well -----------------------------------
-FROM runtime-java AS analytics
+FROM runtime AS analytics
 ARG VERSION
 ARG REVISION
 LABEL org.opencontainers.image.title="failback/analytics" \
       org.opencontainers.image.description="Failback's reports, with Spark or in process" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
+COPY --from=java /opt/java /opt/java
 COPY --from=analytics-files /opt/failback /opt/failback
+ENV JAVA_HOME=/opt/java PATH=/opt/failback/bin:/opt/java/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 USER 10001:10001
 HEALTHCHECK NONE
 CMD ["report", "--help"]

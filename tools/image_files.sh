@@ -17,9 +17,42 @@ site=$(echo "$target"/lib/python3*/site-packages)
 for package in numpy pandas pyarrow; do
     [ ! -d "$site/$package" ] || find "$site/$package" -type d -name tests -prune -exec rm -rf {} +
 done
-rm -rf "$site"/pyarrow/*_flight* "$site"/pyarrow/*_substrait* "$site/plotly/labextension"
-rm -rf "$site/pyarrow/include" "$site/pyarrow/src" "$site/numpy/_core/include" "$site/numpy/_core/lib"
-find "$site" -name '*.a' -delete
+rm -rf "$site"/pyarrow/*_flight* "$site"/pyarrow/_substrait* "$site"/pyarrow/*cpp_tests* "$site"/pyarrow/include "$site"/pyarrow/src \
+    "$site"/numpy/_core/include "$site"/numpy/_core/lib "$site"/numpy/f2py "$site"/numpy/distutils
+find "$site" \( -name '*.a' -o -name '*.pyx' -o -name '*.pxd' -o -name '*.pxi' -o -name '*.pyi' -o -name '*.c' -o -name '*.h' \) -delete
+# Not those in folders of bundled libraries: the tool that renamed them laid them out in its own way.
+find "$site" -name '*.so*' -type f ! -path '*.libs/*' -exec strip --strip-unneeded {} +
+
+# Colours for tracebacks, of Python alone.
+[ ! -d "$site/pygments/lexers" ] || find "$site/pygments/lexers" -name '*.py' ! -name '__init__.py' \
+    ! -name _mapping.py ! -name python.py ! -name special.py -delete
+
+# For notebooks; and the whole of Plotly's script, where the wheel has the smaller one.
+rm -rf "$site"/plotly/labextension "$site"/plotly/package_data/widgetbundle.js
+[ ! -e "$site/failback/analytics/report/page/plotly/plotly-basic.min.js" ] ||
+    rm -f "$site"/plotly/package_data/plotly.min.js
+
+# A second client, for event loops, that nothing here imports.
+rm -rf "$site/kubernetes/aio"
+
+# Of Spark: a shell, examples, machine learning.
+rm -rf "$site"/pyspark/examples "$site"/pyspark/jars/connect-repl
+for jar in breeze spire cats-kernel algebra arpack blas lapack spark-mllib spark-graphx spark-repl \
+    scala-compiler; do
+    rm -f "$site"/pyspark/jars/"$jar"*
+done
+# The store of streams' state comes with libraries for fourteen systems; images are of Linux with glibc.
+"$target/bin/python" - "$site"/pyspark/jars/rocksdbjni-*.jar << 'END'
+import pathlib, sys, zipfile
+KEPT = ("linux64.so", "linux-aarch64.so")
+for path in filter(pathlib.Path.exists, map(pathlib.Path, sys.argv[1:])):
+    smaller = path.with_suffix(".new")
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(smaller, "w", zipfile.ZIP_DEFLATED) as new:
+        for entry in old.infolist():
+            if not entry.filename.startswith("librocksdbjni-") or entry.filename.endswith(KEPT):
+                new.writestr(entry, old.read(entry))
+    smaller.replace(path)
+END
 
 # Compiled for this Python, where the stage was given them.
 [ ! -d /kernels ] || install -m 644 /kernels/_native*.so "$site/failback/broker/"
@@ -27,5 +60,16 @@ find "$site" -name '*.a' -delete
 # What a SparkApplication names as its main file.
 printf '%s\n' 'from failback.cli.__main__ import main' 'raise SystemExit(main())' > "$target/bin/spark_main.py"
 
-"$target/bin/python" -m compileall -q --invalidation-mode unchecked-hash "$site"
+# Byte code of ours and of Spark, whose scripts start programs by their path, lies beside the source;
+# of all other packages it takes the source's place.
+compile="$target/bin/python -m compileall -q --invalidation-mode unchecked-hash"
+$compile "$site/failback"
+[ ! -d "$site/pyspark" ] || $compile "$site/pyspark"
+$compile -b -x '/site-packages/(failback|pyspark)/' "$site"
+find "$site" -mindepth 1 -maxdepth 1 ! -name failback ! -name pyspark -exec find {} -name '*.py' -delete \;
+
+# Wheels carry a library three times where they mean two links to it.
+for library in "$site"/pyarrow/libarrow_python.so*; do
+    [ "$library" = "$site/pyarrow/libarrow_python.so" ] || [ ! -e "$library" ] || ln -sf libarrow_python.so "$library"
+done
 find "$target" -newermt "@$SOURCE_DATE_EPOCH" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +

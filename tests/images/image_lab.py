@@ -254,6 +254,8 @@ class Container:
         for target, source in self.mounts.items():
             lines.append(f"mount --bind {source} {root}{target}")
         lines += [
+            f"touch {root}/etc/hosts",
+            f"mount --bind /etc/hosts {root}/etc/hosts",  # as a kubelet does
             f"mount -t proc proc {root}/proc",
             f"mount --rbind /dev {root}/dev",
             f"mount -o remount,bind,ro {root}",

@@ -22,6 +22,7 @@ from tests.images.image_lab import (
     built_images,
     why_not,
 )
+from tests.support.analytics.cases import CASES
 from tests.support.common.polling import wait_until
 from tests.support.net.ports import free_port_block
 
@@ -41,7 +42,7 @@ ONLY_IN = {
     "plotly": {"chaos", "analytics"},
 }
 """A library → the images that have it."""
-LARGEST_MIB = {"broker": 260, "operator": 420, "chaos": 700, "analytics": 1500}
+LARGEST_MIB = {"broker": 170, "operator": 200, "chaos": 350, "analytics": 950}
 
 
 @pytest.fixture(scope="module")
@@ -241,6 +242,29 @@ def test_name_server_and_broker_become_ready_and_a_kill_is_on_record(
     assert death["sent_by"]["by"] == "test"
     assert (broker.folder / "store" / "abort").exists(), "no shutdown code ran"
     assert answers(ready) == 0
+
+
+def test_job_images_make_the_same_report_in_process_and_with_spark(
+    containers: Containers,
+) -> None:
+    totals = []
+    for target, engine in (("chaos", "local"), ("analytics", "local"), ("analytics", "spark")):
+        container = containers.make(target, f"{target}-{engine}", TMPDIR=f"{HOME}/scratch")
+        run = container.folder / "scratch" / "run"
+        builder, expected = CASES["c2"]()
+        builder.write(run)
+        for path in (run, *run.rglob("*")):
+            os.chown(path, USER, USER)
+        code, output = container.run(
+            "report", "--engine", engine, f"{HOME}/scratch/run", "--out", f"{HOME}/scratch/out"
+        )
+        report = container.folder / "scratch" / "out"
+        assert (report / "report.html").stat().st_size > 500_000, output
+        found = json.loads((report / "report.json").read_text())
+        assert found["totals"]["dup"] == expected.dup > 0
+        assert code in (0, 3), output  # what a case leaves out makes it inconclusive
+        totals.append(found["totals"])
+    assert totals[0] == totals[1] == totals[2]
 
 
 def write(container: Container, name: str, **properties: object) -> None:

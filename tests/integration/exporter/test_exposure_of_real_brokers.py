@@ -89,7 +89,8 @@ async def test_what_was_shown_before_a_kill_is_what_a_new_consumer_gets_again(
 ) -> None:
     ns = lab.namesrv()
     master = lab.broker("failback", ns, settings=SETTINGS)
-    slave = lab.broker("failback", ns, settings=SETTINGS, broker_id=1, role="SLAVE")
+    rare = {**SETTINGS, "failbackTimeScale": 1.0}  # the slave copies every ten seconds
+    slave = lab.broker("failback", ns, settings=rare, broker_id=1, role="SLAVE")
     group = Group(ns.address, [])
     async with AdminClient([ns.address]) as admin:
         master.start()
@@ -101,9 +102,9 @@ async def test_what_was_shown_before_a_kill_is_what_a_new_consumer_gets_again(
         master.start()
         persisted = time.monotonic() + PERSISTED_SECONDS
         await until(lambda: time.monotonic() > persisted, "the first write of the file", 60)
-        await settled(admin, master, slave)
         done = BEFORE
         while True:  # until the slave copies in none of the looks
+            await settled(admin, master, slave)  # it has copied just now
             await group.send(done, AFTER)
             await group.consume(done + AFTER)
             done += AFTER

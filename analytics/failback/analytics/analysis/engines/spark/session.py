@@ -160,7 +160,8 @@ def _is_here(master: str) -> bool:
 def _own_driver(master: str, scratch: Path) -> dict[str, str]:
     """Settings of a driver in this process: where executors find it, and what it may use."""
     found = {
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
+        # The JVM's own temporary folder is /tmp, which a container may not have.
+        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Djava.io.tmpdir={scratch}",
         "spark.driver.memory": os.environ.get("FAILBACK_SPARK_MEMORY", "2g"),
         "spark.local.dir": str(scratch),
     }
