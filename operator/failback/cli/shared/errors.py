@@ -133,8 +133,6 @@ def explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, BrokerError):
         said = error.remark.strip().partition("\n")[0] or f"code {error.code}"
         return f"{error.addr} refused: {said}", FAIL
-    if getattr(error, "reason", "") == "NotConfigured":  # an ApiError of failback.kube
-        return "no Kubernetes API server: no kubeconfig names one, and this is no pod", USER_ERROR
     if isinstance(error, FailbackError):
         return str(error), _CODES.get(type(error).__name__, FAIL)
     if isinstance(error, OSError) and (error.errno or error.filename):
@@ -147,7 +145,9 @@ def explain(error: Exception) -> tuple[str, int]:
 def _of_the_api_server(error: Any) -> tuple[str, int]:
     """Return what the API server said when it refused, or that it did not answer."""
     if error.reason == "NotConfigured":
-        return f"no Kubernetes API server: {_shortened(error.message)}", USER_ERROR
+        is_nowhere = "No configuration found" in error.message
+        why = "no kubeconfig names one, and this is no pod" if is_nowhere else error.message
+        return f"no Kubernetes API server: {_shortened(why)}", USER_ERROR
     if not error.code:
         why = _shortened(_ERRNO.split(error.message)[-1])
         return f"cannot reach the API server: {why[:1].lower()}{why[1:]}", INCONCLUSIVE
