@@ -414,6 +414,10 @@ def test_policy_and_operator_have_the_same_lists(tmp_path: Path) -> None:
             (text,) = [each for each in texts if word in each]
             (listed,) = re.findall(r"(\[[^\[\]]*\])\.exists", text)
             assert set(json.loads(listed.replace("'", '"'))) == set(wanted), word
+        (text,) = [each for each in texts if "spec.external" in each]
+        (listed,) = re.findall(r" in (\[.*\])$", text)
+        services = {"Template", *permits.external_services}
+        assert set(json.loads(listed.replace("'", '"'))) == services
 
 
 def test_every_variable_of_the_operator_is_read_somewhere(tmp_path: Path) -> None:

@@ -65,6 +65,10 @@ EVIL: dict[str, tuple[Object, str]] = {
         cluster("b", engine={"image": "attacker.example/tool:1"}),
         "allow.images",
     ),
+    "spec.external.type": (
+        cluster("outside", external={"type": "LoadBalancer"}),
+        "allow.externalServices",
+    ),
     "spec.podTemplate.securityContext.runAsNonRoot": (
         cluster("c", podTemplate={"securityContext": {"runAsUser": 0, "runAsNonRoot": False}}),
         "weaker than Pod Security",

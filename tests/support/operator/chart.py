@@ -47,6 +47,7 @@ MODES: Mapping[str, tuple[str, ...]] = {
         "allow.images={registry.example/mq/}",
         "allow.serviceAccounts={mq-*}",
         "allow.secrets={db}",
+        "allow.externalServices={LoadBalancer}",
         "allow.nameServers={ns.example.org:9876}",
         "networkPolicies.clients[0].namespaceSelector.matchLabels.team=shop",
         "networkPolicies.monitoring[0].namespaceSelector.matchLabels.team=ops",

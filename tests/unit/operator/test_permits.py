@@ -26,6 +26,7 @@ EVERYTHING = Permits(
     pull_secrets=("*",),
     spark_settings=("*",),
     spark_masters=("*",),
+    external_services=("LoadBalancer", "NodePort"),
     weak_security=True,
 )
 SECRET = [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "db", "key": "p"}}}]
@@ -37,6 +38,7 @@ POD_FIELDS = [
     ("spec.podTemplate.serviceAccountName", {"podTemplate": {"serviceAccountName": "admin"}}),
     ("spec.podTemplate.env[0].valueFrom.secretKeyRef.name", {"podTemplate": {"env": SECRET}}),
     ("spec.podTemplate.env[0].valueFrom.configMapKeyRef.name", {"podTemplate": {"env": CONFIG}}),
+    ("spec.external.type", {"external": {"type": "LoadBalancer"}}),
     (
         "spec.podTemplate.securityContext.runAsUser",
         {"podTemplate": {"securityContext": {"runAsUser": 0}}},

@@ -56,6 +56,8 @@ class Permits:
     spark_masters: tuple[str, ...] = SPARK_MASTERS
     name_servers: tuple[str, ...] = ()
     """``host:port`` of name servers outside the namespace that orders may go to."""
+    external_services: tuple[str, ...] = ()
+    """Types of Services for clients outside: ``LoadBalancer``, ``NodePort``."""
     weak_security: bool = False
     """Whether a pod may be less than Pod Security `restricted`."""
     own_account: str = "failback-operator"
@@ -86,6 +88,7 @@ def read_permits(environment: Mapping[str, str]) -> Permits:
         spark_settings=(*SPARK_SETTINGS, *words("FAILBACK_ALLOWED_SPARK_SETTINGS")),
         spark_masters=(*SPARK_MASTERS, *words("FAILBACK_ALLOWED_SPARK_MASTERS")),
         name_servers=words("FAILBACK_ALLOWED_NAME_SERVERS"),
+        external_services=words("FAILBACK_ALLOWED_EXTERNAL_SERVICES"),
         weak_security=environment.get("FAILBACK_ALLOW_WEAK_SECURITY", "").lower() == "true",
         own_account=environment.get("FAILBACK_SERVICE_ACCOUNT") or "failback-operator",
         experiments=environment.get("FAILBACK_EXPERIMENTS", "true").lower() == "true",

@@ -12,6 +12,7 @@ from typing import Any, Final
 from failback.operator.kinds.base import Engine, PodTemplate, Resource
 from failback.operator.kinds.broker_cluster import BrokerCluster
 from failback.operator.kinds.chaos_experiment import ChaosExperiment
+from failback.operator.kinds.external import External, NameServerExternal
 from failback.operator.kinds.name_server import NameServer
 from failback.operator.kinds.permits import Permits, is_image_allowed, is_named
 from failback.operator.kinds.reconsumption_report import ReconsumptionReport
@@ -62,6 +63,7 @@ def refusals(resource: Resource, permits: Permits | None) -> list[Violation]:
             return [
                 *_engine(resource.spec.engine, permits),
                 *_pod_template(resource.spec.pod_template, permits),
+                *_external(resource.spec.external, permits),
             ]
         case ChaosExperiment():
             job = resource.spec.job
@@ -107,6 +109,15 @@ def _engine(engine: Engine, permits: Permits) -> Iterator[Violation]:
         if not is_named(secret.name, permits.pull_secrets):
             field = f"spec.engine.imagePullSecrets[{position}].name"
             yield _unlisted(field, secret.name, "allow.pullSecrets")
+
+
+def _external(
+    external: External | NameServerExternal | None, permits: Permits
+) -> Iterator[Violation]:
+    """A Service that opens a way into the cluster; a template opens none."""
+    if external is None or external.type in ("Template", *permits.external_services):
+        return
+    yield _unlisted("spec.external.type", external.type, "allow.externalServices")
 
 
 def _pod_template(template: PodTemplate, permits: Permits) -> Iterator[Violation]:
