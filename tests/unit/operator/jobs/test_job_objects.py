@@ -221,3 +221,23 @@ def test_equal_input_gives_equal_objects() -> None:
         for _ in range(2)
     )
     assert first == second
+
+
+def test_who_names_no_account_gets_the_one_that_the_release_made() -> None:
+    made = {"FAILBACK_CHAOS_ACCOUNT": "r1-chaos", "FAILBACK_SPARK_ACCOUNT": "r1-spark"}
+    context = JobContext.of_environment(made, "shop", "0.1.0", "cluster.local")
+    for account, chosen in ((None, "r1-chaos"), ("mine", "mine")):
+        own = {} if account is None else {"serviceAccountName": account}
+        run = experiment_job(experiment(job=own), "stay", 0, context)
+        assert pod_of(run)["serviceAccountName"] == chosen
+    spark = report(engine="spark", spark={"master": "k8s://https://kubernetes.default.svc"})
+    counted = pod_of(report_job(spark, ["/runs/a"], "runs", context))
+    assert counted["serviceAccountName"] == "r1-spark"
+    (words,) = (
+        each["value"]
+        for each in counted["containers"][0]["env"]
+        if each["name"] == "PYSPARK_SUBMIT_ARGS"
+    )
+    assert "driver.serviceAccountName=r1-spark" in words
+    application = spark_application(spark, ["/runs/a"], "runs", context)
+    assert application["spec"]["driver"]["serviceAccount"] == "r1-spark"
