@@ -180,3 +180,16 @@ def test_a_template_needs_no_service() -> None:
     assert services(world) == {}
     assert announced(world)["orders-0-1"] == ("0-1.mq.example.org", "10911")
     assert condition(world, "ExternalAccess")[:2] == ("True", "Announced")
+
+
+def test_a_new_pair_waits_and_the_old_one_keeps_its_members(balanced: World) -> None:
+    balanced.edit(pairs=2)
+    run = Run(balanced)
+    run.for_passes(30)
+    assert members(balanced) == ["orders-0-0", "orders-0-1"]
+    assert "orders-1-0, orders-1-1" in condition(balanced, "ExternalAccess")[2]
+    give(balanced, "orders-1-0-external", ip="192.0.2.9")
+    give(balanced, "orders-1-1-external", ip="192.0.2.10")
+    run.until_steady()
+    assert announced(balanced)["orders-1-1"] == ("192.0.2.10", "10911")
+    assert condition(balanced, "Ready")[0] == "True"
