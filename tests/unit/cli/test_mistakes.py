@@ -58,6 +58,19 @@ def run_whole(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int
     return code, shown.err, shown.out
 
 
+@pytest.fixture(autouse=True)
+def no_name_below_invalid(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let names that exist nowhere (RFC 6761) be refused at once, however slow the resolver is."""
+    ask = socket.getaddrinfo
+
+    def resolve(host: Any, *words: Any, **named: Any) -> Any:
+        if isinstance(host, str) and host.endswith(".invalid"):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return ask(host, *words, **named)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+
+
 @pytest.mark.parametrize("mistake", mistakes("process"), ids=str)
 def test_a_mistake_has_its_answer(
     mistake: Mistake,
