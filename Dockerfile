@@ -52,6 +52,7 @@ RUN --mount=type=cache,target=/root/.cache/pip sh tools/image_files.sh serve,spa
 
 # --- the system that all images share, without what only builds and people at a terminal need ------
 FROM ${PYTHON_IMAGE} AS system
+ARG SOURCE_DATE_EPOCH
 COPY tools/image_system.sh /tmp/
 RUN stdlib=$(python3 -c 'import os; print(os.path.dirname(os.__file__))') \
  && if [ ! -e "$stdlib/__pycache__" ]; then \
@@ -66,6 +67,7 @@ RUN stdlib=$(python3 -c 'import os; print(os.path.dirname(os.__file__))') \
 
 # One layer: files that a later layer deletes would still be carried by the one below.
 FROM scratch AS runtime
+ARG SOURCE_DATE_EPOCH
 COPY --from=system / /
 ENV PATH=/opt/failback/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
     HOME=/home/rocketmq \
@@ -80,6 +82,7 @@ ENTRYPOINT ["failback-init", "--", "failback"]
 # --- a Java runtime of the modules that Spark loads ----------------------------------------------
 FROM ${PYTHON_IMAGE} AS java
 ARG JAVA_PACKAGE=openjdk-17-jdk-headless
+ARG SOURCE_DATE_EPOCH
 RUN mkdir -p /usr/share/man/man1 \
  && apt-get update -qq \
  && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends binutils ${JAVA_PACKAGE} \

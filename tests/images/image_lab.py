@@ -268,16 +268,18 @@ class Container:
         user = [f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--no-new-privs"]
         return ["setpriv", *user, "--bounding-set=-all", "--inh-caps=-all", "env", "-i", *values]
 
-    def ended(self) -> int:
+    def ended(self, seconds: float = SECONDS) -> int:
         assert self._process is not None
-        return self._process.wait(timeout=SECONDS)
+        return self._process.wait(timeout=seconds)
 
-    def run(self, *arguments: str, command: Sequence[str] = ()) -> tuple[int, str]:
+    def run(
+        self, *arguments: str, command: Sequence[str] = (), seconds: float = SECONDS
+    ) -> tuple[int, str]:
         """Run to the end; return exit code and output."""
         log = self.folder / "output.log"
         before = log.stat().st_size if log.exists() else 0
         self.start(*arguments, command=command)
-        code = self.ended()
+        code = self.ended(seconds)
         return code, log.read_bytes()[before:].decode()
 
     def exec(self, *words: str) -> subprocess.CompletedProcess[str]:

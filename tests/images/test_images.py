@@ -15,6 +15,7 @@ import pytest
 
 from tests.images.image_lab import (
     HOME,
+    SECONDS,
     USER,
     Container,
     Image,
@@ -256,7 +257,8 @@ def test_job_images_make_the_same_report_in_process_and_with_spark(
         for path in (run, *run.rglob("*")):
             os.chown(path, USER, USER)
         code, output = container.run(
-            "report", "--engine", engine, f"{HOME}/scratch/run", "--out", f"{HOME}/scratch/out"
+            *("report", "--engine", engine, f"{HOME}/scratch/run", "--out", f"{HOME}/scratch/out"),
+            seconds=5 * SECONDS,
         )
         report = container.folder / "scratch" / "out"
         assert (report / "report.html").stat().st_size > 500_000, output
