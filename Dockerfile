@@ -141,7 +141,7 @@ LABEL org.opencontainers.image.title="failback/analytics" \
       org.opencontainers.image.revision="${REVISION}"
 COPY --from=java /opt/java /opt/java
 COPY --from=analytics-files /opt/failback /opt/failback
-ENV JAVA_HOME=/opt/java PATH=/opt/failback/bin:/opt/java/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+ENV PATH=/opt/failback/bin:/opt/java/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 USER 10001:10001
 HEALTHCHECK NONE
 CMD ["report", "--help"]

@@ -33,7 +33,8 @@ Rights = dict[tuple[str, str], set[str]]
 OPERATOR: Rights = {
     **{("failback.dev", kind): {"get", "list", "watch", "patch"} for kind in KINDS},
     **{("failback.dev", f"{kind}/status"): {"patch"} for kind in KINDS},
-    **{("", kind): set(ALL) for kind in ("configmaps", "persistentvolumeclaims", "services")},
+    **{("", kind): set(ALL) for kind in ("configmaps", "persistentvolumeclaims")},
+    ("", "services"): set(ALL) - {"delete"},
     ("apps", "statefulsets"): set(ALL),
     ("policy", "poddisruptionbudgets"): set(ALL),
     ("batch", "jobs"): set(ALL),

@@ -43,7 +43,8 @@ def test_a_broker_starts_once_its_balancer_has_an_address_and_announces_it(
     namespace: Namespace, node: NodeProcess
 ) -> None:
     api = namespace.api
-    with operator(namespace, FAILBACK_ALLOWED_EXTERNAL_SERVICES="LoadBalancer"):
+    allowed = "allow.externalServices={LoadBalancer}"
+    with operator(namespace, allowed, FAILBACK_ALLOWED_EXTERNAL_SERVICES="LoadBalancer"):
         api.create(NAME_SERVER)
         api.create(CLUSTER)
         api.wait("BrokerCluster", "orders", waits, seconds=120)

@@ -144,7 +144,7 @@ def brought_back(
 async def send(pair: QuickPair, count: int) -> None:
     async with Producer("shop", pair.settings()) as producer:
         for number in range(count):
-            await producer.send(Message(TOPIC, b"%d" % number))
+            await producer.send(Message(TOPIC, b"%d" % number), timeout_ms=30_000)
 
 
 async def only_the_master_has_more(pair: QuickPair) -> int:

@@ -16,10 +16,14 @@
 - apiGroups: [apps]
   resources: [statefulsets]
   verbs: [get, list, watch, create, patch, delete]
-# delete: those for clients outside, of members that leave
 - apiGroups: [""]
   resources: [services]
+  {{- if .Values.allow.externalServices }}
+  # delete: those for clients outside, of members that leave
   verbs: [get, list, watch, create, patch, delete]
+  {{- else }}
+  verbs: [get, list, watch, create, patch]
+  {{- end }}
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, patch, delete]

@@ -46,9 +46,11 @@ def chart_rules(
     raise AssertionError(f"the chart has no Role for {account}")
 
 
-def operator_identity(namespace: Namespace, *, server: str = "", name: str = "op") -> Identity:
-    """Create a ServiceAccount with the rules of the chart's Role."""
-    return namespace.identity(name, chart_rules(namespace), server=server)
+def operator_identity(
+    namespace: Namespace, *settings: str, server: str = "", name: str = "op"
+) -> Identity:
+    """Create a ServiceAccount with the rules of the chart's Role, under settings of the chart."""
+    return namespace.identity(name, chart_rules(namespace, *settings), server=server)
 
 
 class OperatorProcess:
@@ -105,9 +107,9 @@ class OperatorProcess:
 
 
 @contextmanager
-def operator(namespace: Namespace, **variables: str) -> Iterator[OperatorProcess]:
-    """Run an operator for one namespace until the block ends."""
-    found = OperatorProcess(namespace, operator_identity(namespace), **variables)
+def operator(namespace: Namespace, *settings: str, **variables: str) -> Iterator[OperatorProcess]:
+    """Run an operator for one namespace until the block ends; its rights are of these settings."""
+    found = OperatorProcess(namespace, operator_identity(namespace, *settings), **variables)
     try:
         found.start()
         found.wait_until_ready()

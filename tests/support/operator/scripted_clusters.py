@@ -35,7 +35,7 @@ SETTLED: Final = (
     "MetadataSynced",
 )
 _TIMES: Final = frozenset({"lastTransitionTime", "startedAt", "finishedAt", "stepStartedAt"})
-_OWN: Final = frozenset({"claimUid", "restartHash", "appliedConfig", "restarts"})
+_OWN: Final = frozenset({"claimUid", "masterClaim", "restartHash", "appliedConfig", "restarts"})
 """Of status: what holds a uid or a hash over the namespace's name."""
 _RESTART_HASH: Final = "failback.dev/restart-hash"
 _ADDRESS: Final = re.compile(r"127\.\d+\.\d+\.\d+")
