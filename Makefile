@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 SRC := operator broker-image chaos analytics tests tools
 ARGS ?=
 
-.PHONY: help demo test test-all soak lint format map bench images dist clean docs docs-pages docs-pictures \
+.PHONY: help demo test test-all test-foreign soak lint format map bench images dist clean docs docs-pages docs-pictures \
         setup setup-test setup-kube setup-bench setup-docs \
         test-unit test-integration test-faults test-java test-spark test-e2e test-kube test-images
 
@@ -16,6 +16,7 @@ help:
 	@echo "make test        lint, all unit tests and a sample of every other tier, in about 12 minutes"
 	@echo "make test-all    lint and every test (ARGS=--rest: what 'make test' left)"
 	@echo "make test-TIER   unit|integration|faults|java|spark|e2e|kube|images, whole (ARGS='-k name', ARGS=tests/kube/test_crds.py)"
+	@echo "make test-foreign  input as other clients, editors and strangers make it: kinds and inputs tried"
 	@echo "make bench       figures, as ratios against the opponent in the same run;  make bench-operator, bench-broker ... one"
 	@echo "make images      the container images, with docker, podman or buildah (ARGS=broker builds one)"
 	@echo "make dist        what is given to others, in dist/: wheels, the chart's archive, checksums"
@@ -58,6 +59,10 @@ test-unit test-integration test-faults test-java test-spark test-e2e test-images
 
 test-kube: setup-kube
 	@$(BIN)/python tools/run_tests.py --only kube $(ARGS)
+
+# Each of these tests runs in its tier as well, so `make test-all` has them all.
+test-foreign: setup-test
+	@$(PYTEST) tests/unit tests/integration -m "foreign and not soak" -q -n 2 --dist worksteal $(ARGS)
 
 soak: setup-test
 	@$(PYTEST) tests -m soak -s --timeout 0 $(ARGS)

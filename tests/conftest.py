@@ -3,11 +3,15 @@
 The folder under tests/ is a test's tier and its marker. Files marked `long` start first, so that
 no worker is alone with one when the others have ended. A required tool that is missing fails the
 test instead of skipping it.
+
+`make test-foreign` ends with a line for each kind of foreign input. A file is a kind, its docstring
+says which. A test is one input, unless it says `record_property("inputs", count)`.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -26,6 +30,9 @@ settings.load_profile("machines-are-noisy")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         item.add_marker(item.path.relative_to(TESTS).parts[0])
+        if isinstance(item, pytest.Function) and item.get_closest_marker("foreign"):
+            title = (item.module.__doc__ or item.path.stem).strip().partition("\n")[0]
+            item.user_properties.append(("kind", title))
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 
@@ -39,3 +46,18 @@ def pytest_runtest_makereport(
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid}: FAILBACK_REQUIRE=all forbids this skip: {reason}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if not terminalreporter.config.option.markexpr.startswith("foreign"):
+        return
+    tried: Counter[str] = Counter()
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.getreports(outcome):
+            said = dict(report.user_properties)
+            if report.when == "call" and "kind" in said:
+                tried[said["kind"]] += said.get("inputs", 1)
+    terminalreporter.section("foreign input")
+    for kind, inputs in sorted(tried.items()):
+        terminalreporter.write_line(f"{inputs:7}  {kind}")
+    terminalreporter.write_line(f"{len(tried)} kinds, {tried.total()} inputs")

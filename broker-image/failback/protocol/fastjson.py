@@ -24,8 +24,11 @@ MAX_DEPTH: Final = 100
 """Deepest nesting read; the deepest real body has seven levels."""
 
 _TOKEN: Final = re.compile(
-    r'[ \t\r\n]*(?:([{}\[\]:,])|("(?:[^"\\\x00-\x1f]|\\.)*")|([A-Za-z0-9_$.+-]+))', re.ASCII
+    r'[ \t\r\n]*+(?:([{}\[\]:,])|("[^"\\\x00-\x1f]*+(?:\\.[^"\\\x00-\x1f]*+)*+")'
+    r"|([A-Za-z0-9_$.+-]++))",
+    re.ASCII,
 )
+"""Possessive: what may be given back is remembered, at 170 bytes for each character."""
 _INTEGER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,18})", re.ASCII)
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 _INTEGER_KEY: Final = re.compile(r"(?<=[{,])(-?[0-9]+)(?=:)", re.ASCII)
