@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from failback.client.remoting.settings import ClientSettings
+from tests.support.common.polling import SCALE
 from tests.support.net.ports import free_port_block
 from tests.support.processes.child_process import (
     TestProcess,
@@ -15,6 +16,10 @@ from tests.support.processes.child_process import (
 
 NAMESRV_READY = "The Name Server boot success"
 BROKER_READY = "boot success"
+_PATIENCE: Final = {
+    name: getattr(ClientSettings(), name) * SCALE
+    for name in ("api_timeout_ms", "route_lock_wait_ms")
+}
 
 
 class ClusterProcesses:
@@ -86,11 +91,13 @@ class ClusterProcesses:
         self.broker.wait_for(BROKER_READY)
 
     def settings(self, **changes: Any) -> ClientSettings:
+        """Return settings of clients; they wait unscaled for answers: a busy machine is as slow."""
+        patient = {name: milliseconds / self.time_scale for name, milliseconds in _PATIENCE.items()}
         return ClientSettings(
             namesrv_addrs=(self.namesrv_addr,),
             client_ip="127.0.0.1",
             time_scale=self.time_scale,
-            **changes,
+            **(patient | changes),
         )
 
 

@@ -7,7 +7,9 @@ import asyncio
 import pytest
 
 from failback.client.errors import RouteQueryFailed
+from failback.client.model import Message
 from failback.protocol.codes import RequestCode
+from failback.protocol.command import RemotingCommand
 from tests.support.clients.client_lab import GROUP, TOPIC, Lab
 from tests.support.clients.fake_cluster import FakeNameServer
 from tests.support.common.virtual_time import now, until, virtual_time
@@ -146,3 +148,39 @@ async def test_the_address_table_follows_the_newest_route_and_drops_offline_brok
         assert len(list(member.consumer.instance.brokers)) == 2
         await asyncio.sleep(1)
         assert [name for name, *_ in member.consumer.instance.brokers] == ["broker-a"]
+
+
+@virtual_time
+async def test_senders_at_once_share_a_question_to_a_slow_name_server() -> None:
+    """One question may have been sent before the others came; the next one answers them all."""
+    async with Lab() as lab:
+        (master,) = lab.pair()
+        producer, _ = await lab.producer()
+        server = lab.name_server
+
+        def slowly(request: RemotingCommand) -> None:
+            connection = server.connections[-1]
+            answer = server.serve(connection, request)
+            assert answer is not None
+            asyncio.get_running_loop().call_later(0.9, connection.send, answer)
+
+        server.overrides[RequestCode.GET_ROUTEINFO_BY_TOPIC] = slowly
+        sends = [producer.send(Message(TOPIC, b"%d" % number)) for number in range(50)]
+        await asyncio.gather(*sends)
+        asked = server.of(RequestCode.GET_ROUTEINFO_BY_TOPIC)
+        assert [request.ext["topic"] for request in asked].count(TOPIC) == 2
+        assert len(master.of(RequestCode.SEND_MESSAGE_V2)) == 50
+
+
+@virtual_time
+async def test_a_question_that_failed_is_asked_again_by_those_who_wait() -> None:
+    async with Lab(api_timeout_ms=1_000) as lab:
+        lab.pair()
+        producer, _ = await lab.producer()
+        server, code = lab.name_server, RequestCode.GET_ROUTEINFO_BY_TOPIC
+        server.ignore(code)
+        asyncio.get_running_loop().call_later(1.5, server.overrides.clear)
+        sends = [producer.send(Message(TOPIC, b"%d" % number)) for number in range(5)]
+        found = await asyncio.gather(*sends, return_exceptions=True)
+        failed = [each for each in found if isinstance(each, RouteQueryFailed)]
+        assert len(failed) == 2, "those whose own question was not answered"

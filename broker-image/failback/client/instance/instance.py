@@ -154,6 +154,10 @@ class MQClientInstance:
         """Held while a pull is issued, connecting included (``strict_single_thread``)."""
         self._hook = hook
         self._route_lock = asyncio.Lock()
+        self._routes_asked = 0
+        self._routes_answered: dict[tuple[str, bool], int] = {}
+        """Topic and whether the default topic's route is meant, to the number of the last question
+        that was answered."""
         self._heartbeat_lock = asyncio.Lock()
         self._wake = asyncio.Event()
         self._trigger = "tick"
@@ -253,22 +257,28 @@ class MQClientInstance:
     async def refresh_route(self, topic: str, *, trigger: str, use_default: bool = False) -> bool:
         """updateTopicRouteInfoFromNameServer: ask, compare, and take over what changed.
 
-        Any answer but a route leaves everything as it was.
+        Any answer but a route leaves everything as it was. Callers at once share one question: what
+        was asked and answered while this call waited for its turn is not asked again.
 
         Returns:
-            Whether anything was taken over.
+            Whether this call took anything over.
 
         Raises:
             RouteQueryFailed: The name server could not be asked.
         """
+        wait_ms, asked_before = self.settings.route_lock_wait_ms, self._routes_asked
         try:
-            async with asyncio.timeout(self.settings.route_lock_wait_ms / 1000):
+            async with asyncio.timeout(wait_ms / 1000):
                 await self._route_lock.acquire()
         except TimeoutError:
-            logger.warning("route of %s: lock not free within 3 s, skipped", topic)
+            logger.warning("route of %s: lock not free within %g ms, skipped", topic, wait_ms)
             return False
         try:
+            if self._routes_answered.get((topic, use_default), 0) > asked_before:
+                return False
+            self._routes_asked = number = self._routes_asked + 1
             route = await self._ask_route(topic, use_default=use_default)
+            self._routes_answered[topic, use_default] = number
             if route is None:
                 return False
             before = self.routes.get(topic)
