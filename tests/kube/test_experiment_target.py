@@ -217,12 +217,13 @@ def test_a_whole_run_of_a_kill_is_proved_and_leaves_its_summary(
     outcome = json.loads((run / "outcome.json").read_text())
     proof = outcome["faults"][0]["proof"]
     assert proof.pop("K7").startswith("pid ")
+    # A busy broker has requests unread when it is killed: the kernel resets the connection then.
+    assert proof.pop("K5") in ("FIN", "RST")
     assert proof == {
         "K1": True,
         "K2": True,
         "K3": "SIGKILL",
         "K4": "no shutdown code ran",
-        "K5": "FIN",
         "K6": True,
         "K8": True,
     }

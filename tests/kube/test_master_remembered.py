@@ -18,6 +18,7 @@ import pytest
 
 from failback.client.model import Message
 from failback.client.producer.producer import Producer
+from tests.support.common.polling import SCALE as PATIENCE
 from tests.support.kube_lab.api import Object
 from tests.support.kube_lab.control_plane import ControlPlane
 from tests.support.kube_lab.namespaces import Namespace
@@ -164,7 +165,11 @@ async def serves_all(pair: QuickPair, end: int) -> None:
     assert cluster["status"]["pairs"][0]["masterMember"] == 1
     assert await pair.registered() == {0: pair.address(1), 1: pair.address(0)}
     assert await pair.end_of(1) >= end
-    assert await pair.end_of(0) >= end
+    async with asyncio.timeout(60 * PATIENCE):
+        while True:
+            if await pair.end_of(0) >= end:
+                break  # a slave that is some bytes behind is healthy
+            await asyncio.sleep(0.1)
     await send(pair, 1)
 
 

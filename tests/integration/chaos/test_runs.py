@@ -32,7 +32,6 @@ FULL_PROOF = {
     "K2": True,
     "K3": "SIGKILL",
     "K4": "no shutdown code ran",
-    "K5": "FIN",
     "K6": True,
     "K8": True,
 }
@@ -57,6 +56,7 @@ def test_a_consumer_that_stays_re_consumes_nothing(cluster: LocalCluster, tmp_pa
     assert outcome.passed, (outcome, said)
     proof = dict(outcome.faults[0]["proof"])
     assert proof.pop("K7").startswith("pid ")
+    assert proof.pop("K5") in ("FIN", "RST")  # by what a busy broker had not read yet
     assert proof == FULL_PROOF
     assert duplicates(tmp_path / "run") == 0
     assert lost(tmp_path / "run") == 0

@@ -82,7 +82,10 @@ def target_of(namespace: Namespace) -> KubernetesTarget:
 
 
 def experiment_text(faults: list[dict[str, Any]], namespace: Namespace, **spec: Any) -> str:
-    """A short experiment as its resource; seconds in it are unscaled."""
+    """A short experiment as its resource; seconds in it are unscaled.
+
+    Its limits are those of a busy machine: a tenth of them is what a run has.
+    """
     document = {
         "apiVersion": "failback.dev/v1alpha1",
         "kind": "ChaosExperiment",
@@ -105,10 +108,10 @@ def experiment_text(faults: list[dict[str, Any]], namespace: Namespace, **spec: 
             "faults": faults,
             "warmupSeconds": 5,
             "cooldownSeconds": 5,
-            "steadyState": {"minProducePerSecond": 20, "holdSeconds": 5, "timeoutSeconds": 60},
-            "drain": {"timeoutSeconds": 60, "quietSeconds": 5},
-            "healDeadlineSeconds": 60,
-            "recoverTimeoutSeconds": 120,
+            "steadyState": {"minProducePerSecond": 20, "holdSeconds": 5, "timeoutSeconds": 600},
+            "drain": {"timeoutSeconds": 600, "quietSeconds": 5},
+            "healDeadlineSeconds": 600,
+            "recoverTimeoutSeconds": 1200,
             **spec,
         },
     }
