@@ -7,9 +7,24 @@ What Java calls a set is a list here: its order on the wire carries no meaning.
 # ruff: noqa: RUF012 - msgspec gives every instance its own copy of an empty list or dict
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from failback.protocol.body import Body, MessageQueue
+from failback.protocol.headers import Int32, Int64
+
+ConsumeType = Literal["CONSUME_ACTIVELY", "CONSUME_PASSIVELY"]
+MessageModel = Literal["BROADCASTING", "CLUSTERING"]
+ConsumeFromWhere = Literal[
+    "CONSUME_FROM_LAST_OFFSET",
+    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET",
+    "CONSUME_FROM_FIRST_OFFSET",
+    "CONSUME_FROM_TIMESTAMP",
+]
+"""The second to the fourth are of old clients; brokers only show them."""
 
 
 class SubscriptionData(Body):
@@ -18,8 +33,8 @@ class SubscriptionData(Body):
     topic: str
     sub_string: str = "*"
     tags_set: list[str] = []
-    code_set: list[int] = []
-    sub_version: int = 0
+    code_set: list[Int32] = []
+    sub_version: Int64 = 0
     expression_type: str = "TAG"
     class_filter_mode: bool = False
 
@@ -29,16 +44,12 @@ class ProducerData(Body):
 
 
 class ConsumerData(Body):
-    """One group of a client.
-
-    ``consume_type`` CONSUME_ACTIVELY or CONSUME_PASSIVELY, ``message_model`` CLUSTERING or
-    BROADCASTING, ``consume_from_where`` CONSUME_FROM_LAST_OFFSET, _FIRST_OFFSET or _TIMESTAMP.
-    """
+    """One group of a client."""
 
     group_name: str
-    consume_type: str = "CONSUME_PASSIVELY"
-    message_model: str = "CLUSTERING"
-    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    consume_type: ConsumeType = "CONSUME_PASSIVELY"
+    message_model: MessageModel = "CLUSTERING"
+    consume_from_where: ConsumeFromWhere = "CONSUME_FROM_LAST_OFFSET"
     subscription_data_set: list[SubscriptionData] = []
     unit_mode: bool = False
 
@@ -85,7 +96,7 @@ class Connection(Body):
     client_id: str
     client_addr: str
     language: str = "JAVA"
-    version: int = 0
+    version: Int64 = 0
 
 
 class ConsumerConnection(Body):
@@ -93,9 +104,9 @@ class ConsumerConnection(Body):
 
     connection_set: list[Connection] = []
     subscription_table: dict[str, SubscriptionData] = {}
-    consume_type: str | None = None
-    message_model: str | None = None
-    consume_from_where: str | None = None
+    consume_type: ConsumeType | None = None
+    message_model: MessageModel | None = None
+    consume_from_where: ConsumeFromWhere | None = None
 
 
 class ProducerConnection(Body):
@@ -110,8 +121,8 @@ class ProducerInfo(Body):
     client_id: str
     remote_ip: str = msgspec.field(name="remoteIP")
     language: str = "JAVA"
-    version: int = 0
-    last_update_timestamp: int = 0
+    version: Int64 = 0
+    last_update_timestamp: Int64 = 0
 
 
 class ProducerTableInfo(Body):

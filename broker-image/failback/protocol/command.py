@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from failback.protocol import fastjson
 from failback.protocol.codes import FLAG_ONEWAY, FLAG_RESPONSE, VERSION, LanguageCode
 from failback.protocol.errors import ProtocolError
 from failback.protocol.frames import (
@@ -39,29 +40,46 @@ _I16: Final = struct.Struct(">h")
 _I32: Final = struct.Struct(">i")
 
 
-class _JsonHeader(msgspec.Struct, gc=False):
-    """The usual header: string values only in ``extFields``."""
+class _JsonHeader(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """The usual header, with all that Java always writes: string values only in ``extFields``."""
 
     code: Int32
-    opaque: Int32 = 0
-    flag: Int32 = 0
-    language: str = ""
-    version: Int32 = 0
+    opaque: Int32
+    flag: Int32
+    language: str
+    version: Int32
     remark: str | None = None
     extFields: dict[str, str] | None = None  # noqa: N815 - the wire's spelling
+    serializeTypeCurrentRPC: str = ""  # noqa: N815
 
 
-class _LooseJsonHeader(msgspec.Struct):
+class _LooseJsonHeader(msgspec.Struct, forbid_unknown_fields=True):
     """What other clients send: raw numbers, booleans and nulls, a language as ordinal."""
 
     code: Int32
-    opaque: Int32 = 0
-    flag: Int32 = 0
-    language: str | int | None = ""
-    version: Int32 | None = 0
+    opaque: Int32
+    flag: Int32
+    language: str | int | None
+    version: Int32 | None
     remark: str | None = None
     extFields: dict[str, str | int | float | bool | None] | None = None  # noqa: N815
+    serializeTypeCurrentRPC: str | int | None = ""  # noqa: N815
 
+
+class _AnyJsonHeader(msgspec.Struct):
+    """The rest: members that are missing or spelt in another way, all that fastjson takes."""
+
+    code: Int32 | None = None
+    opaque: Int32 = 0
+    flag: Int32 = 0
+    language: str | None = None
+    version: Int32 = 0
+    remark: str | None = None
+    extFields: dict[str, str] | None = None  # noqa: N815
+
+
+MAX_HEADER_BYTES: Final = 256 * 1024
+"""Of a request that is decoded here. Properties of a message, 32 KiB, are the longest field."""
 
 _decode_header = msgspec.json.Decoder(_JsonHeader).decode
 _decode_loose_header = msgspec.json.Decoder(_LooseJsonHeader, strict=False).decode
@@ -143,6 +161,9 @@ class RemotingCommand(msgspec.Struct, gc=False):
         Raises:
             ProtocolError: The header is not what its serialize type promises.
         """
+        if len(frame.header) > MAX_HEADER_BYTES:
+            size = len(frame.header)
+            raise ProtocolError(f"header of {size} bytes is above the limit of {MAX_HEADER_BYTES}")
         if frame.serialize_type == SERIALIZE_ROCKETMQ:
             return _decode_binary_header(frame)
         try:
@@ -189,8 +210,8 @@ def _encode_json_header(command: RemotingCommand) -> bytes:
 def _decode_loose(frame: Frame) -> RemotingCommand:
     try:
         head = _decode_loose_header(frame.header)
-    except (msgspec.MsgspecError, RecursionError, ValueError) as error:
-        raise ProtocolError(f"undecodable JSON header: {error}") from error
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return _decode_any(frame)
     language = head.language
     if isinstance(language, int):
         language = _LANGUAGES.get(language, "")
@@ -205,6 +226,26 @@ def _decode_loose(frame: Frame) -> RemotingCommand:
         None
         if ext is None
         else {key: _text(value) for key, value in ext.items() if value is not None},
+        frame.body,
+    )
+
+
+def _decode_any(frame: Frame) -> RemotingCommand:
+    try:
+        head = fastjson.read(frame.header, _AnyJsonHeader)
+    except ProtocolError as error:
+        raise ProtocolError(f"undecodable JSON header: {error}") from None
+    if head.code is None:
+        raise ProtocolError("undecodable JSON header: code: missing")
+    language = head.language or ""
+    return RemotingCommand(
+        head.code,
+        head.opaque,
+        head.flag,
+        _LANGUAGES.get(int(language), "") if language.isdecimal() else language.upper(),
+        head.version,
+        head.remark,
+        head.extFields,
         frame.body,
     )
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 import re
 import struct
 import zlib
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
 from failback.protocol import fastjson
-from failback.protocol.body import Body, MessageQueue, convert
+from failback.protocol.body import Body, MessageQueue
 from failback.protocol.clients import (
     CheckClientRequestBody,
     Connection,
@@ -33,6 +33,7 @@ from failback.protocol.clients import (
     SubscriptionData,
 )
 from failback.protocol.errors import ProtocolError
+from failback.protocol.headers import Int32, Int64
 from failback.protocol.message import inflate
 from failback.protocol.stats import (
     ConsumeStats,
@@ -87,16 +88,30 @@ __all__ = [
 ]
 
 MASTER_ID: Final = 0
+TopicFilterType = Literal["SINGLE_TAG", "MULTI_TAG"]
+
+
+def filter_type_of(name: str) -> TopicFilterType:
+    """Return a filter type by its name.
+
+    Raises:
+        ProtocolError: There is none of this name.
+    """
+    if name == "SINGLE_TAG":
+        return "SINGLE_TAG"
+    if name == "MULTI_TAG":
+        return "MULTI_TAG"
+    raise ProtocolError(f'topicFilterType: "{name[:40]}" is neither SINGLE_TAG nor MULTI_TAG')
 
 
 class QueueData(Body):
     """The queues of one topic on one broker; ``perm`` is a sum of the PERM_ bits."""
 
     broker_name: str
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
-    topic_sys_flag: int = 0
+    read_queue_nums: Int32
+    write_queue_nums: Int32
+    perm: Int32
+    topic_sys_flag: Int32 = 0
 
 
 class BrokerData(Body):
@@ -104,7 +119,7 @@ class BrokerData(Body):
 
     cluster: str
     broker_name: str
-    broker_addrs: dict[int, str]
+    broker_addrs: dict[Int64, str]
 
 
 class TopicRouteData(Body):
@@ -145,8 +160,8 @@ class RegisteredBroker(NamedTuple):
 class DataVersion(Body, frozen=True):  # type: ignore[misc] # msgspec allows it
     """Version of a table; compared by equality. ``timestamp`` in ms."""
 
-    timestamp: int = 0
-    counter: int = 0
+    timestamp: Int64 = 0
+    counter: Int64 = 0
 
     def next(self, now_ms: int) -> DataVersion:
         """Return the version after a change at ``now_ms``."""
@@ -157,11 +172,11 @@ class TopicConfig(Body):
     """A topic on one broker."""
 
     topic_name: str
-    read_queue_nums: int = 16
-    write_queue_nums: int = 16
-    perm: int = 6
-    topic_filter_type: str = "SINGLE_TAG"
-    topic_sys_flag: int = 0
+    read_queue_nums: Int32 = 16
+    write_queue_nums: Int32 = 16
+    perm: Int32 = 6
+    topic_filter_type: TopicFilterType = "SINGLE_TAG"
+    topic_sys_flag: Int32 = 0
     order: bool = False
 
     def to_text(self) -> str:
@@ -181,7 +196,7 @@ class TopicConfig(Body):
         words = text.split(" ")
         try:
             name, read, write, perm, filter_type = words[:5]
-            return cls(name, int(read), int(write), int(perm), filter_type)
+            return cls(name, int(read), int(write), int(perm), filter_type_of(filter_type))
         except ValueError as error:
             raise ProtocolError(f"no topic configuration: {text[:80]!r}") from error
 
@@ -230,7 +245,7 @@ class RegisterBrokerBody(Body):
             table[config.topic_name] = config
         servers, _ = _take_sized(plain, position)
         wrapper = TopicConfigSerializeWrapper(table, DataVersion.from_json(version))
-        return cls(wrapper, convert(fastjson.loads(servers), list[str]))
+        return cls(wrapper, fastjson.read(servers, list[str]))
 
 
 def _sized(part: bytes) -> bytes:
@@ -272,10 +287,10 @@ class SubscriptionGroupConfig(Body):
     consume_enable: bool = True
     consume_from_min_enable: bool = True
     consume_broadcast_enable: bool = True
-    retry_queue_nums: int = 1
-    retry_max_times: int = 16
-    broker_id: int = 0
-    which_broker_when_consume_slowly: int = 1
+    retry_queue_nums: Int32 = 1
+    retry_max_times: Int32 = 16
+    broker_id: Int64 = 0
+    which_broker_when_consume_slowly: Int64 = 1
     notify_consumer_ids_changed_enable: bool = True
 
 
@@ -293,7 +308,7 @@ _ESCAPED: Final = re.compile(r'["\\\x00-\x1f]')
 class ConsumerOffsetTable(Body):
     """Answers 43; also consumerOffset.json. ``topic@group`` to queue id to next offset."""
 
-    offset_table: dict[str, dict[int, int]] = {}
+    offset_table: dict[str, dict[Int32, Int64]] = {}
 
     def to_json(self, *, unquoted_int_keys: bool = False, pretty: bool = False) -> bytes:
         """As every body, but a large table in a third of the time: a broker does nothing else."""
@@ -325,4 +340,4 @@ def split_offset_key(key: str) -> tuple[str, str]:
 class DelayOffsetTable(Body):
     """Answers 45; also delayOffset.json. Delay level to next offset in its queue."""
 
-    offset_table: dict[int, int] = {}
+    offset_table: dict[Int32, Int64] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from failback.broker.clients.client_manager import ConsumerManager, Member, ProducerManager
+from failback.protocol.clients import MessageModel
 from failback.protocol.route import ConsumerData, SubscriptionData
 
 
@@ -74,10 +75,10 @@ def test_topics_that_a_heartbeat_does_not_name_go_for_all_members() -> None:
 def test_the_last_heartbeat_sets_the_groups_model() -> None:
     lab = Lab()
     member = Member("c1", "id", "JAVA", 409, 0)
-    lab.manager.register(ConsumerData("CG", message_model="BROADCASTING"), member)
-    assert lab.manager.groups["CG"].message_model == "BROADCASTING"
-    lab.manager.register(ConsumerData("CG", message_model="CLUSTERING"), member)
-    assert lab.manager.groups["CG"].message_model == "CLUSTERING"
+    models: list[MessageModel] = ["BROADCASTING", "CLUSTERING"]
+    for model in models:
+        lab.manager.register(ConsumerData("CG", message_model=model), member)
+        assert lab.manager.groups["CG"].message_model == model
 
 
 def test_a_goodbye_is_announced_to_those_who_stay() -> None:

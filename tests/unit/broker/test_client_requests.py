@@ -176,7 +176,8 @@ async def test_a_client_without_heartbeat_is_cut_off(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"nonsense", b'{"consumerDataSet":[]}', b'{"clientID":[1]}', b"\xff"]
+    "body",
+    [b"", b"nonsense", b'{"consumerDataSet":[]}', b'{"clientID":"c","consumerDataSet":5}', b"\xff"],
 )
 async def test_a_bad_heartbeat_is_refused_with_a_reason(tmp_path: Path, body: bytes) -> None:
     async with broker_lab(tmp_path) as lab:

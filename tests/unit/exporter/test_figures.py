@@ -37,7 +37,11 @@ MASTER = BrokerAnswers(
     CONFIG,
     {"T@g": {0: 60, 1: 40}},
     {"T": {0: 100, 1: 50}, "%DLQ%g": {0: 3}, "TBW102": {0: 1}},
-    {"g": ConsumerConnection([Connection("one", "127.0.0.1:5")], {}, "PUSH", "CLUSTERING")},
+    {
+        "g": ConsumerConnection(
+            [Connection("one", "127.0.0.1:5")], {}, "CONSUME_PASSIVELY", "CLUSTERING"
+        )
+    },
 )
 SLAVE = BrokerAnswers("c", "b", 1, "127.0.0.1:10921", True, RUNTIME, CONFIG, {"T@g": {0: 60}})
 

@@ -107,7 +107,7 @@ def test_extra_entries_join_the_typed_header() -> None:
         b"{}",
         b'{"code":"x"}',
         b'{"code":99999999999}',
-        b'{"code":1,"extFields":{"a":{}}}',
+        b'{"code":1,"extFields":[{}]}',
         b'{"code":1,"extFields":[]}',
         b'{"code":1,"remark":"\xff"}',
         b'{"code":1,"x":' + b"[" * 5000,

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from failback.broker.filters.subscription import Subscription, of_heartbeat
-from failback.protocol.route import ConsumerData, SubscriptionData
+from failback.protocol.clients import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel
+from failback.protocol.route import SubscriptionData
 
 logger = logging.getLogger(__name__)
 
@@ -38,9 +39,9 @@ class ConsumerGroup(Generic[ConnectionT]):
     """A consumer group that has members. The last heartbeat of any member sets its model."""
 
     name: str
-    consume_type: str = "CONSUME_PASSIVELY"
-    message_model: str = "CLUSTERING"
-    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    consume_type: ConsumeType = "CONSUME_PASSIVELY"
+    message_model: MessageModel = "CLUSTERING"
+    consume_from_where: ConsumeFromWhere = "CONSUME_FROM_LAST_OFFSET"
     members: dict[ConnectionT, Member[ConnectionT]] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
 

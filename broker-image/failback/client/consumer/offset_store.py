@@ -19,10 +19,9 @@ from failback.client.errors import ClientError
 from failback.client.model import FoundBroker
 from failback.client.remoting.api import CALL_ERRORS
 from failback.protocol import fastjson
-from failback.protocol.body import members, queue_table, read_int
 from failback.protocol.codes import ResponseCode
 from failback.protocol.errors import BrokerError, ProtocolError
-from failback.protocol.route import MessageQueue
+from failback.protocol.route import MessageQueue, ResetOffsetBody
 
 logger = logging.getLogger(__name__)
 
@@ -287,7 +286,7 @@ def write_offset_file(path: Path, table: dict[MessageQueue, int]) -> None:
 
 
 def _parse(text: bytes) -> dict[MessageQueue, int]:
-    return queue_table(members(fastjson.loads(text)).get("offsetTable", {}), read_int)
+    return ResetOffsetBody.from_json(text).offset_table
 
 
 def _beside(path: Path, suffix: str) -> Path:

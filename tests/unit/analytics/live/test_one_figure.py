@@ -41,7 +41,7 @@ def exported(config: Mapping[str, str]) -> float:
         return BrokerAnswers(
             "c", "b", bid, f"h:{bid}", True, {"bootTimestamp": str(BOOT_MS)}, config, offsets,
             ENDS if bid == 0 else {},
-            {"g": ConsumerConnection([Connection("one", "h:5")], {}, "PUSH", "CLUSTERING")},
+            {"g": ConsumerConnection([Connection("one", "h:5")], message_model="CLUSTERING")},
             begins=BEGINS,
         )  # fmt: skip
 

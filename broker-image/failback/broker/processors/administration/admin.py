@@ -31,7 +31,12 @@ from failback.protocol.headers import (
     DeleteSubscriptionGroupRequestHeader,
     DeleteTopicRequestHeader,
 )
-from failback.protocol.route import DataVersion, SubscriptionGroupConfig, TopicConfig
+from failback.protocol.route import (
+    DataVersion,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    filter_type_of,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +84,7 @@ class AdminProcessor:
             read_queue_nums=header.read_queue_nums,
             write_queue_nums=header.write_queue_nums,
             perm=header.perm,
-            topic_filter_type=header.topic_filter_type or "SINGLE_TAG",
+            topic_filter_type=filter_type_of(header.topic_filter_type or "SINGLE_TAG"),
             topic_sys_flag=header.topic_sys_flag or 0,
         )
         self.topics.update(topic)
